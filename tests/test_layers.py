@@ -1,0 +1,263 @@
+"""The import contract: who may import whom, which package is the only door to a library, and what pure code may not know.
+
+Read from the sources by `ast`, so that imports inside functions and under TYPE_CHECKING count too, and nothing is run. To break a
+rule, move the code, or add a line with its reason to EXCEPTIONS.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+# From left to right: a module may import those after it; names of one row do not know each other.
+LAYERS: tuple[tuple[str, ...], ...] = (
+    ("__main__",),
+    ("cli",),
+    ("app",),
+    ("server", "apiextensions", "standalone", "framework"),
+    ("endpoints",),
+    ("admission", "authorization", "registry"),
+    ("authentication", "conversion"),
+    ("storage", "cluster", "webhook"),
+    ("publish", "merge"),
+    ("schema",),
+    ("cel",),
+    ("meta",),
+)
+
+# Outside of the layers: the root's names are for users (only the edge may ask it for __version__), and options are turned into
+# plain values before they go down.
+IMPORTERS = {
+    "aggserver": ("aggserver.cli", "aggserver.app"),
+    "aggserver.options": ("aggserver.cli", "aggserver.app"),
+}
+
+# Library -> the only modules or packages that may import it. Its exceptions and types become ours there.
+DOORS = {
+    "aiohttp": ("aggserver.cluster", "aggserver.webhook"),
+    "argparse": ("aggserver.cli", "aggserver.options"),
+    "cryptography": ("aggserver.server.certificates", "aggserver.server.tls", "aggserver.authentication.x509"),
+    "grpc": ("aggserver.storage.etcd",),
+    "hypercorn": ("aggserver.server",),
+    "kubernetes": ("aggserver.cluster", "aggserver.webhook"),
+    "prometheus_client": ("aggserver.server.health", "aggserver.server.metrics"),
+    "sqlite3": ("aggserver.storage.sqlite", "aggserver.storage.sqlite_writer"),
+    "starlette": ("aggserver.server", "aggserver.app"),
+    "yaml": ("aggserver.meta.yaml_text", "aggserver.meta.yaml_output"),
+}
+
+PURE = (
+    "aggserver.meta",
+    "aggserver.cel",
+    "aggserver.schema",
+    "aggserver.merge",
+    "aggserver.publish",
+    "aggserver.apiextensions.conditions",
+    "aggserver.apiextensions.definition",
+    "aggserver.apiextensions.validation",
+    "aggserver.registry.custom_resource",
+    "aggserver.registry.deletion",
+    "aggserver.registry.nested",
+    "aggserver.registry.selection",
+    "aggserver.registry.stored",
+    "aggserver.endpoints.handlers.options",
+    "aggserver.authentication.requestheader",
+    "aggserver.authentication.user",
+    "aggserver.authentication.x509",
+    "aggserver.authorization.attributes",
+    "aggserver.endpoints.request_info",
+    "aggserver.storage.keys",
+)
+
+# No I/O, no event loop, no clock and no chance: those are arguments.
+IMPURE = (
+    "aiohttp",
+    "asyncio",
+    "hypercorn",
+    "kubernetes",
+    "random",
+    "secrets",
+    "socket",
+    "sqlite3",
+    "ssl",
+    "starlette",
+    "subprocess",
+    "threading",
+    "time",
+)
+
+# (module, imported module) -> why the rule does not hold there. One that is not needed fails too.
+EXCEPTIONS: dict[tuple[str, str], str] = {}
+
+
+@dataclass(frozen=True)
+class Import:
+    """One import: in `module`, at `line` of `path`, of the module `target`."""
+
+    module: str
+    path: str
+    line: int
+    target: str
+
+
+def imports(source: str, module: str, path: str, modules: frozenset[str]) -> Iterator[Import]:
+    """All imports in `source`. `modules` are the names of all modules of ours: `from package import name` may mean a module."""
+    package = module if path.endswith("__init__.py") else module.rpartition(".")[0]
+    for node in ast.walk(ast.parse(source, path)):
+        for target in _targets(node, package, modules):
+            yield Import(module, path, node.lineno, target)
+
+
+def _targets(node: ast.AST, package: str, modules: frozenset[str]) -> list[str]:
+    match node:
+        case ast.Import(names=names):
+            return [name.name for name in names]
+        case ast.ImportFrom(module=base, names=names, level=level):
+            above = package.split(".")[: len(package.split(".")) - level + 1] if level else []
+            origin = ".".join([*above, *([base] if base else [])])
+            found = {f"{origin}.{name.name}" for name in names}
+            return sorted({name if name in modules else origin for name in found})
+        case ast.Call(
+            func=ast.Name(id="import_module") | ast.Attribute(attr="import_module"), args=[ast.Constant(value=str(name)), *_]
+        ):
+            return [name]
+    return []
+
+
+def violation(found: Import) -> str | None:
+    """The rule that an import breaks, in words; None if it breaks none."""
+    if _within(found.target, "aggserver"):
+        return _layer_violation(found.module, found.target) or _pure_violation(found)
+    return _door_violation(found) or _pure_violation(found)
+
+
+def _layer_violation(module: str, target: str) -> str | None:
+    if target in IMPORTERS:
+        allowed = IMPORTERS[target]
+        return None if any(_within(module, name) for name in allowed) else f"only {' and '.join(allowed)} may import {target}"
+    if module in IMPORTERS:
+        return None
+    ours, theirs = module.split(".")[1], target.split(".")[1]
+    for name in (ours, theirs):
+        if _row(name) is None:
+            return f"{name} is in no layer: add it to LAYERS"
+    if ours == theirs or _row(ours) < _row(theirs):
+        return None
+    if _row(ours) == _row(theirs):
+        return f"{ours} and {theirs} are of one layer and do not know each other"
+    return f"{theirs} is above {ours}: imports go down, {_picture()}"
+
+
+def _door_violation(found: Import) -> str | None:
+    library = found.target.split(".")[0]
+    doors = DOORS.get(library)
+    if doors is None or any(_within(found.module, door) for door in doors):
+        return None
+    return f"{library} is imported only by {', '.join(doors)}"
+
+
+def _pure_violation(found: Import) -> str | None:
+    library = found.target.split(".")[0]
+    pure = next((name for name in PURE if _within(found.module, name)), None)
+    return f"{pure} is pure, and {library} is not" if pure and library in IMPURE else None
+
+
+def _within(name: str, package: str) -> bool:
+    return name == package or name.startswith(f"{package}.")
+
+
+def _row(name: str) -> int | None:
+    return next((number for number, names in enumerate(LAYERS) if name in names), None)
+
+
+def _picture() -> str:
+    return " → ".join(" | ".join(names) for names in LAYERS)
+
+
+@functools.cache
+def all_imports() -> tuple[Import, ...]:
+    """Every import of aggserver/."""
+    files = {_module_name(path): path for path in sorted((ROOT / "aggserver").rglob("*.py"))}
+    known = frozenset(files)
+    found: list[Import] = []
+    for module, path in files.items():
+        found += imports(path.read_text(), module, str(path.relative_to(ROOT)), known)
+    return tuple(found)
+
+
+def _module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def test_the_contract_holds():
+    broken = [
+        f"{found.path}:{found.line}: imports {found.target}: {rule}"
+        for found in all_imports()
+        if (rule := violation(found)) and (found.module, found.target) not in EXCEPTIONS
+    ]
+    assert not broken, "\n" + "\n".join(broken)
+
+
+def test_exceptions_are_needed():
+    needed = {(found.module, found.target) for found in all_imports() if violation(found)}
+    assert set(EXCEPTIONS) <= needed
+    assert all(EXCEPTIONS.values()), "an exception says why"
+
+
+MODULES = frozenset({"aggserver", "aggserver.meta", "aggserver.meta.codec", "aggserver.registry", "aggserver.registry.rest"})
+
+
+@pytest.mark.parametrize(
+    ("source", "targets"),
+    [
+        pytest.param("import json, os.path", ["json", "os.path"], id="import"),
+        pytest.param("import aggserver.meta.codec as codec", ["aggserver.meta.codec"], id="import as"),
+        pytest.param("from aggserver.meta import codec", ["aggserver.meta.codec"], id="module of a package"),
+        pytest.param("from aggserver.meta.codec import decode, encode", ["aggserver.meta.codec"], id="names of a module"),
+        pytest.param("from aggserver import meta", ["aggserver.meta"], id="package of the root"),
+        pytest.param("from aggserver import __version__", ["aggserver"], id="name of the root"),
+        pytest.param("from . import rest", ["aggserver.registry.rest"], id="sibling"),
+        pytest.param("from .rest import Getter", ["aggserver.registry.rest"], id="name of a sibling"),
+        pytest.param("from ..meta import codec", ["aggserver.meta.codec"], id="module of another package"),
+        pytest.param("def f():\n    import json", ["json"], id="inside a function"),
+        pytest.param("if TYPE_CHECKING:\n    import json", ["json"], id="for types only"),
+        pytest.param("importlib.import_module('kubernetes.aio')", ["kubernetes.aio"], id="by name"),
+    ],
+)
+def test_what_is_an_import(source, targets):
+    found = imports(source, "aggserver.registry.store", "aggserver/registry/store.py", MODULES)
+    assert [each.target for each in found] == targets
+
+
+@pytest.mark.parametrize(
+    ("module", "target", "rule"),
+    [
+        pytest.param("registry.store", "aggserver.storage.interface", None, id="down"),
+        pytest.param("registry.store", "aggserver.registry.rest", None, id="within a layer's package"),
+        pytest.param("registry.store", "aggserver.endpoints.installer", "endpoints is above registry", id="up"),
+        pytest.param("registry.store", "aggserver.admission.chain", "do not know each other", id="sideways"),
+        pytest.param("standalone.core", "aggserver.apiextensions.definition", "do not know each other", id="standalone"),
+        pytest.param("registry.store", "aggserver.tools", "tools is in no layer", id="unknown layer"),
+        pytest.param("registry.store", "aggserver", "only aggserver.cli and aggserver.app may import", id="root"),
+        pytest.param("server.serving", "aggserver.options", "only aggserver.cli and aggserver.app may import", id="options"),
+        pytest.param("cli", "aggserver.options", None, id="options in the cli"),
+        pytest.param("server.serving", "hypercorn.config", None, id="at the door"),
+        pytest.param(
+            "endpoints.filters", "hypercorn.config", "hypercorn is imported only by aggserver.server", id="past the door"
+        ),
+        pytest.param("meta.codec", "asyncio", "aggserver.meta is pure, and asyncio is not", id="pure package"),
+        pytest.param("storage.keys", "time", "aggserver.storage.keys is pure", id="pure module"),
+        pytest.param("storage.cacher", "asyncio", None, id="impure module"),
+    ],
+)
+def test_what_breaks_a_rule(module, target, rule):
+    said = violation(Import(f"aggserver.{module}", "file.py", 1, target))
+    assert said == rule if rule is None else rule in said
