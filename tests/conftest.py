@@ -1,0 +1,85 @@
+"""Options, marks and the session fixtures of all tests.
+
+Whatever is in tests/integration is marked `integration`, runs last, and may ask for `control_plane`; a test elsewhere that asks
+for it without the mark is refused, so that `make unit` never starts one. A control plane that can't be had is an error, never a
+skip.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.controlplane.binaries import obtain
+from tests.controlplane.cluster import Cluster, ExistingCluster
+from tests.controlplane.plane import ControlPlane
+
+INTEGRATION = Path(__file__).with_name("integration")
+RUNNING = pytest.StashKey[Cluster]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    text = "run the integration tests against this cluster, not against a control plane of their own"
+    parser.addoption("--kubeconfig", type=Path, metavar="FILE", help=text)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if INTEGRATION in item.path.parents:
+            item.add_marker("integration")
+        elif "control_plane" in getattr(item, "fixturenames", ()) and not _is_integration(item):
+            raise pytest.UsageError(
+                f"{item.nodeid} needs the control plane: move it to tests/integration or mark it `integration`"
+            )
+    items.sort(key=_is_integration)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Show the end of the control plane's logs under every integration test that failed."""
+    report = yield
+    cluster = item.config.stash.get(RUNNING, None)
+    if report.failed and cluster is not None and _is_integration(item):
+        report.sections += [(f"end of the log of {name}", tail) for name, tail in cluster.log_tails().items()]
+    return report
+
+
+@pytest.fixture(scope="session")
+def control_plane(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The cluster of this run: one control plane for all tests, or the one that --kubeconfig names."""
+    given = request.config.getoption("--kubeconfig")
+    say = _announcer(request.config)
+    if given is not None:
+        kubectl = shutil.which("kubectl")
+        binary = Path(kubectl) if kubectl else obtain(os.environ, say).kubectl
+        yield ExistingCluster(given, tmp_path_factory.mktemp("cluster"), binary)
+        return
+    with ControlPlane(obtain(os.environ, say)) as plane:
+        request.config.stash[RUNNING] = plane
+        yield plane
+
+
+@pytest.fixture(scope="session")
+def kubectl(control_plane: Cluster) -> Callable[..., object]:
+    """`control_plane.kubectl`: kubectl("get", "pods", user=kubeconfig, input=text, check=True) -> CompletedProcess."""
+    return control_plane.kubectl
+
+
+def _is_integration(item: pytest.Item) -> bool:
+    return item.get_closest_marker("integration") is not None
+
+
+def _announcer(config: pytest.Config) -> Callable[[str], None]:
+    """A function that prints past pytest's capture: minutes of building must not look like a hang."""
+    capture = config.pluginmanager.getplugin("capturemanager")
+
+    def say(text: str) -> None:
+        with capture.global_and_fixture_disabled():
+            print(text, file=sys.stderr, flush=True)
+
+    return say

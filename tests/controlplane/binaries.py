@@ -1,0 +1,170 @@
+"""Where etcd, kube-apiserver, kube-controller-manager and kubectl come from.
+
+KUBEBUILDER_ASSETS (envtest's convention) wins where it is set. Otherwise the commands in the `tool` block of go.mod are built
+once into `${XDG_CACHE_HOME:-~/.cache}/aggserver/controlplane-<hash>`; the hash covers go.mod, go.sum and the platform, so that a
+new Kubernetes is a new folder and an old checkout still finds its own. The folder appears by one rename, under a lock: a build
+that was broken off leaves nothing that looks finished, and two runs at once build once.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import fcntl
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.controlplane.toolchain import go_command, go_environment
+
+__all__ = ["Binaries", "BinariesError", "cache_folder", "kubernetes_version", "obtain"]
+
+MODULE = Path(__file__).parent
+NAMES = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")
+
+# Go names a command by the last part of its import path, and etcd's is go.etcd.io/etcd/server/v3.
+ETCD_AS_BUILT = "server"
+
+# Seconds between two lines of progress: often enough to see that it lives, seldom enough for a log.
+PROGRESS_INTERVAL = 15.0
+
+
+class BinariesError(RuntimeError):
+    """The control plane can't be had; the text says why, with the end of the build's output."""
+
+
+@dataclass(frozen=True)
+class Binaries:
+    """A folder that holds all of NAMES."""
+
+    folder: Path
+
+    @property
+    def etcd(self) -> Path:
+        return self.folder / "etcd"
+
+    @property
+    def kube_apiserver(self) -> Path:
+        return self.folder / "kube-apiserver"
+
+    @property
+    def kube_controller_manager(self) -> Path:
+        return self.folder / "kube-controller-manager"
+
+    @property
+    def kubectl(self) -> Path:
+        return self.folder / "kubectl"
+
+
+def obtain(environ: Mapping[str, str], say: Callable[[str], None]) -> Binaries:
+    """The binaries, built first if need be (about 6 minutes from cold caches). `say` gets lines of progress.
+
+    Raises BinariesError, ToolchainError.
+    """
+    if assets := environ.get("KUBEBUILDER_ASSETS"):
+        return _given(Path(assets))
+    folder = cache_folder(environ)
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with _lock(folder.with_name("controlplane.lock"), say):
+            if not folder.is_dir():
+                _build(folder, environ, say)
+    return Binaries(folder)
+
+
+def cache_folder(environ: Mapping[str, str]) -> Path:
+    """The folder for this go.mod, go.sum and platform, whether it is there or not."""
+    cache = environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or Path.home(), ".cache")
+    key = hashlib.sha256(f"{platform.system()} {platform.machine()}\n".encode())
+    for name in ("go.mod", "go.sum"):
+        key.update((MODULE / name).read_bytes())
+    return Path(cache, "aggserver", f"controlplane-{key.hexdigest()[:16]}")
+
+
+def kubernetes_version() -> str:
+    """The version of k8s.io/kubernetes that go.mod requires, such as `v1.36.3`."""
+    match = re.search(r"k8s\.io/kubernetes (v\S+)", (MODULE / "go.mod").read_text())
+    if match is None:
+        raise BinariesError("tests/controlplane/go.mod does not require k8s.io/kubernetes")
+    return match.group(1)
+
+
+def _given(folder: Path) -> Binaries:
+    missing = [name for name in NAMES if not os.access(folder / name, os.X_OK)]
+    if missing:
+        # envtest's own archives lack the controller manager, without which namespaces are never deleted. One of another
+        # version beside them would be a control plane that nobody runs.
+        raise BinariesError(f"KUBEBUILDER_ASSETS is {folder}, which has no {', '.join(missing)}: add them, or unset the variable")
+    return Binaries(folder)
+
+
+@contextlib.contextmanager
+def _lock(path: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Hold an exclusive lock that the kernel drops when the process ends, however it ends."""
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("another run is building the control plane: waiting for it")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _build(folder: Path, environ: Mapping[str, str], say: Callable[[str], None]) -> None:
+    version = kubernetes_version()
+    go = go_command(MODULE / "go.mod", say)
+    say(f"building etcd, kube-apiserver, kube-controller-manager and kubectl {version} into {folder}")
+    say("this takes about 6 minutes from cold caches, and is done once")
+    began = time.monotonic()
+    for abandoned in folder.parent.glob(f"{folder.name}.*"):  # of a run that was killed: we hold the lock, so nobody uses it
+        shutil.rmtree(abandoned)
+    with tempfile.TemporaryDirectory(prefix=f"{folder.name}.", dir=folder.parent) as scratch:
+        output = Path(scratch, "bin")
+        output.mkdir()
+        command = [go, "install", "-v", "-ldflags", _ldflags(version), "tool"]
+        _run(command, go_environment(environ) | {"GOBIN": str(output)}, say)
+        (output / ETCD_AS_BUILT).rename(output / "etcd")
+        output.rename(folder)
+    say(f"the control plane was built in {time.monotonic() - began:.0f} s")
+
+
+def _run(command: list[str], environment: Mapping[str, str], say: Callable[[str], None]) -> None:
+    """Run go, reporting how many packages it has named so far: `go install -v` prints one line for each."""
+    tail: collections.deque[str] = collections.deque(maxlen=40)
+    began = said = time.monotonic()
+    downloads = packages = 0
+    with subprocess.Popen(
+        command,
+        cwd=MODULE,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        for line in process.stdout or ():
+            tail.append(line)
+            downloads += (is_download := line.startswith("go: downloading"))
+            packages += not is_download
+            if (now := time.monotonic()) - said >= PROGRESS_INTERVAL:
+                said = now
+                say(f"  {now - began:3.0f} s: {downloads} modules downloaded, {packages} packages compiled")
+    if process.returncode:
+        raise BinariesError(f"building the control plane failed ({' '.join(command)}):\n{''.join(tail)}")
+
+
+def _ldflags(version: str) -> str:
+    """Linker flags that stamp the version, as hack/lib/version.sh of Kubernetes does; unstamped it is v0.0.0-master."""
+    major, minor = version.removeprefix("v").split(".")[:2]
+    values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
+    packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+    stamps = [f"-X {package}.{name}={value}" for package in packages for name, value in values.items()]
+    return " ".join(["-s", "-w", *stamps])

@@ -1,0 +1,36 @@
+"""Fixtures for tests against a real cluster; tests/conftest.py has `control_plane` and `kubectl`."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.controlplane.cluster import Cluster
+from tests.controlplane.plane import ControlPlane
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def namespace(control_plane: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The name of a new namespace. Its deletion is not waited for: the namespace controller alone takes 5 s."""
+    stem = request.node.originalname.removeprefix("test_").replace("_", "-").lower()[:40].strip("-")
+    made = control_plane.kubectl("create", "-f", "-", "-o", "name", input=_manifest(f"{stem}-{next(_numbers)}-"))
+    name = made.stdout.strip().removeprefix("namespace/")
+    yield name
+    control_plane.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture(scope="session")
+def own_control_plane(control_plane: Cluster) -> ControlPlane:
+    """The control plane we started, for tests that need its keys, its etcd or its logs."""
+    if not isinstance(control_plane, ControlPlane):
+        pytest.skip("needs a control plane whose keys it has, and --kubeconfig names another cluster")
+    return control_plane
+
+
+def _manifest(prefix: str) -> str:
+    return json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"generateName": prefix}})
