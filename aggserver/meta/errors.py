@@ -1,0 +1,236 @@
+"""Status: the one family of errors that the server answers with.
+
+Every refusal is a `StatusError`; it carries what a `meta/v1 Status` needs and nothing else. The functions below are the
+constructors of apimachinery, with its words, so that clients which match on reason, code or text keep working. Raised anywhere,
+turned into a response in `endpoints/filters.py` and into a watch's ERROR event in `endpoints/handlers/watch.py`.
+Pure. Source: k8s.io/apimachinery pkg/api/errors/errors.go, v0.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aggserver.meta.field import FieldError
+from aggserver.meta.golang import quote
+
+__all__ = [
+    "Cause",
+    "StatusError",
+    "already_exists",
+    "apply_conflict",
+    "bad_request",
+    "conflict",
+    "expired",
+    "forbidden",
+    "generate_name_conflict",
+    "internal_error",
+    "invalid",
+    "method_not_supported",
+    "not_acceptable",
+    "not_found",
+    "patch_rejected",
+    "qualified",
+    "request_entity_too_large",
+    "service_unavailable",
+    "timeout",
+    "too_large_resource_version",
+    "too_many_requests",
+    "unauthorized",
+    "unsupported_media_type",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One entry of `details.causes`: `reason` is its JSON name, whatever Go calls the field. Empty members are left out."""
+
+    reason: str
+    message: str
+    field: str = ""
+
+    def as_json(self) -> dict[str, str]:
+        members = (("reason", self.reason), ("message", self.message), ("field", self.field))
+        return {key: value for key, value in members if value}
+
+
+class StatusError(Exception):
+    """A request that failed, as clients see it.
+
+    `code` is the HTTP status, `reason` the machine-readable word, `retry_after` seconds (also sent as a Retry-After header).
+    `name`, `group`, `kind` and `uid` fill `details`; `kind` is mostly the plural of the resource, as upstream has it.
+    """
+
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        *,
+        name: str = "",
+        group: str = "",
+        kind: str = "",
+        uid: str = "",
+        causes: Sequence[Cause] = (),
+        retry_after: int = 0,
+        continue_token: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.name = name
+        self.group = group
+        self.kind = kind
+        self.uid = uid
+        self.causes = tuple(causes)
+        self.retry_after = retry_after
+        self.continue_token = continue_token
+
+    def status(self) -> dict[str, Any]:
+        """The `meta/v1 Status` object, ready to encode; empty members are left out as Go's omitempty does."""
+        members = (("name", self.name), ("group", self.group), ("kind", self.kind), ("uid", self.uid))
+        details: dict[str, Any] = {key: value for key, value in members if value}
+        if self.causes:
+            details["causes"] = [cause.as_json() for cause in self.causes]
+        if self.retry_after:
+            details["retryAfterSeconds"] = self.retry_after
+        metadata = {"continue": self.continue_token} if self.continue_token else {}
+        out: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": metadata, "status": "Failure"}
+        if self.message:
+            out["message"] = self.message
+        if self.reason:
+            out["reason"] = self.reason
+        if details:
+            out["details"] = details
+        out["code"] = self.code
+        return out
+
+
+def qualified(resource: str, group: str) -> str:
+    """`crontabs.stable.example.com`, or the bare resource (or kind) for the core group."""
+    return f"{resource}.{group}" if group else resource
+
+
+def bad_request(message: str) -> StatusError:
+    return StatusError(400, "BadRequest", message)
+
+
+def unauthorized(message: str = "Unauthorized") -> StatusError:
+    return StatusError(401, "Unauthorized", message or "not authorized")
+
+
+def forbidden(group: str, resource: str, name: str, why: str) -> StatusError:
+    """403 for a resource request; `why` follows `is forbidden: `."""
+    what = qualified(resource, group)
+    if not resource:
+        message = f"forbidden: {why}"
+    elif name:
+        message = f"{what} {quote(name)} is forbidden: {why}"
+    else:
+        message = f"{what} is forbidden: {why}"
+    return StatusError(403, "Forbidden", message, name=name, group=group, kind=resource)
+
+
+def not_found(group: str, resource: str, name: str) -> StatusError:
+    return StatusError(
+        404, "NotFound", f"{qualified(resource, group)} {quote(name)} not found", name=name, group=group, kind=resource
+    )
+
+
+def method_not_supported(group: str, resource: str, verb: str) -> StatusError:
+    return StatusError(
+        405,
+        "MethodNotAllowed",
+        f"{verb} is not supported on resources of kind {quote(qualified(resource, group))}",
+        group=group,
+        kind=resource,
+    )
+
+
+def not_acceptable(message: str) -> StatusError:
+    return StatusError(406, "NotAcceptable", message)
+
+
+def already_exists(group: str, resource: str, name: str) -> StatusError:
+    return StatusError(
+        409, "AlreadyExists", f"{qualified(resource, group)} {quote(name)} already exists", name=name, group=group, kind=resource
+    )
+
+
+def generate_name_conflict(group: str, resource: str, name: str) -> StatusError:
+    """A generated name was taken, eight times over; the client may try again after a second."""
+    what = f"{qualified(resource, group)} {quote(name)}"
+    message = f"{what} already exists, the server was not able to generate a unique name for the object"
+    return StatusError(409, "AlreadyExists", message, name=name, group=group, kind=resource, retry_after=1)
+
+
+def conflict(group: str, resource: str, name: str, why: str) -> StatusError:
+    return StatusError(
+        409,
+        "Conflict",
+        f"Operation cannot be fulfilled on {qualified(resource, group)} {quote(name)}: {why}",
+        name=name,
+        group=group,
+        kind=resource,
+    )
+
+
+def apply_conflict(message: str, causes: Sequence[Cause]) -> StatusError:
+    """409 of a server-side apply: one cause, with reason FieldManagerConflict, for each contested field."""
+    return StatusError(409, "Conflict", message, causes=causes)
+
+
+def expired(message: str, continue_token: str = "") -> StatusError:
+    """410 for a revision that is no longer kept; `continue_token` resumes inconsistently where the list may."""
+    return StatusError(410, "Expired", message, continue_token=continue_token)
+
+
+def request_entity_too_large(message: str) -> StatusError:
+    return StatusError(413, "RequestEntityTooLarge", f"Request entity too large: {message}")
+
+
+def unsupported_media_type(message: str) -> StatusError:
+    return StatusError(415, "UnsupportedMediaType", message)
+
+
+def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> StatusError:
+    """422 with every field error: the message drops repeated texts, the causes keep them all."""
+    texts = list(dict.fromkeys(str(error) for error in errors))
+    if not texts:
+        message = f"{qualified(kind, group)} {quote(name)} is invalid"
+    elif len(texts) == 1:
+        message = f"{qualified(kind, group)} {quote(name)} is invalid: {texts[0]}"
+    else:
+        message = f"{qualified(kind, group)} {quote(name)} is invalid: [{', '.join(texts)}]"
+    causes = [Cause(error.reason, error.body(), error.field) for error in errors]
+    return StatusError(422, "Invalid", message, name=name, group=group, kind=kind, causes=causes)
+
+
+def patch_rejected() -> StatusError:
+    """422 for a JSON patch that does not apply. Upstream drops the reason on the way, and so the text is always the same."""
+    return StatusError(422, "Invalid", "the server rejected our request due to an error in our request")
+
+
+def too_many_requests(message: str, retry_after: int) -> StatusError:
+    return StatusError(429, "TooManyRequests", message, retry_after=retry_after)
+
+
+def internal_error(message: str) -> StatusError:
+    return StatusError(500, "InternalError", f"Internal error occurred: {message}", causes=[Cause("", message)])
+
+
+def service_unavailable(message: str, retry_after: int = 0) -> StatusError:
+    return StatusError(503, "ServiceUnavailable", message, retry_after=retry_after)
+
+
+def timeout(message: str, retry_after: int = 0) -> StatusError:
+    return StatusError(504, "Timeout", f"Timeout: {message}", retry_after=retry_after)
+
+
+def too_large_resource_version(wanted: int, current: int, retry_after: int = 1) -> StatusError:
+    """504: the client has seen a revision that this server has not; it should come back."""
+    error = timeout(f"Too large resource version: {wanted}, current: {current}", retry_after)
+    error.causes = (Cause("ResourceVersionTooLarge", "Too large resource version"),)
+    return error

@@ -1,0 +1,158 @@
+"""Paths into objects and the errors found there.
+
+`Path` builds the text that clients see (`spec.versions[0].name`, `metadata.labels[app]`); `FieldError` is one violation, and
+its text is upstream's to the letter, since users and tests match on it. Validators gather lists of them, never only the first.
+Pure. Source: k8s.io/apimachinery pkg/util/validation/field/{path,errors}.go, v0.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from aggserver.meta.golang import format_float, quote, to_json
+
+__all__ = [
+    "FieldError",
+    "Path",
+    "RawJSON",
+    "duplicate",
+    "forbidden",
+    "internal_error",
+    "invalid",
+    "not_found",
+    "not_supported",
+    "quote",
+    "required",
+    "too_long",
+    "too_many",
+    "type_invalid",
+]
+
+
+class Path:
+    """A place in an object. Immutable; `str()` is the text. The empty path prints as `<nil>`, as Go's nil path does."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str = "") -> None:
+        self.text = text
+
+    def child(self, *names: str) -> Path:
+        return Path(".".join((self.text, *names)) if self.text else ".".join(names))
+
+    def index(self, index: int) -> Path:
+        return Path(f"{self.text}[{index}]")
+
+    def key(self, key: str) -> Path:
+        return Path(f"{self.text}[{key}]")
+
+    def __str__(self) -> str:
+        return self.text or "<nil>"
+
+    def __repr__(self) -> str:
+        return f"Path({self.text!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Path) and other.text == self.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+
+_OMIT = object()  # the error's kind says nothing of the value
+
+# Reason (JSON) -> the words that open the text.
+_WORDS = {
+    "FieldValueNotFound": "Not found",
+    "FieldValueRequired": "Required value",
+    "FieldValueDuplicate": "Duplicate value",
+    "FieldValueInvalid": "Invalid value",
+    "FieldValueNotSupported": "Unsupported value",
+    "FieldValueForbidden": "Forbidden",
+    "FieldValueTooLong": "Too long",
+    "FieldValueTooMany": "Too many",
+    "InternalError": "Internal error",
+    "FieldValueTypeInvalid": "Invalid value",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One violation: `str()` is `<field>: <kind>: <value>: <detail>`, `body()` the same without the field."""
+
+    reason: str
+    field: str
+    value: Any
+    detail: str
+
+    def body(self) -> str:
+        words = _WORDS[self.reason]
+        text = words if self.value is _OMIT else f"{words}: {_render(self.value)}"
+        return f"{text}: {self.detail}" if self.detail else text
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.body()}"
+
+
+class RawJSON(str):
+    """JSON text to be shown as it is: the value of an error whose members have an order of their own, as Go's structs do."""
+
+    __slots__ = ()
+
+
+def _render(value: Any) -> str:
+    if isinstance(value, RawJSON):
+        return str(value)
+    if isinstance(value, str):
+        return quote(value)
+    if isinstance(value, float):
+        return format_float(value)
+    return to_json(value)
+
+
+def not_found(path: Path, value: Any) -> FieldError:
+    return FieldError("FieldValueNotFound", str(path), value, "")
+
+
+def required(path: Path, detail: str = "") -> FieldError:
+    return FieldError("FieldValueRequired", str(path), _OMIT, detail)
+
+
+def duplicate(path: Path, value: Any) -> FieldError:
+    return FieldError("FieldValueDuplicate", str(path), value, "")
+
+
+def invalid(path: Path, value: Any, detail: str) -> FieldError:
+    return FieldError("FieldValueInvalid", str(path), value, detail)
+
+
+def type_invalid(path: Path, value: Any, detail: str) -> FieldError:
+    return FieldError("FieldValueTypeInvalid", str(path), value, detail)
+
+
+def not_supported(path: Path, value: Any, supported: Iterable[str]) -> FieldError:
+    """`supported values: "a", "b"`: quoted, in the order given (the caller sorts where upstream does)."""
+    names = ", ".join(map(quote, supported))
+    return FieldError("FieldValueNotSupported", str(path), value, f"supported values: {names}" if names else "")
+
+
+def forbidden(path: Path, detail: str) -> FieldError:
+    return FieldError("FieldValueForbidden", str(path), _OMIT, detail)
+
+
+def too_long(path: Path, maximum: int) -> FieldError:
+    """`maximum` in bytes; upstream's text says bytes even where it counted characters."""
+    unit = "byte" if maximum == 1 else "bytes"
+    return FieldError("FieldValueTooLong", str(path), _OMIT, f"may not be more than {maximum} {unit}")
+
+
+def too_many(path: Path, actual: int, maximum: int) -> FieldError:
+    unit = "item" if maximum == 1 else "items"
+    return FieldError("FieldValueTooMany", str(path), actual, f"must have at most {maximum} {unit}")
+
+
+def internal_error(path: Path, detail: str) -> FieldError:
+    """A fault of the server's, not of the value."""
+    return FieldError("InternalError", str(path), _OMIT, detail)

@@ -1,0 +1,96 @@
+"""Values as Go prints them: %q, %v of a float, json.Marshal.
+
+Error texts, Table cells and a few comparisons show values in Go's notation, and clients match on those texts.
+Called by `meta/field.py`, `meta/jsonpath.py`, `meta/codec.py`. Pure.
+Source: Go's strconv (quote.go, ftoa.go), fmt and encoding/json, 1.26.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from decimal import Decimal
+from typing import Any
+
+__all__ = ["INT64_MAX", "INT64_MIN", "format_float", "from_float", "quote", "to_json"]
+
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+
+_ESCAPES = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v", "\\": r"\\", '"': r"\""}
+
+
+def quote(text: str) -> str:
+    """strconv.Quote: double quotes, Go's escapes, printable characters of any script as they are."""
+    # Python and Go agree on what is printable: letters, marks, numbers, punctuation, symbols and the ASCII space.
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return '"' + "".join(_quote_char(char) for char in text) + '"'
+
+
+def _quote_char(char: str) -> str:
+    escaped = _ESCAPES.get(char)
+    if escaped is not None:
+        return escaped
+    if char.isprintable():
+        return char
+    code = ord(char)
+    if code < 0x20 or code == 0x7F:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def format_float(value: float) -> str:
+    """%v: the shortest digits that give `value` back, with an exponent below 0.0001 and from 1e+06 on."""
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
+    return _shortest(value, -4, 6)
+
+
+def from_float(value: float) -> int | float:
+    """What a float64 is after Go has written it as JSON and read it again: an int if it has no fraction and fits into 64 bits."""
+    if not value.is_integer() or not -1e19 < value < 1e19:
+        return value
+    # Go writes the shortest digits and fills up with zeros; from 2**53 on that isn't the float's exact value.
+    whole = int(value) if -1e15 < value < 1e15 else int(Decimal(repr(value)))
+    return whole if INT64_MIN <= whole <= INT64_MAX else value
+
+
+def _shortest(value: float, lowest: int, highest: int) -> str:
+    """The shortest digits that give `value` back; with an exponent unless lowest <= exponent < highest."""
+    sign, digits, scale = _digits(value)
+    exponent = len(digits) + scale - 1
+    if lowest <= exponent < highest:
+        body = format(Decimal((0, tuple(map(int, digits)), scale)), "f")
+    else:
+        body = digits[0] + ("." + digits[1:] if len(digits) > 1 else "") + f"e{exponent:+03d}"
+    return sign + body
+
+
+def _digits(value: float) -> tuple[str, str, int]:
+    parts = Decimal(repr(value)).as_tuple()
+    digits = "".join(map(str, parts.digits))
+    stripped = digits.rstrip("0") or "0"
+    scale = int(parts.exponent) + len(digits) - len(stripped)
+    return ("-" if parts.sign else ""), stripped, (0 if stripped == "0" else scale)
+
+
+def to_json(value: Any) -> str:
+    """json.Marshal: keys sorted, no spaces, `<`, `>` and `&` escaped, integral floats without a point."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_json_string(key)}:{to_json(value[key])}" for key in sorted(value)) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(map(to_json, value)) + "]"
+    if isinstance(value, str):
+        return _json_string(value)
+    if isinstance(value, float):
+        # As in ECMAScript: an exponent below 1e-6 and from 1e21 on, a negative one without its leading zero.
+        return _shortest(value, -6, 21).replace("e-0", "e-")
+    return json.dumps(value)
+
+
+# Escaped so that the text may stand inside HTML and JavaScript.
+_HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+
+
+def _json_string(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).translate(_HTML)

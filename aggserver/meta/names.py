@@ -1,0 +1,157 @@
+"""What a name, a label key and a label value may look like.
+
+Each rule takes the value and gives the texts of what is wrong with it, in upstream's words; none where nothing is. Rules for
+names take `prefix` as well: true for a generateName, which may end in a dash since something follows.
+Called by `meta/object_meta.py`, `meta/selectors.py` and wherever a schema or definition names something. Pure.
+Source: k8s.io/apimachinery pkg/util/validation/validation.go, pkg/api/validate/content, pkg/api/validation/generic.go, v0.36.3.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+__all__ = [
+    "NameRule",
+    "dns1035_label",
+    "dns1123_label",
+    "dns1123_subdomain",
+    "label_value",
+    "path_segment_name",
+    "qualified_name",
+]
+
+NameRule = Callable[[str, bool], list[str]]
+
+# Bytes, as in DNS (RFC 1035, 1123). Half of upstream's texts call them characters, and so do these.
+_MAX_LABEL = 63
+_MAX_SUBDOMAIN = 253
+
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
+_LABEL_1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
+_NAME = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_VALUE = f"({_NAME})?"
+
+_is_label = re.compile(_LABEL).fullmatch
+_is_subdomain = re.compile(_SUBDOMAIN).fullmatch
+_is_label_1035 = re.compile(_LABEL_1035).fullmatch
+_is_name = re.compile(_NAME).fullmatch
+_is_value = re.compile(_VALUE).fullmatch
+
+
+def _explain(what: str, pattern: str, *examples: str) -> str:
+    # The stray commas are upstream's.
+    shown = " or ".join(f"'{example}', " for example in examples)
+    return f"{what} (e.g. {shown}regex used for validation is '{pattern}')"
+
+
+_LABEL_TEXT = _explain(
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
+    "and must start and end with an alphanumeric character",
+    _LABEL,
+    "my-name",
+    "123-abc",
+)
+_SUBDOMAIN_TEXT = _explain(
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
+    "and must start and end with an alphanumeric character",
+    _SUBDOMAIN,
+    "example.com",
+)
+_LABEL_1035_TEXT = _explain(
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', "
+    "start with an alphabetic character, and end with an alphanumeric character",
+    _LABEL_1035,
+    "my-name",
+    "abc-123",
+)
+_NAME_TEXT = _explain(
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character",
+    _NAME,
+    "MyName",
+    "my.name",
+    "123-abc",
+)
+_VALUE_TEXT = _explain(
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
+    "and must start and end with an alphanumeric character",
+    _VALUE,
+    "MyValue",
+    "my_value",
+    "12345",
+)
+
+
+def dns1123_subdomain(value: str, prefix: bool = False) -> list[str]:
+    """The name of most objects: labels joined by dots, 253 bytes."""
+    value = _without_dash(value) if prefix else value
+    return _subdomain(value, "characters")
+
+
+def _subdomain(value: str, unit: str) -> list[str]:
+    problems = _too_long(value, _MAX_SUBDOMAIN, unit)
+    if not _is_subdomain(value):
+        problems.append(_SUBDOMAIN_TEXT)
+    return problems
+
+
+def dns1123_label(value: str, prefix: bool = False) -> list[str]:
+    """The name of a namespace: 63 bytes of lower case, digits and dashes."""
+    value = _without_dash(value) if prefix else value
+    problems = _too_long(value, _MAX_LABEL, "characters")
+    if not _is_label(value):
+        problems.append("must not contain dots" if _is_subdomain(value) else _LABEL_TEXT)
+    return problems
+
+
+def dns1035_label(value: str, prefix: bool = False) -> list[str]:
+    """The name of a service, and of what goes into a definition: as `dns1123_label`, but a letter comes first."""
+    value = _without_dash(value) if prefix else value
+    problems = _too_long(value, _MAX_LABEL, "characters")
+    if not _is_label_1035(value):
+        problems.append(_LABEL_1035_TEXT)
+    return problems
+
+
+def path_segment_name(value: str, prefix: bool = False) -> list[str]:
+    """What every name must be, to fit into a URL. Empty ones pass."""
+    if not prefix and value in (".", ".."):
+        return [f"may not be '{value}'"]
+    return [f"may not contain '{text}'" for text in ("/", "%") if text in value]
+
+
+def qualified_name(value: str) -> list[str]:
+    """The key of a label, an annotation (in lower case) and the name of a finalizer: `[prefix/]name`."""
+    parts = value.split("/")
+    if len(parts) > 2:
+        return [f"a valid label key {_NAME_TEXT} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
+    problems = []
+    if len(parts) == 2:
+        before = _subdomain(parts[0], "bytes") if parts[0] else ["must be non-empty"]
+        problems = [f"prefix part {text}" for text in before]
+    name = parts[-1]
+    of_name = _too_long(name, _MAX_LABEL, "bytes") if name else ["must be non-empty"]
+    if not _is_name(name):
+        of_name.append(_NAME_TEXT)
+    return problems + [f"name part {text}" for text in of_name]
+
+
+def label_value(value: str) -> list[str]:
+    """63 bytes; may be empty."""
+    problems = _too_long(value, _MAX_LABEL, "bytes")
+    if not _is_value(value):
+        problems.append(_VALUE_TEXT)
+    return problems
+
+
+def _without_dash(value: str) -> str:
+    # Upstream takes two characters off and puts one on; whether a name fits has never depended on the one that is lost.
+    return value[:-2] + "a" if len(value) > 1 and value.endswith("-") else value
+
+
+def _too_long(value: str, maximum: int, unit: str) -> list[str]:
+    # Four bytes are the most that a character takes: mostly there is nothing to count.
+    if len(value) * 4 <= maximum or len(value.encode()) <= maximum:
+        return []
+    return [f"must be no more than {maximum} {unit}"]

@@ -1,0 +1,401 @@
+"""Metadata: what it must be on creation and on update, and what Go's decoder says where a member has a wrong type.
+
+The order: `type_error` (400 for an object, dropped with `drop_malformed` for what comes from storage), later, on the object to be
+stored, `validate_object_meta` or `validate_object_meta_update` (422). Nothing is defaulted here.
+Called by the strategies in `registry/` and `apiextensions/`, and by `schema/` for embedded resources. Pure.
+Source: k8s.io/apimachinery pkg/api/validation/objectmeta.go, pkg/apis/meta/v1/validation/validation.go, v0.36.3;
+k8s.io/apiextensions-apiserver pkg/apiserver/schema/objectmeta/coerce.go; k8s.io/apiserver pkg/storage/names/generate.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from aggserver.meta import field
+from aggserver.meta.field import FieldError, Path, RawJSON
+from aggserver.meta.golang import INT64_MAX, INT64_MIN, format_float, quote, to_json
+from aggserver.meta.names import (
+    NameRule,
+    dns1035_label,
+    dns1123_label,
+    dns1123_subdomain,
+    label_value,
+    path_segment_name,
+    qualified_name,
+)
+from aggserver.meta.times import format_time, parse_time
+from aggserver.meta.versions import GroupVersionKind, parse_group_version
+
+__all__ = [
+    "NameRule",
+    "dns1035_label",
+    "dns1123_label",
+    "dns1123_subdomain",
+    "drop_malformed",
+    "generate_name",
+    "label_value",
+    "path_segment_name",
+    "qualified_name",
+    "type_error",
+    "validate_labels",
+    "validate_object_meta",
+    "validate_object_meta_update",
+]
+
+JSONObject = Mapping[str, Any]
+
+_MAX_ANNOTATIONS_BYTES = 256 * 1024  # keys and values together
+_MAX_MANAGER_BYTES = 128
+_MAX_SUBRESOURCE_BYTES = 256
+
+_MAX_GENERATED_BYTES = 63
+_SUFFIX_LENGTH = 5
+# No vowels and nothing that looks like another, so that no suffix is a word or is misread.
+_SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+
+_IMMUTABLE = "field is immutable"
+
+
+def generate_name(base: str, random: Callable[[int], int]) -> str:
+    """`base`, cut to 58 bytes, and five random characters. `random(n)` gives an integer from 0 to n-1."""
+    kept = base.encode()[: _MAX_GENERATED_BYTES - _SUFFIX_LENGTH].decode("utf-8", "ignore")
+    return kept + "".join(_SUFFIX_ALPHABET[random(len(_SUFFIX_ALPHABET))] for _ in range(_SUFFIX_LENGTH))
+
+
+# --- types ---
+
+
+class _MalformedTimeError(Exception):
+    """Ends the check; its text is the answer."""
+
+
+# A check gives Go's error for a value of a wrong type, or ''. `owner` is the struct, `path` the member as Go names it.
+_Check = Callable[[Any, str, str], str]
+
+
+def type_error(metadata: Any) -> str:
+    """What Go says of metadata that doesn't fit the type ObjectMeta, '' if it fits. Unknown members fit.
+
+    `json: cannot unmarshal number into Go struct field ObjectMeta.labels of type string`: of several the first by the alphabet,
+    as upstream sorts the members on the way; but a malformed time ends the decoding, and so comes before them all.
+    """
+    if metadata is None:
+        return ""
+    if not isinstance(metadata, dict):
+        return f"json: cannot unmarshal {_json_type(metadata)} into Go value of type v1.ObjectMeta"
+    if not _object_meta_error(metadata):
+        return ""
+    return _object_meta_error(orjson.loads(orjson.dumps(metadata, option=orjson.OPT_SORT_KEYS)))
+
+
+def _object_meta_error(metadata: JSONObject) -> str:
+    try:
+        return _struct_error(metadata, _OBJECT_META, "ObjectMeta", "")
+    except _MalformedTimeError as error:
+        return str(error)
+
+
+def drop_malformed(metadata: dict[str, Any]) -> None:
+    """Removes the members that don't fit, so that what was stored once can always be read. Changes `metadata`."""
+    if type_error(metadata):
+        for key in [key for key, value in metadata.items() if type_error({key: value})]:
+            del metadata[key]
+
+
+def _struct_error(value: JSONObject, checks: Mapping[str, _Check], owner: str, prefix: str) -> str:
+    first = ""
+    for key, member in value.items():
+        check = checks.get(key)
+        if check is not None and member is not None:
+            problem = check(member, owner, prefix + key)
+            first = first or problem
+    return first
+
+
+def _mismatch(value: Any, owner: str, path: str, wanted: str) -> str:
+    return f"json: cannot unmarshal {_json_type(value)} into Go struct field {owner}.{path} of type {wanted}"
+
+
+def _json_type(value: Any) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    for kind, name in ((str, "string"), (dict, "object"), (list, "array")):
+        if isinstance(value, kind):
+            return name
+    return "number"
+
+
+def _string(wanted: str) -> _Check:
+    def check(value: Any, owner: str, path: str) -> str:
+        return "" if isinstance(value, str) else _mismatch(value, owner, path, wanted)
+
+    return check
+
+
+def _boolean(value: Any, owner: str, path: str) -> str:
+    return "" if isinstance(value, bool) else _mismatch(value, owner, path, "bool")
+
+
+def _integer(value: Any, owner: str, path: str) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return _mismatch(value, owner, path, "int64")
+    if isinstance(value, int) and INT64_MIN <= value <= INT64_MAX:
+        return ""
+    shown = to_json(value) if isinstance(value, int) else format_float(value) if abs(value) >= 1e21 else to_json(value)
+    return f"json: cannot unmarshal number {shown} into Go struct field {owner}.{path} of type int64"
+
+
+def _time(value: Any, owner: str, path: str) -> str:
+    if not isinstance(value, str):
+        raise _MalformedTimeError(_mismatch(value, owner, path, "string"))
+    try:
+        parse_time(value)
+    except ValueError as error:
+        raise _MalformedTimeError(str(error)) from None
+    return ""
+
+
+def _string_map(value: Any, owner: str, path: str) -> str:
+    if not isinstance(value, dict):
+        return _mismatch(value, owner, path, "map[string]string")
+    return _first_other(value.values(), owner, path)
+
+
+def _strings(value: Any, owner: str, path: str) -> str:
+    if not isinstance(value, list):
+        return _mismatch(value, owner, path, "[]string")
+    return _first_other(value, owner, path)
+
+
+def _first_other(values: Iterable[Any], owner: str, path: str) -> str:
+    for value in values:
+        if not isinstance(value, str) and value is not None:
+            return _mismatch(value, owner, path, "string")
+    return ""
+
+
+def _structs(name: str, checks: Mapping[str, _Check]) -> _Check:
+    def check(value: Any, owner: str, path: str) -> str:
+        if not isinstance(value, list):
+            return _mismatch(value, owner, path, f"[]v1.{name}")
+        first = ""
+        for entry in value:
+            problem = ""
+            if isinstance(entry, dict):
+                problem = _struct_error(entry, checks, name, f"{path}.")
+            elif entry is not None:
+                problem = _mismatch(entry, owner, path, f"v1.{name}")
+            first = first or problem
+        return first
+
+    return check
+
+
+_OWNER_REFERENCE: dict[str, _Check] = {
+    **dict.fromkeys(("apiVersion", "kind", "name"), _string("string")),
+    "uid": _string("types.UID"),
+    "controller": _boolean,
+    "blockOwnerDeletion": _boolean,
+}
+_MANAGED_FIELDS_ENTRY: dict[str, _Check] = {
+    **dict.fromkeys(("manager", "apiVersion", "fieldsType", "subresource"), _string("string")),
+    "operation": _string("v1.ManagedFieldsOperationType"),
+    "time": _time,
+}
+_OBJECT_META: dict[str, _Check] = {
+    **dict.fromkeys(("name", "generateName", "namespace", "selfLink", "resourceVersion"), _string("string")),
+    "uid": _string("types.UID"),
+    "generation": _integer,
+    "deletionGracePeriodSeconds": _integer,
+    "creationTimestamp": _time,
+    "deletionTimestamp": _time,
+    "labels": _string_map,
+    "annotations": _string_map,
+    "finalizers": _strings,
+    "ownerReferences": _structs("OwnerReference", _OWNER_REFERENCE),
+    "managedFields": _structs("ManagedFieldsEntry", _MANAGED_FIELDS_ENTRY),
+}
+
+
+# --- values ---
+
+
+def validate_object_meta(metadata: JSONObject, path: Path, *, namespaced: bool, name_rule: NameRule) -> list[FieldError]:
+    """The rules for a new object, whose name has been generated already. A member of a wrong type is the only error then."""
+    malformed = type_error(metadata)
+    if malformed:
+        return [field.invalid(path, metadata, malformed)]
+    problems = []
+    base = metadata.get("generateName") or ""
+    if base:
+        problems += [field.invalid(path.child("generateName"), base, text) for text in name_rule(base, True)]
+    name = metadata.get("name") or ""
+    if name:
+        problems += [field.invalid(path.child("name"), name, text) for text in name_rule(name, False)]
+    else:
+        problems.append(field.required(path.child("name"), "name or generateName is required"))
+    problems += _validate_namespace(metadata.get("namespace") or "", path.child("namespace"), namespaced)
+    generation = metadata.get("generation") or 0
+    if generation < 0:
+        problems.append(field.invalid(path.child("generation"), generation, "must be greater than or equal to 0"))
+    problems += validate_labels(metadata.get("labels") or {}, path.child("labels"))
+    problems += _validate_annotations(metadata.get("annotations") or {}, path.child("annotations"))
+    problems += _validate_owner_references(metadata.get("ownerReferences") or (), path.child("ownerReferences"))
+    problems += _validate_finalizers(metadata.get("finalizers") or (), path.child("finalizers"))
+    problems += _validate_managed_fields(metadata.get("managedFields") or (), path.child("managedFields"))
+    return problems
+
+
+def validate_object_meta_update(new: JSONObject, old: JSONObject, path: Path) -> list[FieldError]:
+    """The rules for a changed object; `old` is what is stored. The name's form isn't looked at again: it can't have changed."""
+    malformed = type_error(new)
+    if malformed:
+        return [field.invalid(path, new, malformed)]
+    problems = []
+    if old.get("deletionTimestamp"):
+        problems += _validate_no_new_finalizers(new, old, path.child("finalizers"))
+    if not new.get("resourceVersion"):
+        problems.append(field.invalid(path.child("resourceVersion"), "", "must be specified for an update"))
+    if (new.get("generation") or 0) < (old.get("generation") or 0):
+        problems.append(field.invalid(path.child("generation"), new.get("generation") or 0, "must not be decremented"))
+    problems += _validate_unchanged(new, old, path)
+    problems += validate_labels(new.get("labels") or {}, path.child("labels"))
+    problems += _validate_annotations(new.get("annotations") or {}, path.child("annotations"))
+    problems += _validate_owner_references(new.get("ownerReferences") or (), path.child("ownerReferences"))
+    problems += _validate_managed_fields(new.get("managedFields") or (), path.child("managedFields"))
+    return problems
+
+
+def _validate_namespace(namespace: str, path: Path, namespaced: bool) -> list[FieldError]:
+    if not namespaced:
+        return [field.forbidden(path, "not allowed on this type")] if namespace else []
+    if not namespace:
+        return [field.required(path)]
+    return [field.invalid(path, namespace, text) for text in dns1123_label(namespace)]
+
+
+def validate_labels(labels: Mapping[str, str], path: Path) -> list[FieldError]:
+    """Keys and values of labels; all errors are at `path` itself."""
+    problems = []
+    for key, value in labels.items():
+        problems += [field.invalid(path, key, text) for text in qualified_name(key)]
+        problems += [field.invalid(path, value or "", text) for text in label_value(value or "")]
+    return problems
+
+
+def _validate_annotations(annotations: Mapping[str, str], path: Path) -> list[FieldError]:
+    problems = [field.invalid(path, key, text) for key in annotations for text in qualified_name(key.lower())]
+    if sum(len(key.encode()) + len((value or "").encode()) for key, value in annotations.items()) > _MAX_ANNOTATIONS_BYTES:
+        problems.append(field.too_long(path, _MAX_ANNOTATIONS_BYTES))
+    return problems
+
+
+def _validate_owner_references(references: Sequence[JSONObject | None], path: Path) -> list[FieldError]:
+    problems = []
+    controller = ""
+    for given in references:
+        reference = given or {}
+        problems += _validate_owner_reference(reference, path)
+        if not reference.get("controller"):
+            continue
+        current = f"{reference.get('kind') or ''}/{reference.get('name') or ''}"
+        if controller:
+            text = "Only one reference can have Controller set to true. "
+            text += f'Found "true" in references for {controller} and {current}'
+            shown = RawJSON("[" + ",".join(_show_reference(each or {}) for each in references) + "]")
+            problems.append(field.invalid(path, shown, text))
+        else:
+            controller = current
+    return problems
+
+
+def _validate_owner_reference(reference: JSONObject, path: Path) -> list[FieldError]:
+    api_version, kind, name, uid = ((reference.get(key) or "") for key in ("apiVersion", "kind", "name", "uid"))
+    try:
+        group, version = parse_group_version(api_version)
+    except ValueError:
+        group, version = "", ""
+    problems = []
+    if not version:
+        problems.append(field.invalid(path.child("apiVersion"), api_version, "version must not be empty"))
+    empty = [key for key, value in (("kind", kind), ("name", name), ("uid", uid)) if not value]
+    problems += [field.invalid(path.child(key), "", "must not be empty") for key in empty]
+    owner = GroupVersionKind(group, version, kind)
+    if owner == GroupVersionKind("", "v1", "Event"):
+        problems.append(field.invalid(path, RawJSON(_show_reference(reference)), f"{owner} is disallowed from being an owner"))
+    return problems
+
+
+def _show_reference(reference: JSONObject) -> str:
+    """As Go encodes the struct: in its order, the two pointers only where they are set."""
+    members: dict[str, Any] = {key: reference.get(key) or "" for key in ("apiVersion", "kind", "name", "uid")}
+    members |= {key: reference[key] for key in ("controller", "blockOwnerDeletion") if reference.get(key) is not None}
+    return "{" + ",".join(f"{to_json(key)}:{to_json(value)}" for key, value in members.items()) + "}"
+
+
+def _validate_finalizers(finalizers: Sequence[str | None], path: Path) -> list[FieldError]:
+    names = [name or "" for name in finalizers]
+    problems = [field.invalid(path, name, text) for name in names for text in qualified_name(name)]
+    if "orphan" in names and "foregroundDeletion" in names:
+        text = "finalizer orphan and foregroundDeletion cannot be both set"
+        problems.append(field.invalid(path, names, text))
+    return problems
+
+
+def _validate_managed_fields(entries: Sequence[JSONObject | None], path: Path) -> list[FieldError]:
+    problems = []
+    for index, given in enumerate(entries):
+        entry, place = given or {}, path.index(index)
+        operation, fields_type, manager = ((entry.get(key) or "") for key in ("operation", "fieldsType", "manager"))
+        if operation not in ("Apply", "Update"):
+            problems.append(field.invalid(place.child("operation"), operation, "must be `Apply` or `Update`"))
+        if fields_type not in ("", "FieldsV1"):
+            problems.append(field.invalid(place.child("fieldsType"), fields_type, "must be `FieldsV1`"))
+        problems += _validate_manager(manager, place.child("manager"))
+        if len((entry.get("subresource") or "").encode()) > _MAX_SUBRESOURCE_BYTES:
+            problems.append(field.too_long(place.child("subresource"), _MAX_SUBRESOURCE_BYTES))
+    return problems
+
+
+def _validate_manager(manager: str, path: Path) -> list[FieldError]:
+    problems = []
+    if len(manager.encode()) > _MAX_MANAGER_BYTES:
+        problems.append(field.too_long(path, _MAX_MANAGER_BYTES))
+    if not manager.isprintable():
+        for index, char in enumerate(manager):
+            if not char.isprintable():
+                position = len(manager[:index].encode())
+                problems.append(field.invalid(path, manager, f"invalid character U+{ord(char):04X} (at position {position})"))
+    return problems
+
+
+def _validate_no_new_finalizers(new: JSONObject, old: JSONObject, path: Path) -> list[FieldError]:
+    extra = sorted(set(new.get("finalizers") or ()) - set(old.get("finalizers") or ()))
+    if not extra:
+        return []
+    shown = "[]string{" + ", ".join(map(quote, extra)) + "}"
+    return [field.forbidden(path, f"no new finalizers can be added if the object is being deleted, found new finalizers {shown}")]
+
+
+def _validate_unchanged(new: JSONObject, old: JSONObject, path: Path) -> list[FieldError]:
+    problems = []
+    for key in ("name", "namespace", "uid"):
+        value = new.get(key) or ""
+        if value != (old.get(key) or ""):
+            problems.append(field.invalid(path.child(key), value, _IMMUTABLE))
+    for key in ("creationTimestamp", "deletionTimestamp"):
+        value = new.get(key)
+        # The same moment may be written with another offset.
+        if value != old.get(key) and (moment := _moment(value)) != _moment(old.get(key)):
+            problems.append(field.invalid(path.child(key), moment, _IMMUTABLE))
+    key = "deletionGracePeriodSeconds"
+    if new.get(key) != old.get(key):
+        problems.append(field.invalid(path.child(key), new.get(key), _IMMUTABLE))
+    return problems
+
+
+def _moment(text: str | None) -> str | None:
+    return None if text is None else format_time(parse_time(text))

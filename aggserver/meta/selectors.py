@@ -1,0 +1,397 @@
+"""Label and field selectors: their syntax, what they match, and how an authorizer is told of them.
+
+A selector is parsed once for a request and matched against every object and event of a list or watch, so it is compiled to one
+function. Called by `endpoints/` for queries, `registry/` for lists and watches, `authorization/` and `admission/`. Pure.
+Source: k8s.io/apimachinery pkg/labels/selector.go, pkg/fields/selector.go, pkg/apis/meta/v1/helpers.go, v0.36.3.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from aggserver.meta import field
+from aggserver.meta.field import FieldError, Path
+from aggserver.meta.golang import INT64_MAX, INT64_MIN
+from aggserver.meta.names import label_value, path_segment_name, qualified_name
+
+__all__ = ["FieldSelector", "LabelSelector", "Requirement", "SelectorError", "exact_value", "single_name"]
+
+
+class SelectorError(ValueError):
+    """The selector can't be read. Its text is upstream's; the handlers answer 400 with it."""
+
+
+class Requirement(NamedTuple):
+    """One of the conditions that must all hold. operator: In, NotIn, Exists, DoesNotExist, and for labels Gt and Lt as well.
+
+    A SubjectAccessReview knows the first four; leaving out the others only makes its question broader.
+    """
+
+    key: str
+    operator: str
+    values: tuple[str, ...]
+
+
+_Matcher = Callable[[Mapping[str, str]], bool]
+
+
+def _conjunction(matchers: Sequence[_Matcher]) -> _Matcher:
+    if len(matchers) == 1:
+        return matchers[0]
+    if not matchers:
+        return lambda values: True
+    return lambda values: all(matcher(values) for matcher in matchers)
+
+
+# --- labels ---
+
+_SYMBOLS = "=!(),><"
+_DOUBLE_SYMBOLS = frozenset({"==", "!="})
+_WORDS = frozenset({"in", "notin"})
+# An identifier is whatever is neither symbol nor space.
+_LEXEME = re.compile(rf"[ \t\r\n]*(?:([{re.escape(_SYMBOLS)}]+)|([^{re.escape(_SYMBOLS)} \t\r\n]+))")
+_COMPARISONS = {"=": "In", "==": "In", "!=": "NotIn", "in": "In", "notin": "NotIn", ">": "Gt", "<": "Lt"}
+_BINARY = "in, notin, =, ==, !=, gt, lt"
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Term:
+    """A requirement as it was written: `written` is the operator, '' for a bare key and `!` before one. values: sorted."""
+
+    key: str
+    written: str
+    values: tuple[str, ...]
+
+    def __str__(self) -> str:
+        if self.written in ("", "!"):
+            return self.written + self.key
+        values = ",".join(self.values)
+        return f"{self.key} {self.written} ({values})" if self.written in _WORDS else f"{self.key}{self.written}{values}"
+
+    def requirement(self) -> Requirement:
+        operator = "Exists" if not self.written else "DoesNotExist" if self.written == "!" else _COMPARISONS[self.written]
+        return Requirement(self.key, operator, self.values)
+
+
+class LabelSelector:
+    """`a=b,c!=d,e in (f,g),h,!i,j>1`: all must hold. Immutable; `str()` is the canonical form, sorted by key."""
+
+    __slots__ = ("_terms", "empty", "matches")
+
+    def __init__(self, terms: Iterable[_Term]) -> None:
+        self._terms = tuple(sorted(terms, key=lambda term: term.key))
+        # Whether it selects everything; then nobody needs to look at labels.
+        self.empty = not self._terms
+        # (labels) -> bool.
+        self.matches: _Matcher = _conjunction([_label_matcher(term.requirement()) for term in self._terms])
+
+    @classmethod
+    def parse(cls, text: str) -> LabelSelector:
+        """Raises SelectorError. '' selects everything."""
+        return cls(_Parser(text).parse())
+
+    @classmethod
+    def from_object(cls, selector: Mapping[str, Any]) -> LabelSelector:
+        """From a LabelSelector object (matchLabels, matchExpressions). Raises SelectorError; an empty one selects everything."""
+        terms = [_checked_term(key, "=", (value,)) for key, value in (selector.get("matchLabels") or {}).items()]
+        for expression in selector.get("matchExpressions") or ():
+            operator = expression.get("operator", "")
+            written = {"In": "in", "NotIn": "notin", "Exists": "", "DoesNotExist": "!"}.get(operator)
+            if written is None:
+                raise SelectorError(f"{field.quote(operator)} is not a valid label selector operator")
+            terms.append(_checked_term(expression.get("key", ""), written, tuple(expression.get("values") or ())))
+        return cls(terms)
+
+    def requirements(self) -> list[Requirement]:
+        return [term.requirement() for term in self._terms]
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self._terms))
+
+    def __repr__(self) -> str:
+        return f"LabelSelector({str(self)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LabelSelector) and other._terms == self._terms
+
+    def __hash__(self) -> int:
+        return hash(self._terms)
+
+
+def _label_matcher(requirement: Requirement) -> _Matcher:
+    key, operator, values = requirement
+    wanted = frozenset(values)
+    if operator == "In":
+        if len(values) == 1:
+            only = values[0]
+            return lambda labels: labels.get(key) == only
+        return lambda labels: labels.get(key) in wanted
+    if operator == "NotIn":
+        return lambda labels: labels.get(key) not in wanted
+    if operator == "Exists":
+        return lambda labels: key in labels
+    if operator == "DoesNotExist":
+        return lambda labels: key not in labels
+    return _number_matcher(key, operator, int(values[0]))
+
+
+def _number_matcher(key: str, operator: str, bound: int) -> _Matcher:
+    def matches(labels: Mapping[str, str]) -> bool:
+        number = _parse_int(labels.get(key, ""))
+        if number is None:
+            return False
+        return number > bound if operator == "Gt" else number < bound
+
+    return matches
+
+
+def _parse_int(text: str) -> int | None:
+    if not _INTEGER.fullmatch(text):
+        return None
+    number = int(text)
+    return number if INT64_MIN <= number <= INT64_MAX else None
+
+
+def _checked_term(key: str, written: str, values: tuple[str, ...]) -> _Term:
+    """Raises SelectorError with every error of the requirement, in upstream's order."""
+    problems: list[FieldError] = []
+    if texts := qualified_name(key):
+        problems.append(field.invalid(Path("key"), key, "; ".join(texts)))
+    path = Path("values")
+    if written in _WORDS and not values:
+        problems.append(field.invalid(path, list(values), "for 'in', 'notin' operators, values set can't be empty"))
+    if written in ("", "!") and values:
+        problems.append(field.invalid(path, list(values), "values set must be empty for exists and does not exist"))
+    if written in (">", "<") and _parse_int(values[0]) is None:
+        text = "for 'Gt', 'Lt' operators, the value must be an integer"
+        problems.append(field.invalid(path.index(0), values[0], text))
+    for index, value in enumerate(values):
+        if texts := label_value(value):
+            problems.append(field.invalid(path.index(index).key(key), value, "; ".join(texts)))
+    if problems:
+        shown = list(dict.fromkeys(map(str, problems)))
+        raise SelectorError(shown[0] if len(shown) == 1 else f"[{', '.join(shown)}]")
+    return _Term(key, written, tuple(sorted(set(values))))
+
+
+class _Parser:
+    """Recursive descent over the lexemes. `in` and `notin` are words of the language only where an operator is due."""
+
+    def __init__(self, text: str) -> None:
+        self._lexemes = list(_lex(text))
+        self._position = 0
+
+    def parse(self) -> list[_Term]:
+        terms: list[_Term] = []
+        lexeme, is_word = self._peek()
+        if not lexeme and not is_word:
+            return terms
+        if not is_word and lexeme != "!":
+            raise SelectorError(f"found '{lexeme}', expected: !, identifier, or 'end of string'")
+        while True:
+            terms.append(self._requirement())
+            lexeme, is_word = self._next()
+            if not lexeme and not is_word:
+                return terms
+            if lexeme != "," or is_word:
+                raise SelectorError(f"found '{lexeme}', expected: ',' or 'end of string'")
+            lexeme, is_word = self._peek()
+            if not is_word and lexeme != "!":
+                raise SelectorError(f"found '{lexeme}', expected: identifier after ','")
+
+    def _requirement(self) -> _Term:
+        try:
+            key, written = self._key()
+            if written is not None:
+                return _checked_term(key, written, ())
+            operator, is_word = self._next()
+            if (is_word and operator not in _WORDS) or operator not in _COMPARISONS:
+                raise SelectorError(f"found '{operator}', expected: {_BINARY}")
+            values = self._values() if operator in _WORDS else self._exact_value()
+            return _checked_term(key, operator, tuple(sorted(values)))
+        except SelectorError as error:
+            raise SelectorError(f"unable to parse requirement: {error}") from None
+
+    def _key(self) -> tuple[str, str | None]:
+        """The key and, if no values follow, how it was written."""
+        lexeme, is_word = self._next()
+        negated = lexeme == "!" and not is_word
+        if negated:
+            lexeme, is_word = self._next()
+        if not is_word:
+            raise SelectorError(f"found '{lexeme}', expected: identifier")
+        if texts := qualified_name(lexeme):
+            raise SelectorError(str(field.invalid(Path(), lexeme, "; ".join(texts))))
+        if negated:
+            return lexeme, "!"
+        follows, follows_word = self._peek()
+        return lexeme, "" if follows in ("", ",") and not follows_word else None
+
+    def _values(self) -> set[str]:
+        lexeme, is_word = self._next()
+        if lexeme != "(" or is_word:
+            raise SelectorError(f"found '{lexeme}' expected: '('")
+        lexeme, is_word = self._peek()
+        if lexeme == ")":
+            self._next()
+            return {""}
+        if not is_word and lexeme != ",":
+            raise SelectorError(f"found '{lexeme}', expected: ',', ')' or identifier")
+        values = self._identifiers()
+        self._next()  # the closing parenthesis
+        return values
+
+    def _identifiers(self) -> set[str]:
+        """Up to the closing parenthesis; nothing between commas is the empty value."""
+        values: set[str] = set()
+        while True:
+            lexeme, is_word = self._next()
+            follows, follows_word = self._peek()
+            if is_word:
+                values.add(lexeme)
+                if follows == ")":
+                    return values
+                if follows != "," or follows_word:
+                    raise SelectorError(f"found '{follows}', expected: ',' or ')'")
+            elif lexeme == ",":
+                if not values or follows in (")", ","):
+                    values.add("")
+                if follows == ")":
+                    return values
+            else:
+                raise SelectorError(f"found '{lexeme}', expected: ',', or identifier")
+
+    def _exact_value(self) -> set[str]:
+        lexeme, is_word = self._peek()
+        if not is_word and lexeme in ("", ","):
+            return {""}
+        self._next()
+        if not is_word:
+            raise SelectorError(f"found '{lexeme}', expected: identifier")
+        return {lexeme}
+
+    def _peek(self) -> tuple[str, bool]:
+        return self._lexemes[self._position] if self._position < len(self._lexemes) else ("", False)
+
+    def _next(self) -> tuple[str, bool]:
+        lexeme = self._peek()
+        self._position += 1
+        return lexeme
+
+
+def _lex(text: str) -> Iterable[tuple[str, bool]]:
+    """(lexeme, whether it may be an identifier)."""
+    position = 0
+    while (match := _LEXEME.match(text, position)) is not None:
+        symbols, word = match.groups()
+        if word:
+            yield word, True
+            position = match.end()
+        else:
+            length = _symbol_length(symbols)
+            yield symbols[:length], False
+            position = match.end() - len(symbols) + length
+
+
+def _symbol_length(symbols: str) -> int:
+    """How many of the symbols in a row belong together."""
+    return 2 if symbols[:2] in _DOUBLE_SYMBOLS else 1
+
+
+# --- fields ---
+
+_TERM = re.compile(r"(?:[^\\,]|\\.|\\\Z)+", re.DOTALL)
+_OPERATOR = re.compile(r"!=|==|=")
+_SPECIAL = re.compile(r"\\(.?)|[,=]", re.DOTALL)
+_ESCAPED = str.maketrans({"\\": r"\\", ",": r"\,", "=": r"\="})
+
+
+class FieldSelector:
+    r"""`metadata.name=a,spec.x!=b`: all must hold; a field that is absent is ''. In values a `\` goes before `\`, `,` and `=`."""
+
+    __slots__ = ("_terms", "empty", "matches")
+
+    def __init__(self, terms: Sequence[tuple[str, bool, str]]) -> None:
+        """terms: (field, whether it must be equal, value)."""
+        self._terms = tuple(terms)
+        # Whether it selects everything.
+        self.empty = not self._terms
+        # (fields) -> bool.
+        self.matches: _Matcher = _conjunction([_field_matcher(*term) for term in self._terms])
+
+    @classmethod
+    def parse(cls, text: str) -> FieldSelector:
+        """Raises SelectorError. '' selects everything."""
+        terms = []
+        for term in sorted(_split_terms(text)):
+            match = _OPERATOR.search(term)
+            if match is None:
+                raise SelectorError(f"invalid selector: '{text}'; can't understand '{term}'")
+            name, value = term[: match.start()], _unescape(term[match.end() :])
+            if name or value:
+                terms.append((name, match.group() != "!=", value))
+        return cls(terms)
+
+    def fields(self) -> list[str]:
+        """The fields it looks at, in its order; the caller checks that they are selectable."""
+        return [name for name, _, _ in self._terms]
+
+    def requirements(self) -> list[Requirement]:
+        return [Requirement(name, "In" if equal else "NotIn", (value,)) for name, equal, value in self._terms]
+
+    def __str__(self) -> str:
+        return ",".join(f"{name}{'=' if equal else '!='}{value.translate(_ESCAPED)}" for name, equal, value in self._terms)
+
+    def __repr__(self) -> str:
+        return f"FieldSelector({str(self)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FieldSelector) and other._terms == self._terms
+
+    def __hash__(self) -> int:
+        return hash(self._terms)
+
+
+def _field_matcher(name: str, equal: bool, value: str) -> _Matcher:
+    if equal:
+        return lambda fields: fields.get(name, "") == value
+    return lambda fields: fields.get(name, "") != value
+
+
+def _split_terms(text: str) -> list[str]:
+    return _TERM.findall(text)
+
+
+def _unescape(value: str) -> str:
+    def plain(match: re.Match[str]) -> str:
+        escaped = match[1]
+        if escaped is None:
+            raise SelectorError(f"invalid field selector: unescaped character in value: {ord(match[0])}")
+        if escaped not in ("\\", ",", "="):
+            raise SelectorError(f"invalid field selector: invalid escape sequence: {match[0]}")
+        return escaped
+
+    return _SPECIAL.sub(plain, value)
+
+
+def exact_value(selector: FieldSelector, name: str) -> str:
+    """The value that field `name` must have, '' where the selector leaves it open."""
+    for key, operator, values in selector.requirements():
+        if key == name and operator == "In":
+            return values[0]
+    return ""
+
+
+def single_name(text: str) -> str:
+    """The metadata.name that a field selector asks for; '' if it asks for none, can't be read or names no path segment."""
+    if not text:
+        return ""
+    try:
+        name = exact_value(FieldSelector.parse(text), "metadata.name")
+    except SelectorError:
+        return ""
+    return "" if path_segment_name(name) else name

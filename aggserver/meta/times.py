@@ -1,0 +1,137 @@
+"""Points in time and durations, as text: RFC 3339 in metadata, `5d3h` in tables.
+
+Times are seconds since 1970-01-01T00:00:00Z as a float, negative before; only whole seconds are ever written.
+Called for creation timestamps, managed fields and columns of type date. Pure: `now` is always passed in.
+Source: k8s.io/apimachinery pkg/apis/meta/v1/time.go and pkg/util/duration/duration.go, v0.36.3; the errors are Go's.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from aggserver.meta.golang import quote
+
+__all__ = ["format_time", "human_duration", "parse_time"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAYOUT = "2006-01-02T15:04:05Z07:00"
+# What Go looks for, in order, and what it calls each in its errors; then the values allowed and the name of what is out of range.
+# The hour may have one digit, as Go's reading of "15" has it.
+_TWO = re.compile(r"[0-9]{2}")
+_PIECES = (
+    ("2006", re.compile(r"[0-9]{4}"), None, ""),
+    ("-", re.compile("-"), None, ""),
+    ("01", _TWO, range(1, 13), "month"),
+    ("-", re.compile("-"), None, ""),
+    ("02", _TWO, None, ""),
+    ("T", re.compile("T"), None, ""),
+    ("15", re.compile(r"[0-9]{1,2}"), range(24), "hour"),
+    (":", re.compile(":"), None, ""),
+    ("04", _TWO, range(60), "minute"),
+    (":", re.compile(":"), None, ""),
+    ("05", _TWO, range(60), "second"),
+)
+_FRACTION = re.compile(r"[.,]([0-9]+)")
+_ZONE = re.compile(r"Z|([+-])([0-9]{2}):([0-9]{2})")
+
+
+def format_time(seconds: float) -> str:
+    """`2006-01-02T15:04:05Z`: UTC, cut (not rounded) to whole seconds."""
+    moment = _EPOCH + timedelta(seconds=seconds // 1)
+    return f"{moment.year:04d}-{moment:%m-%dT%H:%M:%SZ}"
+
+
+def parse_time(text: str) -> float:
+    """Reads RFC 3339, with a fraction and any offset. Raises ValueError with Go's text."""
+    numbers, position = _date_and_clock(text)
+    fraction = _FRACTION.match(text, position)
+    if fraction is not None:
+        position = fraction.end()
+    offset, position = _offset(text, position)
+    if position != len(text):
+        raise ValueError(f"parsing time {quote(text)}: extra text: {quote(text[position:])}")
+    try:
+        # Year 0 exists for Go and not for datetime; nothing that was ever written by a clock is lost with it.
+        moment = datetime(*numbers, tzinfo=UTC)
+    except ValueError:
+        raise _out_of_range(text, "day") from None
+    return (moment - _EPOCH).total_seconds() + float(f"0.{fraction[1]}" if fraction else 0) - offset
+
+
+def _date_and_clock(text: str) -> tuple[tuple[int, int, int, int, int, int], int]:
+    """Year to second, and where they end."""
+    numbers = []
+    position = 0
+    for layout, pattern, allowed, name in _PIECES:
+        match = pattern.match(text, position)
+        if match is None:
+            raise _cannot_parse(text, position, layout)
+        position = match.end()
+        if layout.isdigit():
+            numbers.append(int(match.group()))
+            if allowed is not None and numbers[-1] not in allowed:
+                raise _out_of_range(text, name)
+    year, month, day, hour, minute, second = numbers
+    return (year, month, day, hour, minute, second), position
+
+
+def _offset(text: str, position: int) -> tuple[int, int]:
+    """Seconds east of UTC, and where the zone ends."""
+    match = _ZONE.match(text, position)
+    if match is None:
+        raise _cannot_parse(text, position, "Z07:00")
+    if match[1] is None:
+        return 0, match.end()
+    hours, minutes = int(match[2]), int(match[3])
+    if hours > 24:
+        raise _out_of_range(text, "time zone offset hour")
+    if minutes > 60:
+        raise _out_of_range(text, "time zone offset minute")
+    seconds = hours * 3600 + minutes * 60
+    return (-seconds if match[1] == "-" else seconds), match.end()
+
+
+def _cannot_parse(text: str, position: int, layout: str) -> ValueError:
+    return ValueError(f"parsing time {quote(text)} as {quote(_LAYOUT)}: cannot parse {quote(text[position:])} as {quote(layout)}")
+
+
+def _out_of_range(text: str, name: str) -> ValueError:
+    return ValueError(f"parsing time {quote(text)}: {name} out of range")
+
+
+_MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86400, 365 * 86400
+
+
+def human_duration(seconds: float) -> str:
+    """Two or three significant figures: `119s`, `9m59s`, `7h5m`, `47h`, `7d3h`, `700d`, `7y364d`, `8y`.
+
+    A little in the future counts as now, since clocks differ; two seconds and more give `<invalid>`.
+    """
+    whole = int(seconds)
+    if whole < -1:
+        return "<invalid>"
+    if whole < 0:
+        return "0s"
+    if whole < 2 * _MINUTE:
+        return f"{whole}s"
+    if whole < 10 * _MINUTE:
+        return _pair(whole, _MINUTE, "m", 1, "s")
+    if whole < 3 * _HOUR:
+        return f"{whole // _MINUTE}m"
+    if whole < 8 * _HOUR:
+        return _pair(whole, _HOUR, "h", _MINUTE, "m")
+    if whole < 2 * _DAY:
+        return f"{whole // _HOUR}h"
+    if whole < 8 * _DAY:
+        return _pair(whole, _DAY, "d", _HOUR, "h")
+    if whole < 2 * _YEAR:
+        return f"{whole // _DAY}d"
+    if whole < 8 * _YEAR:
+        return _pair(whole, _YEAR, "y", _DAY, "d")
+    return f"{whole // _YEAR}y"
+
+
+def _pair(seconds: int, large: int, large_unit: str, small: int, small_unit: str) -> str:
+    rest = seconds % large // small
+    return f"{seconds // large}{large_unit}" + (f"{rest}{small_unit}" if rest else "")

@@ -1,0 +1,140 @@
+from typing import Any
+
+import pytest
+
+from aggserver.meta import codec, json_text
+
+# Texts of k8s v0.36.3 for the same body.
+MALFORMED = {
+    "nothing": (b"", "unexpected end of JSON input"),
+    "spaces": (b"   ", "unexpected end of JSON input"),
+    "open object": (b"{", "unexpected end of JSON input"),
+    "open after key": (b'{"a"', "unexpected end of JSON input"),
+    "open string": (b'"a', "unexpected end of JSON input"),
+    "open literal": (b"nul", "invalid character ' ' in literal null (expecting 'l')"),
+    "open number": (b"-", "invalid character ' ' in numeric literal"),
+    "literal": (b'{"a":tru}', "invalid character '}' in literal true (expecting 'e')"),
+    "no value": (b"[,]", "invalid character ',' looking for beginning of value"),
+    "comma in array": (b"[1,]", "invalid character ']' looking for beginning of value"),
+    "comma in object": (b'{"a":1,}', "invalid character '}' looking for beginning of object key string"),
+    "key is a number": (b"{1:2}", "invalid character '1' looking for beginning of object key string"),
+    "no colon": (b'{"a" 1}', "invalid character '1' after object key"),
+    "no comma in array": (b"[1 2]", "invalid character '2' after array element"),
+    "no comma in object": (b'{"a":1 "b":2}', "invalid character '\"' after object key:value pair"),
+    "more than one value": (b"[1] x", "invalid character 'x' after top-level value"),
+    "leading zero": (b"[01]", "invalid character '1' after array element"),
+    "no digit after point": (b"[1.]", "invalid character ']' after decimal point in numeric literal"),
+    "no digit in exponent": (b"[1e]", "invalid character ']' in exponent of numeric literal"),
+    "no digit after sign of exponent": (b"[1e+]", "invalid character ']' in exponent of numeric literal"),
+    "no digit after sign": (b"[-a]", "invalid character 'a' in numeric literal"),
+    "control character": (b'["\x01"]', "invalid character '\\x01' in string literal"),
+    "unknown escape": (b'["\\x"]', "invalid character 'x' in string escape code"),
+    "bad hexadecimal": (b'["\\u00g0"]', "invalid character 'g' in \\u hexadecimal character escape"),
+    "single quotes": (b"['a']", "invalid character '\\'' looking for beginning of value"),
+    "byte order mark": (b"\xef\xbb\xbf{}", "invalid character 'ï' looking for beginning of value"),
+    "NaN": (b"[NaN]", "invalid character 'N' looking for beginning of value"),
+    "minus infinity": (b"[-Infinity]", "invalid character 'I' in numeric literal"),
+    "past what a float holds": (b"[1e400]", "json: cannot unmarshal number 1e400 into Go value of type float64"),
+    "too many digits": (b"[" + b"9" * 400 + b"]", f"json: cannot unmarshal number {'9' * 400} into Go value of type float64"),
+    "too many levels": (b"[" * 255 + b"]" * 255, "exceeded max depth"),
+    "far too many levels": (b"[" * 100_000, "exceeded max depth"),
+    "too many levels around an odd text": (b"[" * 251 + b'"\\ud800"' + b"]" * 251, "exceeded max depth"),
+}
+
+
+@pytest.mark.parametrize(("body", "text"), MALFORMED.values(), ids=MALFORMED)
+def test_decode_json_refuses(body: bytes, text: str) -> None:
+    with pytest.raises(codec.DecodeError) as refusal:
+        codec.decode_json(body)
+    assert str(refusal.value) == text
+
+
+def test_a_large_malformed_body_is_refused_with_few_words() -> None:
+    with pytest.raises(codec.DecodeError, match=r"line 1 column 600002"):
+        codec.decode_json(b"[" + b"0," * 300_000)
+
+
+DECODED = {
+    "scalar": (b" true ", True),
+    "deepest": (b"[" * 250 + b"]" * 250, None),
+    "int": (b'{"a": -12}', {"a": -12}),
+    "largest int": (b"[9223372036854775807, -9223372036854775808]", [2**63 - 1, -(2**63)]),
+    "past 64 bits": (b"[9223372036854775808, -9223372036854775809, 18446744073709551616]", [2.0**63, -(2.0**63), 2.0**64]),
+    "float": (b'{"a":1.5}', {"a": 1.5}),
+    "float without fraction": (b'{"a":[1.0,1e3,-2.50E+1, 1.5]}', {"a": [1, 1000, -25, 1.5]}),
+    "float alone": (b"1.0", 1),
+    "float past 64 bits": (b"[1e20]", [1e20]),
+    "minus zero": (b"[-0]", [0]),
+    "looks like a float within a text": (b'{"a":"x: 1.5","b":"1e3"}', {"a": "x: 1.5", "b": "1e3"}),
+    "last of repeated keys": (b'{"a":1,"a":{"b":2}}', {"a": {"b": 2}}),
+    "pair of surrogates": (b'["\\ud83d\\ude00"]', ["😀"]),
+    "half a pair of surrogates": (b'["a\\ud800b", 1.0]', ["a\ufffdb", 1]),
+    "half a pair in a key": (b'{"\\udc00":1}', {"\ufffd": 1}),
+    "broken UTF-8": (b'["\xff", 18446744073709551616]', ["\ufffd", 2.0**64]),
+}
+
+
+@pytest.mark.parametrize(("body", "value"), DECODED.values(), ids=DECODED)
+def test_decode_json(body: bytes, value: Any) -> None:
+    found = codec.decode_json(body)
+    if value is not None:
+        # repr tells 1 from 1.0 and from True.
+        assert repr(found) == repr(value)
+    codec.encode_json(found)
+
+
+DUPLICATES = {
+    "none": (b'{"a":1,"b":{"a":1}}', []),
+    "none, with spaces": (b'{"a": 1, "b": [1.50]}', []),
+    "at the root": (b'{"a":1,"a":2}', ['duplicate field "a"']),
+    "once each": (b'{"a":1,"a":2,"a":3}', ['duplicate field "a"']),
+    "in the order of the text": (
+        b'{"b":{"c":[{"d":1,"d":2}],"b.x":1,"b.x":2},"a":1,"b":{"c":[{"d":1,"d":2}]}}',
+        ['duplicate field "b.c[0].d"', 'duplicate field "b.b.x"', 'duplicate field "b"'],
+    ),
+    "below an empty key": (b'{"":{"a":1,"a":2}}', ['duplicate field ".a"']),
+    "in an array at the root": (b'[{"a":1,"a":2}]', ['duplicate field "[0].a"']),
+    "quotes in the key": (b'{"a\\"":1,"a\\"":2}', [r'duplicate field "a\""']),
+    "half a surrogate": (b'{"a":"\\ud800","a":1}', ['duplicate field "a"']),
+}
+
+
+@pytest.mark.parametrize(("body", "texts"), DUPLICATES.values(), ids=DUPLICATES)
+def test_duplicate_fields(body: bytes, texts: list[str]) -> None:
+    codec.decode_json(body)
+    assert codec.duplicate_fields(body, False) == texts
+
+
+def test_duplicates_are_reported_up_to_a_hundred() -> None:
+    body = b"{" + b",".join(b'"k%d":1,"k%d":2' % (number, number) for number in range(200)) + b"}"
+    assert len(codec.duplicate_fields(body, False)) == 100
+
+
+def test_duplicate_fields_of_yaml() -> None:
+    assert codec.duplicate_fields(b"a: 1\nb: 2\n", True) == []
+    text = 'yaml: unmarshal errors:\n  line 2: key "a" already set in map\n  line 3: key 1 already set in map'
+    assert codec.duplicate_fields(b"a: 1\na: 2\nb: {1: x, 1: y}\n", True) == [text]
+
+
+def test_syntax_error_finds_nothing_in_a_good_text() -> None:
+    assert json_text.syntax_error(b' {"a":[1,-2.5e+10,true,false,null,"x\\u00e9\\n"],"b":{},"c":[]} ') == ""
+
+
+def test_yaml_is_decoded_to_the_same_values() -> None:
+    assert codec.decode_yaml(b"a: 1.0\nb: [yes]\n---\n: {[") == {"a": 1, "b": [True]}
+    assert codec.decode_yaml(b"") is None
+    with pytest.raises(codec.DecodeError, match=r"^yaml: mapping values are not allowed in this context$"):
+        codec.decode_yaml(b"a: b: c")
+
+
+def test_documents() -> None:
+    assert codec.decode_documents(b"a: 1\n---\n---\n# nothing\n---\n- b\n") == [{"a": 1}, ["b"]]
+    assert codec.decode_documents(b'{"a":1}') == [{"a": 1}]
+    with pytest.raises(codec.DecodeError):
+        codec.decode_documents(b"a: 1\n---\n: {[")
+
+
+def test_yaml_that_is_written_can_be_read() -> None:
+    value = {"b": "yes", "a": ["1e3", "x\ny\n", None, 1.5, True, {}]}
+    assert codec.dump_yaml(value).startswith(b"a:\n")
+    assert codec.decode_yaml(codec.dump_yaml(value)) == value

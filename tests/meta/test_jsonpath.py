@@ -1,0 +1,142 @@
+from typing import Any
+
+import pytest
+
+from aggserver.meta import jsonpath
+from aggserver.meta.jsonpath import JSONPathError
+
+ITEMS = [{"t": "x", "n": 1, "f": 1.5, "ok": True}, {"t": "y", "n": 2, "f": 2.5, "ok": False, "z": None}, {"t": "x", "n": 3}]
+DOCUMENT: dict[str, Any] = {
+    "a": {"b": ITEMS, "c.d": "dotted", "e": None, "s": "text"},
+    "k": [1, 2, 3, 4, 5],
+    "n": 7,
+    "empty": [],
+    "m": {"q": {"t": 1}},
+}
+
+FOUND: dict[str, tuple[str, list[Any]]] = {
+    "member": (".n", [7]),
+    "members": (".m.q.t", [1]),
+    "braces": ("{.m.q.t}", [1]),
+    "root": ("$.n", [7]),
+    "missing": (".x.y", []),
+    "member of a number": (".n.x", []),
+    "member of an array": (".a.b.t", []),
+    "null": (".a.e", [None]),
+    "member of null": (".a.e.x", []),
+    "index into null": (".a.e[0]", []),
+    "quoted key": (".a['b'][0].n", [1]),
+    "quoted key with dots": (r".a['c\.d']", ["dotted"]),
+    "quoted key with bare dots is a path": (".m['q.t']", [1]),
+    "escaped dots": (r".a.c\.d", ["dotted"]),
+    "index": (".a.b[0].t", ["x"]),
+    "index from the end": (".a.b[-1].n", [3]),
+    "first from the end": (".k[-5]", [1]),
+    "all": (".a.b[*].n", [1, 2, 3]),
+    "all of none": (".empty[*]", []),
+    "first of none": (".empty[0]", []),
+    "slice": (".k[1:3]", [2, 3]),
+    "slice from": (".k[3:]", [4, 5]),
+    "slice to": (".k[:2]", [1, 2]),
+    "slice from the end": (".k[-2:]", [4, 5]),
+    "slice to the end but one": (".k[0:-1]", [1, 2, 3, 4]),
+    "steps": (".k[::2]", [1, 3, 5]),
+    "empty slice": (".k[1:1]", []),
+    "union": (".a.b[0,2].n", [1, 3]),
+    "union of keys": (".a.b[0]['t', 'n']", ["x", 1]),
+    "union of slices": (".k[0,-1,1:3]", [1, 5, 2, 3]),
+    "wildcard": (".a.b[0].*", ["x", 1, 1.5, True]),
+    "wildcard over a text gives bytes": (".a.s.*", [116, 101, 120, 116]),
+    "descent": ("..t", ["x", "y", "x", 1]),
+    "descent below": (".m..t", [1]),
+    "descent into an index": (".a..[0].n", []),
+    "filter by text": ('.a.b[?(@.t=="x")].n', [1, 3]),
+    "filter with single quotes": (".a.b[?(@.t=='y')].n", [2]),
+    "filter unequal": (".a.b[?(@.t!='x')].n", [2]),
+    "filter with a parenthesis in the text": ('.a.b[?(@.t==")")].n', []),
+    "filter by order": (".a.b[?(@.n>1)].n", [2, 3]),
+    "filter by order or equality": (".a.b[?(@.n<=2)].n", [1, 2]),
+    "filter by floats": (".a.b[?(@.f>=1.5)].n", [1, 2]),
+    "filter by less": (".a.b[?(@.f<2.0)].n", [1]),
+    "filter by boolean": (".a.b[?(@.ok==true)].n", [1]),
+    "filter by existence": (".a.b[?(@.ok)].n", [1, 2]),
+    "filter by existence of null": (".a.b[?(@.z)].n", [2]),
+    "filter by what can't be evaluated": (".a.b[?(@.n[0])].n", []),
+    "filter by another member": (".a.b[?(@.n==@.n)].n", [1, 2, 3]),
+    "filter of elements": (".k[?(@>3)]", [4, 5]),
+    "text": ("'a\\n\\x41'", ["a\nA"]),
+    "text with quotes": (r'"\"\u00e9\101"', ['"éA']),
+    "number": ("-1", [-1]),
+    "float": ("1.5", [1.5]),
+    "boolean": ("true", [True]),
+    "the first of two parts": ("{.n}{.k}", [7]),
+    "text before": ("{'a'}", ["a"]),
+    "spaces": (".n ", [7]),
+}
+
+# Where upstream's evaluation ends in an error, which shows as nothing.
+NOTHING = {
+    "past the end": ".k[5]",
+    "before the beginning": ".k[-6]",
+    "slice past the end": ".k[0:9]",
+    "slice backwards": ".k[3:1]",
+    "slice before the beginning": ".k[:-9]",
+    "step of none": ".k[::0]",
+    "step back": ".k[::-1]",
+    "index of an object": ".a[0]",
+    "index of a number": ".n[0]",
+    "filter of an object": ".a[?(@.t)]",
+    "text and number": ".a.b[?(@.t>1)]",
+    "float and integer": ".a.b[?(@.f>1)]",
+    "null": ".a.b[?(@.z==1)]",
+    "order of booleans": ".a.b[?(@.ok<true)]",
+    "many to the left": ".a.b[?(@.*==1)]",
+    "many to the right": ".a.b[?(@.n==@.*)]",
+    "unknown operator": ".a.b[?(@.n=<1)]",
+    "identifier": "range",
+}
+
+
+@pytest.mark.parametrize(("path", "values"), FOUND.values(), ids=FOUND)
+def test_find(path: str, values: list[Any]) -> None:
+    assert jsonpath.compile(path).find(DOCUMENT) == values
+
+
+@pytest.mark.parametrize("path", NOTHING.values(), ids=NOTHING)
+def test_find_nothing(path: str) -> None:
+    assert jsonpath.compile(path).find(DOCUMENT) == []
+
+
+REFUSED = {
+    "open": ("{.a", "unclosed action"),
+    "line break": (".a[0]\n", "unclosed action"),
+    "character": (".a[0]#", "unrecognized character in action: U+0023 '#'"),
+    "open array": (".a[0", "unterminated array"),
+    "index": (".a[x]", "invalid array index x"),
+    "expression": (".a[(@.length-1)]", "invalid array index (@.length-1)"),
+    "large index": (".a[99999999999999999999]", "array index 99999999999999999999 is not a number"),
+    "sign without a number": (".a[-]", "array index - is not a number"),
+    "open filter": (".a[?(@.b", "unterminated filter"),
+    "filter without a bracket": (".a[?(@.b).c", "unclosed array expect ]"),
+    "open text": ("'a", "unterminated quoted string"),
+    "open text in a filter": (".a[?(@.b=='x)]", "unterminated filter"),
+    "unknown escape": (r'"\q"', r'unquote string "\q" error invalid syntax'),
+    "past the last code point": (r'"\UFFFFFFFF"', r'unquote string "\UFFFFFFFF" error invalid syntax'),
+    "half of a surrogate pair": (r'"\ud800"', r'unquote string "\ud800" error invalid syntax'),
+    "octal past a byte": (r'"\777"', r'unquote string "\777" error invalid syntax'),
+    "number": ("1.2.3", "cannot parse number 1.2.3"),
+    "descent twice": ("....a", "invalid multiple recursive descent"),
+    "in the second part": ("{.a}{.b[}", "unterminated array"),
+}
+
+
+@pytest.mark.parametrize(("path", "error"), REFUSED.values(), ids=REFUSED)
+def test_refused(path: str, error: str) -> None:
+    with pytest.raises(JSONPathError) as refusal:
+        jsonpath.compile(path)
+    assert str(refusal.value) == error
+
+
+def test_names() -> None:
+    path = jsonpath.compile(".a.b")
+    assert (str(path), repr(path)) == (".a.b", "JSONPath('.a.b')")

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aggserver.meta import protobuf
+
+
+def _varint(value: int) -> bytes:
+    out = b""
+    while value > 0x7F:
+        out += bytes([value & 0x7F | 0x80])
+        value >>= 7
+    return out + bytes([value])
+
+
+def _number(field: int, value: int) -> bytes:
+    return _varint(field << 3) + _varint(value)
+
+
+def _bytes(field: int, value: bytes | str) -> bytes:
+    raw = value.encode() if isinstance(value, str) else value
+    return _varint(field << 3 | 2) + _varint(len(raw)) + raw
+
+
+def _body(api_version: str, kind: str, raw: bytes) -> bytes:
+    return b"k8s\x00" + _bytes(1, _bytes(1, api_version) + _bytes(2, kind)) + _bytes(2, raw) + _bytes(3, "") + _bytes(4, "")
+
+
+CASES = [
+    pytest.param(
+        # Go writes plain fields also when they are zero.
+        _body("v1", "Namespace", _bytes(1, _bytes(1, "team") + _bytes(2, "") + _number(7, 0) + _bytes(8, b"")) + _bytes(2, b"")),
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}},
+        id="zero-values-are-left-out",
+    ),
+    pytest.param(
+        _body(
+            "v1",
+            "Namespace",
+            _bytes(
+                1,
+                _bytes(11, _bytes(1, "a") + _bytes(2, "b"))
+                + _bytes(11, _bytes(1, "c") + _bytes(2, ""))
+                + _bytes(14, "x.example.com/y")
+                + _bytes(8, _number(1, 1700000000)),
+            ),
+        ),
+        {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {
+                "labels": {"a": "b", "c": ""},
+                "finalizers": ["x.example.com/y"],
+                "creationTimestamp": "2023-11-14T22:13:20Z",
+            },
+        },
+        id="maps-lists-times",
+    ),
+    pytest.param(
+        _body(
+            "v1",
+            "DeleteOptions",
+            _number(1, 0) + _bytes(2, _bytes(1, "u")) + _number(3, 0) + _bytes(4, "Orphan") + _bytes(5, "All"),
+        ),
+        {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "gracePeriodSeconds": 0,
+            "preconditions": {"uid": "u"},
+            "orphanDependents": False,
+            "propagationPolicy": "Orphan",
+            "dryRun": ["All"],
+        },
+        id="pointers-keep-their-zero",
+    ),
+    pytest.param(
+        _body("v1", "DeleteOptions", _number(1, (1 << 64) - 5)),
+        {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": -5},
+        id="negative",
+    ),
+    pytest.param(
+        _body(
+            "v1",
+            "DeleteOptions",
+            _number(99, 7) + _bytes(98, "x") + _varint(97 << 3 | 5) + b"1234" + _varint(96 << 3 | 1) + b"12345678",
+        ),
+        {"apiVersion": "v1", "kind": "DeleteOptions"},
+        id="unknown-fields-are-passed-over",
+    ),
+    pytest.param(
+        _body(
+            "authorization.k8s.io/v1",
+            "SelfSubjectAccessReview",
+            _bytes(1, b"") + _bytes(2, _bytes(1, _bytes(2, "get") + _bytes(5, "pods"))),
+        ),
+        {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}},
+        },
+        id="review",
+    ),
+    pytest.param(
+        _body("v1", "Namespace", _bytes(1, _bytes(17, _bytes(1, "m") + _bytes(7, _bytes(1, '{"f:spec":{}}'))))),
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"managedFields": [{"manager": "m", "fieldsV1": {"f:spec": {}}}]}},
+        id="fields-v1",
+    ),
+]
+
+
+@pytest.mark.parametrize(("body", "wanted"), CASES)
+def test_decode(body: bytes, wanted: dict[str, Any]) -> None:
+    assert protobuf.decode(body) == wanted
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        pytest.param(b"{}", "provided data does not appear to be a protobuf message", id="magic"),
+        pytest.param(b"k8s\x00\x0a\x7f", "unexpected EOF", id="short"),
+        pytest.param(b"k8s\x00" + b"\xff" * 11, "integer overflow", id="varint"),
+        pytest.param(b"k8s\x00\x0b", "illegal wireType 3", id="wire"),
+        pytest.param(_body("v1", "Namespace", _number(1, 1)), "metadata is a number", id="type"),
+        pytest.param(_body("v1", "DeleteOptions", _bytes(1, "x")), "gracePeriodSeconds is no number", id="no-number"),
+        pytest.param(_body("v1", "Namespace", _bytes(1, _bytes(1, b"\xff"))), "name: 'utf-8' codec", id="utf8"),
+    ],
+)
+def test_malformed(body: bytes, text: str) -> None:
+    with pytest.raises(protobuf.ProtobufError, match=text):
+        protobuf.decode(body)
+
+
+def test_unknown_kind() -> None:
+    with pytest.raises(protobuf.UnknownKind, match="Pod"):
+        protobuf.decode(_body("v1", "Pod", b""))
+
+
+@pytest.mark.parametrize("length", range(40))
+def test_every_prefix_of_a_body_is_an_error_or_an_object(length: int) -> None:
+    body = CASES[1].values[0]
+    assert isinstance(body, bytes)
+    try:
+        assert isinstance(protobuf.decode(body[:length]), dict)
+    except (protobuf.ProtobufError, protobuf.UnknownKind):
+        pass

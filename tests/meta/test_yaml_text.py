@@ -1,0 +1,157 @@
+from typing import Any
+
+import pytest
+
+from aggserver.meta import yaml_text
+from aggserver.meta.yaml_text import YAMLTextError
+
+# What sigs.k8s.io/yaml v1.6.0 makes of a plain scalar, where that isn't the text itself.
+SCALARS: dict[str, Any] = {
+    **dict.fromkeys(("y", "Y", "yes", "on", "On", "TRUE", "true"), True),
+    **dict.fromkeys(("n", "no", "off", "OFF", "False"), False),
+    **dict.fromkeys(("", "~", "null", "NULL"), None),
+    "0x1F": 31,
+    "-0x1F": -31,
+    "0o14": 12,
+    "014": 12,
+    "08": 8,
+    "0b11": 3,
+    "-0b11": -3,
+    "+1": 1,
+    "1_000": 1000,
+    "0_7": 7,
+    "1e3": 1000,
+    "1.5e3": 1500,
+    "1.": 1,
+    "-.5": -0.5,
+    ".5": 0.5,
+    "9223372036854775807": 2**63 - 1,
+    "18446744073709551615": 2.0**64,
+    "0xFFFFFFFFFFFFFFFF": 2.0**64,
+    "99999999999999999999": 1e20,
+}
+STRINGS = ("yEs", "nUll", "1:30", "2001-01-01", "2001-12-14t21:59:43.10-05:00", "=", "0o8", "0b2", "1e", "_1", "+", "..")
+STRINGS += ("1e400", "0xFFFFFFFFFFFFFFFFFF", "inf", "nan", "1,000", "١")
+
+
+@pytest.mark.parametrize("text", SCALARS)
+def test_plain_scalars(text: str) -> None:
+    found = yaml_text.decode(f"a: {text}".encode())[0]["a"]
+    assert repr(found) == repr(SCALARS[text])
+
+
+@pytest.mark.parametrize("text", STRINGS)
+def test_plain_scalars_that_are_strings(text: str) -> None:
+    assert yaml_text.decode(f"a: {text}".encode())[0] == {"a": text}
+
+
+DECODED: dict[str, tuple[bytes, Any]] = {
+    "nothing": (b"", None),
+    "comment": (b"# only", None),
+    "quotes make strings": (b"a: 'yes'\nb: \"1\"\nc: |\n  1\n", {"a": "yes", "b": "1", "c": "1\n"}),
+    "tags": (b"a: !!str 12\nb: !foo 12\nc: !!float 3\nd: ! 12\ne: !!bool yes\nf: !!int '3'", None),
+    "binary": (b"a: !!binary aGVs\nb: !!binary |\n  aGVs\n  bG8=\n", {"a": "hel", "b": "hello"}),
+    "keys become strings": (b"1: a\n1.5: b\ntrue: c\n1e6: d\n0.00001: e\n123456789.5: f\n2001-01-01: g\n.inf: h", None),
+    "repeated keys": (b"a: 1\na: 2\n", {"a": 2}),
+    "alias": (b"a: &x [1]\nb: *x\nc: &x 2\nd: *x", {"a": [1], "b": [1], "c": 2, "d": 2}),
+    "merge": (b"x: &b {a: 1, b: 2}\nz: {<<: *b, b: 3}", {"x": {"a": 1, "b": 2}, "z": {"a": 1, "b": 3}}),
+    "merge after a key": (b"x: &b {a: 1}\nz: {a: 0, <<: *b}", {"x": {"a": 1}, "z": {"a": 1}}),
+    "merge of several": (b"<<: [{a: 1}, {b: 2, a: 3}]\nc: 5\n", {"b": 2, "a": 1, "c": 5}),
+    "quoted merge is a key": (b"'<<': 1", {"<<": 1}),
+    "only the first document": (b"a: 1\n---\n: {[", {"a": 1}),
+    "JSON": (b'{"a":[1,"b",null]}', {"a": [1, "b", None]}),
+    "carriage returns": (b"a: 1\r\nb: 2\r\n", {"a": 1, "b": 2}),
+}
+DECODED["tags"] = (DECODED["tags"][0], {"a": "12", "b": "12", "c": 3, "d": "12", "e": True, "f": 3})
+DECODED["keys become strings"] = (
+    DECODED["keys become strings"][0],
+    {"1": "a", "1.5": "b", "true": "c", "1e+06": "d", "1e-05": "e", "1.2345679e+08": "f", "2001-01-01": "g", ".inf": "h"},
+)
+
+
+@pytest.mark.parametrize(("body", "value"), DECODED.values(), ids=DECODED)
+def test_decode(body: bytes, value: Any) -> None:
+    assert repr(yaml_text.decode(body)[0]) == repr(value)
+
+
+REPEATED = {
+    "key": (b"a: 1\na: 2\n", ['line 2: key "a" already set in map']),
+    "nested": (b"a: {b: 1, b: 2}\n", ['line 1: key "b" already set in map']),
+    "not a string": (b"1: 1\n1: 2\nyes: 1\non: 2", ["line 2: key 1 already set in map", "line 4: key true already set in map"]),
+    "of another type": (b"1: 1\n'1': 2", []),
+    "inner before outer": (
+        b"a: 1\na:\n  b: 1\n  b: 2\n",
+        ['line 4: key "b" already set in map', 'line 3: key "a" already set in map'],
+    ),
+    "by a merge": (b"x: &b {a: 1}\nz: {a: 0, <<: *b}", ['line 1: key "a" already set in map']),
+}
+
+
+@pytest.mark.parametrize(("body", "lines"), REPEATED.values(), ids=REPEATED)
+def test_repeated_keys(body: bytes, lines: list[str]) -> None:
+    assert yaml_text.decode(body)[1] == lines
+
+
+REFUSED = {
+    "mapping in a value": (b"a: b: c", "yaml: mapping values are not allowed in this context"),
+    "with its line": (b"a: 1\n b: 2", "yaml: line 2: mapping values are not allowed in this context"),
+    "goes on wrongly": (b"a:1\nb: 2\n", "yaml: line 2: mapping values are not allowed in this context"),
+    "open sequence": (b"a: [1,2", "yaml: line 1: did not find expected ',' or ']'"),
+    "tabulator": (b"\tx: 1", "yaml: found character that cannot start any token"),
+    "escape": (b'a: "\\q"', "yaml: found unknown escape character"),
+    "control character": (b"a: \x01", "yaml: control characters are not allowed"),
+    "broken UTF-8": (b'a: "\xff"', "yaml: invalid leading UTF-8 octet"),
+    "unknown anchor": (b"a: *x", "yaml: unknown anchor 'x' referenced"),
+    "contains itself": (b"a: &x [*x]", "yaml: anchor 'x' value contains itself"),
+    "merges itself": (b"a: &x {<<: *x}", "yaml: anchor 'x' value contains itself"),
+    "template left in": (
+        b"a: {{ .Values.x }}",
+        'yaml: invalid map key: map[interface {}]interface {}{".Values.x":interface {}(nil)}',
+    ),
+    "sequence as a key": (b"? [1,a]\n: 3", 'yaml: invalid map key: []interface {}{1, "a"}'),
+    "null as a key": (b"? null\n: 3", "unsupported map key of type: %!s(<nil>), key: <nil>, value: 3"),
+    "large key": (b"18446744073709551615: 1", "unsupported map key of type: uint64, key: 0xffffffffffffffff, value: 1"),
+    "not a number": (b"a: .nan", "json: unsupported value: NaN"),
+    "infinite": (b"a: -.inf", "json: unsupported value: -Inf"),
+    "wrong tag": (b"a: !!int abc", "yaml: cannot decode !!str `abc` as a !!int"),
+    "number with a wrong tag": (b"a: !!bool 1", "yaml: cannot decode !!int `1` as a !!bool"),
+    "timestamp": (b"a: !!timestamp x", "yaml: cannot decode !!str `x` as a !!timestamp"),
+    "bad base64": (b"a: !!binary '*'", "yaml: !!binary value contains invalid base64 data"),
+    "merge of a scalar": (b"<<: 1", "yaml: map merge requires map or sequence of maps as the value"),
+    "merge of scalars": (b"<<: [1]", "yaml: map merge requires map or sequence of maps as the value"),
+    "too many levels": (b"[" * 300 + b"]" * 300, "exceeded max depth"),
+    "too many levels through aliases": (
+        b"a: &a " + b"[" * 200 + b"]" * 200 + b"\nb: " + b"[" * 100 + b"*a" + b"]" * 100,
+        "exceeded max depth",
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "text"), REFUSED.values(), ids=REFUSED)
+def test_refuses(body: bytes, text: str) -> None:
+    with pytest.raises(YAMLTextError) as refusal:
+        yaml_text.decode(body)
+    assert str(refusal.value) == text
+
+
+def test_a_bomb_of_aliases_is_refused() -> None:
+    lines = ["a: &a [x, x, x, x, x, x, x, x, x]"]
+    for previous, name in zip("abcdefgh", "bcdefghi", strict=True):
+        lines.append(f"{name}: &{name} [{', '.join([f'*{previous}'] * 9)}]")
+    with pytest.raises(YAMLTextError, match=r"^yaml: document contains excessive aliasing$"):
+        yaml_text.decode("\n".join(lines).encode())
+
+
+def test_many_aliases_of_small_things_are_fine() -> None:
+    body = b"a: &a x\nb: [" + b", ".join([b"*a"] * 2000) + b"]"
+    assert yaml_text.decode(body)[0]["b"] == ["x"] * 2000
+
+
+def test_values_of_an_alias_are_copies() -> None:
+    value, _ = yaml_text.decode(b"a: &a {x: 1}\nb: *a\n")
+    value["a"]["x"] = 2
+    assert value["b"] == {"x": 1}
+
+
+def test_all_documents() -> None:
+    assert yaml_text.decode_all(b"--- a\n--- b\n") == ["a", "b"]
