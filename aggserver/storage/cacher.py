@@ -1,0 +1,466 @@
+"""The watch cache: all objects under a prefix, the recent changes, and everyone who watches them.
+
+Generic over an opaque object: `registry/store.py` says how one is made of stored bytes, and holds one cacher per resource.
+Decides which reads memory can answer, and what each watch is told. A write's event comes here before the writer gets its
+answer, so whoever asks after a write sees it. Knows nothing of Kubernetes beyond the four types of events.
+Source: k8s.io/apiserver pkg/storage/cacher (cacher.go, watch_cache.go), v0.36.3; KEP-2340 for consistent reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import heapq
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from aggserver.storage.changes import ADDED, BOOKMARK, Change, WatchEvent, Window
+from aggserver.storage.interface import (
+    Compacted,
+    Event,
+    FutureRevision,
+    KeyValue,
+    Storage,
+    StorageError,
+    Subscription,
+    Unavailable,
+)
+from aggserver.storage.keys import ancestors, prefix_end
+from aggserver.storage.ordered import Ordered
+from aggserver.storage.watcher import CacheWatcher, Past
+
+__all__ = ["CacheWatcher", "Cached", "Cacher", "ListPage", "WatchEvent"]
+
+WAIT = 3.0  # seconds a request waits for a revision that the cache hasn't reached, as upstream
+CHUNK = 500  # objects made, or events told, before other requests have their turn: a few milliseconds
+RETRY, MAX_RETRY = 0.1, 5.0  # seconds between attempts to follow a store that was lost: doubled each time
+
+
+class Cached(Protocol):
+    """What a cacher holds."""
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def revision(self) -> int: ...
+
+
+T = TypeVar("T", bound=Cached)
+Matches = Callable[[T], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class ListPage(Generic[T]):
+    """A part of a list, sorted by key. `next_start` is where the next part begins, '' if there is none; `remaining` counts what
+    follows, None if nothing does or a selector keeps it from being known. `revision` is the list's.
+    """
+
+    items: Sequence[T]
+    revision: int
+    more: bool = False
+    next_start: str = ""
+    remaining: int | None = None
+
+
+class Cacher(Generic[T]):
+    """One prefix of a store, in memory. `revision` is how far it has come, by the store's counter. For the event loop's thread.
+
+    `make` turns stored bytes into an object; `at` gives an object as it was, shown with the revision of its deletion. Neither may
+    fail. `clock` is in seconds and monotonic; `sleep` waits between attempts to follow a lost store.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        prefix: str,
+        *,
+        make: Callable[[KeyValue], T],
+        at: Callable[[T, int], T],
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.revision = 0
+        self._storage = storage
+        self._prefix = prefix
+        self._make = make
+        self._at = at
+        self._clock = clock
+        self._sleep = sleep
+        self._objects: Ordered[T] = Ordered()
+        self._window: Window[T] = Window(0)
+        self._watchers: dict[str, dict[CacheWatcher[T], None]] = {}
+        self._snapshots: dict[str, builtins.list[T]] = {}
+        self._waiting: builtins.list[tuple[int, int, asyncio.Future[None]]] = []
+        self._subscription: Subscription | None = None
+        self._loaded = False
+        self._loading: asyncio.Task[None] | None = None
+        self._lost: StorageError | None = None
+        self._following: asyncio.Task[None] | None = None
+        self._closed = False
+
+    # Loading and following the store
+
+    async def ready(self) -> None:
+        """Loads everything, at first use; concurrent callers share one load. Raises StorageError, and may be tried again."""
+        while not self._loaded:
+            self._check_open()
+            if self._loading is None:
+                self._loading = asyncio.create_task(self._load())
+                self._loading.add_done_callback(_retrieve)
+            loading = self._loading
+            # A caller that gives up leaves the load to the others.
+            await asyncio.wait([loading])
+            if self._loading is loading:
+                self._loading = None
+            if not loading.cancelled():
+                loading.result()
+
+    async def _load(self) -> None:
+        page = await self._storage.list(self._prefix)
+        objects: builtins.list[T] = []
+        await self._make_all(page.items, objects)
+        # After a loss: what happened in between can't be told, so the watches end with an error that makes clients list anew.
+        self._end_watchers(Compacted(self.revision, page.revision))
+        self._objects = Ordered([item.key for item in page.items], objects)
+        self._window = Window(page.revision)
+        self._snapshots.clear()
+        self._advance(page.revision)
+        self._subscription = await self._storage.watch(self._prefix, page.revision, self)
+        self._loaded = True
+
+    async def _make_all(self, items: Sequence[KeyValue], into: builtins.list[T]) -> None:
+        for first in range(0, len(items), CHUNK):
+            into.extend(map(self._make, items[first : first + CHUNK]))
+            await asyncio.sleep(0)
+
+    def events(self, batch: Sequence[Event], revision: int) -> None:
+        """As the store's sink: takes committed writes in, and tells the watches."""
+        now = self._clock()
+        for event in batch:
+            self._apply(event, now)
+        self._advance(revision)
+
+    def _apply(self, event: Event, now: float) -> None:
+        old = self._objects.get(event.key)
+        if event.value is None:
+            new = None
+            self._objects.remove(event.key)
+        else:
+            new = self._make(KeyValue(event.key, event.value, event.create_revision, event.revision))
+            self._objects.put(event.key, new)
+        self._snapshots.clear()
+        change = Change(event.key, event.revision, old, new, at=self._at, size=len(event.value or b""), time=now)
+        self._window.append(change)
+        if self._watchers:
+            self._tell(change)
+        # One by one, so that after a failure the rest of the batch, and no more, is asked for again.
+        self.revision = event.revision
+
+    def _tell(self, change: Change[T]) -> None:
+        slow: builtins.list[CacheWatcher[T]] = []
+        for prefix in ancestors(change.key):
+            for watcher in self._watchers.get(prefix, ()):
+                event = change.event() if watcher.matches is None else change.selected(watcher.matches)
+                if event is not None and not watcher.offer(event):
+                    slow.append(watcher)
+        for watcher in slow:
+            watcher.close()
+
+    def _advance(self, revision: int) -> None:
+        self.revision = revision
+        while self._waiting and self._waiting[0][0] <= revision:
+            future = heapq.heappop(self._waiting)[2]
+            if not future.done():
+                future.set_result(None)
+
+    def lost(self, error: StorageError) -> None:
+        """As the store's sink: follows the store again, from where the cache is if the store still knows that."""
+        self._subscription = None
+        self._lost = error
+        if self._following is None and not self._closed:
+            self._following = asyncio.create_task(self._follow_again())
+            self._following.add_done_callback(_retrieve)
+
+    async def _follow_again(self) -> None:
+        delay = RETRY
+        while self._lost is not None:
+            error, self._lost = self._lost, None
+            try:
+                if isinstance(error, Compacted):
+                    await self._load()
+                else:
+                    await self._sleep(delay)
+                    delay = min(2 * delay, MAX_RETRY)
+                    self._subscription = await self._storage.watch(self._prefix, self.revision, self)
+            except StorageError as failure:
+                self._lost = failure
+        self._following = None
+
+    def close(self) -> None:
+        """Ends everything: watches end as if the server closed them, and all who wait get Unavailable. May be called twice."""
+        self._closed = True
+        for task in (self._loading, self._following):
+            if task is not None:
+                task.cancel()
+        if self._subscription is not None:
+            self._subscription.close()
+        self._end_watchers(None)
+        for _, _, future in self._waiting:
+            if not future.done():
+                future.set_exception(Unavailable(f"the cache of {self._prefix} is closed"))
+
+    def _end_watchers(self, error: StorageError | None) -> None:
+        for group in self._watchers.values():
+            for watcher in group:
+                watcher.end(error)
+        self._watchers.clear()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Unavailable(f"the cache of {self._prefix} is closed")
+
+    # Reading
+
+    async def sync(self) -> int:
+        """Waits until the cache has all that was written before the call; returns its revision.
+
+        Raises Unavailable; FutureRevision if it takes too long.
+        """
+        await self.ready()
+        await self.wait_for(await self._storage.revision())
+        return self.revision
+
+    async def wait_for(self, revision: int, timeout: float = WAIT) -> None:  # noqa: ASYNC109 - an error of its own, with the revision reached
+        """Waits until the cache has reached `revision`, at most `timeout` seconds. Raises FutureRevision, Unavailable."""
+        await self.ready()
+        self._check_open()
+        if revision > self.revision:
+            self._progress()
+        if revision <= self.revision:
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        entry = (revision, id(future), future)
+        heapq.heappush(self._waiting, entry)
+        try:
+            async with asyncio.timeout(timeout):
+                await future
+        except TimeoutError:
+            raise FutureRevision(revision, self.revision) from None
+        finally:
+            if not self._closed and entry in self._waiting:
+                self._waiting.remove(entry)
+                heapq.heapify(self._waiting)
+
+    def _progress(self) -> int:
+        """Lets the store say how far it is; the revision known after that."""
+        if self._subscription is not None:
+            self._subscription.progress()
+        return self.revision
+
+    def get(self, key: str) -> T | None:
+        """The object at `key` as the cache has it; `ready`, and `sync` for a consistent read, come before."""
+        return self._objects.get(key)
+
+    def list(self, prefix: str, *, start: str = "", limit: int = 0, matches: Matches[T] | None = None) -> ListPage[T]:
+        """The objects under `prefix` as the cache has them, from the key `start` on, at most `limit` that match (0: all)."""
+        first, last = self._objects.span(max(start, prefix), prefix_end(prefix))
+        if matches is not None:
+            return _select(self._objects.items(first, last), self.revision, limit, matches)
+        if not limit or last - first <= limit:
+            return ListPage(self._objects.values(first, last), self.revision)
+        end = first + limit
+        return ListPage(self._objects.values(first, end), self.revision, True, self._objects.key(end - 1) + "\0", last - end)
+
+    async def list_at(
+        self, revision: int, prefix: str, *, start: str = "", limit: int = 0, matches: Matches[T] | None = None
+    ) -> ListPage[T]:
+        """As `list`, exactly at `revision`. Raises Compacted, FutureRevision, Unavailable."""
+        await self.wait_for(revision)
+        if revision < self._window.floor:
+            return await self._list_stored(revision, prefix, start, limit, matches)
+        start, end = max(start, prefix), prefix_end(prefix)
+        # What the first later change of each key replaced is its state then.
+        then: dict[str, T | None] = {}
+        for change in self._window.since(revision):
+            if start <= change.key < end:
+                then.setdefault(change.key, change.old)
+        if not then:
+            page = self.list(prefix, start=start, limit=limit, matches=matches)
+            return ListPage(page.items, revision, page.more, page.next_start, page.remaining)
+        first, last = self._objects.span(start, end)
+        unchanged = (item for item in self._objects.items(first, last) if item[0] not in then)
+        restored = [(key, old) for key, old in sorted(then.items()) if old is not None]
+        total = last - first - sum(self._objects.get(key) is not None for key in then) + len(restored)
+        return _select(heapq.merge(unchanged, restored, key=_key), revision, limit, matches, total)
+
+    async def _list_stored(self, revision: int, prefix: str, start: str, limit: int, matches: Matches[T] | None) -> ListPage[T]:
+        """From the store, page by page until enough match."""
+        found: builtins.list[T] = []
+        # Where few match, small pages would ask the store over and over.
+        size = max(limit, CHUNK) if limit and matches is not None else limit
+        while True:
+            page = await self._storage.list(prefix, revision=revision, start=start, limit=size)
+            made: builtins.list[T] = []
+            await self._make_all(page.items, made)
+            part = _select(((item.key, item) for item in made), revision, limit - len(found) if limit else 0, matches)
+            found.extend(part.items)
+            if part.more:
+                return ListPage(found, revision, True, part.next_start)
+            if not page.more:
+                return ListPage(found, revision)
+            start = page.items[-1].key + "\0"
+            if limit and len(found) == limit:
+                return ListPage(found, revision, True, start, None if matches else page.remaining)
+
+    # Watching
+
+    async def watch(
+        self,
+        prefix: str,
+        *,
+        after: int | None = None,
+        matches: Matches[T] | None = None,
+        initial: bool = False,
+        initial_end: bool = False,
+    ) -> CacheWatcher[T]:
+        """A watch on what is under `prefix`, or on one key if it doesn't end in '/'.
+
+        `after` None: the objects of now come first, as ADDED in order of key, then what happens. `after` N: what happened since N
+        comes first, from the store's history where the window doesn't reach back; with `initial`, the objects of now do, once the
+        cache has reached N. `initial_end` adds the bookmark that says where the objects of now end.
+        Raises FutureRevision, Compacted, Unavailable.
+        """
+        await self.wait_for(after or 0)
+        watcher = CacheWatcher(prefix, matches, forget=self._forget, progress=self._progress)
+        if after is None or initial:
+            self._begin_with_now(watcher, initial_end)
+        elif after >= self._window.floor:
+            self._replay(watcher, after)
+        else:
+            # The first part is read before the caller is told that the watch stands, so that Compacted is raised here.
+            past = self._stored_past(prefix, after, matches)
+            self._join(watcher)
+            try:
+                watcher.begin(_after(await past(), past))
+            except BaseException:
+                watcher.close()
+                raise
+            return watcher
+        self._join(watcher)
+        return watcher
+
+    def _join(self, watcher: CacheWatcher[T]) -> None:
+        self._watchers.setdefault(watcher.prefix, {})[watcher] = None
+
+    def _forget(self, watcher: CacheWatcher[T]) -> None:
+        group = self._watchers.get(watcher.prefix, {})
+        group.pop(watcher, None)
+        if not group:
+            self._watchers.pop(watcher.prefix, None)
+
+    def _snapshot(self, prefix: str) -> builtins.list[T]:
+        """The objects of now; a thousand watches that begin between two writes share one list."""
+        found = self._snapshots.get(prefix)
+        if found is None:
+            found = self._snapshots[prefix] = self._objects.values(*self._objects.span(prefix, _end(prefix)))
+        return found
+
+    def _begin_with_now(self, watcher: CacheWatcher[T], mark: bool) -> None:
+        objects, revision, matches = self._snapshot(watcher.prefix), self.revision, watcher.matches
+        position = 0
+
+        async def past() -> builtins.list[WatchEvent[T]] | None:
+            nonlocal position, mark
+            part = objects[position : position + CHUNK]
+            position += CHUNK
+            batch = [WatchEvent(ADDED, item, item.revision) for item in part if matches is None or matches(item)]
+            if mark and position >= len(objects):
+                mark = False
+                batch.append(WatchEvent(BOOKMARK, None, revision, initial_events_end=True))
+            return batch if part or batch else None
+
+        if objects or mark:
+            watcher.begin(past)
+
+    def _replay(self, watcher: CacheWatcher[T], after: int) -> None:
+        """What the window has: at most its size, in memory anyway."""
+        start, end = watcher.prefix, _end(watcher.prefix)
+        changes = [change for change in self._window.since(after) if start <= change.key < end]
+        position = 0
+
+        async def past() -> builtins.list[WatchEvent[T]] | None:
+            nonlocal position
+            part = changes[position : position + CHUNK]
+            position += CHUNK
+            return _told(part, watcher.matches) if part else None
+
+        if changes:
+            watcher.begin(past)
+
+    def _stored_past(self, prefix: str, after: int, matches: Matches[T] | None) -> Past[T]:
+        """What the store's own history has, up to the cache's revision of now."""
+        folder = prefix[: prefix.rindex("/") + 1]
+        upto = self.revision
+
+        async def past() -> builtins.list[WatchEvent[T]] | None:
+            nonlocal after
+            if after >= upto:
+                return None
+            events = await self._storage.history(folder, after, upto, CHUNK)
+            after = events[-1].revision if len(events) == CHUNK else upto
+            return _told([self._change(event) for event in events if folder == prefix or event.key == prefix], matches)
+
+        return past
+
+    def _change(self, event: Event) -> Change[T]:
+        old = None if event.previous is None else self._make(event.previous)
+        new = None
+        if event.value is not None:
+            new = self._make(KeyValue(event.key, event.value, event.create_revision, event.revision))
+        return Change(event.key, event.revision, old, new, at=self._at)
+
+
+def _after(first: builtins.list[WatchEvent[T]] | None, rest: Past[T]) -> Past[T]:
+    """`first`, which was read already, and then the rest."""
+    read = [first]
+
+    async def past() -> builtins.list[WatchEvent[T]] | None:
+        return read.pop() if read else await rest()
+
+    return past
+
+
+def _told(changes: Iterable[Change[T]], matches: Matches[T] | None) -> builtins.list[WatchEvent[T]]:
+    if matches is None:
+        return [change.event() for change in changes]
+    return [event for change in changes if (event := change.selected(matches)) is not None]
+
+
+def _select(items: Iterable[tuple[str, T]], revision: int, limit: int, matches: Matches[T] | None, total: int = 0) -> ListPage[T]:
+    """The first `limit` of `items` that match. The next part begins after the last one looked at, as upstream's does."""
+    taken: builtins.list[T] = []
+    last = ""
+    for key, item in items:
+        if limit and len(taken) == limit:
+            return ListPage(taken, revision, True, last + "\0", None if matches else total - limit)
+        last = key
+        if matches is None or matches(item):
+            taken.append(item)
+    return ListPage(taken, revision)
+
+
+def _key(item: tuple[str, T]) -> str:
+    return item[0]
+
+
+def _end(prefix: str) -> str:
+    return prefix_end(prefix) if prefix.endswith("/") else prefix + "\0"
+
+
+def _retrieve(task: asyncio.Task[None]) -> None:
+    """Whoever waits for the task has its error; if nobody does any more, nobody is to be told."""
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,131 @@
+"""Keys and continue tokens: where an object lies in the store, and how a client is told where its list goes on.
+
+Called by `registry/store.py` (keys, tokens), and by the subscription indexes of `log.py` and `cacher.py` (`ancestors`). Pure.
+A key is `/<group>/<plural>/<namespace>/<name>`, without the namespace for cluster-scoped resources: kube-apiserver's own
+layout of custom resources below its `--etcd-prefix`, so that either server can read what the other wrote. The core group,
+which kube-apiserver leaves out of its keys, is `core` here; no custom resource's group can be, since those have a dot.
+Source: k8s.io/apiserver pkg/storage/continue.go, pkg/registry/generic/registry/store.go; k8s.io/apiextensions-apiserver
+pkg/apiserver/customresource_handler.go (GetRESTOptions), v0.36.3.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import string
+from typing import Any, NamedTuple
+
+import orjson
+
+__all__ = [
+    "CORE",
+    "InvalidContinue",
+    "ObjectKey",
+    "ancestors",
+    "decode_continue",
+    "encode_continue",
+    "object_key",
+    "prefix_end",
+    "resource_prefix",
+    "split",
+]
+
+CORE = "core"
+_ENCODING = "meta.k8s.io/v1"
+_TOKEN_ALPHABET = frozenset(string.ascii_letters + string.digits + "-_")
+
+
+class ObjectKey(NamedTuple):
+    """A key taken apart. `group` is '' for the core group, `namespace` is '' for a cluster-scoped object."""
+
+    group: str
+    resource: str
+    namespace: str
+    name: str
+
+
+class InvalidContinue(ValueError):
+    """A continue token that this server didn't make; the text is upstream's and goes into a 400 as it is."""
+
+
+def resource_prefix(group: str, resource: str) -> str:
+    """Where all objects of a resource lie; ends in '/'."""
+    return f"/{group or CORE}/{resource}/"
+
+
+def object_key(group: str, resource: str, namespace: str, name: str) -> str:
+    """The key of one object. Raises ValueError for a namespace or name that would change the key's depth or climb out of it."""
+    for segment in (namespace, name) if namespace else (name,):
+        if "/" in segment or segment in ("", ".", ".."):
+            raise ValueError(f"{segment!r} can't be a segment of a key")
+    inside = f"{namespace}/{name}" if namespace else name
+    return f"/{group or CORE}/{resource}/{inside}"
+
+
+def split(key: str) -> ObjectKey:
+    """The inverse of `object_key`. Raises ValueError for anything else."""
+    empty, *parts = key.split("/")
+    if empty or len(parts) not in (3, 4) or "" in parts:
+        raise ValueError(f"{key!r} is not an object's key")
+    group, resource, *inside = parts
+    return ObjectKey("" if group == CORE else group, resource, inside[0] if len(inside) == 2 else "", inside[-1])
+
+
+def prefix_end(prefix: str) -> str:
+    """The first key after all that begin with `prefix`, which ends in '/' ('0' follows '/' in ASCII)."""
+    return prefix[:-1] + "0"
+
+
+def ancestors(key: str) -> list[str]:
+    """Every prefix that covers the key, shortest first, the key itself last: `/`, `/g/`, `/g/r/`, `/g/r/ns/`, `/g/r/ns/name`."""
+    found = []
+    at = key.find("/")
+    while at >= 0:
+        found.append(key[: at + 1])
+        at = key.find("/", at + 1)
+    if found[-1] != key:
+        found.append(key)
+    return found
+
+
+def encode_continue(start: str, revision: int) -> str:
+    """The token for a list that goes on at `start`, a key without the list's prefix (`<last key>` and NUL, as upstream has it).
+
+    `revision` is the one listed at; -1 lets the rest be listed at the newest, after an expired token.
+    """
+    document = orjson.dumps({"v": _ENCODING, "rv": revision, "start": start})
+    return base64.urlsafe_b64encode(document).rstrip(b"=").decode()
+
+
+def decode_continue(token: str, prefix: str) -> tuple[str, int]:
+    """The whole key to go on at, below `prefix` whatever the client wrote, and the revision. Raises InvalidContinue."""
+    document = _document(token)
+    version, revision, start = document.get("v", ""), document.get("rv", 0), document.get("start", "")
+    if not isinstance(version, str) or type(revision) is not int or not isinstance(start, str):
+        raise InvalidContinue("continue key is not valid: json: cannot unmarshal a member of the wrong type")
+    if version != _ENCODING:
+        raise InvalidContinue(f"continue key is not valid: server does not recognize this encoded version {version}")
+    if revision == 0:
+        raise InvalidContinue(f"continue key is not valid: incorrect encoded start resourceVersion (version {_ENCODING})")
+    if not start:
+        raise InvalidContinue(f"continue key is not valid: encoded start key empty (version {_ENCODING})")
+    inside = start.removeprefix("/")
+    # A path that cleaning would change could climb out of the prefix, into another namespace or resource.
+    if inside and any(segment in ("", ".", "..") for segment in inside.split("/")):
+        raise InvalidContinue(f"continue key is not valid: {start}")
+    return prefix + inside, revision
+
+
+def _document(token: str) -> dict[str, Any]:
+    for position, character in enumerate(token):
+        if character not in _TOKEN_ALPHABET:
+            raise InvalidContinue(f"continue key is not valid: illegal base64 data at input byte {position}")
+    try:
+        document = orjson.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+    except binascii.Error:
+        raise InvalidContinue(f"continue key is not valid: illegal base64 data at input byte {len(token)}") from None
+    except orjson.JSONDecodeError as error:
+        raise InvalidContinue(f"continue key is not valid: {error}") from None
+    if not isinstance(document, dict):
+        raise InvalidContinue("continue key is not valid: json: cannot unmarshal into a continue token")
+    return document

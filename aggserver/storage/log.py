@@ -1,0 +1,173 @@
+"""What every backend in this process shares: which writes are allowed, and who hears of those that were committed.
+
+`plan` is the compare-and-swap rule of the contract, the one place that has it. `Feed` delivers committed events to
+subscriptions and knows how far that has come. Called by `memory.py` and `sqlite.py`; knows no backend and keeps no value.
+Source: the contract in `interface.py`; etcd's txn(compare mod_revision) and watch, as k8s.io/apiserver pkg/storage/etcd3 uses
+them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from aggserver.storage.interface import Event, FutureRevision, NotFound, Sink, Unavailable
+from aggserver.storage.keys import ancestors
+
+__all__ = ["CATCH_UP", "Feed", "Head", "Stale", "Write", "plan"]
+
+CATCH_UP = 1000  # events read at once while a subscription is led up to the present: a few MB, so that it never holds all history
+
+logger = logging.getLogger(__name__)
+
+# (prefix, after, upto, limit) -> events, each with what it replaced: Storage.history
+History = Callable[[str, int, int, int], Awaitable[Sequence[Event]]]
+
+
+class Head(NamedTuple):
+    """The newest write of a key that exists."""
+
+    revision: int
+    create_revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """What a caller wants: `value` None deletes; `expected` 0 creates, otherwise it is the revision that must be found."""
+
+    key: str
+    value: bytes | None
+    expected: int
+
+
+class Stale(Exception):
+    """The key is not as the write expects: it is at `head`. Made KeyExists or Conflict by whoever can read the value found."""
+
+    def __init__(self, head: Head) -> None:
+        super().__init__()
+        self.head = head
+
+
+def plan(write: Write, head: Head | None, revision: int) -> Event:
+    """The event that `write` makes of a key at `head` (None: absent), at `revision`. Raises NotFound or Stale."""
+    if head is None:
+        if write.expected:
+            raise NotFound(write.key)
+        return Event(revision, write.key, write.value, revision, None)
+    if head.revision != write.expected:
+        raise Stale(head)
+    return Event(revision, write.key, write.value, head.create_revision, None)
+
+
+class Feed:
+    """Subscriptions by prefix, and the revision up to which they have heard all. On the event loop's thread only.
+
+    A write costs what its own subscriptions cost, however many there are: its key is cut at the slashes and looked up.
+    """
+
+    def __init__(self, revision: int) -> None:
+        self.revision = revision
+        self._by_prefix: dict[str, list[_Subscription]] = {}
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+
+    def publish(self, events: Sequence[Event], revision: int) -> None:
+        """Delivers committed events, in order, and then is at `revision`."""
+        self.revision = revision
+        found: dict[str, list[_Subscription]] = {}
+        batches: dict[_Subscription, list[Event]] = {}
+        for event in events:
+            folder = event.key[: event.key.rindex("/") + 1]
+            subscriptions = found.get(folder)
+            if subscriptions is None:
+                subscriptions = found[folder] = self._covering(folder)
+            for subscription in subscriptions:
+                batches.setdefault(subscription, []).append(event)
+        for subscription, batch in batches.items():
+            subscription.deliver(batch, revision)
+        while self._waiting and self._waiting[0][0] <= revision:
+            future = heapq.heappop(self._waiting)[2]
+            if not future.done():
+                future.set_result(None)
+
+    def _covering(self, folder: str) -> list[_Subscription]:
+        return [subscription for prefix in ancestors(folder) for subscription in self._by_prefix.get(prefix, ())]
+
+    async def reached(self, revision: int) -> None:
+        """Returns once everything up to `revision`, which is committed, has been delivered."""
+        if revision > self.revision:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            heapq.heappush(self._waiting, (revision, id(future), future))
+            await future
+
+    async def follow(self, prefix: str, after: int, sink: Sink, history: History) -> _Subscription:
+        """`Storage.watch`: what `history` has after `after` first, then what is published, without a gap or a repetition."""
+        now = self.revision
+        if after > now:
+            raise FutureRevision(after, now)
+        subscription = _Subscription(self, prefix, sink, held=after < now)
+        self._by_prefix.setdefault(prefix, []).append(subscription)
+        try:
+            while after < now:
+                events = await history(prefix, after, now, CATCH_UP)
+                after = events[-1].revision if len(events) == CATCH_UP else now
+                subscription.catch_up(events, after)
+        except BaseException:
+            subscription.close()
+            raise
+        subscription.release()
+        return subscription
+
+    def forget(self, subscription: _Subscription) -> None:
+        """Takes a subscription out of the index; it is no error if it isn't there any more."""
+        remaining = [other for other in self._by_prefix.get(subscription.prefix, ()) if other is not subscription]
+        if remaining:
+            self._by_prefix[subscription.prefix] = remaining
+        else:
+            self._by_prefix.pop(subscription.prefix, None)
+
+
+class _Subscription:
+    """One sink. While `held`, published events are kept back, for the past is still being delivered."""
+
+    __slots__ = ("_feed", "_held", "_open", "_sink", "prefix")
+
+    def __init__(self, feed: Feed, prefix: str, sink: Sink, *, held: bool) -> None:
+        self.prefix = prefix
+        self._feed = feed
+        self._sink = sink
+        self._held: deque[tuple[Sequence[Event], int]] | None = deque() if held else None
+        self._open = True
+
+    def deliver(self, events: Sequence[Event], revision: int) -> None:
+        if self._held is None:
+            self.catch_up(events, revision)
+        else:
+            self._held.append((events, revision))
+
+    def catch_up(self, events: Sequence[Event], revision: int) -> None:
+        """Delivers past what is held back. A sink that raises loses its subscription: no other sink misses an event for it."""
+        if not self._open:
+            return
+        try:
+            self._sink.events(events, revision)
+        except Exception:
+            logger.exception("a subscription to %s failed on an event and is ended", self.prefix)
+            self.close()
+            self._sink.lost(Unavailable(f"the subscription to {self.prefix} failed on an event"))
+
+    def release(self) -> None:
+        held, self._held = self._held, None
+        for events, revision in held or ():
+            self.catch_up(events, revision)
+
+    def progress(self) -> None:
+        self.deliver((), self._feed.revision)
+
+    def close(self) -> None:
+        self._open = False
+        self._feed.forget(self)

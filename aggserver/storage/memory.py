@@ -1,0 +1,143 @@
+"""The store that keeps everything in memory: for tests, and for `aggserver dev` where nothing shall be left behind.
+
+Decides nothing of its own: the rule of writes and the delivery are `log.py`'s, and lists at an old revision come from walking
+the log back from the present, as in `sqlite.py`. Every call answers without giving up the event loop. Source: `interface.py`.
+"""
+
+from __future__ import annotations
+
+import builtins
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Sequence
+
+from aggserver.storage.interface import (
+    Compacted,
+    Conflict,
+    Event,
+    FutureRevision,
+    KeyExists,
+    KeyValue,
+    Page,
+    Sink,
+    Subscription,
+    Unavailable,
+)
+from aggserver.storage.keys import prefix_end
+from aggserver.storage.log import Feed, Head, Stale, Write, plan
+
+__all__ = ["MemoryStorage"]
+
+
+def _revision(event: Event) -> int:
+    return event.revision
+
+
+class MemoryStorage:
+    """A `Storage` without a disk. What was written is gone with the process; the revisions start again at 1."""
+
+    def __init__(self) -> None:
+        self._feed = Feed(1)
+        self._current: dict[str, KeyValue] = {}
+        self._keys: list[str] = []
+        self._log: list[Event] = []
+        self._compacted = 0
+        self._open = False
+
+    async def start(self) -> None:
+        self._open = True
+
+    async def close(self) -> None:
+        self._open = False
+
+    async def revision(self) -> int:
+        self._check()
+        return self._feed.revision
+
+    async def get(self, key: str) -> KeyValue | None:
+        self._check()
+        return self._current.get(key)
+
+    async def list(self, prefix: str, *, revision: int = 0, start: str = "", limit: int = 0) -> Page:
+        self._check()
+        at = revision or self._feed.revision
+        self._check_revision(at)
+        start, end = max(start, prefix), prefix_end(prefix)
+        keys = self._keys[bisect_left(self._keys, start) : bisect_left(self._keys, end)]
+        state = {key: self._current[key] for key in keys}
+        for event in self._after(at, start, end):
+            state.pop(event.key, None)
+            if event.previous is not None:
+                state[event.key] = event.previous
+        items = [state[key] for key in sorted(state)] if at < self._feed.revision else list(state.values())
+        page = items[:limit] if limit else items
+        return Page(page, at, len(items) > len(page), len(items) - len(page))
+
+    def _after(self, revision: int, start: str, end: str) -> builtins.list[Event]:
+        """The writes after `revision` to keys of a range, newest first: undone in this order they lead back to it."""
+        events = self._log[bisect_right(self._log, revision, key=_revision) :]
+        return [event for event in reversed(events) if start <= event.key < end]
+
+    async def count(self, prefix: str) -> int:
+        self._check()
+        return bisect_left(self._keys, prefix_end(prefix)) - bisect_left(self._keys, prefix)
+
+    async def create(self, key: str, value: bytes) -> int:
+        return self._write(Write(key, value, 0))
+
+    async def update(self, key: str, value: bytes, expected: int) -> int:
+        return self._write(Write(key, value, expected))
+
+    async def delete(self, key: str, expected: int) -> int:
+        return self._write(Write(key, None, expected))
+
+    def _write(self, write: Write) -> int:
+        self._check()
+        previous = self._current.get(write.key)
+        head = Head(previous.revision, previous.create_revision) if previous else None
+        try:
+            event = plan(write, head, self._feed.revision + 1)
+        except Stale:
+            assert previous is not None
+            raise (Conflict if write.expected else KeyExists)(write.key, previous) from None
+        event = event._replace(previous=previous)
+        self._log.append(event)
+        self._apply(event)
+        self._feed.publish((event,), event.revision)
+        return event.revision
+
+    def _apply(self, event: Event) -> None:
+        if event.value is None:
+            del self._current[event.key]
+            del self._keys[bisect_left(self._keys, event.key)]
+            return
+        if event.previous is None:
+            insort(self._keys, event.key)
+        self._current[event.key] = KeyValue(event.key, event.value, event.create_revision, event.revision)
+
+    async def watch(self, prefix: str, after: int, sink: Sink) -> Subscription:
+        self._check()
+        return await self._feed.follow(prefix, after, sink, self.history)
+
+    async def history(self, prefix: str, after: int, upto: int, limit: int) -> Sequence[Event]:
+        self._check()
+        if after < self._compacted:
+            raise Compacted(after, self._compacted)
+        first, last = (bisect_right(self._log, revision, key=_revision) for revision in (after, upto))
+        return [event for event in self._log[first:last] if event.key.startswith(prefix)][:limit]
+
+    async def compact(self, revision: int) -> None:
+        self._check()
+        if revision > self._feed.revision:
+            raise FutureRevision(revision, self._feed.revision)
+        self._compacted = max(self._compacted, revision)
+        del self._log[: bisect_right(self._log, self._compacted, key=_revision)]
+
+    def _check(self) -> None:
+        if not self._open:
+            raise Unavailable("the store is not open")
+
+    def _check_revision(self, revision: int) -> None:
+        if revision > self._feed.revision:
+            raise FutureRevision(revision, self._feed.revision)
+        if revision < self._compacted:
+            raise Compacted(revision, self._compacted)

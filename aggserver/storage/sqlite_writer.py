@@ -1,0 +1,203 @@
+"""The thread that writes to SQLite: group commit, compare-and-swap, compaction.
+
+Only `sqlite.py` uses it; that page tells why a batch is one statement. What is decided here: which writes share a commit (all
+that wait, up to `MAX_BATCH`), and in which order their effects are seen (events first, then the writers' answers).
+Source: sqlite.org/wal.html; k8s.io/apiserver pkg/storage/etcd3/compact.go for what compaction promises.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+
+from aggserver.storage.interface import Conflict, Event, KeyExists, KeyValue, StorageError, Unavailable
+from aggserver.storage.log import Feed, Head, Stale, Write, plan
+
+__all__ = ["Writer"]
+
+MAX_BATCH = 128  # writes per commit: its fixed cost no longer shows, and the statement stays below SQLite's 999 parameters
+
+COMPACTION_STEP = 500  # revisions per commit of a compaction: some milliseconds, for which writers wait
+
+_ROW = "(?,?,?,?,?)"
+_INSERT = "INSERT INTO events (revision, key, create_revision, previous, value) VALUES "
+_VALUE = "SELECT value FROM events WHERE revision = ?"
+
+# A deletion at the newest revision stays, whatever is compacted, so that the counter never goes back; the next step takes it, for
+# its range begins where this one ended.
+_COMPACT = """
+BEGIN IMMEDIATE;
+DELETE FROM events WHERE revision IN (SELECT previous FROM events WHERE revision > {after} AND revision <= {upto});
+DELETE FROM events WHERE value IS NULL AND revision >= {after} AND revision <= {upto} AND revision < {newest};
+UPDATE compaction SET revision = {upto};
+COMMIT;
+"""
+
+
+Future = asyncio.Future[int]
+Outcome = int | StorageError
+
+
+@dataclass(frozen=True, slots=True)
+class _Compaction:
+    revision: int
+
+
+Job = tuple[Write | _Compaction, Future]
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Writes on their way to one commit. `heads` are those of the changed keys after it, None for a removed one."""
+
+    events: list[Event] = field(default_factory=list)
+    parameters: list[object] = field(default_factory=list)
+    heads: dict[str, Head | None] = field(default_factory=dict)
+    answers: list[tuple[Future, Outcome]] = field(default_factory=list)
+
+
+class Writer:
+    """Owns the writing connection from `start` to `stop`. `revision` is the newest that is committed."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self.revision = 1
+        self._heads: dict[str, Head] = {}
+        self._compacted = 0
+        self._queue: SimpleQueue[Job | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="storage-write", daemon=True)
+        self._loop: asyncio.AbstractEventLoop
+        self._feed: Feed
+
+    def load(self) -> None:
+        """Reads what the compare-and-swap needs: about 300 bytes a key stay in memory."""
+        rows = self.connection.execute("SELECT key, revision, create_revision FROM current")
+        self._heads = {key: Head(revision, created) for key, revision, created in rows}
+        (self.revision,) = self.connection.execute("SELECT coalesce(max(revision), 1) FROM events").fetchone()
+        (self._compacted,) = self.connection.execute("SELECT revision FROM compaction").fetchone()
+
+    def start(self, loop: asyncio.AbstractEventLoop, feed: Feed) -> None:
+        self._loop = loop
+        self._feed = feed
+        self._thread.start()
+
+    async def stop(self) -> None:
+        """Finishes what is queued, then ends the thread. Nothing is queued after it."""
+        self._queue.put(None)
+        if self._thread.ident is not None:
+            await asyncio.to_thread(self._thread.join)
+
+    def write(self, write: Write) -> Future:
+        """Resolves to the write's revision once it is durable and delivered, or raises as the contract says."""
+        return self._enqueue(write)
+
+    async def compact(self, revision: int) -> None:
+        await self._enqueue(_Compaction(revision))
+
+    def _enqueue(self, task: Write | _Compaction) -> Future:
+        future: Future = asyncio.get_running_loop().create_future()
+        self._queue.put((task, future))
+        return future
+
+    def _run(self) -> None:
+        running = True
+        while running:
+            jobs = self._waiting()
+            running = jobs[-1] is not None
+            present = [job for job in jobs if job is not None]
+            self._commit([(task, future) for task, future in present if isinstance(task, Write)])
+            for task, future in present:
+                if isinstance(task, _Compaction):
+                    self._compact(task, future)
+        while not self._queue.empty():
+            if job := self._queue.get():
+                self._post((), [(job[1], Unavailable("the store is closed"))])
+
+    def _waiting(self) -> list[Job | None]:
+        """All that wait, at least one, at most `MAX_BATCH`; None can only be the last."""
+        jobs = [self._queue.get()]
+        with suppress(Empty):
+            while jobs[-1] is not None and len(jobs) < MAX_BATCH:
+                jobs.append(self._queue.get_nowait())
+        return jobs
+
+    def _commit(self, writes: Sequence[tuple[Write, Future]]) -> None:
+        batch = _Batch()
+        try:
+            for write, future in writes:
+                batch.answers.append((future, self._decide(write, batch)))
+            if batch.events:
+                self.connection.execute(_INSERT + ",".join([_ROW] * len(batch.events)), batch.parameters)
+        except Exception as error:
+            # SQLite has rolled the statement back: nothing of the batch has happened, and what depended on it is void.
+            # Whatever it was (disk full, I/O, a key that is no UTF-8), the thread goes on and nobody waits for ever.
+            refusal = f"can't write to the store: {error}"
+            self._post((), [(future, Unavailable(refusal)) for _, future in writes])
+            return
+        for key, head in batch.heads.items():
+            if head is None:
+                self._heads.pop(key, None)
+            else:
+                self._heads[key] = head
+        self.revision += len(batch.events)
+        self._post(batch.events, batch.answers)
+
+    def _decide(self, write: Write, batch: _Batch) -> Outcome:
+        """Adds the write to the batch if it is allowed, as if those before it in the batch had happened."""
+        head = batch.heads[write.key] if write.key in batch.heads else self._heads.get(write.key)
+        try:
+            event = plan(write, head, self.revision + len(batch.events) + 1)
+        except Stale as stale:
+            return self._refusal(write, stale.head, batch)
+        except StorageError as error:
+            return error
+        batch.heads[event.key] = None if event.value is None else Head(event.revision, event.create_revision)
+        batch.events.append(event)
+        batch.parameters += (event.revision, event.key, event.create_revision, write.expected, event.value)
+        return event.revision
+
+    def _refusal(self, write: Write, head: Head, batch: _Batch) -> StorageError:
+        """The error for a key that is at `head`, with its value: from this batch, or from the file."""
+        if head.revision > self.revision:
+            value = batch.events[head.revision - self.revision - 1].value
+        else:
+            (value,) = self.connection.execute(_VALUE, (head.revision,)).fetchone()
+        assert value is not None
+        current = KeyValue(write.key, value, head.create_revision, head.revision)
+        return Conflict(write.key, current) if write.expected else KeyExists(write.key, current)
+
+    def _compact(self, task: _Compaction, future: Future) -> None:
+        """One step, and the rest at the end of the queue: writers that came meanwhile go first."""
+        if task.revision <= self._compacted:
+            self._post((), [(future, self._compacted)])
+            return
+        upto = min(task.revision, self._compacted + COMPACTION_STEP)
+        try:
+            self.connection.executescript(_COMPACT.format(after=self._compacted, upto=upto, newest=self.revision))
+        except sqlite3.Error as error:
+            if self.connection.in_transaction:
+                self.connection.rollback()
+            self._post((), [(future, Unavailable(f"can't compact the store: {error}"))])
+            return
+        self._compacted = upto
+        self._queue.put((task, future))
+
+    def _post(self, events: Sequence[Event], answers: Sequence[tuple[Future, Outcome]]) -> None:
+        if answers:
+            self._loop.call_soon_threadsafe(self._deliver, events, self.revision, answers)
+
+    def _deliver(self, events: Sequence[Event], revision: int, answers: Sequence[tuple[Future, Outcome]]) -> None:
+        if events:
+            self._feed.publish(events, revision)
+        for future, outcome in answers:
+            if future.done():  # the caller gave up; the write stands
+                continue
+            if isinstance(outcome, int):
+                future.set_result(outcome)
+            else:
+                future.set_exception(outcome)
