@@ -1,0 +1,330 @@
+"""JSON patch (RFC 6902) and JSON merge patch (RFC 7386), with the edges that kube-apiserver's library gives them.
+
+Nothing is changed in place: containers on the way to a change are copied, the rest of the old object is shared with the new one.
+With the patch nothing is shared, so that it can be applied again to another object whatever became of the first result.
+Called by `endpoints/handlers/patch.py`, which maps: `InvalidPatch` to 400, `TooManyOperations` to 413, `JsonPatchError` to 422
+with `errors.patch_rejected()` (its own text is for logs: upstream doesn't show it either). Pure.
+Source: gopkg.in/evanphx/json-patch.v4 v4.13.0 (patch.go, merge.go); k8s.io/apiserver pkg/endpoints/handlers/patch.go, v0.36.3.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aggserver.meta import codec
+from aggserver.meta.golang import quote
+
+__all__ = [
+    "InvalidPatch",
+    "JsonPatchError",
+    "Operation",
+    "TooManyOperations",
+    "apply_json_patch",
+    "merge_patch",
+    "parse_json_patch",
+    "parse_merge_patch",
+    "unknown_fields",
+]
+
+MAX_OPERATIONS = 10_000
+# Bytes that the `copy` operations of one patch may add, counted as JSON; the limit of a request body.
+MAX_COPIED_BYTES = 3 * 1024 * 1024
+
+_FIELDS = ("op", "path", "from", "value")
+_INDEX = re.compile(r"[+-]?[0-9]{1,18}")
+
+
+class InvalidPatch(ValueError):
+    """The body is no patch of its kind: 400."""
+
+
+class TooManyOperations(ValueError):
+    """Over 10,000 operations: 413."""
+
+
+class JsonPatchError(ValueError):
+    """The patch does not apply to this object: 422."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One step of a JSON patch. `path` and `from_path` are None where not given, which only some operations mind."""
+
+    op: str
+    path: str | None = None
+    from_path: str | None = None
+    value: Any = None
+
+
+# --- merge patch ---
+
+
+def parse_merge_patch(body: bytes) -> dict[str, Any]:
+    """Raises InvalidPatch: a merge patch of an object is an object."""
+    patch = _decode(body)
+    if patch is None:
+        raise InvalidPatch("Invalid JSON Patch")
+    if not isinstance(patch, dict):
+        raise InvalidPatch(
+            f"error decoding patch: json: cannot unmarshal {_json_type(patch)} into Go value of type map[string]interface {{}}"
+        )
+    return patch
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """The patched target. Members that are null in the patch are removed; everything but an object is replaced as a whole.
+
+    Beyond the RFC, as upstream does it: where the patch adds something or replaces what was no object, null members
+    of objects inside of arrays are dropped too.
+    """
+    if not isinstance(patch, dict):
+        return _deep_copy(patch) if isinstance(target, dict) else _without_nulls(patch)
+    if not isinstance(target, dict):
+        return _without_nulls(patch)
+    merged = dict(target)
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        elif merged.get(key) is None:
+            merged[key] = _without_nulls(value)
+        else:
+            merged[key] = merge_patch(merged[key], value)
+    return merged
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(member) for key, member in value.items() if member is not None}
+    if isinstance(value, list):
+        return [_without_nulls(member) for member in value]
+    return value
+
+
+def _deep_copy(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _deep_copy(member) for key, member in value.items()}
+    if isinstance(value, list):
+        return [_deep_copy(member) for member in value]
+    return value
+
+
+# --- JSON patch: reading ---
+
+
+def parse_json_patch(body: bytes) -> list[Operation]:
+    """Raises InvalidPatch, TooManyOperations. Whether operations exist and have what they need shows when they are applied."""
+    given = _decode(body)
+    if given is None:
+        return []
+    if not isinstance(given, list):
+        raise InvalidPatch(f"error decoding patch: {_mismatch(given, 'Go value of type []handlers.jsonPatchOp')}")
+    if len(given) > MAX_OPERATIONS:
+        text = f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(given)}"
+        raise TooManyOperations(text)
+    return [_operation(entry) for entry in given]
+
+
+def unknown_fields(body: bytes) -> list[str]:
+    """`unknown field "[0].foo"` for members that no operation has. The body has been parsed before."""
+    given = codec.decode_json(body)
+    return [
+        f"unknown field {quote(f'[{index}].{key}')}"
+        for index, entry in enumerate(given or ())
+        for key in entry or ()
+        if key not in _FIELDS
+    ]
+
+
+def _operation(entry: Any) -> Operation:
+    if entry is None:
+        return Operation("unknown")
+    if not isinstance(entry, dict):
+        raise InvalidPatch(f"error decoding patch: {_mismatch(entry, 'Go value of type handlers.jsonPatchOp')}")
+    for key in ("op", "path", "from"):
+        value = entry.get(key)
+        if value is not None and not isinstance(value, str):
+            raise InvalidPatch(f"error decoding patch: {_mismatch(value, f'Go struct field jsonPatchOp.{key} of type string')}")
+    return Operation(entry.get("op") or "unknown", entry.get("path"), entry.get("from"), entry.get("value"))
+
+
+def _decode(body: bytes) -> Any:
+    try:
+        return codec.decode_json(body)
+    except codec.DecodeError as error:
+        raise InvalidPatch(f"error decoding patch: {error}") from None
+
+
+def _mismatch(value: Any, wanted: str) -> str:
+    return f"json: cannot unmarshal {_json_type(value)} into {wanted}"
+
+
+def _json_type(value: Any) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    for kind, name in ((str, "string"), (dict, "object"), (list, "array")):
+        if isinstance(value, kind):
+            return name
+    return "number"
+
+
+# --- JSON patch: applying ---
+
+
+def apply_json_patch(document: Any, operations: Sequence[Operation]) -> Any:
+    """The patched document, which need not be an object any more. All operations apply, or JsonPatchError is raised."""
+    patched = _Document(document)
+    for operation in operations:
+        apply = _OPERATIONS.get(operation.op)
+        if apply is None:
+            raise JsonPatchError(f"Unexpected kind: {operation.op}")
+        apply(patched, operation)
+    return patched.root
+
+
+class _Document:
+    """The document while it is being patched. Containers in `_own` were made here and may be changed."""
+
+    def __init__(self, root: Any) -> None:
+        self.root = root
+        self.copied = 0
+        # By id, holding the container so that the id stays its own.
+        self._own: dict[int, Any] = {}
+
+    def parent(self, path: str | None, operation: str, *, change: bool) -> tuple[Any, str]:
+        """The container that holds the last part of `path`, and that part. With `change` it is one that may be changed."""
+        if path is None:
+            raise JsonPatchError(f"{operation} operation failed to decode path: missing value")
+        parts = path.split("/")
+        if len(parts) < 2:
+            raise _missing(operation, path)
+        if change:
+            self.root = self._owned(self.root)
+        current = self.root
+        # What stands before the first slash is of no account.
+        for part in parts[1:-1]:
+            key: Any = _unescape(part)
+            if isinstance(current, list):
+                key = _index(key, len(current), path)
+            elif not isinstance(current, dict) or key not in current:
+                raise _missing(operation, path)
+            if change:
+                current[key] = self._owned(current[key])
+            current = current[key]
+        if not isinstance(current, dict | list):
+            raise _missing(operation, path)
+        return current, _unescape(parts[-1])
+
+    def _owned(self, container: Any) -> Any:
+        if id(container) in self._own or not isinstance(container, dict | list):
+            return container
+        fresh = container.copy()
+        self._own[id(fresh)] = fresh
+        return fresh
+
+    def get(self, path: str | None, operation: str) -> Any:
+        """The value at `path`. What an object doesn't have is null; what an array doesn't have is an error."""
+        container, key = self.parent(path, operation, change=False)
+        if isinstance(container, list):
+            return container[_index(key, len(container), path or "")]
+        return container.get(key)
+
+    def add(self, path: str | None, value: Any, operation: str) -> None:
+        container, key = self.parent(path, operation, change=True)
+        if isinstance(container, dict):
+            container[key] = value
+        elif key == "-":
+            container.append(value)
+        else:
+            # One more place than there are elements, from the end too.
+            container.insert(_index(key, len(container) + 1, path or ""), value)
+
+    def remove(self, path: str | None, operation: str) -> None:
+        container, key = self.parent(path, operation, change=True)
+        if isinstance(container, list):
+            del container[_index(key, len(container), path or "")]
+        elif key in container:
+            del container[key]
+        else:
+            raise JsonPatchError(f"Unable to remove nonexistent key: {key}: missing value")
+
+
+def _missing(operation: str, path: str) -> JsonPatchError:
+    return JsonPatchError(f'{operation} operation does not apply: doc is missing path: "{path}": missing value')
+
+
+def _unescape(part: str) -> str:
+    # Both at once: `~01` is `~1`.
+    return part if "~" not in part else re.sub("~[01]", lambda match: "/" if match[0] == "~1" else "~", part)
+
+
+def _index(key: str, size: int, path: str) -> int:
+    """Negative ones count from the end, signs and leading zeros are let through: the library is laxer than the RFC."""
+    if not _INDEX.fullmatch(key):
+        raise JsonPatchError(f"value was not a proper array index: '{key}' in '{path}'")
+    index = int(key)
+    if not -size <= index < size:
+        raise JsonPatchError(f"Unable to access invalid index: {index}: invalid index referenced")
+    return index + size if index < 0 else index
+
+
+def _add(document: _Document, operation: Operation) -> None:
+    document.add(operation.path, _deep_copy(operation.value), "add")
+
+
+def _remove(document: _Document, operation: Operation) -> None:
+    document.remove(operation.path, "remove")
+
+
+def _replace(document: _Document, operation: Operation) -> None:
+    if operation.path == "":
+        if not isinstance(operation.value, dict | list):
+            raise JsonPatchError("replace operation value must be object or array")
+        document.root = _deep_copy(operation.value)
+        return
+    container, key = document.parent(operation.path, "replace", change=True)
+    if isinstance(container, list):
+        container[_index(key, len(container), operation.path or "")] = _deep_copy(operation.value)
+    else:
+        # The member need not be there: upstream's library doesn't look.
+        container[key] = _deep_copy(operation.value)
+
+
+def _move(document: _Document, operation: Operation) -> None:
+    value = document.get(operation.from_path, "move")
+    document.remove(operation.from_path, "move")
+    document.add(operation.path, value, "move")
+
+
+def _copy(document: _Document, operation: Operation) -> None:
+    value = document.get(operation.from_path, "copy")
+    document.parent(operation.path, "copy", change=False)
+    document.copied += len(codec.encode_json(value)) if value is not None else 0
+    if document.copied > MAX_COPIED_BYTES:
+        raise JsonPatchError(
+            "Unable to complete the copy, the accumulated size increase of copy is "
+            f"{document.copied}, exceeding the limit {MAX_COPIED_BYTES}"
+        )
+    document.add(operation.path, _deep_copy(value), "copy")
+
+
+def _test(document: _Document, operation: Operation) -> None:
+    found = document.root if operation.path == "" else document.get(operation.path, "test")
+    if not _equal(found, operation.value):
+        raise JsonPatchError(f"testing value {operation.path} failed: test failed")
+
+
+def _equal(left: Any, right: Any) -> bool:
+    # Python takes True for 1; JSON doesn't.
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(_equal(member, right[key]) for key, member in left.items())
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(_equal, left, right))
+    return bool(left == right)
+
+
+_OPERATIONS = {"add": _add, "remove": _remove, "replace": _replace, "move": _move, "copy": _copy, "test": _test}

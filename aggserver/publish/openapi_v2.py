@@ -1,0 +1,184 @@
+"""OpenAPI v2 (Swagger): one document for all groups, as `/openapi/v2` serves it.
+
+Read by kube-aggregator, which merges it into the cluster's own, and by kubectl before 1.27. Swagger has no `oneOf`, `nullable`
+and the like, and those clients take a schema's properties for all there are, so `lower` takes out whatever would make them refuse
+good objects.
+Pure. Called by `endpoints/openapi.py`. Source: k8s.io/apiextensions-apiserver pkg/controller/openapi/v2/conversion.go;
+k8s.io/kube-openapi pkg/builder/{openapi,parameters}.go, pkg/handler/default_pruning.go; v0.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from aggserver.publish import builtin, models, operations
+from aggserver.publish.models import Dialect, Published
+from aggserver.publish.operations import BODY_TYPES, PATCH_TYPES, Operation, PathItem
+
+__all__ = ["build", "lower"]
+
+JSONObject = dict[str, Any]
+
+_DIALECT = Dialect(prefix="#/definitions/", v3=False)
+_V3_PREFIX = "#/components/schemas/"
+_PRESERVE = "x-kubernetes-preserve-unknown-fields"
+# `default` is no loss of v2's own: kube-apiserver publishes none there, and a definition that differs from its own is renamed.
+_DROPPED = frozenset({"allOf", "anyOf", "oneOf", "not", "default"})
+# Names among v2's common parameters, as kube-apiserver gives them (name and a hash of the content).
+_BODIES = {builtin.DELETE_OPTIONS: "body-2Y1dVQaQ", builtin.PATCH: "body-78PwaGsr"}
+
+
+def build(resources: Sequence[Published], *, info_version: str, patch_types: Sequence[str] = PATCH_TYPES) -> JSONObject:
+    """The document of all `resources`, of whatever group and version. Parts of it are shared, so don't change it."""
+    paths: JSONObject = {}
+    definitions: JSONObject = {}
+    parameters: JSONObject = {}
+    used: set[str] = {builtin.OBJECT_META, builtin.LIST_META} if resources else set()
+    for resource in resources:
+        name = models.model_name(resource.group, resource.version, resource.kind)
+        definitions[name] = models.kind_schema(resource, _root(resource.schema), _DIALECT)
+        definitions[models.list_model_name(resource)] = models.list_schema(resource, _DIALECT)
+        gvk = {"group": resource.group, "version": resource.version, "kind": resource.kind}
+        for item in operations.paths(resource):
+            paths[item.path] = _path(item, gvk, patch_types, parameters)
+            for operation in item.operations:
+                used.update((operation.result, operation.body))
+    definitions.update((name, _builtin(name)) for name in builtin.closure(used & builtin.schemas().keys()))
+    return {
+        "swagger": "2.0",
+        "info": {"title": "aggserver", "version": info_version},
+        "paths": paths,
+        "definitions": definitions,
+        "parameters": parameters,
+    }
+
+
+def _root(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """With unknown fields kept at the root nothing is said of the fields at all, not even of metadata."""
+    return {} if schema.get(_PRESERVE) else lower(schema)
+
+
+def lower(node: Mapping[str, Any]) -> JSONObject:
+    """The node without what v2 can't say and its readers can't bear; always a new tree down to where it differs."""
+    out = {key: value for key, value in node.items() if key not in _DROPPED}
+    properties: Mapping[str, Any] = out.get("properties") or {}
+    additional = out.get("additionalProperties")
+    if out.pop("nullable", False):
+        _forget(out, "type", "items", "properties")
+    if out.get(_PRESERVE):
+        _forget(out, "items", "properties")
+    if out.get("type") == "array" and not out.get("items"):
+        del out["type"]
+    if out.get(_PRESERVE) and out.get("type") == "object":
+        del out["type"]
+    # A field that may be null can't be required: readers would look for a value of no type.
+    if "properties" in out:
+        out["properties"] = {name: lower(child) for name, child in properties.items()}
+        nullable = {name for name, child in properties.items() if child.get("nullable")}
+        out["required"] = [name for name in out.get("required") or () if name not in nullable]
+    if isinstance(additional, Mapping):
+        out["additionalProperties"] = lower(additional)
+        if additional.get("nullable"):
+            out.pop("required", None)
+    if out.get("items"):
+        out["items"] = lower(out["items"])
+    return out
+
+
+def _forget(node: JSONObject, *keys: str) -> None:
+    for key in keys:
+        node.pop(key, None)
+
+
+@cache
+def _builtin(name: str) -> JSONObject:
+    found = _translate(builtin.schemas()[name])
+    assert isinstance(found, dict)
+    return found
+
+
+def _translate(node: Any) -> Any:
+    """A built-in schema from v3's form to v2's: references beside their description, no defaults."""
+    if isinstance(node, list):
+        return [_translate(entry) for entry in node]
+    if not isinstance(node, dict):
+        return node
+    out: JSONObject = {
+        key: {name: _translate(child) for name, child in value.items()} if key == "properties" else _translate(value)
+        for key, value in node.items()
+        if key not in ("default", "allOf")
+    }
+    if "allOf" in node:
+        out.update(_translate(node["allOf"][0]))
+    if "$ref" in out:
+        out["$ref"] = out["$ref"].replace(_V3_PREFIX, _DIALECT.prefix)
+    return out
+
+
+def _path(item: PathItem, gvk: Mapping[str, str], patch_types: Sequence[str], parameters: JSONObject) -> JSONObject:
+    out: JSONObject = {op.method: _operation(op, gvk, patch_types, parameters) for op in item.operations}
+    out["parameters"] = [
+        {
+            "uniqueItems": True,
+            "type": "string",
+            "description": item.name_text,
+            "name": "name",
+            "in": "path",
+            "required": True,
+        }
+        if key == "name"
+        else _parameter(key, parameters)
+        for key in item.parameters
+    ]
+    return out
+
+
+def _operation(operation: Operation, gvk: Mapping[str, str], patch_types: Sequence[str], parameters: JSONObject) -> JSONObject:
+    out: JSONObject = {
+        "description": operation.description,
+        "consumes": list(patch_types if operation.action == "patch" else BODY_TYPES),
+        "produces": list(BODY_TYPES),
+        "schemes": ["https"],
+        "tags": [operation.tag],
+        "operationId": operation.operation_id,
+    }
+    listed = [_body(operation, parameters)] if operation.body else []
+    listed += [_parameter(key, parameters) for key in operation.parameters]
+    if listed:
+        out["parameters"] = listed
+    result = _DIALECT.reference(operation.result)
+    out["responses"] = {code: {"description": text, "schema": result} for code, text in operation.responses}
+    out["responses"]["401"] = {"description": "Unauthorized"}
+    out["x-kubernetes-action"] = operation.action
+    out["x-kubernetes-group-version-kind"] = gvk
+    return out
+
+
+def _body(operation: Operation, parameters: JSONObject) -> JSONObject:
+    body: JSONObject = {"name": "body", "in": "body", "schema": _DIALECT.reference(operation.body)}
+    if operation.body_required:
+        body["required"] = True
+    shared = _BODIES.get(operation.body, "")
+    return _share(shared, body, parameters) if shared else body
+
+
+def _parameter(key: str, parameters: JSONObject) -> JSONObject:
+    """A reference to the common parameter, which is added to `parameters` at its first use; or the parameter itself."""
+    found = builtin.parameters()[key]
+    out: JSONObject = {
+        "uniqueItems": True,
+        "type": found["type"],
+        "description": found["description"],
+        "name": found["name"],
+        "in": found["in"],
+    }
+    if found.get("required"):
+        out["required"] = True
+    return _share(found["shared"], out, parameters) if "shared" in found else out
+
+
+def _share(name: str, parameter: JSONObject, parameters: JSONObject) -> JSONObject:
+    parameters.setdefault(name, parameter)
+    return {"$ref": f"#/parameters/{name}"}

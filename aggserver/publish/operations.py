@@ -1,0 +1,219 @@
+"""Operations: which paths a resource has, and what each of their methods takes and gives.
+
+Independent of the OpenAPI version: the builders turn a `PathItem` into their own words. Ids, texts and parameter sets are
+upstream's, since generated clients name their functions after them.
+Pure. Source: k8s.io/apiextensions-apiserver pkg/controller/openapi/builder/builder.go (generateBuilder, buildRoute) and
+k8s.io/apiserver pkg/endpoints/openapi/openapi.go (GetOperationIDAndTags), v0.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from aggserver.publish import builtin
+from aggserver.publish.models import Published, list_model_name, model_name
+
+__all__ = ["BODY_TYPES", "PATCH_TYPES", "Operation", "PathItem", "paths"]
+
+# What bodies come and go as. Protobuf is understood for a few kinds but never advertised, as upstream does for custom resources.
+BODY_TYPES = ("application/json", "application/yaml")
+# Never strategic merge: kubectl would use it if it were listed.
+PATCH_TYPES = ("application/json-patch+json", "application/merge-patch+json")
+
+_LIST_PARAMETERS = (
+    "allowWatchBookmarks",
+    "continue",
+    "fieldSelector",
+    "labelSelector",
+    "limit",
+    "resourceVersion",
+    "resourceVersionMatch",
+    "sendInitialEvents",
+    "shardSelector",
+    "timeoutSeconds",
+    "watch",
+)
+_WRITE_PARAMETERS = ("dryRun", "fieldManager", "fieldValidation")
+_OK = ("200", "OK")
+_CREATED = ("201", "Created")
+_ACCEPTED = ("202", "Accepted")
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """What is fixed for an action. `verb` opens the operation's id and text; `responses` are code and text, in order."""
+
+    method: str
+    action: str
+    verb: str
+    needs: str  # the verb of discovery without which the operation isn't there
+    parameters: tuple[str, ...]
+    responses: tuple[tuple[str, str], ...] = (_OK,)
+    suffix: str = ""  # of the id; one that has it doesn't say Namespaced
+
+
+_LIST = _Form("get", "list", "list", "list", _LIST_PARAMETERS)
+_LIST_EVERYWHERE = replace(_LIST, suffix="ForAllNamespaces")
+_CREATE = _Form("post", "post", "create", "create", _WRITE_PARAMETERS, (_OK, _CREATED, _ACCEPTED))
+_DELETE_COLLECTION = _Form("delete", "deletecollection", "deletecollection", "deletecollection", _LIST_PARAMETERS)
+_READ = _Form("get", "get", "read", "get", ("resourceVersion",))
+_REPLACE = _Form("put", "put", "replace", "update", _WRITE_PARAMETERS, (_OK, _CREATED))
+_DELETE = _Form(
+    "delete",
+    "delete",
+    "delete",
+    "delete",
+    (
+        "dryRun",
+        "gracePeriodSeconds",
+        "ignoreStoreReadErrorWithClusterBreakingPotential",
+        "orphanDependents",
+        "propagationPolicy",
+    ),
+    (_OK, _ACCEPTED),
+)
+_PATCH = _Form("patch", "patch", "patch", "patch", ("dryRun", "fieldManager of patch", "fieldValidation", "force"))
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One method of a path. `result` and `body` are model names, `body` empty where none is taken.
+
+    parameters: keys of `builtin.parameters()`, in order of their names.
+    """
+
+    method: str
+    action: str
+    operation_id: str
+    description: str
+    tag: str
+    parameters: tuple[str, ...]
+    result: str
+    responses: tuple[tuple[str, str], ...]
+    body: str = ""
+    body_required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PathItem:
+    """A path and its methods. `parameters` are common to them: keys of `builtin.parameters()`, or `name` with `name_text`."""
+
+    path: str
+    parameters: tuple[str, ...]
+    name_text: str
+    operations: tuple[Operation, ...]
+
+
+def paths(resource: Published) -> Iterator[PathItem]:
+    """The resource's paths: all namespaces, collection, object, /status, /scale, as far as its verbs ask for them."""
+    prefix = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
+    model = model_name(resource.group, resource.version, resource.kind)
+    builder = _Builder(resource)
+    if resource.namespaced:
+        yield from builder.item(f"{prefix}/{resource.plural}", "", (_LIST_EVERYWHERE, list_model_name(resource)))
+        prefix += "/namespaces/{namespace}"
+    collection = f"{prefix}/{resource.plural}"
+    yield from builder.item(
+        collection,
+        "",
+        (_LIST, list_model_name(resource)),
+        (_CREATE, model),
+        (_DELETE_COLLECTION, builtin.STATUS),
+    )
+    yield from builder.item(
+        f"{collection}/{{name}}", "", (_READ, model), (_REPLACE, model), (_DELETE, builtin.STATUS), (_PATCH, model)
+    )
+    for subresource, present, result in (("status", resource.status, model), ("scale", resource.scale, builtin.SCALE)):
+        if present:
+            yield from builder.item(
+                f"{collection}/{{name}}/{subresource}", subresource, (_READ, result), (_REPLACE, result), (_PATCH, result)
+            )
+
+
+class _Builder:
+    """Makes the operations of one resource."""
+
+    def __init__(self, resource: Published) -> None:
+        self._resource = resource
+        group = (resource.group or "core").removesuffix(".k8s.io")
+        self._id = _identifier(group, capital=True) + _identifier(resource.version, capital=True)
+        self._tag = f"{_identifier(group)}_{_identifier(resource.version)}"
+
+    def item(self, path: str, subresource: str, *forms: tuple[_Form, str]) -> Iterator[PathItem]:
+        """One path, or none if it has no operation. Parameters that all its operations have are the path's."""
+        # A subresource's verbs aren't the resource's: it is written even where the resource itself is read-only.
+        operations = [
+            self._operation(form, result, subresource)
+            for form, result in forms
+            if subresource or form.needs in self._resource.verbs
+        ]
+        if not operations:
+            return
+        common = frozenset(operations[0].parameters).intersection(*(operation.parameters for operation in operations))
+        own = [
+            replace(operation, parameters=tuple(key for key in operation.parameters if key not in common))
+            for operation in operations
+        ]
+        in_path = [name for name in ("name", "namespace") if f"{{{name}}}" in path]
+        yield PathItem(path, tuple(sorted((*in_path, *common, "pretty"))), f"name of the {self._resource.kind}", tuple(own))
+
+    def _operation(self, form: _Form, result: str, subresource: str) -> Operation:
+        kind = self._resource.kind
+        # The id's verb is `delete` in both cases; `collection` becomes a part of the name.
+        verb, rest = ("delete", "Collection") if form.verb == "deletecollection" else (form.verb, "")
+        scope = "Namespaced" if self._resource.namespaced and not form.suffix else ""
+        body, required = _body(form, result)
+        return Operation(
+            method=form.method,
+            action=form.action,
+            operation_id=f"{verb}{self._id}{rest}{scope}{kind}{subresource.title()}{form.suffix}",
+            description=_describe(form.verb, kind, subresource),
+            tag=self._tag,
+            parameters=form.parameters,
+            result=result,
+            responses=form.responses,
+            body=body,
+            body_required=required,
+        )
+
+
+def _body(form: _Form, result: str) -> tuple[str, bool]:
+    """(model of the body, whether there must be one)."""
+    if form is _PATCH:
+        return builtin.PATCH, True
+    if form is _DELETE:
+        return builtin.DELETE_OPTIONS, False
+    return (result, True) if form in (_CREATE, _REPLACE) else ("", False)
+
+
+def _describe(verb: str, kind: str, subresource: str) -> str:
+    of = f" {subresource} of" if subresource else ""
+    if verb == "list":
+        return f"list objects of kind {kind}"
+    if verb == "deletecollection":
+        return f"delete collection of {kind}"
+    if verb == "patch":
+        return f"partially update{of} the specified {kind}"
+    if verb in ("read", "replace"):
+        return f"{verb}{of} the specified {kind}"
+    return f"{verb}{_article(kind)}{kind}"
+
+
+def _article(noun: str) -> str:
+    """` a `, ` an `, or a blank for what looks like a plural."""
+    if noun.endswith("s") and not noun.endswith("ss"):
+        return " "
+    return " an " if noun[0].lower() in "aeiou" else " a "
+
+
+def _identifier(text: str, capital: bool = False) -> str:
+    """`stable.example.com` -> `stableExampleCom`: what can't stand in an identifier goes, the next letter is raised."""
+    out: list[str] = []
+    for index, char in enumerate(text):
+        if char.isalpha() or char == "_" or (index and char.isdigit()):
+            out.append(char.upper() if capital else char)
+            capital = False
+        else:
+            capital = True
+    return "".join(out)
