@@ -1,0 +1,175 @@
+"""Request headers: the user whom an authenticating front proxy (kube-apiserver's aggregator) names.
+
+The caller (`authentication/delegating.py`) has first verified the proxy's certificate against `RequestHeaderConfig.roots` and its
+common name with `check_name`. These headers are worth a password: `strip` takes them out of every request, whoever sent it.
+Pure. Header names are lower-case bytes, as ASGI has them.
+Source: k8s.io/apiserver pkg/authentication/request/headerrequest, pkg/endpoints/filters/authentication.go, v0.36.3.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+import orjson
+
+from aggserver.authentication.user import UserInfo
+from aggserver.authentication.x509 import CertificateError, Roots
+
+__all__ = ["Headers", "RequestHeaderConfig", "authenticate", "check_name", "strip", "text_of", "unescape_key"]
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+# Removed whatever the configuration says: a handler must never see one that nobody vouched for.
+STANDARD_NAMES = frozenset({b"x-remote-user", b"x-remote-uid", b"x-remote-group"})
+STANDARD_PREFIXES = (b"x-remote-extra-",)
+
+MALFORMED_ESCAPE = re.compile(r"%(?![0-9a-fA-F]{2})")
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHeaderConfig:
+    """One generation of the front-proxy settings. An empty `allowed_names` allows every name that the CA vouches for."""
+
+    roots: Roots
+    allowed_names: tuple[str, ...] = ()
+    username_headers: tuple[bytes, ...] = (b"x-remote-user",)
+    uid_headers: tuple[bytes, ...] = (b"x-remote-uid",)
+    group_headers: tuple[bytes, ...] = (b"x-remote-group",)
+    extra_prefixes: tuple[bytes, ...] = (b"x-remote-extra-",)
+    identity_names: frozenset[bytes] = field(init=False)
+    identity_prefixes: tuple[bytes, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        # What `strip` looks for, put together once.
+        names = STANDARD_NAMES.union(self.username_headers, self.uid_headers, self.group_headers)
+        object.__setattr__(self, "identity_names", names)
+        object.__setattr__(self, "identity_prefixes", tuple(dict.fromkeys((*STANDARD_PREFIXES, *self.extra_prefixes))))
+
+    @classmethod
+    def from_configmap(cls, data: Mapping[str, str], roots: Roots) -> RequestHeaderConfig:
+        """From the ConfigMap `extension-apiserver-authentication`, whose lists are JSON arrays in strings. Raises ValueError.
+
+        A list that is missing is empty, not the default: an older kube-apiserver that sends no uid header clears none.
+        """
+        return cls(
+            roots,
+            tuple(_strings(data, "requestheader-allowed-names")),
+            _names(_strings(data, "requestheader-username-headers")),
+            _names(_strings(data, "requestheader-uid-headers")),
+            _names(_strings(data, "requestheader-group-headers")),
+            _names(_strings(data, "requestheader-extra-headers-prefix")),
+        )
+
+    @classmethod
+    def from_flags(
+        cls,
+        roots: Roots,
+        allowed_names: Sequence[str],
+        username_headers: Sequence[str],
+        uid_headers: Sequence[str],
+        group_headers: Sequence[str],
+        extra_prefixes: Sequence[str],
+    ) -> RequestHeaderConfig:
+        """From `--requestheader-*`. Raises ValueError for an empty name, which would match too much or nothing."""
+        for name in (*username_headers, *uid_headers, *group_headers, *extra_prefixes, *allowed_names):
+            if not name.strip():
+                raise ValueError(f'empty header "{name}"')
+        return cls(
+            roots,
+            tuple(allowed_names),
+            _names(username_headers),
+            _names(uid_headers),
+            _names(group_headers),
+            _names(extra_prefixes),
+        )
+
+
+def check_name(common_name: str, config: RequestHeaderConfig) -> None:
+    """Raises CertificateError unless a proxy of this name may speak for others."""
+    if config.allowed_names and common_name not in config.allowed_names:
+        raise CertificateError(f"x509: subject with cn={common_name} is not in the allowed list")
+
+
+def authenticate(headers: Headers, config: RequestHeaderConfig) -> UserInfo | None:
+    """The user of a request that came through the proxy, None where it names nobody. The first name header with a value wins."""
+    # One pass over all headers; what follows goes over the few that matter.
+    names, prefixes = config.identity_names, config.identity_prefixes
+    headers = [pair for pair in headers if pair[0] in names or pair[0].startswith(prefixes)]
+    name = _first(headers, config.username_headers)
+    if not name:
+        return None
+    return UserInfo(name, _first(headers, config.uid_headers), _groups(headers, config.group_headers), _extra(headers, config))
+
+
+def strip(headers: Headers, config: RequestHeaderConfig | None) -> Headers:
+    """The headers without those that name a user; the same object where there are none."""
+    names = config.identity_names if config is not None else STANDARD_NAMES
+    prefixes = config.identity_prefixes if config is not None else STANDARD_PREFIXES
+    for name, _ in headers:
+        if name in names or name.startswith(prefixes):
+            return [pair for pair in headers if pair[0] not in names and not pair[0].startswith(prefixes)]
+    return headers
+
+
+def text_of(value: bytes) -> str:
+    """A header's value as Go has it once it is JSON: UTF-8, with what is none replaced."""
+    return value.decode("utf-8", "replace")
+
+
+def _first(headers: Headers, wanted: Sequence[bytes]) -> str:
+    """Only the first line of a header counts, as in Go's Header.Get; an empty one lets the next name have its turn."""
+    for name in wanted:
+        for key, value in headers:
+            if key == name:
+                if value:
+                    return text_of(value)
+                break
+    return ""
+
+
+def _groups(headers: Headers, wanted: Sequence[bytes]) -> tuple[str, ...]:
+    return tuple(text_of(value) for name in wanted for key, value in headers if key == name and value)
+
+
+def _extra(headers: Headers, config: RequestHeaderConfig) -> dict[str, tuple[str, ...]]:
+    found: dict[str, list[str]] = {}
+    # By prefix first, so that the order of the values follows the order of the prefixes.
+    for prefix in config.extra_prefixes:
+        for key, value in headers:
+            if key.startswith(prefix):
+                found.setdefault(unescape_key(key[len(prefix) :]), []).append(text_of(value))
+    return {key: tuple(values) for key, values in found.items()}
+
+
+@lru_cache(maxsize=256)
+def unescape_key(encoded: bytes) -> str:
+    """Keys may hold what a header name may not, percent-encoded. A malformed one is kept as it is: nothing is lost."""
+    lowered = text_of(encoded).lower()
+    if MALFORMED_ESCAPE.search(lowered):
+        return lowered
+    return text_of(unquote_to_bytes(lowered))
+
+
+def _strings(data: Mapping[str, str], key: str) -> list[str]:
+    text = data.get(key, "")
+    if not text:
+        return []
+    try:
+        value: Any = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise ValueError(f"{key} is not a JSON list of strings: {error}") from error
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise ValueError(f"{key} is not a JSON list of strings: {text}")
+    return value
+
+
+def _names(names: Sequence[str]) -> tuple[bytes, ...]:
+    # An empty prefix would make every header an identity header.
+    return tuple(name.strip().lower().encode() for name in names if name.strip())

@@ -1,0 +1,122 @@
+"""Attributes: the question "may this user do this", and the words of a no.
+
+Filled by `endpoints/access.py` from RequestInfo and UserInfo, by impersonation and by handlers that need a second permission
+(create by update). `authorization/delegating.py` answers it. Pure.
+Source: k8s.io/apiserver pkg/endpoints/filters/authorization.go, plugin/pkg/authorizer/webhook/webhook.go,
+pkg/endpoints/handlers/responsewriters/errors.go, v0.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from aggserver.authentication.user import UserInfo
+from aggserver.meta import errors
+from aggserver.meta.golang import quote
+from aggserver.meta.selectors import FieldSelector, LabelSelector, Requirement, SelectorError
+
+__all__ = ["Attributes", "forbidden", "forbidden_message", "review_body"]
+
+
+KNOWN_OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
+
+
+class Attributes(NamedTuple):
+    """One question: about a resource where `resource` is given, otherwise about a path. A tuple, since most of it is a cache key.
+
+    field_selector, label_selector: as the client wrote them, for list, watch and deletecollection; '' elsewhere.
+    """
+
+    user: UserInfo
+    verb: str
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    path: str = ""
+    field_selector: str = ""
+    label_selector: str = ""
+
+
+def review_body(attributes: Attributes) -> dict[str, Any]:
+    """The SubjectAccessReview (authorization.k8s.io/v1) that asks for these attributes."""
+    user = attributes.user
+    spec: dict[str, Any] = {"user": user.name}
+    if user.uid:
+        spec["uid"] = user.uid
+    if user.groups:
+        spec["groups"] = list(user.groups)
+    if user.extra:
+        spec["extra"] = {key: list(values) for key, values in user.extra.items()}
+    if attributes.resource:
+        spec["resourceAttributes"] = _resource_attributes(attributes)
+    else:
+        spec["nonResourceAttributes"] = {"path": attributes.path, "verb": attributes.verb}
+    return {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+
+
+def _resource_attributes(attributes: Attributes) -> dict[str, Any]:
+    given: Mapping[str, str] = {
+        "namespace": attributes.namespace,
+        "verb": attributes.verb,
+        "group": attributes.group,
+        "version": attributes.version,
+        "resource": attributes.resource,
+        "subresource": attributes.subresource,
+        "name": attributes.name,
+    }
+    out: dict[str, Any] = {key: value for key, value in given.items() if value}
+    for key, requirements in (
+        ("fieldSelector", _field_requirements(attributes.field_selector)),
+        ("labelSelector", _label_requirements(attributes.label_selector)),
+    ):
+        if requirements:
+            out[key] = {"requirements": requirements}
+    return out
+
+
+def _field_requirements(text: str) -> list[dict[str, Any]]:
+    """A selector only narrows, so one that can't be read is left out: the question is then the broader one."""
+    if not text:
+        return []
+    try:
+        return _as_json(FieldSelector.parse(text).requirements())
+    except SelectorError:
+        return []
+
+
+def _label_requirements(text: str) -> list[dict[str, Any]]:
+    if not text:
+        return []
+    try:
+        return _as_json(LabelSelector.parse(text).requirements())
+    except SelectorError:
+        return []
+
+
+def _as_json(requirements: Sequence[Requirement]) -> list[dict[str, Any]]:
+    out: list[dict[str, Any]] = []
+    for key, operator, values in requirements:
+        # The review has no comparison of numbers (Gt, Lt); leaving one out again only broadens the question.
+        if operator in KNOWN_OPERATORS:
+            out.append({"key": key, "operator": operator} | ({"values": list(values)} if values else {}))
+    return out
+
+
+def forbidden_message(attributes: Attributes) -> str:
+    """`User "u" cannot get resource "r/sub" in API group "g" in the namespace "ns"`, and its two siblings."""
+    who = f"User {quote(attributes.user.name)} cannot {attributes.verb}"
+    if not attributes.resource:
+        return f"{who} path {quote(attributes.path)}"
+    resource = f"{attributes.resource}/{attributes.subresource}" if attributes.subresource else attributes.resource
+    where = f"in the namespace {quote(attributes.namespace)}" if attributes.namespace else "at the cluster scope"
+    return f"{who} resource {quote(resource)} in API group {quote(attributes.group)} {where}"
+
+
+def forbidden(attributes: Attributes, reason: str) -> errors.StatusError:
+    """403. The question is escaped as HTML, because it repeats what the client sent; the authorizer's reason is its own."""
+    message = forbidden_message(attributes).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return errors.forbidden(attributes.group, attributes.resource, attributes.name, f"{message}: {reason}" if reason else message)

@@ -1,0 +1,216 @@
+"""ClusterClient: the hosting API server over one HTTP session, raw JSON in and out.
+
+Implements `cluster.Cluster`; made by `connect`. Typed clients cost three to four times as much per call and give objects that we
+would turn back into dicts. Errors of the HTTP library end here: callers see ClusterError and Unreachable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import orjson
+from yarl import URL
+
+from aggserver.cluster import ClusterError, Unreachable
+from aggserver.cluster.configuration import ConfigurationError, Credentials, InClusterSource, KubeconfigSource, Source
+
+__all__ = ["ClusterClient", "connect"]
+
+logger = logging.getLogger(__name__)
+
+CONNECT_SECONDS = 10.0
+
+# Idle connections are dropped before kube-apiserver (90 s) or a load balancer in between (often 60 s) drops them under a request.
+IDLE_SECONDS = 50.0
+
+# A review for every request of a storm, and the watches.
+MAX_CONNECTIONS = 100
+
+# A peer that vanished without a word is noticed after 30 + 3 x 10 s; without this a watch would wait for it for ever.
+KEEPALIVE_IDLE_SECONDS = 30
+KEEPALIVE_INTERVAL_SECONDS = 10
+KEEPALIVE_PROBES = 3
+
+
+async def connect(kubeconfig: str, user_agent: str) -> ClusterClient:
+    """A client for the kubeconfig's cluster, or ('') the one this pod runs in. Nothing is sent yet. Raises ConfigurationError."""
+    source: Source = KubeconfigSource(kubeconfig) if kubeconfig else InClusterSource()
+    return ClusterClient(source, await source.load(), user_agent)
+
+
+class ClusterClient:
+    """Made on the event loop that uses it. Reads its credentials again when their files change and when the answer is 401."""
+
+    def __init__(self, source: Source, credentials: Credentials, user_agent: str) -> None:
+        self._source = source
+        self._credentials = credentials
+        self._loading = asyncio.Lock()
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=MAX_CONNECTIONS, keepalive_timeout=IDLE_SECONDS, socket_factory=_socket_with_keepalive
+            ),
+            headers={"Accept": "application/json", "User-Agent": user_agent},
+        )
+
+    @property
+    def server(self) -> str:
+        return self._credentials.server
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+        timeout: float = 10.0,  # noqa: ASYNC109
+    ) -> dict[str, Any]:
+        limits = aiohttp.ClientTimeout(total=timeout, sock_connect=CONNECT_SECONDS)
+        async with self._answer(method, path, query or {}, body, content_type, limits) as response:
+            text = await response.read()
+        try:
+            answer = orjson.loads(text)
+        except orjson.JSONDecodeError as error:
+            raise ClusterError(response.status, "", f"{self._where(path)}: the answer is not JSON: {error}") from error
+        if not isinstance(answer, dict):
+            raise ClusterError(response.status, "", f"{self._where(path)}: the answer is not an object")
+        return answer
+
+    async def watch(self, path: str, query: Mapping[str, str]) -> AsyncGenerator[dict[str, Any], None]:
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
+        async with self._answer("GET", path, query, None, "", limits) as response:
+            rest = b""
+            async for chunk in response.content.iter_any():
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    if line:
+                        yield _event(line)
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    @asynccontextmanager
+    async def _answer(
+        self, method: str, path: str, query: Mapping[str, str], body: Any, content_type: str, limits: aiohttp.ClientTimeout
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """A successful response. Whatever goes wrong until the caller has read it becomes ClusterError or Unreachable."""
+        if self._source.changed():
+            await self._reload(self._credentials)
+        data = None if body is None else orjson.dumps(body)
+        try:
+            used = self._credentials
+            response = await self._send(used, method, path, query, data, content_type, limits)
+            if response.status == 401:
+                response.release()
+                await self._reload(used)
+                response = await self._send(self._credentials, method, path, query, data, content_type, limits)
+            async with response:
+                if response.status >= 300:
+                    raise _error(response.status, await response.read())
+                yield response
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            broken = isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientPayloadError | ConnectionResetError)
+            raise Unreachable(f"{self._where(path)}: {_plain(error, limits)}", broken=broken) from error
+
+    async def _send(
+        self,
+        credentials: Credentials,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        data: bytes | None,
+        content_type: str,
+        limits: aiohttp.ClientTimeout,
+    ) -> aiohttp.ClientResponse:
+        headers = {"Content-Type": content_type} if data is not None else {}
+        if credentials.authorization:
+            headers["Authorization"] = credentials.authorization
+        return await self._session.request(
+            method,
+            URL(credentials.server + path, encoded=True).with_query(query),
+            data=data,
+            headers=headers,
+            timeout=limits,
+            # Redirects would carry the token to wherever the answer says.
+            allow_redirects=False,
+            ssl=credentials.tls if credentials.tls is not None else True,
+            server_hostname=credentials.server_name or None,
+            proxy=credentials.proxy or None,
+        )
+
+    async def _reload(self, stale: Credentials) -> None:
+        """Reads the credentials again, once for all who found them stale."""
+        async with self._loading:
+            if self._credentials is not stale:
+                return
+            try:
+                self._credentials = await self._source.load()
+            except ConfigurationError as error:
+                # Half-replaced files are whole again in a moment, and what we have may well hold until then.
+                logger.warning("%s: the credentials stay as they are: %s", self.server, error)
+
+    def _where(self, path: str) -> str:
+        return self.server + path
+
+
+def _event(line: bytes) -> dict[str, Any]:
+    try:
+        event = orjson.loads(line)
+        return {"type": event["type"], "object": event["object"]}
+    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+        raise ClusterError(200, "", f"a line of the watch is no event: {error}") from error
+
+
+def _error(status: int, text: bytes) -> ClusterError:
+    try:
+        answer = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        answer = None
+    if not isinstance(answer, dict) or answer.get("kind") != "Status":
+        return ClusterError(status, "", text.decode(errors="replace").strip()[:500] or "no explanation given")
+    details = answer.get("details") or {}
+    return ClusterError(
+        status, answer.get("reason", ""), answer.get("message", ""), retry_after=int(details.get("retryAfterSeconds", 0))
+    )
+
+
+def _plain(error: Exception, limits: aiohttp.ClientTimeout) -> str:
+    """The reason in words that don't need this library's documentation."""
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return f"no connection within {CONNECT_SECONDS:g} s"
+    if isinstance(error, TimeoutError):
+        return f"no answer within {limits.total:g} s" if limits.total else "no answer in time"
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        cause = error.certificate_error
+        return f"its certificate is not trusted: {getattr(cause, 'verify_message', '') or cause}"
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return f"the name {error.host} can't be resolved: {error.os_error}"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        number = error.os_error.errno
+        return os.strerror(number).lower() if number else str(error.os_error)
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return "the connection was closed before the answer"
+    return str(error) or type(error).__name__
+
+
+def _socket_with_keepalive(address: tuple[Any, ...]) -> socket.socket:
+    family, kind, protocol = address[:3]
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (
+        ("TCP_KEEPIDLE", KEEPALIVE_IDLE_SECONDS),
+        ("TCP_KEEPINTVL", KEEPALIVE_INTERVAL_SECONDS),
+        ("TCP_KEEPCNT", KEEPALIVE_PROBES),
+    ):
+        # Not every system has all three.
+        if hasattr(socket, name):
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return made

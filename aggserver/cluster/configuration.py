@@ -1,0 +1,166 @@
+"""Credentials of the hosting API server: from the files of a pod's service account, or from a kubeconfig.
+
+`cluster/client.py` asks a source for `Credentials` at the start, when `changed()` says that files were replaced, and after a 401.
+The pod's files are read here, since that needs no library; a kubeconfig, with its exec plugins and auth providers, is read by
+`kubernetes.aio.config`, the only use of that library and imported only then.
+Source: k8s.io/client-go rest/config.go (InClusterConfig), transport/token_source.go, v0.36.3.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+__all__ = ["SERVICE_ACCOUNT_FOLDER", "ConfigurationError", "Credentials", "InClusterSource", "KubeconfigSource", "Source"]
+
+SERVICE_ACCOUNT_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+class ConfigurationError(Exception):
+    """There is no usable way to the API server; the text says what was looked for and what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """`server` has no slash at its end. `authorization` is the whole header, '' for none. `server_name` '' is that of the URL."""
+
+    server: str
+    tls: ssl.SSLContext | None
+    authorization: str = field(default="", repr=False)
+    server_name: str = ""
+    proxy: str = ""
+
+
+class Source(Protocol):
+    async def load(self) -> Credentials:
+        """Reads everything anew. Raises ConfigurationError; then `changed` stays false until the files differ again."""
+
+    def changed(self) -> bool:
+        """Whether a file differs from what `load` saw. Called before every request, so a few microseconds at most."""
+
+
+class InClusterSource:
+    """The service account of the pod: its token is replaced under a running process, and so may be the CA."""
+
+    def __init__(self, environment: Mapping[str, str] = os.environ, folder: Path = SERVICE_ACCOUNT_FOLDER) -> None:
+        self._environment = environment
+        self._token = folder / "token"
+        self._ca = folder / "ca.crt"
+        self._seen: Sequence[tuple[int, int, int] | None] = ()
+        self._ca_pem = ""
+        self._tls: ssl.SSLContext | None = None
+
+    async def load(self) -> Credentials:
+        host = self._environment.get("KUBERNETES_SERVICE_HOST", "")
+        port = self._environment.get("KUBERNETES_SERVICE_PORT", "")
+        if not host or not port:
+            raise ConfigurationError(
+                "not in a cluster: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set; give a kubeconfig"
+            )
+        self._seen = self._stamps()
+        token = _read(self._token).strip()
+        pem = _read(self._ca)
+        if self._tls is None or pem != self._ca_pem:
+            # One context for as long as the CA stays: connections are pooled by it.
+            self._tls = _client_context(str(self._ca), ca_pem=pem)
+            self._ca_pem = pem
+        return Credentials(f"https://{f'[{host}]' if ':' in host else host}:{port}", self._tls, f"Bearer {token}")
+
+    def changed(self) -> bool:
+        return self._stamps() != self._seen
+
+    def _stamps(self) -> Sequence[tuple[int, int, int] | None]:
+        return (_stamp(self._token), _stamp(self._ca))
+
+
+class KubeconfigSource:
+    """`path` may be several files joined by `:`, as KUBECONFIG allows. The current context is used."""
+
+    def __init__(self, path: str) -> None:
+        self._paths = [Path(part).expanduser() for part in path.split(os.pathsep) if part]
+        self._seen: Sequence[tuple[int, int, int] | None] = ()
+        self._made_from: tuple[Any, ...] = ()
+        self._tls: ssl.SSLContext | None = None
+
+    async def load(self) -> Credentials:
+        from kubernetes.aio.client import Configuration
+        from kubernetes.aio.config import ConfigException, load_kube_config
+
+        self._seen = self._stamps()
+        if not any(path.is_file() for path in self._paths):
+            raise ConfigurationError(f"no kubeconfig at {os.pathsep.join(map(str, self._paths))}")
+        found = Configuration()
+        try:
+            await load_kube_config(
+                config_file=os.pathsep.join(map(str, self._paths)),
+                client_configuration=found,
+                persist_config=False,
+            )
+        except (ConfigException, OSError, ValueError) as error:
+            raise ConfigurationError(f"kubeconfig {os.pathsep.join(map(str, self._paths))}: {error}") from error
+        return Credentials(
+            found.host.rstrip("/"),
+            self._context_for(found) if found.host.startswith("https") else None,
+            found.api_key.get("BearerToken", ""),
+            found.tls_server_name or "",
+            found.proxy or "",
+        )
+
+    def changed(self) -> bool:
+        return self._stamps() != self._seen
+
+    def _stamps(self) -> Sequence[tuple[int, int, int] | None]:
+        return [_stamp(path) for path in self._paths]
+
+    def _context_for(self, found: Any) -> ssl.SSLContext:
+        files = [found.ssl_ca_cert, found.cert_file, found.key_file]
+        made_from = (found.verify_ssl, *(_read(Path(name)) if name else None for name in files))
+        if self._tls is None or made_from != self._made_from:
+            self._tls = _client_context(files[0], certificate=files[1], key=files[2], verify=found.verify_ssl)
+            self._made_from = made_from
+        return self._tls
+
+
+def _client_context(
+    ca: str | None, *, ca_pem: str = "", certificate: str | None = None, key: str | None = None, verify: bool = True
+) -> ssl.SSLContext:
+    """Not `create_default_context`: its strict mode (Python 3.13) refuses CAs that Go, and so every cluster, takes for good."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        if ca_pem:
+            context.load_verify_locations(cadata=ca_pem)
+        elif ca:
+            context.load_verify_locations(cafile=ca)
+        else:
+            context.load_default_certs()
+        if certificate:
+            context.load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigurationError(f"unusable certificates for the API server ({certificate or ca}): {error}") from error
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _read(path: Path) -> str:
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise ConfigurationError(f"{path}: {error.strerror}") from error
+    if not text.strip():
+        raise ConfigurationError(f"{path} is empty")
+    return text
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    """What differs between two versions of a file, also where a symbolic link was turned to another folder, as volumes do."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return (found.st_ino, found.st_mtime_ns, found.st_size)

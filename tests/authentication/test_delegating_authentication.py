@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import base64
+import ssl
+from typing import Any
+
+import pytest
+
+from aggserver.authentication.delegating import AuthenticationConfig, Authenticator, ClientCA
+from aggserver.authentication.requestheader import RequestHeaderConfig
+from aggserver.authentication.tokens import TokenReviewer
+from aggserver.authentication.user import ANONYMOUS
+from aggserver.authentication.x509 import PeerCertificate, Roots
+from aggserver.meta.errors import StatusError
+from aggserver.server.certificates import issue_client, issue_serving, new_ca
+from tests.fakes.clock import FakeClock
+from tests.fakes.cluster import FakeCluster
+
+NOW = 1_800_000_000.0
+CLIENT_CA, PROXY_CA, STRANGER = (new_ca(name, NOW) for name in ("client-ca", "proxy-ca", "stranger"))
+
+
+def peer(pair: Any) -> PeerCertificate:
+    return PeerCertificate(ssl.PEM_cert_to_DER_cert(pair.cert_pem.decode()))
+
+
+PEERS: dict[str, PeerCertificate | None] = {
+    "nothing": None,
+    "alice": peer(issue_client(CLIENT_CA, "alice", ["dev"], NOW)),
+    "proxy": peer(issue_client(PROXY_CA, "front-proxy-client", [], NOW)),
+    "false proxy": peer(issue_client(PROXY_CA, "intruder", [], NOW)),
+    "proxy of a stranger": peer(issue_client(STRANGER, "front-proxy-client", [], NOW)),
+    "server": peer(issue_serving(CLIENT_CA, ["alice"], [], NOW)),
+}
+
+CONFIG = AuthenticationConfig(
+    ClientCA(CLIENT_CA.cert_pem, Roots.from_pem(CLIENT_CA.cert_pem)),
+    RequestHeaderConfig(Roots.from_pem(PROXY_CA.cert_pem), allowed_names=("front-proxy-client",)),
+    PROXY_CA.cert_pem,
+)
+CLIENT_CA_ONLY = AuthenticationConfig(client_ca=CONFIG.client_ca)
+
+BOB = [(b"x-remote-user", b"bob"), (b"x-remote-group", b"ops")]
+GOOD, BAD = [(b"authorization", b"Bearer good")], [(b"authorization", b"Bearer bad")]
+SOCKET = [
+    (b"connection", b"Upgrade"),
+    (b"upgrade", b"websocket"),
+    (
+        b"sec-websocket-protocol",
+        b"v5.channel.k8s.io, base64url.bearer.authorization.k8s.io." + base64.urlsafe_b64encode(b"good!!"),
+    ),
+]
+
+
+def reviewer() -> TokenReviewer:
+    def answer(body: dict[str, Any]) -> dict[str, Any]:
+        known = body["spec"]["token"] in ("good", "good!!")
+        return {"status": {"authenticated": known, "user": {"username": "carol", "groups": ["tokens"]}} if known else {}}
+
+    cluster, clock = FakeCluster(), FakeClock()
+    cluster.on("POST", "/apis/authentication.k8s.io/v1/tokenreviews", answer)
+    return TokenReviewer(cluster, clock=clock, sleep=clock.sleep, random=lambda: 0.0)
+
+
+@pytest.mark.parametrize(
+    ("config", "sender", "headers", "user", "groups"),
+    [
+        pytest.param(CONFIG, "nothing", [], "system:anonymous", ("system:unauthenticated",), id="nobody"),
+        pytest.param(CONFIG, "nothing", BOB, "system:anonymous", ("system:unauthenticated",), id="headers without a proxy"),
+        pytest.param(CONFIG, "proxy", BOB, "bob", ("ops", "system:authenticated"), id="through the proxy"),
+        pytest.param(CONFIG, "proxy", [*BOB, *BAD], "bob", ("ops", "system:authenticated"), id="the proxy comes first"),
+        pytest.param(CONFIG, "alice", [], "alice", ("dev", "system:authenticated"), id="client certificate"),
+        pytest.param(CONFIG, "alice", BOB, "alice", ("dev", "system:authenticated"), id="a client is no proxy"),
+        pytest.param(CONFIG, "alice", BAD, "alice", ("dev", "system:authenticated"), id="a certificate spares the token"),
+        pytest.param(CONFIG, "nothing", GOOD, "carol", ("tokens", "system:authenticated"), id="token"),
+        pytest.param(CONFIG, "nothing", SOCKET, "carol", ("tokens", "system:authenticated"), id="token of a websocket"),
+        pytest.param(CONFIG, "nothing", [*BAD, *SOCKET], "carol", ("tokens", "system:authenticated"), id="one of two tokens"),
+        pytest.param(
+            CONFIG, "false proxy", GOOD, "carol", ("tokens", "system:authenticated"), id="a token despite the certificate"
+        ),
+        pytest.param(CLIENT_CA_ONLY, "alice", BOB, "alice", ("dev", "system:authenticated"), id="standalone"),
+        pytest.param(AuthenticationConfig(), "alice", [], "system:anonymous", ("system:unauthenticated",), id="nothing trusted"),
+    ],
+)
+async def test_who(
+    config: AuthenticationConfig, sender: str, headers: list[tuple[bytes, bytes]], user: str, groups: tuple[str, ...]
+) -> None:
+    outcome = await Authenticator(config, tokens=reviewer()).authenticate([(b"accept", b"*/*"), *headers], PEERS[sender], NOW)
+    assert (outcome.user.name, outcome.user.groups) == (user, groups)
+    names = {name for name, _ in outcome.headers}
+    assert b"accept" in names
+    assert not names & {b"x-remote-user", b"x-remote-group"}
+    assert outcome.user is ANONYMOUS or b"authorization" not in names
+    assert not any(b"bearer.authorization" in value for _, value in outcome.headers)
+
+
+@pytest.mark.parametrize(
+    ("config", "sender", "headers"),
+    [
+        pytest.param(CONFIG, "proxy of a stranger", BOB, id="unknown CA"),
+        pytest.param(CONFIG, "false proxy", BOB, id="a proxy with another name"),
+        pytest.param(CONFIG, "proxy", [], id="a proxy that names nobody and is nobody itself"),
+        pytest.param(CONFIG, "server", [], id="a serving certificate"),
+        pytest.param(CONFIG, "nothing", BAD, id="bad token"),
+        pytest.param(CLIENT_CA_ONLY, "proxy", BOB, id="a proxy where none is known"),
+    ],
+)
+async def test_what_fails_is_401_and_never_anonymous(
+    config: AuthenticationConfig, sender: str, headers: list[tuple[bytes, bytes]]
+) -> None:
+    with pytest.raises(StatusError) as caught:
+        await Authenticator(config, tokens=reviewer()).authenticate(headers, PEERS[sender], NOW)
+    assert (caught.value.code, caught.value.reason, caught.value.message) == (401, "Unauthorized", "Unauthorized")
+
+
+async def test_an_expired_certificate_is_401() -> None:
+    with pytest.raises(StatusError, match="Unauthorized"):
+        await Authenticator(CONFIG).authenticate([], PEERS["alice"], NOW + 10 * 365 * 86400)
+
+
+async def test_without_anonymous_who_offers_nothing_is_401() -> None:
+    authenticator = Authenticator(CONFIG, tokens=reviewer(), anonymous=False)
+    with pytest.raises(StatusError, match="Unauthorized"):
+        await authenticator.authenticate([], None, NOW)
+    assert (await authenticator.authenticate(GOOD, None, NOW)).user.name == "carol"
+
+
+async def test_without_an_api_server_a_token_is_nothing() -> None:
+    outcome = await Authenticator(CLIENT_CA_ONLY).authenticate(GOOD, None, NOW)
+    assert outcome.user is ANONYMOUS
+
+
+async def test_replacing_tells_about_a_new_bundle_only() -> None:
+    bundles: list[bytes] = []
+    authenticator = Authenticator(AuthenticationConfig(), on_change=bundles.append)
+    authenticator.replace(CONFIG)
+    authenticator.replace(AuthenticationConfig(CONFIG.client_ca, CONFIG.request_header, CONFIG.request_header_ca))
+    authenticator.replace(CLIENT_CA_ONLY)
+    authenticator.replace(AuthenticationConfig(CONFIG.client_ca, CONFIG.request_header, CLIENT_CA.cert_pem))
+    both = CLIENT_CA.cert_pem.strip() + b"\n" + PROXY_CA.cert_pem.strip()
+    assert bundles == [both, CLIENT_CA.cert_pem.strip()], "the same CA twice is in the bundle once"
+    assert (await authenticator.authenticate([], PEERS["alice"], NOW)).user.name == "alice"
+
+
+async def test_a_replaced_ca_is_refused_at_once() -> None:
+    authenticator = Authenticator(CONFIG)
+    await authenticator.authenticate([], PEERS["alice"], NOW)
+    authenticator.replace(AuthenticationConfig(ClientCA(STRANGER.cert_pem, Roots.from_pem(STRANGER.cert_pem))))
+    with pytest.raises(StatusError, match="Unauthorized"):
+        await authenticator.authenticate([], PEERS["alice"], NOW)

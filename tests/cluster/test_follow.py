@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from collections.abc import Set as AbstractSet
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from aggserver.cluster import ClusterError, Unreachable
+from aggserver.cluster.follow import follow, key_of
+from tests.fakes.clock import FakeClock, until
+from tests.fakes.cluster import FakeCluster, status
+
+PATH = "/api/v1/namespaces"
+
+
+class Seen:
+    """What the callbacks got: the names and the changes of each call, and the errors."""
+
+    def __init__(self) -> None:
+        self.states: list[tuple[list[str], set[str]]] = []
+        self.errors: list[str] = []
+
+    def on_state(self, objects: Mapping[str, Any], changed: AbstractSet[str]) -> None:
+        self.states.append((sorted(objects), set(changed)))
+
+    def on_error(self, error: ClusterError | Unreachable | None) -> None:
+        self.errors.append(str(error))
+
+
+def namespace(name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}}
+
+
+@asynccontextmanager
+async def following(cluster: FakeCluster, clock: FakeClock) -> AsyncIterator[Seen]:
+    seen = Seen()
+    task = asyncio.create_task(
+        follow(cluster, PATH, {}, seen.on_state, seen.on_error, clock=clock, sleep=clock.sleep, random=lambda: 0.0)
+    )
+    try:
+        yield seen
+    finally:
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+async def test_lists_then_watches() -> None:
+    cluster, clock = FakeCluster(), FakeClock()
+    await cluster.put(PATH, namespace("a"))
+    async with following(cluster, clock) as seen:
+        await until(lambda: seen.states)
+        await cluster.put(PATH, namespace("b"))
+        await until(lambda: len(seen.states) == 2)
+        await cluster.put(PATH, namespace("a"))
+        await until(lambda: len(seen.states) == 3)
+        await cluster.remove(PATH, "a")
+        await until(lambda: len(seen.states) == 4)
+    assert seen.states == [(["a"], {"a"}), (["a", "b"], {"b"}), (["a", "b"], {"a"}), (["b"], {"a"})]
+    assert seen.errors == []
+    assert clock.slept == []
+
+
+async def test_a_watch_that_ends_goes_on_from_where_it_was() -> None:
+    cluster, clock = FakeCluster(), FakeClock()
+    async with following(cluster, clock) as seen:
+        await until(lambda: cluster.watches == 1)
+        await cluster.put(PATH, namespace("a"))
+        await until(lambda: len(seen.states) == 2)
+        await cluster.end_watches()
+        await until(lambda: cluster.watches == 2)
+        await cluster.put(PATH, namespace("b"))
+        await until(lambda: len(seen.states) == 3)
+    assert [method for method, _ in cluster.calls] == ["GET"], "no second list"
+    assert clock.slept == [], "it worked, so there is nothing to wait for"
+
+
+async def test_a_watch_that_ends_at_once_and_says_nothing_is_not_repeated_at_once() -> None:
+    cluster, clock = FakeCluster(), FakeClock()
+    async with following(cluster, clock) as seen:
+        await until(lambda: cluster.watches == 1)
+        await cluster.end_watches()
+        await until(lambda: clock.slept)
+        assert clock.slept == [0.8]
+    assert seen.errors == []
+
+
+async def test_too_old_lists_again_and_tells_what_changed() -> None:
+    cluster, clock = FakeCluster(), FakeClock()
+    await cluster.put(PATH, namespace("a"))
+    await cluster.put(PATH, namespace("b"))
+    async with following(cluster, clock) as seen:
+        await until(lambda: cluster.watches == 1)
+        cluster.fail("WATCH", PATH, Unreachable("restarting"))
+        await cluster.end_watches()
+        await cluster.remove(PATH, "a")
+        await cluster.put(PATH, namespace("c"))
+        cluster.compact()
+        await until(lambda: len(seen.states) == 2)
+    assert seen.states[1] == (["b", "c"], {"a", "c"})
+    assert "Expired" not in "".join(seen.errors), "being away for long is no trouble"
+
+
+async def test_failures_are_told_and_wait_longer_each_time() -> None:
+    cluster, clock = FakeCluster(), FakeClock()
+    await cluster.put(PATH, namespace("a"))
+    cluster.fail("GET", PATH, status(403, "Forbidden", "no"), times=3)
+    async with following(cluster, clock) as seen:
+        await until(lambda: seen.states)
+        await cluster.put(PATH, namespace("b"))
+        await until(lambda: len(seen.states) == 2)
+    assert clock.slept == pytest.approx([0.8, 1.6, 3.2])
+    assert seen.errors == ["403 Forbidden: no"] * 3 + ["None"]
+
+
+async def test_where_only_watching_is_refused_it_lists_now_and_then() -> None:
+    cluster, clock = FakeCluster(), FakeClock()
+    cluster.fail("WATCH", PATH, status(403, "Forbidden", "no watch"), times=50)
+    async with following(cluster, clock) as seen:
+        await until(lambda: len(seen.states) == 3)
+    assert clock.slept[:2] == pytest.approx([0.8, 1.6])
+
+
+@pytest.mark.parametrize(
+    ("item", "key"),
+    [
+        pytest.param({"metadata": {"name": "a", "namespace": "n"}}, "n/a", id="namespaced"),
+        pytest.param({"metadata": {"name": "a"}}, "a", id="cluster-scoped"),
+    ],
+)
+def test_key(item: dict[str, Any], key: str) -> None:
+    assert key_of(item) == key

@@ -1,0 +1,35 @@
+"""FakeClock: time that passes only when someone sleeps or `advance` is called."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+
+class FakeClock:
+    """Pass `clock` where a clock is wanted (`clock()`), `clock.sleep` where a sleep is. `slept` has every pause in order."""
+
+    def __init__(self, now: float = 1000.0) -> None:
+        self.now = now
+        self.slept: list[float] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+
+    async def sleep(self, seconds: float) -> None:
+        """Time passes at once; the other tasks get their turn."""
+        self.slept.append(seconds)
+        self.now += seconds
+        await asyncio.sleep(0)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Lets the other tasks run until `condition` holds. No time passes."""
+    for _ in range(2000):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it never came to hold")
