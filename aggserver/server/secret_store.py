@@ -1,0 +1,63 @@
+"""SecretStore: the server's own certificates in a Secret, so that replicas and restarts share one CA.
+
+A `CertificateStore` for `server/certificates.py`, used in a cluster where no certificate files are given. Two replicas that start
+at once both make a CA; the Secret's resourceVersion decides whose is saved, and the other loads that one.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any
+
+from aggserver.cluster import Cluster, ClusterError
+from aggserver.server.certificates import StoreConflictError
+
+__all__ = ["SecretStore"]
+
+MANAGED_BY = {"app.kubernetes.io/managed-by": "aggserver"}
+
+
+class SecretStore:
+    """The Secret `namespace`/`name`, made when first saved. Raises ClusterError and Unreachable as the cluster does."""
+
+    def __init__(self, cluster: Cluster, namespace: str, name: str) -> None:
+        self._cluster = cluster
+        self._secrets = f"/api/v1/namespaces/{namespace}/secrets"
+        self._name = name
+        # As last loaded; None where there was none.
+        self._secret: dict[str, Any] | None = None
+
+    async def load(self) -> dict[str, bytes]:
+        try:
+            self._secret = await self._cluster.request("GET", f"{self._secrets}/{self._name}")
+        except ClusterError as error:
+            if error.code != 404:
+                raise
+            self._secret = None
+            return {}
+        data = self._secret.get("data") or {}
+        try:
+            return {name: base64.b64decode(text, validate=True) for name, text in data.items()}
+        except binascii.Error as error:
+            raise ClusterError(200, "", f"Secret {self._name}: its data is not base64: {error}") from error
+
+    async def save(self, files: dict[str, bytes]) -> None:
+        """Raises StoreConflictError when another replica saved since `load`."""
+        data = {name: base64.b64encode(content).decode() for name, content in files.items()}
+        try:
+            if self._secret is None:
+                self._secret = await self._cluster.request("POST", self._secrets, body=self._new(data))
+            else:
+                # All but the data stays: labels and owners are the cluster's administrators'.
+                body = {**self._secret, "data": data}
+                self._secret = await self._cluster.request("PUT", f"{self._secrets}/{self._name}", body=body)
+        except ClusterError as error:
+            # Removed in between is as stale as changed in between. Not found when making it means that the namespace is missing.
+            if error.code == 409 or (error.code == 404 and self._secret is not None):
+                raise StoreConflictError(error.message) from error
+            raise
+
+    def _new(self, data: dict[str, str]) -> dict[str, Any]:
+        metadata = {"name": self._name, "labels": MANAGED_BY}
+        return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data}

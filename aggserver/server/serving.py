@@ -1,0 +1,174 @@
+"""Serving: bind, accept, and stop without losing a request.
+
+`app.py` makes one `Server` of the whole ASGI application, `cli.py` turns SIGTERM and SIGINT into `request_stop`. What happens on
+a connection is `connection.py`'s. hypercorn's own accept loop is not used: it hides the client certificate from the application,
+tells nobody that a shutdown began, and on Python 3.12.1 and newer waits for ever for open watches
+(`asyncio.Server.wait_closed`, which is never called here).
+
+The order of a stop is kube-apiserver's (pkg/server/genericapiserver.go, v0.36.3): readiness fails at once; for `shutdown_delay`
+seconds everything is served as before, so that load balancers notice; then no connection is accepted, watches are ended, requests
+in flight have `grace` seconds, and what is left is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aggserver.server.connection import ASGIApp, Connection, EngineConfig, WorkerContext
+from aggserver.server.tls import TLSConfig, peer_certificate
+
+__all__ = ["Server", "bind", "loop_factory"]
+
+log = logging.getLogger(__name__)
+
+# A client that stops in the middle of a handshake, in seconds; upstream cuts it off with its header timeout.
+HANDSHAKE_SECONDS = 32.0
+
+# How long a close waits for the client's close_notify; many clients never send one.
+TLS_CLOSE_SECONDS = 2.0
+
+# Dead peers (a closed laptop, a dropped NAT entry) are found by TCP, whose default of two hours would keep watches that long.
+TCP_KEEPALIVE_SECONDS = 180
+
+BACKLOG = 1024
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """For `asyncio.Runner(loop_factory=...)`: uvloop where it is installed, else None, which is asyncio's own."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes a free one, the address "::" takes IPv4 as well. Raises OSError."""
+    ipv6 = ":" in host
+    dual = host == "::" and socket.has_dualstack_ipv6()
+    listener = socket.create_server(
+        (host, port), family=socket.AF_INET6 if ipv6 else socket.AF_INET, backlog=BACKLOG, dualstack_ipv6=dual
+    )
+    # accepted sockets inherit these on Linux
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL"):
+        if hasattr(socket, name):
+            listener.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), TCP_KEEPALIVE_SECONDS)
+    listener.setblocking(False)
+    return listener
+
+
+class Server:
+    """An ASGI application on listening sockets.
+
+    app: called with http and websocket scopes; `scope["state"]["peer_certificate"]` is the connection's PeerCertificate or None.
+    sockets: from `bind`; the server closes them. tls: None serves plain HTTP/1.1.
+    on_stopping: called once when the stop begins (readiness off). on_shutdown: called once when nothing is accepted any more; it
+    must end the watches, and must not raise. shutdown_delay, grace: seconds.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        sockets: Sequence[socket.socket],
+        tls: TLSConfig | None,
+        *,
+        on_stopping: Callable[[], None],
+        on_shutdown: Callable[[], None],
+        shutdown_delay: float = 0.0,
+        grace: float = 60.0,
+        config: EngineConfig | None = None,
+    ) -> None:
+        self._app = app
+        self._sockets = list(sockets)
+        self._tls = tls
+        self._on_stopping = on_stopping
+        self._on_shutdown = on_shutdown
+        self._shutdown_delay = shutdown_delay
+        self._grace = grace
+        self._config = config or EngineConfig()
+        self._context = WorkerContext(None)
+        self._connections: dict[asyncio.Task[None], Connection] = {}
+        self._listeners: list[asyncio.AbstractServer] = []
+        self.listening = asyncio.Event()  # set when all sockets accept
+        self._stop = asyncio.Event()
+        self._hurry = asyncio.Event()
+
+    @property
+    def port(self) -> int:
+        """The port of the first socket."""
+        port: int = self._sockets[0].getsockname()[1]
+        return port
+
+    def request_stop(self) -> None:
+        """Begin to stop; called again, give up waiting and drop what is open. For signal handlers: returns at once."""
+        if self._stop.is_set():
+            self._hurry.set()
+        self._stop.set()
+
+    async def start(self) -> None:
+        """Accept from here on, for callers that need to before `run`; a second call changes nothing."""
+        if self.listening.is_set():
+            return
+        options: dict[str, Any] = {}
+        if self._tls is not None:
+            options = {
+                "ssl": self._tls.context,
+                "ssl_handshake_timeout": HANDSHAKE_SECONDS,
+                "ssl_shutdown_timeout": TLS_CLOSE_SECONDS,
+            }
+        for listener in self._sockets:
+            self._listeners.append(await asyncio.start_server(self._accepted, sock=listener, backlog=BACKLOG, **options))
+            host, port = listener.getsockname()[:2]
+            address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            log.info("serving %s on %s", "securely" if self._tls else "plain HTTP", address)
+        self.listening.set()
+
+    async def run(self) -> None:
+        """Serve until `request_stop`, then stop; returns when every connection is closed."""
+        await self.start()
+        await self._stop.wait()
+        self._on_stopping()
+        log.info("stopping: not ready any more, and refusing connections in %g s", self._shutdown_delay)
+        await self._unless_hurried(self._shutdown_delay)
+        await self._drain()
+
+    async def _drain(self) -> None:
+        for listener in self._listeners:
+            listener.close()
+        await self._context.terminated.set()
+        self._on_shutdown()
+        for connection in self._connections.values():
+            connection.stop()
+        log.info("not accepting any more; %d connections have %g s to finish", len(self._connections), self._grace)
+        if self._connections:
+            everything = asyncio.ensure_future(asyncio.wait(tuple(self._connections)))
+            await self._unless_hurried(self._grace, everything)
+            everything.cancel()
+        if left := list(self._connections.items()):
+            log.warning("dropping %d connections that did not finish", len(left))
+            for _, connection in left:
+                connection.abort()
+            await asyncio.wait([task for task, _ in left], timeout=TLS_CLOSE_SECONDS)
+
+    async def _unless_hurried(self, seconds: float, *until: asyncio.Future[Any]) -> None:
+        """Wait that long, or until one of the futures is done, or a second `request_stop`."""
+        hurry = asyncio.ensure_future(self._hurry.wait())
+        await asyncio.wait((hurry, *until), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        hurry.cancel()
+
+    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        ssl_object: ssl.SSLObject | None = writer.get_extra_info("ssl_object")
+        state = {"peer_certificate": peer_certificate(ssl_object)}
+        connection = Connection(self._app, self._config, self._context, state, reader, writer)
+        task = asyncio.get_running_loop().create_task(connection.serve())
+        self._connections[task] = connection
+        task.add_done_callback(self._connections.pop)
+        if self._context.terminated.is_set():
+            connection.stop()  # its handshake ended after the listener was closed

@@ -1,0 +1,259 @@
+"""TLS: the context a server listens with, and its change while it listens.
+
+`TLSConfig` is asked by `serving.py` for one `context` at start and told by others, at any time, of a new serving certificate or
+new client CAs: by `FileWatcher` for the `--tls-*-file` and `--*-ca-file` flags, by the follower of the authentication ConfigMap,
+by the keeper of our own certificates. New connections see the change at once, old ones live on.
+
+Rules: TLS 1.2 or newer; ALPN h2, then http/1.1; a client certificate is requested when there is a CA to check it, never required,
+and the CAs sent along as a hint are the union of all (features.md, trap 52). Python can't request a certificate without verifying
+it: one that no CA of the union signed ends in a failed handshake where kube-apiserver answers 401.
+Source: k8s.io/apiserver pkg/server/secure_serving.go and pkg/server/dynamiccertificates, v0.36.3.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from aggserver.authentication.x509 import CertificateError, PeerCertificate, Roots
+
+__all__ = ["FILE_POLL_SECONDS", "FileWatcher", "TLSConfig", "TLSError", "peer_certificate"]
+
+log = logging.getLogger(__name__)
+
+# Upstream has inotify and a poll of a minute beside it. Looking at the metadata of five files costs microseconds, so polling
+# alone does, and it also works where inotify does not (network file systems, bind mounts of single files).
+FILE_POLL_SECONDS = 2.0
+
+TLS_VERSIONS = {"VersionTLS12": ssl.TLSVersion.TLSv1_2, "VersionTLS13": ssl.TLSVersion.TLSv1_3}
+
+# IANA names, as Go and every Kubernetes flag have them, to OpenSSL's. The suites of TLS 1.3 can't be chosen, there as here.
+CIPHER_SUITES = {
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256": "ECDHE-RSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384": "ECDHE-ECDSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384": "ECDHE-RSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305": "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305": "ECDHE-RSA-CHACHA20-POLY1305",
+}
+TLS13_SUITES = frozenset({"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"})
+
+
+class TLSError(Exception):
+    """Certificates or settings that TLS can't be served with; the text is one line for the operator."""
+
+
+class _DelegatingContext(ssl.SSLContext):
+    """What the event loop holds for as long as it listens; each handshake is done by whatever `current` is at that moment.
+
+    asyncio and uvloop insist on an SSLContext and call nothing of it but `wrap_bio`, once per connection.
+    """
+
+    current: ssl.SSLContext
+
+    def wrap_bio(self, *args: Any, **kwargs: Any) -> ssl.SSLObject:
+        return self.current.wrap_bio(*args, **kwargs)
+
+    def wrap_socket(self, *args: Any, **kwargs: Any) -> ssl.SSLSocket:
+        return self.current.wrap_socket(*args, **kwargs)
+
+
+class TLSConfig:
+    """The serving certificate, the client CAs and the settings, as one replaceable SSLContext.
+
+    min_version: "VersionTLS12" or "VersionTLS13". cipher_suites: IANA names for TLS 1.2; empty for OpenSSL's ECDHE+AEAD set.
+    alpn: protocols in the server's order of preference. Raises TLSError for a setting it does not know.
+    """
+
+    def __init__(
+        self,
+        *,
+        min_version: str = "VersionTLS12",
+        cipher_suites: Sequence[str] = (),
+        alpn: Sequence[str] = ("h2", "http/1.1"),
+    ) -> None:
+        if min_version not in TLS_VERSIONS:
+            raise TLSError(f"unknown or unsafe TLS version {min_version!r}: use one of {', '.join(TLS_VERSIONS)}")
+        self._min_version = TLS_VERSIONS[min_version]
+        self._ciphers = _openssl_ciphers(cipher_suites)
+        self._alpn = list(alpn)
+        self._inputs: tuple[bytes, bytes, bytes] | None = None
+        self._context = _DelegatingContext(ssl.PROTOCOL_TLS_SERVER)
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """The context to listen with, one for the life of the server. Raises TLSError before the first `update`."""
+        if self._inputs is None:
+            raise TLSError("no serving certificate yet")
+        return self._context
+
+    def update(self, *, cert_pem: bytes | None = None, key_pem: bytes | None = None, client_ca_pem: bytes | None = None) -> bool:
+        """Take over what is given, keep the rest; True when something changed. Empty `client_ca_pem`: request no certificate.
+
+        All or nothing. What can't be served with is logged in one line and the old keeps serving; without an old one, at start,
+        it raises TLSError.
+        """
+        old = self._inputs or (b"", b"", b"")
+        new = tuple(was if given is None else given for was, given in zip(old, (cert_pem, key_pem, client_ca_pem), strict=True))
+        if new == old:
+            return False
+        try:
+            context = self._build(*new)
+        except TLSError as error:
+            if self._inputs is None:
+                raise
+            log.error("keeping the TLS certificates in use: %s", error)
+            return False
+        self._context.current = context
+        self._inputs = (new[0], new[1], new[2])
+        return True
+
+    def _build(self, cert_pem: bytes, key_pem: bytes, client_ca_pem: bytes) -> ssl.SSLContext:
+        # Not ssl.create_default_context: since 3.13 it sets VERIFY_X509_STRICT and refuses certificates of `openssl x509`.
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = self._min_version
+        context.set_ciphers(self._ciphers)
+        context.set_alpn_protocols(self._alpn)
+        # A resumed session would skip the client CAs of today and bring no intermediates; Go clients rarely resume anyway.
+        context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
+        context.num_tickets = 0
+        _load_pair(context, cert_pem, key_pem)
+        if client_ca_pem.strip():
+            try:
+                roots = Roots.from_pem(client_ca_pem)
+                for text in roots.skipped:
+                    log.warning("client CA left out: %s", text)
+                context.load_verify_locations(cadata=b"".join(roots.ders))
+            except (CertificateError, ssl.SSLError) as error:
+                raise TLSError(f"client CA bundle: {error}") from error
+            context.verify_mode = ssl.CERT_OPTIONAL
+        return context
+
+
+def peer_certificate(ssl_object: ssl.SSLObject | ssl.SSLSocket | None) -> PeerCertificate | None:
+    """The client's certificate of a finished handshake; None when it sent none, or there is no TLS."""
+    der = ssl_object.getpeercert(binary_form=True) if ssl_object is not None else None
+    if ssl_object is None or not der:
+        return None
+    return PeerCertificate(der, _sent_after_leaf(ssl_object))
+
+
+def _sent_after_leaf(ssl_object: ssl.SSLObject | ssl.SSLSocket) -> tuple[bytes, ...]:
+    # Public since 3.13; 3.11 and 3.12 have the same call on the object underneath, which is used if it is there: without it a
+    # client with an intermediate CA is refused by our own verification.
+    public = getattr(ssl_object, "get_unverified_chain", None)
+    if public is not None:
+        return tuple(public()[1:])
+    private = getattr(getattr(ssl_object, "_sslobj", None), "get_unverified_chain", None)
+    chain = private() if private is not None else None
+    return tuple(ssl.PEM_cert_to_DER_cert(one.public_bytes()) for one in chain[1:]) if chain else ()
+
+
+def _openssl_ciphers(names: Sequence[str]) -> str:
+    if not names:
+        return "ECDHE+AESGCM:ECDHE+CHACHA20"
+    if unknown := [name for name in names if name not in CIPHER_SUITES and name not in TLS13_SUITES]:
+        known = ", ".join(sorted(CIPHER_SUITES))
+        raise TLSError(f"unknown or unsafe cipher suite {unknown[0]!r}: use some of {known}")
+    chosen = [CIPHER_SUITES[name] for name in names if name in CIPHER_SUITES]
+    if not chosen:
+        raise TLSError("only suites of TLS 1.3 were given, and these are always on: use --tls-min-version=VersionTLS13")
+    return ":".join(chosen)
+
+
+def _load_pair(context: ssl.SSLContext, cert_pem: bytes, key_pem: bytes) -> None:
+    if not cert_pem.strip() or not key_pem.strip():
+        raise TLSError("the serving certificate or its key is empty")
+    try:
+        with _as_file(cert_pem + b"\n" + key_pem) as path:
+            context.load_cert_chain(path, password=_no_password)
+    except (ssl.SSLError, OSError, ValueError) as error:
+        reason = getattr(error, "reason", None) or str(error)
+        raise TLSError(f"serving certificate: {reason}") from error
+
+
+def _no_password() -> str:
+    # without this OpenSSL asks on the terminal, and a server waits there for ever
+    raise ValueError("the private key is encrypted")
+
+
+@contextmanager
+def _as_file(content: bytes) -> Iterator[str]:
+    """A path that has `content` for as long as the block lasts: OpenSSL reads certificates from files alone.
+
+    In memory on Linux, so that a key stays off the disk and a container may have a read-only file system.
+    """
+    if hasattr(os, "memfd_create"):
+        handle = os.memfd_create("pem", os.MFD_CLOEXEC)
+        try:
+            os.write(handle, content)
+            yield f"/proc/self/fd/{handle}"
+        finally:
+            os.close(handle)
+    else:
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(content)
+            file.flush()
+            yield file.name
+
+
+class FileWatcher:
+    """Certificates in files: read once at start, and again whenever one of them is another file than before.
+
+    A mounted Secret changes by a swap of a symbolic link above the files: what is compared is what the paths lead to (time of
+    change, size, inode). All files are read together, so that a pair that was swapped at once is seen at once.
+
+    files: a name of the caller's to each path. on_change: gets the contents by these names.
+    """
+
+    def __init__(self, files: Mapping[str, Path], on_change: Callable[[dict[str, bytes]], None]) -> None:
+        self._files = dict(files)
+        self._on_change = on_change
+        self._seen: dict[str, tuple[int, int, int] | None] = {}
+
+    def read(self) -> dict[str, bytes]:
+        """The contents now, taken as known. Raises TLSError naming the file that can't be read."""
+        self._seen = self._stat()
+        contents = {}
+        for name, path in self._files.items():
+            try:
+                contents[name] = path.read_bytes()
+            except OSError as error:
+                raise TLSError(f"{path}: {error.strerror}") from error
+        return contents
+
+    def poll(self) -> None:
+        """Report the contents if a file changed. One that can't be read is logged, once for each change, and keeps the old."""
+        if self._stat() == self._seen:
+            return
+        try:
+            contents = self.read()
+        except TLSError as error:
+            log.error("keeping the certificates in use: %s", error)
+        else:
+            self._on_change(contents)
+
+    async def run(self, sleep: Callable[[float], Awaitable[None]], interval: float = FILE_POLL_SECONDS) -> None:
+        """Poll for ever, with `interval` seconds of `sleep` between."""
+        while True:
+            await sleep(interval)
+            self.poll()
+
+    def _stat(self) -> dict[str, tuple[int, int, int] | None]:
+        return {name: _signature(path) for name, path in self._files.items()}
+
+
+def _signature(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

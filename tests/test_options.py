@@ -1,0 +1,202 @@
+"""Options: each source, which one wins, and one line for each mistake."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from aggserver.options import Options, OptionsError, parse
+
+
+def said(*argv, environ=None, command="serve"):
+    """The options that differ from the command's defaults."""
+    options, default = parse([command, *argv], environ or {}), parse([command], {})
+    return {
+        field.name: getattr(options, field.name)
+        for field in dataclasses.fields(Options)
+        if getattr(options, field.name) != getattr(default, field.name)
+    }
+
+
+def test_defaults_are_upstreams():
+    options = parse(["serve"], {})
+    assert (options.secure_port, options.bind_address) == (443, "0.0.0.0")
+    assert (options.max_requests_inflight, options.max_mutating_requests_inflight) == (400, 200)
+    assert (options.request_timeout_seconds, options.shutdown_delay_seconds) == (60.0, 0.0)
+    assert options.requestheader_username_headers == ("x-remote-user",)
+    assert options.authorization_always_allow_paths == ("/healthz", "/readyz", "/livez")
+    assert options.anonymous_auth
+
+
+def test_dev_is_for_a_laptop():
+    options = parse(["dev"], {})
+    assert (options.secure_port, options.bind_address, options.data) == (6443, "127.0.0.1", ".aggserver")
+
+
+def test_version_asks_for_nothing():
+    assert parse(["version"], {"AGGSERVER_NONSENSE": "1"}).command == "version"
+
+
+FLAGS = {
+    "number": (["--secure-port", "8443"], {"secure_port": 8443}),
+    "with equals": (["--secure-port=0"], {"secure_port": 0}),
+    "address": (["--bind-address", "::"], {"bind_address": "::"}),
+    "duration": (["--request-timeout", "1m30s"], {"request_timeout_seconds": 90.0}),
+    "zero duration": (["--authorization-webhook-cache-authorized-ttl", "0"], {"authorization_allow_cache_seconds": 0.0}),
+    "switch": (["--authentication-skip-lookup"], {"authentication_skip_lookup": True}),
+    "switch off": (["--anonymous-auth=false"], {"anonymous_auth": False}),
+    "list": (["--requestheader-allowed-names", "a, b"], {"requestheader_allowed_names": ("a", "b")}),
+    "list, repeated": (
+        ["--requestheader-allowed-names", "a", "--requestheader-allowed-names=b,c"],
+        {"requestheader_allowed_names": ("a", "b", "c")},
+    ),
+    "emptied list": (["--authorization-always-allow-paths="], {"authorization_always_allow_paths": ()}),
+    "path": (["--definitions", "/etc/crds"], {"definitions": Path("/etc/crds")}),
+    "pair": (
+        ["--tls-cert-file", "/c", "--tls-private-key-file", "/k"],
+        {"tls_cert_file": Path("/c"), "tls_private_key_file": Path("/k")},
+    ),
+}
+
+
+@pytest.mark.parametrize(("argv", "expected"), FLAGS.values(), ids=FLAGS)
+def test_flags(argv, expected):
+    assert said(*argv) == expected
+
+
+def test_dev_files_may_have_commas():
+    expected = {"files": (Path("a,b.yaml"), Path("c.yaml")), "data": ":memory:"}
+    assert said("-f", "a,b.yaml", "--filename", "c.yaml", "--data", ":memory:", command="dev") == expected
+
+
+ENVIRONMENT = {
+    "plain": ({"AGGSERVER_SECURE_PORT": "8443"}, {"secure_port": 8443}),
+    "list": ({"AGGSERVER_REQUESTHEADER_ALLOWED_NAMES": "a,b"}, {"requestheader_allowed_names": ("a", "b")}),
+    "switch": ({"AGGSERVER_ANONYMOUS_AUTH": "false"}, {"anonymous_auth": False}),
+    "others'": ({"PATH": "/bin", "HOME": "/"}, {}),
+    "the other command's": ({"AGGSERVER_FILENAME": "x.yaml"}, {}),
+    "links of a Service called aggserver": (
+        {
+            "AGGSERVER_SERVICE_HOST": "10.0.0.1",
+            "AGGSERVER_SERVICE_PORT": "8443",
+            "AGGSERVER_SERVICE_PORT_HTTPS": "8443",
+            "AGGSERVER_PORT": "tcp://10.0.0.1:8443",
+            "AGGSERVER_PORT_8443_TCP": "tcp://10.0.0.1:8443",
+            "AGGSERVER_PORT_8443_TCP_PROTO": "tcp",
+            "AGGSERVER_PORT_8443_TCP_PORT": "8443",
+            "AGGSERVER_PORT_8443_TCP_ADDR": "10.0.0.1",
+        },
+        {"service_port": 8443},  # which is true
+    ),
+    "links of a Service called aggserver-secure": ({"AGGSERVER_SECURE_PORT": "tcp://10.0.0.1:443"}, {}),
+}
+
+
+@pytest.mark.parametrize(("environ", "expected"), ENVIRONMENT.values(), ids=ENVIRONMENT)
+def test_environment(environ, expected):
+    assert said(environ=environ) == expected
+
+
+FILES = {
+    "empty": ("", {}),
+    "numbers and texts": ("secure-port: 8443\ndata: /data\n", {"secure_port": 8443, "data": "/data"}),
+    "number as text": ('secure-port: "8443"\n', {"secure_port": 8443}),
+    "switch": ("anonymous-auth: false\n", {"anonymous_auth": False}),
+    "list": ("requestheader-allowed-names: [a, 'b,c']\n", {"requestheader_allowed_names": ("a", "b", "c")}),
+    "list as text": ("requestheader-allowed-names: a,b\n", {"requestheader_allowed_names": ("a", "b")}),
+    "duration": ("request-timeout: 2m\n", {"request_timeout_seconds": 120.0}),
+}
+
+
+@pytest.mark.parametrize(("content", "expected"), FILES.values(), ids=FILES)
+def test_file(tmp_path, content, expected):
+    path = tmp_path / "config.yaml"
+    path.write_text(content)
+    assert said("--config", str(path)) == expected
+    assert said(environ={"AGGSERVER_CONFIG": str(path)}) == expected
+
+
+def test_flag_before_environment_before_file(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("secure-port: 1\nmax-requests-inflight: 1\ndata: /file\n")
+    environ = {"AGGSERVER_SECURE_PORT": "2", "AGGSERVER_MAX_REQUESTS_INFLIGHT": "2"}
+    options = parse(["serve", "--config", str(path), "--secure-port", "3"], environ)
+    assert (options.secure_port, options.max_requests_inflight, options.data) == (3, 2, "/file")
+
+
+MISTAKES = {
+    "no command": ([], {}, "the following arguments are required: COMMAND"),
+    "unknown flag": (["serve", "--bogus"], {}, "unrecognized arguments: --bogus"),
+    "a flag of the other command": (["dev", "--definitions", "x"], {}, "unrecognized arguments: --definitions x"),
+    "no abbreviations": (["serve", "--secure", "1"], {}, "unrecognized arguments: --secure 1"),
+    "no number": (["serve", "--secure-port", "http"], {}, "--secure-port: must be a whole number, 0 or more"),
+    "port too large": (["serve", "--secure-port", "65536"], {}, "--secure-port: must be between 0 and 65535"),
+    "no address": (
+        ["serve", "--bind-address", "localhost"],
+        {},
+        "--bind-address: 'localhost' does not appear to be an IPv4 or IPv6 address",
+    ),
+    "no unit": (["serve", "--request-timeout", "5"], {}, '--request-timeout: time: missing unit in duration "5"'),
+    "negative": (["serve", "--request-timeout=-5s"], {}, "--request-timeout: must not be negative"),
+    "no time at all": (["serve", "--request-timeout=0s"], {}, "--request-timeout: must be more than 0"),
+    "no boolean": (["serve", "--anonymous-auth=maybe"], {}, "--anonymous-auth: must be true or false"),
+    "unknown choice": (["serve", "--log-level=loud"], {}, "--log-level: must be one of debug, info, warning, error"),
+    "old TLS": (["serve", "--tls-min-version=VersionTLS10"], {}, "--tls-min-version: must be one of VersionTLS12, VersionTLS13"),
+    "half a pair": (["serve", "--tls-cert-file=/c"], {}, "--tls-cert-file and --tls-private-key-file go together"),
+    "CAs of nothing": (["serve", "--ca-bundle-file=/b"], {}, "--ca-bundle-file has no meaning without --tls-cert-file"),
+    "no header to look at": (
+        ["serve", "--requestheader-client-ca-file=/c", "--requestheader-username-headers="],
+        {},
+        "--requestheader-username-headers: at least one is needed with --requestheader-client-ca-file",
+    ),
+    "unknown variable": (["serve"], {"AGGSERVER_SECUREPORT": "1"}, "environment variable AGGSERVER_SECUREPORT: no such option"),
+    "bad variable": (
+        ["serve"],
+        {"AGGSERVER_SECURE_PORT": "x"},
+        "AGGSERVER_SECURE_PORT: must be a whole number, 0 or more",
+    ),
+    "no file": (["serve", "--config", "/no/such/file"], {}, "--config: /no/such/file: No such file or directory"),
+}
+
+
+@pytest.mark.parametrize(("argv", "environ", "text"), MISTAKES.values(), ids=MISTAKES)
+def test_mistakes(argv, environ, text):
+    with pytest.raises(OptionsError) as caught:
+        parse(argv, environ)
+    assert str(caught.value) == text
+
+
+BAD_FILES = {
+    "unknown key": ("securePort: 1\n", "securePort: no such option"),
+    "wrong type": ("secure-port: [1]\n", "secure-port: must be a whole number, 0 or more"),
+    "number for a text": ("data: 1\n", "data: must be a text"),
+    "a switch is no number": ("secure-port: true\n", "secure-port: must be a whole number, 0 or more"),
+    "not a mapping": ("- a\n", "must be a mapping of option names to values"),
+    "not YAML": ("a: [\n", "yaml: "),
+    "twice": ("data: a\ndata: b\n", "data"),
+}
+
+
+@pytest.mark.parametrize(("content", "text"), BAD_FILES.values(), ids=BAD_FILES)
+def test_bad_files(tmp_path, content, text):
+    path = tmp_path / "config.yaml"
+    path.write_text(content)
+    with pytest.raises(OptionsError) as caught:
+        parse(["serve", "--config", str(path)], {})
+    assert text in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("command", ["serve", "dev"])
+def test_help_has_every_option_in_a_group(command, capsys):
+    with pytest.raises(SystemExit) as caught:
+        parse([command, "--help"], {})
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    for heading in ("serving:", "TLS:", "limits:"):
+        assert f"\n{heading}\n" in text
+    assert ("--definitions" in text) is (command == "serve")
+    assert f"default: {parse([command], {}).secure_port})" in text
