@@ -1,0 +1,3 @@
+module aggserver.dev/benchmarks/load
+
+go 1.25

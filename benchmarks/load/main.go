@@ -1,0 +1,87 @@
+// Command load puts one workload on an API server that serves the benchmark's CronTabs and prints one line of JSON.
+//
+// It is compiled, parses no bodies and spreads its streams over several connections, because it shares the machine with the server it
+// measures: what it costs is taken from the server. `-serve` starts a trivial server instead, against which the same workloads tell
+// the client's own ceiling.
+//
+// Called by benchmarks/client.py; every flag has the meaning of the field of the same name there.
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"time"
+)
+
+type settings struct {
+	server, ca, cert, key string
+	workload, namespace   string
+	clients, connections  int
+	count, objects        int
+	watchers, size        int
+	duration, warmup      time.Duration
+	http1                 bool
+	prefix                string
+}
+
+func main() {
+	var s settings
+	serve := flag.String("serve", "", "write keys to this folder, serve canned answers on loopback and print the address")
+	flag.StringVar(&s.server, "server", "", "https://host:port")
+	flag.StringVar(&s.ca, "ca", "", "PEM file of the authority the server is verified by")
+	flag.StringVar(&s.cert, "cert", "", "PEM file of the client's certificate")
+	flag.StringVar(&s.key, "key", "", "PEM file of the client's key")
+	flag.StringVar(&s.workload, "workload", "", "create, get, merge-patch, apply, list-all, list-500, table-500 or watch")
+	flag.StringVar(&s.namespace, "namespace", "bench", "namespace of the objects")
+	flag.StringVar(&s.prefix, "prefix", "obj", "objects are named <prefix>-<six digits>")
+	flag.IntVar(&s.clients, "clients", 32, "requests in flight; for watch: creates in flight")
+	// client-go keeps one connection for each server and process. The workloads stand for several processes; one connection would also
+	// measure how well one socket can be read rather than the server.
+	flag.IntVar(&s.connections, "connections", 4, "HTTP/2 connections that share the clients (with -http1 each client has its own)")
+	flag.IntVar(&s.count, "count", 0, "operations in all; 0: as many as fit into -duration")
+	flag.IntVar(&s.objects, "objects", 10000, "objects that exist already, for get, merge-patch and apply")
+	flag.IntVar(&s.watchers, "watchers", 100, "watches held open by the workload watch")
+	flag.IntVar(&s.size, "size", 3030, "bytes of an object as sent; the server adds about 670")
+	flag.DurationVar(&s.duration, "duration", 5*time.Second, "length of a run that has no -count")
+	flag.DurationVar(&s.warmup, "warmup", 500*time.Millisecond, "unmeasured start of a run that has no -count")
+	flag.BoolVar(&s.http1, "http1", false, "speak HTTP/1.1")
+	flag.Parse()
+
+	if *serve != "" {
+		fail(serveCanned(*serve, s.size, s.objects))
+		return
+	}
+	result, err := run(&s)
+	fail(err)
+	fail(json.NewEncoder(os.Stdout).Encode(result))
+	if result.Errors > 0 {
+		os.Exit(1)
+	}
+}
+
+func run(s *settings) (*result, error) {
+	c, err := newClient(s)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.connect(); err != nil {
+		return nil, err
+	}
+	if s.workload == "watch" {
+		return runWatch(c, s)
+	}
+	prepare, known := operations[s.workload]
+	if !known {
+		return nil, fmt.Errorf("unknown workload %q", s.workload)
+	}
+	return runRequests(c, s, prepare(s)), nil
+}
+
+func fail(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "load:", err)
+		os.Exit(2)
+	}
+}

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+)
+
+// template is a CronTab cut open at its name and its replicas, so that a body is three copies.
+type template struct{ head, middle, tail []byte }
+
+// newTemplate makes an object of about size bytes. The bulk is a list of small maps: text alone would spare the servers the decoding,
+// pruning and validating that custom resources cost.
+func newTemplate(size int) *template {
+	var head, tail bytes.Buffer
+	head.WriteString(`{"apiVersion":"` + group + `/` + version + `","kind":"CronTab","metadata":{"annotations":{` +
+		`"example.com/owner":"team-scheduling@example.com","example.com/runbook":"https://runbooks.example.com/crontab"},` +
+		`"labels":{"app.kubernetes.io/name":"report","app.kubernetes.io/part-of":"billing","tier":"batch"},"name":"`)
+	tail.WriteString(`,"args":["--config=/etc/report/config.yaml","--output=/var/lib/report","--verbose"],"env":[`)
+	const closing = `],"cronSpec":"*/5 * * * *","image":"registry.example.com/billing/report:2026.4.1","suspend":false,` +
+		`"timeZone":"Etc/UTC"}}`
+	const middle = `"},"spec":{"replicas":`
+	for i := 0; i == 0 || head.Len()+len(middle)+tail.Len()+len(closing)+70 < size; i++ {
+		if i > 0 {
+			tail.WriteByte(',')
+		}
+		fmt.Fprintf(&tail, `{"name":"REPORT_SETTING_%03d","value":"value-%03d-of-the-report"}`, i, i*7%1000)
+	}
+	tail.WriteString(closing)
+	return &template{head.Bytes(), []byte(middle), tail.Bytes()}
+}
+
+// object appends a CronTab with this name to buffer.
+func (t *template) object(buffer []byte, name string, replicas int) []byte {
+	buffer = append(buffer, t.head...)
+	buffer = append(buffer, name...)
+	buffer = append(buffer, t.middle...)
+	buffer = fmt.Appendf(buffer, "%d", replicas)
+	return append(buffer, t.tail...)
+}
+
+func (s *settings) name(index int) string { return fmt.Sprintf("%s-%06d", s.prefix, index) }

@@ -1,0 +1,68 @@
+"""What a server costs: CPU seconds and resident memory of a process and all its descendants, read from /proc (Linux).
+
+Called by benchmarks.servers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Usage", "children", "usage"]
+
+PROC = Path("/proc")
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Usage:
+    """CPU seconds since the process began, and resident bytes now."""
+
+    cpu_seconds: float = 0.0
+    resident_bytes: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(self.cpu_seconds + other.cpu_seconds, self.resident_bytes + other.resident_bytes)
+
+
+def children(pid: int) -> dict[int, str]:
+    """The process's direct children and the names of their programs, which the kernel cuts after 15 characters."""
+    found = {}
+    for folder in PROC.glob("[0-9]*"):
+        if (fields := _stat(int(folder.name))) is not None and int(fields[2]) == pid:
+            found[int(folder.name)] = fields[0]
+    return found
+
+
+def usage(pid: int) -> Usage:
+    """Of the process and its descendants; a process that ends meanwhile counts nothing."""
+    total = Usage(_cpu_seconds(pid), _resident_bytes(pid))
+    for child in children(pid):
+        total += usage(child)
+    return total
+
+
+def _cpu_seconds(pid: int) -> float:
+    fields = _stat(pid)
+    # utime and stime, then those of children that ended and were waited for: fields 14 to 17 of proc_pid_stat(5).
+    return 0.0 if fields is None else sum(map(int, fields[12:16])) / TICKS_PER_SECOND
+
+
+def _resident_bytes(pid: int) -> int:
+    # Rss of smaps_rollup rather than of status, whose counters the kernel only brings up to date now and then.
+    with contextlib.suppress(OSError, StopIteration):
+        lines = (PROC / str(pid) / "smaps_rollup").read_text().splitlines()
+        return int(next(line for line in lines if line.startswith("Rss:")).split()[1]) * 1024
+    return 0
+
+
+def _stat(pid: int) -> list[str] | None:
+    """The fields of /proc/<pid>/stat from the second on. The name in parentheses may hold anything, so it is cut out first."""
+    try:
+        text = (PROC / str(pid) / "stat").read_text()
+    except OSError:
+        return None
+    name, _, rest = text.partition("(")[2].rpartition(")")
+    return [name, *rest.split()]

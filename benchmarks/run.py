@@ -1,0 +1,240 @@
+"""One run of the benchmarks: start both servers, put the same objects into them, alternate between them workload by workload.
+
+Both stay up for the whole run, and take turns at each workload (A B A B), so that a machine that gets slower or faster meanwhile
+does so for both. Called by benchmarks.__main__; the report it returns is described in benchmarks.report.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import os
+import platform
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from benchmarks.client import LoadError, NotServedError, build, call, run_load, wait_until_served
+from benchmarks.report import BASELINE, MEASURED, number
+from benchmarks.servers import Aggserver, KubeApiserver, Server
+from benchmarks.workloads import NAMESPACES, SEEDED, Workload, in_running_order
+from tests.controlplane.binaries import kubernetes_version, obtain
+
+__all__ = ["RESULTS", "Options", "Say", "measure", "write"]
+
+Say = Callable[[str], None]
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results"
+DEFINITION = HERE / "crontab.yaml"
+COLLECTION = "/apis/bench.aggserver.dev/v1/namespaces/{namespace}/crontabs"
+
+# A server is at rest when all of them together use less than this share of a core; after SETTLE_TIMEOUT seconds the run goes on,
+# since kube-apiserver is never wholly at rest.
+REST = 0.15
+REST_INTERVAL = 0.3
+SETTLE_TIMEOUT = 10.0
+
+
+@dataclass(frozen=True)
+class Options:
+    """`seconds` is the length of a run that has no count of its own; `servers` are names; `profile` is where aggserver's goes."""
+
+    workloads: Sequence[Workload]
+    objects: int
+    rounds: int
+    seconds: float
+    connections: int
+    http1: bool = False
+    quick: bool = False
+    profile: Path | None = None
+    servers: Sequence[str] = (BASELINE, MEASURED)
+
+
+@dataclass
+class _Bench:
+    """What the steps of a run share."""
+
+    options: Options
+    binary: Path
+    servers: Sequence[Server]
+    say: Say
+    runs: list[dict[str, Any]] = field(default_factory=list)
+    not_served: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+
+
+def measure(options: Options, say: Say) -> dict[str, Any]:
+    """Run everything and return the report; a row whose load fails is noted there.
+
+    Raises LoadError when a server can't be prepared, ProcessError when one ends, BinariesError, ToolchainError.
+    """
+    RESULTS.mkdir(exist_ok=True)
+    # Beside the results and not in /tmp, which is memory on many machines: fsync would cost nothing there.
+    with tempfile.TemporaryDirectory(prefix="run-", dir=RESULTS) as scratch, contextlib.ExitStack() as stack:
+        folder = Path(scratch)
+        say("building the load client")
+        binary = build(folder, say)
+        servers = [stack.enter_context(server) for server in _servers(options, folder, say)]
+        bench = _Bench(options, binary, servers, say)
+        for server in servers:
+            say(f"{server.name} is ready after {server.start_seconds:.2f} s")
+            _prepare(bench, server)
+        ordered = in_running_order(options.workloads)
+        for workload in (row for row in ordered if row.order < 2):
+            _alternate(bench, workload)
+        memory = {server.name: _memory(server) for server in servers}
+        for workload in (row for row in ordered if row.order >= 2):
+            _alternate(bench, workload)
+        return _report(bench, memory)
+
+
+def _servers(options: Options, folder: Path, say: Say) -> list[Server]:
+    servers: list[Server] = []
+    if BASELINE in options.servers:
+        servers.append(KubeApiserver(obtain(os.environ, say), folder / BASELINE))
+    if MEASURED in options.servers:
+        servers.append(Aggserver(folder / MEASURED, options.profile))
+    return servers
+
+
+def _prepare(bench: _Bench, server: Server) -> None:
+    """The definition, the namespaces and the objects that reads and patches work on."""
+    access = server.access
+    definition = yaml.safe_load(DEFINITION.read_text())
+    call(access, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+    wait_until_served(access, COLLECTION.format(namespace=SEEDED))
+    for name in NAMESPACES:
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        call(access, "POST", "/api/v1/namespaces", namespace)
+    flags: dict[str, str | int] = {"workload": "create", "clients": 32, "count": bench.options.objects, "namespace": SEEDED}
+    result = run_load(bench.binary, access, flags)
+    bench.say(f"{server.name} has {number(bench.options.objects)} objects, {result['seconds']:.1f} s")
+
+
+def _alternate(bench: _Bench, workload: Workload) -> None:
+    for turn in range(bench.options.rounds):
+        for server in bench.servers:
+            if workload.name not in bench.not_served | bench.failed:
+                _one(bench, workload, server, turn)
+
+
+def _one(bench: _Bench, workload: Workload, server: Server, turn: int) -> None:
+    _settle(bench.servers)
+    before, others_before = _cpu([server]), _cpu(bench.servers)
+    try:
+        result = run_load(bench.binary, server.access, _flags(bench.options, workload, turn))
+    except LoadError as error:
+        _without_figure(bench, workload, server, error)
+        return
+    spent = _cpu([server]) - before
+    run = {
+        "workload": workload.name,
+        "server": server.name,
+        "round": turn,
+        "cpu_seconds": spent,
+        # What the servers whose turn it was not took from this one meanwhile.
+        "others_cpu_seconds": _cpu(bench.servers) - others_before - spent,
+        "result": result,
+    }
+    bench.runs.append(run)
+    figure = f"{number(result[workload.figure])} {workload.unit}"
+    cost = f"{spent:.1f} s of CPU, load client {result['client_cpu_seconds']:.1f} s"
+    bench.say(
+        f"{workload.title}: {server.name} {figure}, p50 {number(result['p50_ms'])} p99 {number(result['p99_ms'])} ms, {cost}"
+    )
+
+
+def _without_figure(bench: _Bench, workload: Workload, server: Server, error: LoadError) -> None:
+    """Note why the row has no figure of this server; earlier rounds that went well don't make up for one that failed."""
+    server.check()
+    (bench.not_served if isinstance(error, NotServedError) else bench.failed)[workload.name] = f"{server.name}: {error}"
+    bench.runs = [run for run in bench.runs if (run["workload"], run["server"]) != (workload.name, server.name)]
+    bench.say(f"{workload.title}: no figure, {server.name}: {error}")
+
+
+def _flags(options: Options, workload: Workload, turn: int) -> dict[str, str | int]:
+    return {
+        "namespace": workload.namespace,
+        "objects": options.objects,
+        "duration": f"{options.seconds}s",
+        "connections": options.connections,
+        "http1": "true" if options.http1 else "false",
+        # Reads and patches need the names that were seeded; each round of a writer needs new ones.
+        "prefix": "obj" if workload.namespace == SEEDED else f"{workload.name}-{turn}",
+        **workload.flags,
+    }
+
+
+def _settle(servers: Sequence[Server]) -> None:
+    """Wait for the work that a run leaves behind: watches that end, garbage that is collected, logs that are compacted."""
+    deadline = time.monotonic() + SETTLE_TIMEOUT
+    used = _cpu(servers)
+    while time.monotonic() < deadline:
+        time.sleep(REST_INTERVAL)
+        before, used = used, _cpu(servers)
+        if used - before < REST * REST_INTERVAL:
+            return
+
+
+def _cpu(servers: Sequence[Server]) -> float:
+    return sum((use.cpu_seconds for server in servers for use in server.usage().values()), 0.0)
+
+
+def _memory(server: Server) -> dict[str, int]:
+    return {program: use.resident_bytes for program, use in server.usage().items()}
+
+
+def _report(bench: _Bench, memory: dict[str, dict[str, int]]) -> dict[str, Any]:
+    options = bench.options
+    return {
+        "commit": _commit(),
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "machine": {
+            "cores": os.cpu_count(),
+            "processor": _processor(),
+            "python": platform.python_version(),
+            "kubernetes": kubernetes_version(),
+        },
+        "options": {
+            "objects": options.objects,
+            "rounds": options.rounds,
+            "seconds": options.seconds,
+            "connections": options.connections,
+            "quick": options.quick,
+            "protocol": "HTTP/1.1" if options.http1 else "HTTP/2",
+        },
+        "start_seconds": {server.name: server.start_seconds for server in bench.servers},
+        "memory_bytes": memory,
+        "not_served": bench.not_served,
+        "failed": bench.failed,
+        "runs": bench.runs,
+    }
+
+
+def _commit() -> str:
+    """The short hash of what was measured; a tree with changes says so."""
+    done = subprocess.run(
+        ["git", "describe", "--always", "--dirty=-modified"], cwd=HERE, capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip() or "uncommitted"
+
+
+def _processor() -> str:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def write(report: dict[str, Any], path: Path) -> None:
+    """Keep a report as JSON."""
+    path.write_text(json.dumps(report, indent=2) + "\n")

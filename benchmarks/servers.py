@@ -1,0 +1,204 @@
+"""The two servers under measurement, each started as its users start it, on loopback with TLS and durable writes.
+
+kube-apiserver runs with etcd, whose fsync is on, and keeps the custom resource there; aggserver runs as `aggserver dev` on SQLite
+with its defaults. Called by benchmarks.run.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import os
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+import yaml
+
+from benchmarks.client import Access, call
+from benchmarks.processes import Usage, children, usage
+from tests.controlplane.binaries import Binaries
+from tests.controlplane.plane import ControlPlane
+from tests.controlplane.processes import Guard, Process, ProcessError, end
+
+__all__ = ["Aggserver", "KubeApiserver", "Server"]
+
+REPOSITORY = Path(__file__).parents[1]
+
+# Seconds. Both are ready in a few; a machine that is busy with other work gets its time.
+START_TIMEOUT = 120.0
+
+# Seconds between two looks whether a server is ready: the error of the figure.
+READY_INTERVAL = 0.01
+
+# Seconds for a graceful end, writing a profile included.
+STOP_TIMEOUT = 15.0
+
+# Only what the plane itself waits for. The garbage collector would watch the custom resources and so take part in every write.
+CONTROLLERS = ("serviceaccount-controller",)
+
+
+class Server(Protocol):
+    """A running server. `start_seconds`: from starting its processes until /readyz is ok."""
+
+    name: str
+    access: Access
+    start_seconds: float
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+
+    def usage(self) -> dict[str, Usage]:
+        """What each of its programs has used; what keeps the objects is among them."""
+        ...
+
+    def check(self) -> None:
+        """Raise ProcessError if one of its programs has ended."""
+        ...
+
+
+class KubeApiserver:
+    """kube-apiserver and etcd; `folder` gets logs, keys and data."""
+
+    name = "kube-apiserver"
+
+    def __init__(self, binaries: Binaries, folder: Path) -> None:
+        # On the disk aggserver uses: etcd waits for the disk, and so does SQLite.
+        self._plane = ControlPlane(binaries, fsync=True, folder=folder, controllers=CONTROLLERS)
+        self._programs: dict[str, int] = {}
+
+    def __enter__(self) -> Self:
+        watch = _ReadyWatch(self._plane.kubeconfig, self._plane.folder / "access")
+        before = children(os.getpid())
+        self._plane.start()
+        self.access, self.start_seconds = watch.result()
+        started = {name: pid for pid, name in children(os.getpid()).items() if pid not in before}
+        self._programs = {name: started[name] for name in ("kube-apiserver", "etcd")}
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._plane.stop()
+
+    def usage(self) -> dict[str, Usage]:
+        return {name: usage(pid) for name, pid in self._programs.items()}
+
+    def check(self) -> None:
+        running = children(os.getpid())
+        for name, pid in self._programs.items():
+            if running.get(pid) != name:
+                raise ProcessError(f"{name} ended; the end of its log:\n{self._plane.log_tails().get(name, '')}")
+
+
+class Aggserver:
+    """`aggserver dev` with the interpreter that runs the benchmarks; `folder` gets log, keys and data.
+
+    With `profile` it runs under cProfile, which writes that file when it ends.
+    """
+
+    name = "aggserver"
+
+    def __init__(self, folder: Path, profile: Path | None) -> None:
+        self._folder = folder
+        self._profiler = ["-m", "cProfile", "-o", str(profile.absolute())] if profile else []
+        self._guard = Guard(None)
+
+    def __enter__(self) -> Self:
+        data = self._folder / "data"
+        self._folder.mkdir()
+        watch = _ReadyWatch(data / "kubeconfig", self._folder / "access")
+        command = [sys.executable, *self._profiler, "-m", "aggserver", "dev", "--data", str(data), "--secure-port", "0"]
+        environment = {name: os.environ[name] for name in ("PATH", "TMPDIR") if name in os.environ}
+        environment |= {"HOME": str(self._folder), "PYTHONPATH": str(REPOSITORY)}
+        self._process = Process(self.name, command, self._folder / "aggserver.log", environment, self._guard)
+        try:
+            self.access, self.start_seconds = watch.result(self._process)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        end([self._process], STOP_TIMEOUT)
+        self._guard.dismiss()
+
+    def usage(self) -> dict[str, Usage]:
+        return {self.name: usage(self._process.pid)}
+
+    def check(self) -> None:
+        self._process.check()
+
+
+class _ReadyWatch:
+    """Takes the time from its making until the server that writes `kubeconfig` is ready; keeps PEM files in `folder`."""
+
+    def __init__(self, kubeconfig: Path, folder: Path) -> None:
+        self._kubeconfig = kubeconfig
+        self._folder = folder
+        self._found: tuple[Access, float] | None = None
+        self._began = time.monotonic()
+        # A thread, since ControlPlane.start waits for more than readiness, and that must not count.
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+
+    def result(self, process: Process | None = None) -> tuple[Access, float]:
+        """The way in and the seconds it took. Raises ProcessError if it takes too long or `process` ends before."""
+        while self._thread.is_alive():
+            self._thread.join(0.1)
+            if process is not None:
+                process.check()
+        if self._found is None:
+            raise ProcessError(f"a server was not ready after {START_TIMEOUT:.0f} s ({self._kubeconfig})")
+        return self._found
+
+    def _look(self) -> None:
+        while time.monotonic() - self._began < START_TIMEOUT:
+            if (access := _ready(self._kubeconfig, self._folder)) is not None:
+                self._found = access, time.monotonic() - self._began
+                return
+            time.sleep(READY_INTERVAL)
+
+
+def _ready(kubeconfig: Path, folder: Path) -> Access | None:
+    """The way in, if the server has written its kubeconfig, listens and is ready."""
+    try:
+        access = _access(kubeconfig, folder)
+        call(access, "GET", "/readyz")
+    # HTTPError is an OSError. A file that is half written may lack anything.
+    except (OSError, http.client.HTTPException, KeyError, TypeError, ValueError, yaml.YAMLError):
+        return None
+    return access
+
+
+def _access(kubeconfig: Path, folder: Path) -> Access:
+    """The current context of a kubeconfig, its keys written out as the PEM files that other programs take."""
+    config = yaml.safe_load(kubeconfig.read_text())
+    context = _named(config["contexts"], config["current-context"])["context"]
+    cluster = _named(config["clusters"], context["cluster"])["cluster"]
+    user = _named(config["users"], context["user"])["user"]
+    folder.mkdir(exist_ok=True)
+    return Access(
+        cluster["server"],
+        _pem(cluster, "certificate-authority", folder),
+        _pem(user, "client-certificate", folder),
+        _pem(user, "client-key", folder),
+    )
+
+
+def _named(entries: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    return next((entry for entry in entries if entry["name"] == name), {})
+
+
+def _pem(entry: Mapping[str, str], field: str, folder: Path) -> Path:
+    target = folder / field
+    if field in entry:
+        shutil.copyfile(entry[field], target)
+    else:
+        target.write_bytes(base64.b64decode(entry[f"{field}-data"]))
+    target.chmod(0o600)
+    return target

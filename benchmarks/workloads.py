@@ -1,0 +1,90 @@
+"""What is measured, and what aggserver aims at: one row for each workload, in the order of the table.
+
+A row says how the load client is called (benchmarks/load/main.go has the flags) and which of its figures counts. The aims are
+factors over kube-apiserver in the same run, because figures of different machines can't be compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+__all__ = ["OBJECTS", "WORKLOADS", "Workload", "chosen", "in_running_order"]
+
+# Objects that exist before anything is measured: 37 MB as served, more than a page and less than a second of reading.
+OBJECTS = 10_000
+
+SEEDED = "bench"
+CREATED = "bench-create"
+WATCHED = "bench-watch"
+NAMESPACES = (SEEDED, CREATED, WATCHED)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """`flags` go to the load client; `figure` is the field of its answer that is compared, `unit` the same in words."""
+
+    name: str
+    title: str
+    aim: float
+    flags: Mapping[str, str | int] = field(default_factory=dict)
+    unit: str = "/s"
+    figure: str = "rate_per_second"
+    namespace: str = SEEDED
+    # Writers come last: what they leave behind would be in the memory and in the watch caches of everything after them.
+    order: int = 0
+
+
+WORKLOADS = (
+    # A count rather than a time: the side that is quicker must not end with more objects to look after.
+    Workload("create", "create, 32 clients", 4, {"workload": "create", "clients": 32, "count": 3000}, namespace=CREATED, order=2),
+    Workload("get", "get, 32 clients", 3, {"workload": "get", "clients": 32}),
+    Workload("merge-patch", "merge patch, 32 clients", 4, {"workload": "merge-patch", "clients": 32}),
+    Workload("apply", "server-side apply, 16 clients", 3, {"workload": "apply", "clients": 16}),
+    Workload(
+        "list-all", "list of all objects, 2 clients", 8, {"workload": "list-all", "clients": 2}, "MB/s", "megabytes_per_second"
+    ),
+    Workload("list-500", "list limit=500, 4 clients", 8, {"workload": "list-500", "clients": 4}, "pages/s"),
+    Workload("table-500", "Table limit=500, as kubectl asks, 4 clients", 4, {"workload": "table-500", "clients": 4}, "pages/s"),
+    Workload(
+        "watch-100",
+        "watch: 100 watchers, 500 creates",
+        1.5,
+        {"workload": "watch", "watchers": 100, "count": 500, "clients": 16},
+        "events/s",
+        namespace=WATCHED,
+        order=1,
+    ),
+    Workload(
+        "watch-1000",
+        "watch: 1,000 watchers, 100 creates",
+        1,
+        {"workload": "watch", "watchers": 1000, "count": 100, "clients": 16},
+        "events/s",
+        namespace=WATCHED,
+        order=1,
+    ),
+)
+
+
+def chosen(names: Sequence[str], *, quick: bool) -> list[Workload]:
+    """The workloads with these names, all of them for none; `quick` has a fifth of the work.
+
+    Raises KeyError with the first unknown name.
+    """
+    known = {workload.name: workload for workload in WORKLOADS}
+    rows = [known[name] for name in names] if names else list(WORKLOADS)
+    return [_shortened(row) for row in rows] if quick else rows
+
+
+def in_running_order(rows: Sequence[Workload]) -> list[Workload]:
+    """Readers before writers; otherwise as they stand."""
+    return sorted(rows, key=lambda row: row.order)
+
+
+def _shortened(row: Workload) -> Workload:
+    smaller = {"count": 5, "watchers": 5}
+    flags = {
+        name: value // smaller[name] if name in smaller and isinstance(value, int) else value for name, value in row.flags.items()
+    }
+    return replace(row, flags=flags)
