@@ -1,0 +1,179 @@
+"""Conditions: the status of a definition, as a function of it, of its group's others, and of the time.
+
+Where upstream has a queue for each condition, here one function finds them all: whose names are whose, whether the definition is
+served, whether its group is approved. Names are given to whoever came first, and are kept until they are given up. A definition
+that was once Established stays so, whatever becomes of its names.
+Pure. Called by `controller.py` and `strategy.py`, and by `files.py` for names.
+Source: k8s.io/apiextensions-apiserver pkg/controller/{status/naming,establish/establishing,apiapproval}_controller.go,
+pkg/apihelpers/helpers.go, v0.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from aggserver.apiextensions import conversion_rules, manifest, validation
+from aggserver.apiextensions.manifest import member
+from aggserver.meta.golang import quote
+from aggserver.meta.times import format_time
+
+__all__ = ["accept_names", "conditions", "initial_status", "is_true", "stored_versions", "with_condition"]
+
+JSONObject = dict[str, Any]
+
+# In the order in which upstream looks; of several conflicts the last one names the condition.
+_RESOURCE_NAMES = (("plural", "PluralConflict"), ("singular", "SingularConflict"))
+_KIND_NAMES = (("kind", "KindConflict"), ("listKind", "ListKindConflict"))
+
+_APPROVALS = {
+    "Approved": ("True", "ApprovedAnnotation"),
+    "Unapproved": ("False", "UnapprovedAnnotation"),
+    "Missing": ("False", "MissingAnnotation"),
+    "Invalid": ("False", "InvalidAnnotation"),
+}
+
+
+def conditions(crd: Mapping[str, Any], others: Sequence[Mapping[str, Any]], now: float) -> JSONObject:
+    """The new status, equal to the old one where there is nothing to say.
+
+    crd: a valid definition. others: the other definitions, of whichever group. now: seconds since the epoch, for
+    lastTransitionTime, which changes with the status of a condition alone.
+    """
+    names, conflict = accept_names(crd, others)
+    status = dict(member(crd, "status", {}))
+    status.setdefault("conditions", [])
+    status["acceptedNames"] = names
+    status["storedVersions"] = stored_versions(crd)
+    time = format_time(now)
+    status = _with_approval(crd, status, time)
+    if conflict is None:
+        status = with_condition(status, "NamesAccepted", "True", "NoConflicts", "no conflicts found", time)
+    else:
+        status = with_condition(status, "NamesAccepted", "False", *conflict, time)
+    if not _is(status, "Established"):
+        status = with_condition(status, "Established", *_established(crd, accepted=conflict is None), time)
+    if "deletionTimestamp" in member(crd, "metadata", {}) and not _has(status, "Terminating"):
+        text = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
+        status = with_condition(status, "Terminating", "True", "InstanceDeletionPending", text, time)
+    return status
+
+
+def initial_status(crd: Mapping[str, Any]) -> JSONObject:
+    """The status of a definition that has just been created."""
+    return {
+        "conditions": None,
+        "acceptedNames": {"plural": "", "kind": ""},
+        "storedVersions": stored_versions({**crd, "status": {}}),
+    }
+
+
+def is_true(crd: Mapping[str, Any], type_: str) -> bool:
+    return _is(member(crd, "status", {}), type_)
+
+
+def with_condition(status: Mapping[str, Any], type_: str, value: str, reason: str, message: str, time: str) -> JSONObject:
+    """A status in which this condition is as given. `value` is True, False or Unknown; `time` as in metadata, and not used where
+    `value` is what it was.
+    """
+    kept: list[JSONObject] = []
+    found: JSONObject | None = None
+    for condition in member(status, "conditions", []):
+        kept.append(dict(condition))
+        if condition.get("type") == type_ and found is None:
+            found = kept[-1]
+    if found is None:
+        found = {"type": type_}
+        kept.append(found)
+    if found.get("status") != value or not found.get("lastTransitionTime"):
+        found["lastTransitionTime"] = time
+    found.update(status=value, reason=reason, message=message)
+    return {**status, "conditions": kept}
+
+
+def stored_versions(crd: Mapping[str, Any]) -> list[str]:
+    """status.storedVersions: every version that objects may be stored in, the storage version among them."""
+    stored = list(member(member(crd, "status", {}), "storedVersions", []))
+    for version in member(member(crd, "spec", {}), "versions", []):
+        if version.get("storage"):
+            name = member(version, "name", "")
+            return stored if name in stored else [*stored, name]
+    return stored
+
+
+def accept_names(crd: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) -> tuple[JSONObject, tuple[str, str] | None]:
+    """(acceptedNames, conflict): the names that the definition has, of those it asks for.
+
+    A name that another definition of the group has been given is not accepted; one that it has itself stays until its successor
+    is free. The conflict is (reason, message), None where all are accepted.
+    """
+    spec = member(crd, "spec", {})
+    asked = manifest.default_names(member(spec, "names", {}))
+    before = member(member(crd, "status", {}), "acceptedNames", {})
+    group = [other for other in others if member(member(other, "spec", {}), "group", "") == member(spec, "group", "")]
+    resources, kinds = _taken(group)
+    accepted: JSONObject = {}
+    conflict: tuple[str, str] | None = None
+    for pairs, taken in ((_RESOURCE_NAMES, resources), (_KIND_NAMES, kinds)):
+        for key, reason in pairs:
+            name, old = member(asked, key, ""), member(before, key, "")
+            if name != old and name in taken:
+                accepted[key], conflict = old, (reason, _in_use([name]))
+            else:
+                accepted[key] = name
+        if pairs is _RESOURCE_NAMES:
+            accepted["shortNames"], clash = _short_names(asked, before, resources)
+            conflict = clash or conflict
+    accepted["categories"] = member(asked, "categories", [])
+    # As the type is encoded: only plural and kind may be empty.
+    return {key: name for key, name in accepted.items() if name or key in ("plural", "kind")}, conflict
+
+
+def _short_names(
+    asked: Mapping[str, Any], before: Mapping[str, Any], taken: set[str]
+) -> tuple[list[str], tuple[str, str] | None]:
+    wanted, old = member(asked, "shortNames", []), member(before, "shortNames", [])
+    clashes = [name for name in wanted if name not in old and name in taken]
+    return (old, ("ShortNamesConflict", _in_use(clashes))) if clashes else (wanted, None)
+
+
+def _in_use(names: Sequence[str]) -> str:
+    texts = list(dict.fromkeys(f"{quote(name)} is already in use" for name in names))
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+
+
+def _taken(group: Iterable[Mapping[str, Any]]) -> tuple[set[str], set[str]]:
+    """What the definitions of a group have been given: (names of resources, kinds)."""
+    resources: set[str] = set()
+    kinds: set[str] = set()
+    for other in group:
+        names = member(member(other, "status", {}), "acceptedNames", {})
+        resources.update(member(names, key, "") for key in ("plural", "singular"))
+        resources.update(member(names, "shortNames", []))
+        kinds.update(member(names, key, "") for key in ("kind", "listKind"))
+    return resources - {""}, kinds - {""}
+
+
+def _established(crd: Mapping[str, Any], *, accepted: bool) -> tuple[str, str, str]:
+    """(status, reason, message) of a definition that is not Established yet."""
+    if not accepted:
+        return "False", "NotAccepted", "not all names are accepted"
+    if not conversion_rules.has_valid_ca_bundle(member(member(crd, "spec", {}), "conversion", {})):
+        return "False", "InvalidCABundle", "The conversion webhook CABundle is invalid"
+    return "True", "InitialNamesAccepted", "the initial names have been accepted"
+
+
+def _with_approval(crd: Mapping[str, Any], status: JSONObject, time: str) -> JSONObject:
+    if not validation.is_protected(member(member(crd, "spec", {}), "group", "")):
+        return status
+    state, why = validation.approval(member(member(crd, "metadata", {}), "annotations", {}))
+    value, reason = _APPROVALS[state]
+    return with_condition(status, "KubernetesAPIApprovalPolicyConformant", value, reason, why, time)
+
+
+def _has(status: Mapping[str, Any], type_: str) -> bool:
+    return any(each.get("type") == type_ for each in member(status, "conditions", []))
+
+
+def _is(status: Mapping[str, Any], type_: str) -> bool:
+    return any(each.get("type") == type_ and each.get("status") == "True" for each in member(status, "conditions", []))

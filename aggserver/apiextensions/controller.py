@@ -1,0 +1,135 @@
+"""DefinitionController: looks after the definitions of the server's own CRD API.
+
+It writes the conditions that `conditions.py` finds, has a definition served once its names are accepted, and takes a deleted one
+through its end: its objects are deleted, then its finalizer goes, and with that the definition.
+Called by `app.py` in standalone mode. Source: k8s.io/apiextensions-apiserver pkg/controller/{status,establish,finalizer}, v0.36.3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from aggserver.apiextensions import conditions
+from aggserver.apiextensions.definition import DefinitionError, parse
+from aggserver.apiextensions.definitions import Definitions
+from aggserver.apiextensions.strategy import CLEANUP_FINALIZER, DefinitionStatusStrategy
+from aggserver.meta import times
+from aggserver.registry.follower import ALL, CONTROLLER, Follower
+from aggserver.registry.rest import Context, DeleteOptions, JSONObject, WriteOptions
+from aggserver.registry.store import Store
+
+__all__ = ["DefinitionController"]
+
+log = logging.getLogger("aggserver.definitions")
+
+# Seconds between looks at a definition whose objects wait for finalizers of others.
+_LOOK_AGAIN = 0.5
+_WRITE = WriteOptions(field_manager="aggserver")
+
+
+class DefinitionController:
+    """store: of the definitions. clock: seconds since the epoch."""
+
+    def __init__(self, store: Store, definitions: Definitions, clock: Callable[[], float]) -> None:
+        self._status = store.with_strategy(DefinitionStatusStrategy())
+        self._definitions = definitions
+        self._clock = clock
+        self._follower = Follower(store, self._sync)
+        self._settled: dict[str, asyncio.Event] = {}
+
+    async def run(self) -> None:
+        await self._follower.run()
+
+    async def caught_up(self) -> None:
+        """Returns when every definition that was there at the start has been looked at."""
+        await self._follower.caught_up()
+
+    async def established(self, names: Sequence[str]) -> None:
+        """Returns when all of these are served."""
+        for name in names:
+            if self._definitions.get(name) is None:
+                await self._settled.setdefault(name, asyncio.Event()).wait()
+
+    async def _sync(self, name: str, crd: JSONObject | None) -> float | None:
+        if crd is None:
+            self._definitions.remove(name)
+            self._look_at_group(name)
+            return None
+        if "deletionTimestamp" in crd["metadata"]:
+            return await self._end(name, crd)
+        status = conditions.conditions(crd, self._others(crd), self._clock())
+        if status != crd.get("status"):
+            crd = await self._write_status(name, status)
+        if conditions.is_true(crd, "NamesAccepted") or conditions.is_true(crd, "Established"):
+            self._serve(name, crd)
+        return None
+
+    def _serve(self, name: str, crd: JSONObject, *, terminating: bool = False) -> None:
+        try:
+            definition = parse(crd)
+        except DefinitionError as error:
+            log.error("definition %s can't be served: %s", name, error)
+            return
+        self._definitions.set(definition, terminating=terminating)
+        if name in self._settled:
+            self._settled.pop(name).set()
+
+    def _others(self, crd: JSONObject) -> list[JSONObject]:
+        """The other definitions of the group, among which names must be unique."""
+        group, name = crd["spec"]["group"], crd["metadata"]["name"]
+        every = self._follower.objects.items()
+        return [other for key, other in every if key != name and other["spec"]["group"] == group]
+
+    def _look_at_group(self, gone: str) -> None:
+        """A name that was given up may be what another definition waits for."""
+        group = gone.partition(".")[2]
+        for name, crd in self._follower.objects.items():
+            if crd["spec"]["group"] == group and not conditions.is_true(crd, "NamesAccepted"):
+                self._follower.enqueue(name)
+
+    async def _end(self, name: str, crd: JSONObject) -> float | None:
+        if CLEANUP_FINALIZER not in (crd["metadata"].get("finalizers") or ()):
+            return None
+        if not conditions.is_true(crd, "Established"):
+            await self._finish(name, "NeverEstablished", "resource was never established")
+            return None
+        self._serve(name, crd, terminating=True)
+        await self._say(name, "True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
+        if not await self._emptied(name):
+            return _LOOK_AGAIN
+        await self._finish(name, "InstanceDeletionCompleted", "removed all instances")
+        return None
+
+    async def _emptied(self, name: str) -> bool:
+        """Deletes what can be deleted; whether nothing is left."""
+        resource = self._definitions.get(name)
+        if resource is None:
+            return True
+        store = resource.store(resource.definition.storage_version)
+        await store.delete_collection(Context(CONTROLLER), DeleteOptions(), ALL)
+        return await store.count(Context(CONTROLLER)) == 0
+
+    async def _finish(self, name: str, reason: str, message: str) -> None:
+        """The last write: with the finalizer goes the definition."""
+        await self._say(name, "False", reason, message, release=True)
+
+    async def _say(self, name: str, status: str, reason: str, message: str, *, release: bool = False) -> None:
+        now = times.format_time(self._clock())
+
+        async def terminating(crd: JSONObject) -> JSONObject:
+            crd["status"] = conditions.with_condition(crd.get("status") or {}, "Terminating", status, reason, message, now)
+            if release:
+                metadata = crd["metadata"]
+                metadata["finalizers"] = [entry for entry in metadata.get("finalizers") or () if entry != CLEANUP_FINALIZER]
+            return crd
+
+        await self._status.update(Context(CONTROLLER), name, terminating, _WRITE)
+
+    async def _write_status(self, name: str, status: JSONObject) -> JSONObject:
+        async def with_status(crd: JSONObject) -> JSONObject:
+            crd["status"] = status
+            return crd
+
+        return (await self._status.update(Context(CONTROLLER), name, with_status, _WRITE)).decoded()

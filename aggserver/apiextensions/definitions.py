@@ -1,0 +1,75 @@
+"""Definitions: which definitions are served now, by name; keeps the installer in step.
+
+A changed definition takes over its predecessor's watch cache, so that watches go on; a withdrawn one ends them.
+Called by the controller (standalone) and by the follower of a folder (files).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from aggserver.admission.chain import Chain
+from aggserver.apiextensions.definition import Definition
+from aggserver.apiextensions.serving import DefinitionResource
+from aggserver.endpoints.installer import Installer, Served
+from aggserver.registry.environment import Environment
+from aggserver.registry.store import Store
+
+__all__ = ["Definitions"]
+
+
+class Definitions:
+    def __init__(self, environment: Environment, admission: Chain, installer: Installer) -> None:
+        self._environment = environment
+        self._admission = admission
+        self._installer = installer
+        self._resources: dict[str, DefinitionResource] = {}
+
+    def get(self, name: str) -> DefinitionResource | None:
+        return self._resources.get(name)
+
+    def set(self, definition: Definition, *, terminating: bool = False) -> DefinitionResource:
+        """Serves the definition as it is now; the same definition again changes nothing."""
+        name = definition.name
+        old = self._resources.get(name)
+        if old is not None and old.definition == definition and old.terminating == terminating:
+            return old
+        resource = self._replace(name, definition, terminating=terminating)
+        self._installer.install([(name, resource.versions)])
+        return resource
+
+    def set_all(self, definitions: Mapping[str, Definition]) -> None:
+        """Serves these and no others, in one step; the installer hears of it even where that changes nothing."""
+        changes: list[tuple[str, tuple[Served, ...]]] = []
+        for name in self._resources.keys() - definitions.keys():
+            self._resources.pop(name).close()
+            changes.append((name, ()))
+        for name, definition in definitions.items():
+            old = self._resources.get(name)
+            if old is None or old.definition != definition:
+                changes.append((name, self._replace(name, definition, terminating=False).versions))
+        self._installer.install(changes)
+
+    def remove(self, name: str) -> None:
+        resource = self._resources.pop(name, None)
+        if resource is not None:
+            self._installer.install([(name, ())])
+            resource.close()
+
+    def namespaced_stores(self) -> Iterator[Store]:
+        """One store for each namespaced resource, whichever version."""
+        for resource in self._resources.values():
+            if resource.definition.namespaced:
+                yield resource.store(resource.definition.storage_version)
+
+    def close(self) -> None:
+        """At shutdown: ends every watch. What is served stays so, for the requests under way."""
+        for resource in self._resources.values():
+            resource.close()
+
+    def _replace(self, name: str, definition: Definition, *, terminating: bool) -> DefinitionResource:
+        resource = DefinitionResource(
+            self._environment, self._admission, definition, terminating=terminating, replacing=self._resources.get(name)
+        )
+        self._resources[name] = resource
+        return resource

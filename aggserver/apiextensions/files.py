@@ -1,0 +1,299 @@
+"""Files: the definitions of a folder, now and as it changes.
+
+Every *.yaml, *.yml and *.json below the folder counts, hidden names apart; so a mounted ConfigMap, whose files are links into a
+hidden folder, is read once. A document that can't be served is a problem with a file, a place and a reason, and the others are
+served all the same. When a file changes for the worse, what it defined before stays: a slip of the pen in an editor must not take
+an API away.
+`load` reads once, for checks; `FolderSource` follows, for `app/`. Files are few and change seldom: they are polled, since links
+and network file systems make notifications unreliable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aggserver.apiextensions import conditions, manifest, validation
+from aggserver.apiextensions.definition import Definition, parse
+from aggserver.meta import codec, object_meta
+from aggserver.meta.field import FieldError, RawJSON, type_invalid
+from aggserver.meta.field import Path as FieldPath
+
+__all__ = ["POLL_SECONDS", "FolderSource", "Loaded", "Problem", "load"]
+
+# The kubelet brings a changed ConfigMap within about a minute; after an editor's save nobody likes to wait.
+POLL_SECONDS = 2.0
+
+_SUFFIXES = (".yaml", ".yml", ".json")
+_LISTS = {("v1", "List"), (manifest.API_VERSION, f"{manifest.KIND}List")}
+# As kubectl has it: a line that starts so ends a document. What follows on that line belongs to the next one.
+_SEPARATOR = re.compile(rb"^---(?=\s|$)", re.MULTILINE)
+
+JSONObject = dict[str, Any]
+Signature = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that isn't served. `str()` is a line for a log.
+
+    file: relative to the folder. document: from 1, counting those with anything in them; 0 for the file as a whole.
+    name: of the definition, '' where it can't be told. field: a path; '' for all of it.
+    """
+
+    file: str
+    document: int
+    name: str
+    field: str
+    message: str
+
+    def __str__(self) -> str:
+        where = f"{self.file}, document {self.document}" if self.document else self.file
+        what = ": ".join(part for part in (self.field, self.message) if part)
+        return f"{where} ({self.name}): {what}" if self.name else f"{where}: {what}"
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a folder holds: names are unique, sorted by file.
+
+    problems: all there are now. new_problems: those that were not there at the look before.
+    """
+
+    definitions: tuple[Definition, ...]
+    problems: tuple[Problem, ...] = ()
+    new_problems: tuple[Problem, ...] = ()
+
+
+def load(folder: Path) -> Loaded:
+    """Everything below the folder. Raises nothing: what can't be read is a problem."""
+    # A folder that was never looked at has changed.
+    return FolderSource(folder, lambda _: None).poll() or Loaded(())
+
+
+class FolderSource:
+    """Follows a folder. on_change: called with each new content, the first one included, on the event loop."""
+
+    def __init__(self, folder: Path, on_change: Callable[[Loaded], None]) -> None:
+        self._folder = folder
+        self._on_change = on_change
+        self._seen: dict[str, Signature | None] | None = None
+        self._files: dict[str, _File] = {}
+        self._loaded = Loaded(())
+        # Name -> the file that it is served from.
+        self._owners: dict[str, str] = {}
+
+    async def run(self, sleep: Callable[[float], Awaitable[None]], interval: float = POLL_SECONDS) -> None:
+        """Looks for ever, with `interval` seconds of `sleep` between. Reading is done in a thread: a large CRD takes a second."""
+        while True:
+            loaded = await asyncio.to_thread(self.poll)
+            if loaded is not None:
+                self._on_change(loaded)
+            await sleep(interval)
+
+    def poll(self) -> Loaded | None:
+        """What the folder holds now; None where nothing changed since the last look."""
+        problems: list[Problem] = []
+        try:
+            paths = dict(_paths(self._folder))
+        except OSError as error:
+            # What was served from a folder that went away goes on, as with a file that broke.
+            paths = {}
+            problems.append(Problem(str(self._folder), 0, "", "", f"can't be read: {error.strerror}"))
+        seen: dict[str, Signature | None] = {name: _signature(path) for name, path in paths.items()}
+        if problems:
+            seen[""] = None
+        if seen == self._seen:
+            return None
+        if not problems:
+            self._files = {name: self._read(name, path, seen[name]) for name, path in sorted(paths.items())}
+        self._seen = seen
+        self._loaded = self._combine(problems)
+        return self._loaded
+
+    def _read(self, name: str, path: Path, signature: Signature | None) -> _File:
+        before = self._files.get(name)
+        if before is not None and signature is not None and (self._seen or {}).get(name) == signature:
+            return before
+        found = _read(name, path)
+        return found if before is None else found.keeping(before)
+
+    def _combine(self, problems: Iterable[Problem]) -> Loaded:
+        """All files together: names must be unique over all of them, and among the definitions of a group."""
+        found = list(problems)
+        entries = [(file, entry) for file in self._files.values() for entry in file.entries]
+        taken = _Taken()
+        chosen: dict[str, Definition] = {}
+        # Who has a name already keeps it, whatever the newcomer's file is called.
+        for file, entry in sorted(entries, key=lambda pair: self._owners.get(pair[1].definition.name) != pair[0].name):
+            clash = taken.add(file.name, entry)
+            if clash is None:
+                chosen[entry.definition.name] = entry.definition
+            else:
+                found.append(clash)
+        self._owners = taken.files
+        for file in self._files.values():
+            found.extend(file.problems)
+        definitions = tuple(entry.definition for _, entry in entries if chosen.get(entry.definition.name) is entry.definition)
+        known = set(self._loaded.problems)
+        return Loaded(definitions, tuple(found), tuple(problem for problem in found if problem not in known))
+
+
+# --- one file ---
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    document: int
+    crd: Mapping[str, Any]
+    definition: Definition
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    name: str
+    entries: tuple[_Entry, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+    def keeping(self, before: _File) -> _File:
+        """With what `before` defined and this one fails to. A broken document without a name may have been any of them."""
+        broken = {problem.name for problem in self.problems}
+        defined = {entry.definition.name for entry in self.entries}
+        kept = [
+            entry
+            for entry in before.entries
+            if entry.definition.name not in defined and ("" in broken or entry.definition.name in broken)
+        ]
+        return _File(self.name, (*self.entries, *kept), self.problems)
+
+
+def _read(name: str, path: Path) -> _File:
+    try:
+        body = path.read_bytes()
+    except OSError as error:
+        return _File(name, problems=(Problem(name, 0, "", "", f"can't be read: {error.strerror}"),))
+    entries: list[_Entry] = []
+    problems: list[Problem] = []
+    for number, value in _objects(body, is_json=path.suffix == ".json"):
+        if isinstance(value, codec.DecodeError):
+            problems.append(Problem(name, number, "", "", str(value)))
+            continue
+        other = _other_kind(value)
+        if other:
+            problems.append(Problem(name, number, _name_of(value), "", other))
+            continue
+        errors, entry = _define(number, value)
+        problems += [Problem(name, number, _name_of(value), error.field, error.body()) for error in errors]
+        if entry is not None:
+            entries.append(entry)
+    return _File(name, tuple(entries), tuple(problems))
+
+
+def _objects(body: bytes, *, is_json: bool) -> Iterator[tuple[int, Any]]:
+    """(number of the document, object), with lists taken apart; a document that is not to be decoded gives its error."""
+    number = 0
+    for text in [body] if is_json else _SEPARATOR.split(body):
+        try:
+            value = codec.decode_json(text) if is_json else codec.decode_yaml(text)
+        except codec.DecodeError as error:
+            number += 1
+            yield number, error
+            continue
+        if value is None:
+            continue
+        number += 1
+        items = value.get("items") if isinstance(value, dict) and (value.get("apiVersion"), value.get("kind")) in _LISTS else None
+        for item in items if isinstance(items, list) else [value]:
+            yield number, item
+
+
+def _other_kind(value: Any) -> str:
+    """What the document is instead of a definition; '' if it is one."""
+    only = f"only {manifest.KIND}s of {manifest.API_VERSION} are read"
+    if not isinstance(value, dict):
+        return f"is no object: {only}"
+    kind, version = value.get("kind"), value.get("apiVersion")
+    if (kind, version) == (manifest.KIND, manifest.API_VERSION):
+        return ""
+    return f"is a {kind} of {version}: {only}" if kind and version else f"has no kind or no apiVersion: {only}"
+
+
+def _define(number: int, value: JSONObject) -> tuple[list[FieldError], _Entry | None]:
+    # The status is of the cluster that the file was taken from.
+    value = {key: member for key, member in value.items() if key != "status"}
+    errors = validation.validate(value)
+    if not errors:
+        errors = _metadata_errors(value["metadata"])
+    if errors:
+        return errors, None
+    manifest.prune(value)
+    return [], _Entry(number, value, parse(value))
+
+
+def _metadata_errors(metadata: JSONObject) -> list[FieldError]:
+    path = FieldPath("metadata")
+    mistyped = object_meta.type_error(metadata)
+    if mistyped:
+        return [type_invalid(path, RawJSON("{...}"), mistyped)]
+    return object_meta.validate_object_meta(metadata, path, namespaced=False, name_rule=object_meta.dns1123_subdomain)
+
+
+def _name_of(value: Any) -> str:
+    metadata = value.get("metadata") if isinstance(value, dict) else None
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return name if isinstance(name, str) else ""
+
+
+# --- all files ---
+
+
+@dataclass(slots=True)
+class _Taken:
+    """Which definitions there are so far, by name, and by group with the names they have."""
+
+    files: dict[str, str] = field(default_factory=dict)
+    groups: dict[str, list[JSONObject]] = field(default_factory=dict)
+
+    def add(self, file: str, entry: _Entry) -> Problem | None:
+        definition = entry.definition
+        if definition.name in self.files:
+            why = f"is defined in {self.files[definition.name]} already"
+            return Problem(file, entry.document, definition.name, "metadata.name", why)
+        group = self.groups.setdefault(definition.group, [])
+        names, conflict = conditions.accept_names(entry.crd, group)
+        if conflict is not None:
+            return Problem(file, entry.document, definition.name, "spec.names", conflict[1])
+        self.files[definition.name] = file
+        group.append({**entry.crd, "status": {"acceptedNames": names}})
+        return None
+
+
+def _paths(folder: Path) -> Iterator[tuple[str, Path]]:
+    """(name relative to the folder, path) of every file that counts. Raises OSError where the folder itself can't be listed."""
+    os.listdir(folder)
+    visited: set[str] = set()
+    for root, folders, names in os.walk(folder, followlinks=True):
+        real = os.path.realpath(root)
+        if real in visited:
+            # A link that leads back.
+            folders.clear()
+            continue
+        visited.add(real)
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names):
+            if name.endswith(_SUFFIXES) and not name.startswith("."):
+                path = Path(root, name)
+                yield str(path.relative_to(folder)), path
+
+
+def _signature(path: Path) -> Signature | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

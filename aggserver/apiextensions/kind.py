@@ -1,0 +1,48 @@
+"""The resource that makes resources: CustomResourceDefinitions, as the server's own API serves them.
+
+Called by `app/standalone.py`. Source: k8s.io/apiextensions-apiserver pkg/registry/customresourcedefinition/etcd.go, v0.36.3.
+"""
+
+from __future__ import annotations
+
+from aggserver.admission.chain import Chain
+from aggserver.apiextensions import manifest
+from aggserver.apiextensions.strategy import INFO, DefinitionStatusStrategy, set_defaults
+from aggserver.endpoints.fixed import FixedResource
+from aggserver.meta import errors
+from aggserver.publish import discovery
+from aggserver.publish.table import Column, TableConvertor
+from aggserver.registry.rest import JSONObject
+from aggserver.registry.store import Store
+from aggserver.registry.subresources import StatusStore
+
+__all__ = ["definition_kind"]
+
+# kube-apiserver's default table, which has the time itself where others have an age.
+_COLUMNS = (Column("Created At", "string", ".metadata.creationTimestamp", "When the definition was created."),)
+
+
+def definition_kind(crds: Store, admission: Chain) -> FixedResource:
+    return FixedResource(
+        INFO,
+        crds,
+        admission,
+        singular="customresourcedefinition",
+        verbs=discovery.CUSTOM_RESOURCE_VERBS,
+        table=TableConvertor(_COLUMNS),
+        status=StatusStore(crds.with_strategy(DefinitionStatusStrategy())),
+        short_names=("crd", "crds"),
+        categories=("api-extensions",),
+        conform=_conform,
+    )
+
+
+def _conform(obj: JSONObject) -> list[str]:
+    """What upstream's decoder does: members of a wrong type are refused, unknown ones dropped, defaults filled in."""
+    problems = manifest.problems(obj)
+    if problems:
+        what = 'CustomResourceDefinition in version "v1" cannot be handled as a CustomResourceDefinition'
+        raise errors.bad_request(f"{what}: {', '.join(map(str, problems))}")
+    dropped = manifest.prune(obj)
+    set_defaults(obj)
+    return dropped

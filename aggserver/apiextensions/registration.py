@@ -1,0 +1,248 @@
+"""Registration: the APIServices that make the hosting cluster's aggregator send requests here.
+
+`Registrar` keeps one APIService for each group and version that the server serves, as it should be: it makes what is missing,
+mends what drifted (the CA was rotated, somebody edited it) and removes its own that are no longer served. It knows its own by a
+label and by the service they name. Whatever else holds the name is left alone and reported: an APIService that kube-apiserver
+made for a CRD of its own, that of another installation, one made by hand. Called by `app/`, fed by whoever knows what is served.
+Source: k8s.io/kube-aggregator pkg/controllers/autoregister, pkg/apis/apiregistration/validation, v0.36.3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import random as randomness
+import time
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Any
+
+from aggserver.cluster import Cluster, ClusterError, Unreachable
+from aggserver.cluster.follow import follow
+from aggserver.cluster.pacing import FOLLOW, Sleep
+from aggserver.meta import versions
+
+__all__ = ["Registrar", "Service", "api_service", "ownership"]
+
+logger = logging.getLogger(__name__)
+
+JSONObject = dict[str, Any]
+
+API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
+
+MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
+MANAGED_BY = "aggserver"
+AUTO_MANAGED_LABEL = "kube-aggregator.kubernetes.io/automanaged"
+
+# What kube-apiserver gives the groups of CRDs, so that ours sort among them in discovery.
+GROUP_PRIORITY = 1000
+
+# Of the most preferred version of a group; the others follow downwards. CRDs have 100 too; the least that is valid is 1.
+FIRST_VERSION_PRIORITY = 100
+
+GRANT = (
+    "grant get, list, watch, create, update and delete on apiservices.apiregistration.k8s.io to this server's service account "
+    "(a ClusterRole and a ClusterRoleBinding), or make the APIServices by hand"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """The Service in front of this server, as APIServices name it."""
+
+    namespace: str
+    name: str
+    port: int = 443
+
+
+def api_service(group: str, version: str, priority: int, service: Service, ca_bundle: bytes) -> JSONObject:
+    """The APIService as it should be. `ca_bundle` is PEM."""
+    return {
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": {"name": f"{version}.{group}", "labels": {MANAGED_BY_LABEL: MANAGED_BY}},
+        "spec": {
+            "group": group,
+            "version": version,
+            "groupPriorityMinimum": GROUP_PRIORITY,
+            "versionPriority": priority,
+            "service": {"namespace": service.namespace, "name": service.name, "port": service.port},
+            "caBundle": base64.b64encode(ca_bundle).decode(),
+        },
+    }
+
+
+def ownership(found: Mapping[str, Any], service: Service) -> str:
+    """'' when the APIService is this server's own; otherwise whose it is, in words that end the sentence "it is ..."."""
+    labels = found["metadata"].get("labels") or {}
+    target = found["spec"].get("service")
+    if labels.get(AUTO_MANAGED_LABEL) == "true":
+        return "kube-apiserver's own, for a CustomResourceDefinition of the cluster"
+    # Built-in groups too, whose label says `onstart`.
+    if target is None or labels.get(AUTO_MANAGED_LABEL):
+        return "served by kube-apiserver itself"
+    if (target.get("namespace"), target.get("name")) != (service.namespace, service.name):
+        return f"served by the Service {target.get('namespace')}/{target.get('name')}"
+    if labels.get(MANAGED_BY_LABEL) != MANAGED_BY:
+        return f"made by hand: it names this server but has no label {MANAGED_BY_LABEL}={MANAGED_BY}"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One call that brings the cluster nearer to what is wanted."""
+
+    method: str
+    path: str
+    body: JSONObject
+    what: str
+
+
+class Registrar:
+    """`want` says what is served, at any time; `run` is the one task that sees to it."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        service: Service,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Sleep = asyncio.sleep,
+        random: Callable[[], float] = randomness.random,
+    ) -> None:
+        self._cluster = cluster
+        self._service = service
+        self._clock = clock
+        self._sleep = sleep
+        self._random = random
+        self._wanted: dict[str, JSONObject] | None = None
+        self._found: dict[str, JSONObject] | None = None
+        self._changed = asyncio.Event()
+        self._reported: dict[str, str] = {}
+
+    @property
+    def problems(self) -> Mapping[str, str]:
+        """What stands in the way, by APIService name ('' for all of them): the lines of the log, for who wants to show them."""
+        return self._reported
+
+    def want(self, group_versions: Iterable[tuple[str, str]], ca_bundle: bytes) -> None:
+        """Replaces what is wanted: (group, version) pairs, and the CA (PEM) that the aggregator is to trust."""
+        wanted: dict[str, JSONObject] = {}
+        groups: dict[str, list[str]] = {}
+        for group, version in group_versions:
+            groups.setdefault(group, []).append(version)
+        for group, names in groups.items():
+            for index, version in enumerate(sorted(set(names), key=versions.sort_key)):
+                priority = max(FIRST_VERSION_PRIORITY - index, 1)
+                wanted[f"{version}.{group}"] = api_service(group, version, priority, self._service, ca_bundle)
+        self._wanted = wanted
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Until cancelled. Nothing is touched before `want` was called for the first time."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(
+                follow(
+                    self._cluster,
+                    API_SERVICES,
+                    {},
+                    self._on_state,
+                    self._on_error,
+                    clock=self._clock,
+                    sleep=self._sleep,
+                    random=self._random,
+                )
+            )
+            tasks.create_task(self._keep())
+
+    async def _keep(self) -> None:
+        pauses = FOLLOW.pauses(self._random)
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            if await self._settle():
+                pauses = FOLLOW.pauses(self._random)
+            else:
+                await self._sleep(next(pauses))
+                self._changed.set()
+
+    async def _settle(self) -> bool:
+        """Takes every step there is to take now. False when one failed and is worth another try."""
+        if self._wanted is None or self._found is None:
+            return True
+        settled = True
+        for name, step in self._steps(self._wanted, self._found):
+            try:
+                answer = await self._cluster.request(step.method, step.path, body=step.body)
+            except (ClusterError, Unreachable) as error:
+                settled = self._failed(name, step, error) and settled
+            else:
+                logger.info("%s APIService %s", step.what, name)
+                self._report(name, "")
+                self._note(name, step, answer)
+        return settled
+
+    def _steps(self, wanted: Mapping[str, JSONObject], found: Mapping[str, JSONObject]) -> list[tuple[str, _Step]]:
+        steps: list[tuple[str, _Step]] = []
+        for name, target in wanted.items():
+            current = found.get(name)
+            if current is None:
+                steps.append((name, _Step("POST", API_SERVICES, target, "made")))
+                continue
+            whose = ownership(current, self._service)
+            if not whose and current["spec"] != target["spec"]:
+                steps.append((name, _Step("PUT", f"{API_SERVICES}/{name}", {**current, "spec": target["spec"]}, "updated")))
+            else:
+                self._report(name, f"APIService {name} is left alone: it is {whose}" if whose else "")
+        for name, current in found.items():
+            if name not in wanted and not ownership(current, self._service):
+                uid = current["metadata"].get("uid", "")
+                body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+                steps.append((name, _Step("DELETE", f"{API_SERVICES}/{name}", body, "removed")))
+        # What is neither wanted nor to be removed is nobody's problem any more.
+        for name in self._reported.keys() - wanted.keys() - {name for name, _ in steps} - {""}:
+            self._report(name, "")
+        return steps
+
+    def _note(self, name: str, step: _Step, answer: JSONObject) -> None:
+        """What we did is known at once; waiting for the watch to tell would do it twice."""
+        if self._found is None:
+            return
+        if step.method == "DELETE":
+            self._found.pop(name, None)
+        else:
+            self._found[name] = answer
+
+    def _failed(self, name: str, step: _Step, error: ClusterError | Unreachable) -> bool:
+        """Whether there is nothing to repeat: the watch brings what we lost to, or what we removed is gone already."""
+        if isinstance(error, ClusterError) and error.code == 409:
+            return True
+        if isinstance(error, ClusterError) and error.code == 404 and step.method != "POST":
+            return True
+        if isinstance(error, ClusterError) and error.code == 403:
+            self._report(name, f"APIService {name} can't be {step.what}: {error.message}; {GRANT}")
+        else:
+            self._report(name, f"APIService {name} can't be {step.what}: {error}")
+        return False
+
+    def _on_state(self, objects: Mapping[str, JSONObject], _: AbstractSet[str]) -> None:
+        self._found = dict(objects)
+        self._changed.set()
+
+    def _on_error(self, error: ClusterError | Unreachable | None) -> None:
+        if error is None:
+            self._report("", "")
+        elif isinstance(error, ClusterError) and error.code == 403:
+            self._report("", f"APIServices can't be kept up: {error.message}; {GRANT}")
+        else:
+            self._report("", f"APIServices can't be followed: {error}")
+
+    def _report(self, name: str, problem: str) -> None:
+        """One line when something is newly wrong, none when it stays so."""
+        if not problem:
+            self._reported.pop(name, None)
+        elif self._reported.get(name) != problem:
+            self._reported[name] = problem
+            logger.warning("%s", problem)

@@ -1,0 +1,311 @@
+"""Serving: a definition becomes the resources that are served for it, one for each served version.
+
+Nothing is compiled, opened or loaded until the first request for a version; what the versions of one definition share (the storage
+below, its watch cache) is made with the first of them and closed when the definition is withdrawn.
+Called by the controller (standalone) and the folder's follower (files), which give what comes out to the installer.
+Source: k8s.io/apiextensions-apiserver pkg/apiserver/customresource_handler.go (getOrCreateServingInfoFor), v0.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+
+from aggserver.admission.chain import Chain
+from aggserver.apiextensions.definition import Definition, Version
+from aggserver.conversion.converter import NoneConverter
+from aggserver.endpoints.installer import ResourceScope
+from aggserver.meta import errors, jsonpath, versions
+from aggserver.publish import discovery, table
+from aggserver.publish.discovery import APIResource, APISubresource
+from aggserver.publish.models import Published
+from aggserver.publish.table import TableConvertor
+from aggserver.registry.custom_resource import CustomResourceStrategy, ScalePaths, StatusStrategy, read_fields
+from aggserver.registry.environment import Environment
+from aggserver.registry.rest import Context, JSONObject
+from aggserver.registry.store import ResourceStorage, Store
+from aggserver.registry.strategy import ResourceInfo
+from aggserver.registry.stored import StoredObject
+from aggserver.registry.subresources import ScaleStore, StatusStore
+from aggserver.schema import defaulting, pruning, structural
+from aggserver.schema.object_meta import prune_object_meta
+from aggserver.storage.cacher import Cacher
+
+__all__ = ["DefinitionResource", "ServedVersion"]
+
+
+class DefinitionResource:
+    """One definition as it is served. A changed definition is a new one; it takes over the old one's cache by `replacing`.
+
+    terminating: the definition is going away, and its objects can only be looked at and removed.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        admission: Chain,
+        definition: Definition,
+        *,
+        terminating: bool = False,
+        replacing: DefinitionResource | None = None,
+    ) -> None:
+        self.definition = definition
+        self.terminating = terminating
+        self.admission = admission
+        self._environment = environment
+        self._cacher: Cacher[StoredObject] | None = replacing._cacher if replacing is not None else None
+        self._stores: dict[str, Store] = {}
+        self.versions = tuple(ServedVersion(self, version) for version in definition.versions if version.served)
+
+    def store(self, version: Version) -> Store:
+        """The store of one version, served or not, compiled at first use."""
+        if version.name not in self._stores:
+            self._stores[version.name] = self._build_store(version)
+        return self._stores[version.name]
+
+    def close(self) -> None:
+        """Ends the watches and frees the cache. The objects stay where they are."""
+        if self._cacher is not None:
+            self._cacher.close()
+            self._cacher = None
+        self._stores.clear()
+
+    def info(self, version: Version) -> ResourceInfo:
+        names = self.definition.names
+        return ResourceInfo(
+            group=self.definition.group,
+            version=version.name,
+            resource=names.plural,
+            kind=names.kind,
+            list_kind=names.list_kind,
+            namespaced=self.definition.namespaced,
+        )
+
+    def check_context(self, context: Context) -> None:
+        if self.terminating:
+            why = "create not allowed while custom resource definition is terminating"
+            raise errors.forbidden(self.definition.group, self.definition.names.plural, "", why)
+
+    def _build_store(self, version: Version) -> Store:
+        strategy = CustomResourceStrategy(
+            self.info(version),
+            has_status=version.status_subresource,
+            scale=scale_paths(version),
+            check_context=self.check_context,
+        )
+        return Store(self._storage, strategy, conformer(version))
+
+    @cached_property
+    def _storage(self) -> ResourceStorage:
+        environment, definition = self._environment, self.definition
+        if self._cacher is None:
+            self._cacher = environment.cacher(definition.group, definition.names.plural)
+        stored_version = definition.storage_version
+        return ResourceStorage(
+            group=definition.group,
+            resource=definition.names.plural,
+            api_version=f"{definition.group}/{stored_version.name}",
+            storage=environment.storage,
+            cacher=self._cacher,
+            converter=NoneConverter(),
+            conform=conformer(stored_version),
+            read_fields=read_fields(_selectable_paths(definition)),
+            clock=environment.clock,
+            new_uid=environment.new_uid,
+            random=environment.random,
+        )
+
+
+class ServedVersion:
+    """A version of a definition, for the installer."""
+
+    def __init__(self, parent: DefinitionResource, version: Version) -> None:
+        self._parent = parent
+        self._version = version
+        self._scopes: dict[str, ResourceScope] = {}
+
+    @property
+    def group(self) -> str:
+        return self._parent.definition.group
+
+    @property
+    def version(self) -> str:
+        return self._version.name
+
+    @property
+    def namespaced(self) -> bool:
+        return self._parent.definition.namespaced
+
+    @cached_property
+    def resource(self) -> APIResource:
+        definition, version = self._parent.definition, self._version
+        names = definition.names
+        subresources = []
+        if version.status_subresource:
+            subresources.append(APISubresource("status", names.kind, discovery.SUBRESOURCE_VERBS))
+        if version.scale is not None:
+            subresources.append(APISubresource("scale", "Scale", discovery.SUBRESOURCE_VERBS, "autoscaling", "v1"))
+        return APIResource(
+            name=names.plural,
+            singular=names.singular,
+            namespaced=definition.namespaced,
+            kind=names.kind,
+            list_kind=names.list_kind,
+            verbs=discovery.TERMINATING_VERBS if self._parent.terminating else discovery.CUSTOM_RESOURCE_VERBS,
+            short_names=names.short_names,
+            categories=names.categories,
+            storage_version_hash=discovery.storage_version_hash(
+                definition.group, definition.storage_version.name, names.kind
+            ),
+            subresources=tuple(subresources),
+        )
+
+    def published(self) -> Published:
+        definition, version = self._parent.definition, self._version
+        return Published(
+            group=definition.group,
+            version=version.name,
+            kind=definition.names.kind,
+            list_kind=definition.names.list_kind,
+            plural=definition.names.plural,
+            namespaced=definition.namespaced,
+            verbs=discovery.CUSTOM_RESOURCE_VERBS,
+            schema=version.schema,
+            status=version.status_subresource,
+            scale=version.scale is not None,
+            selectable_fields=version.selectable_fields,
+            deprecated=version.deprecated,
+        )
+
+    def scope(self, subresource: str) -> ResourceScope | None:
+        scope = self._scopes.get(subresource)
+        if scope is None:
+            scope = self._build_scope(subresource)
+            if scope is not None:
+                self._scopes[subresource] = scope
+        return scope
+
+    def store(self) -> Store:
+        """For those who look after all objects of a resource: the end of a definition or a namespace."""
+        return self._parent.store(self._version)
+
+    def _build_scope(self, subresource: str) -> ResourceScope | None:
+        version, store = self._version, self.store()
+        info = store.strategy.info
+        rest: object
+        if not subresource:
+            rest = store
+        elif subresource == "status" and version.status_subresource:
+            strategy = StatusStrategy(
+                info, has_status=True, scale=scale_paths(version), check_context=self._parent.check_context
+            )
+            rest = StatusStore(store.with_strategy(strategy))
+        elif subresource == "scale" and version.scale is not None:
+            return self._scale_scope(store)
+        else:
+            return None
+        return ResourceScope(
+            group=info.group,
+            version=info.version,
+            resource=info.resource,
+            subresource=subresource,
+            kind=info.kind,
+            list_kind=info.list_kind,
+            object_version=info.api_version,
+            namespaced=info.namespaced,
+            rest=rest,
+            conform=conformer(version),
+            table=TableConvertor(version.columns),
+            admission=self._parent.admission,
+            selectable_fields=frozenset(_selectable_names(version)),
+            deprecation=deprecation_warning(self._parent.definition, version),
+        )
+
+    def _scale_scope(self, store: Store) -> ResourceScope:
+        info = store.strategy.info
+        paths = scale_paths(self._version)
+        assert paths is not None  # the caller has looked
+        return ResourceScope(
+            group=info.group,
+            version=info.version,
+            resource=info.resource,
+            subresource="scale",
+            kind="Scale",
+            list_kind="",
+            object_version="autoscaling/v1",
+            namespaced=info.namespaced,
+            rest=ScaleStore(store, paths),
+            conform=_conform_scale,
+            table=table.scale_convertor(),
+            admission=self._parent.admission,
+            deprecation=deprecation_warning(self._parent.definition, self._version),
+        )
+
+
+def conformer(version: Version) -> Callable[[JSONObject], list[str]]:
+    """What a body of this version goes through: pruned by schema and by the type of metadata, then defaulted. Compiled at first use."""
+    compiled: tuple[Callable[[JSONObject], list[str]], Callable[[JSONObject], None]] | None = None
+
+    def conform(obj: JSONObject) -> list[str]:
+        nonlocal compiled
+        if compiled is None:
+            schema = structural.compile(version.schema)
+            compiled = pruning.compile_pruner(schema), defaulting.compile_defaulter(schema)
+        prune, default = compiled
+        dropped = prune(obj)
+        metadata = obj.get("metadata")
+        if isinstance(metadata, dict):
+            dropped = prune_object_meta(metadata) + dropped
+        default(obj)
+        return dropped
+
+    return conform
+
+
+def scale_paths(version: Version) -> ScalePaths | None:
+    scale = version.scale
+    return None if scale is None else ScalePaths(scale.spec_replicas, scale.status_replicas, scale.label_selector)
+
+
+def deprecation_warning(definition: Definition, version: Version) -> str:
+    """The definition's own words, or upstream's, which name the version to use instead."""
+    if not version.deprecated:
+        return ""
+    if version.deprecation_warning:
+        return version.deprecation_warning
+    kind, group = definition.names.kind, definition.group
+    text = f"{group}/{version.name} {kind} is deprecated"
+    newer = [other.name for other in definition.versions if other.served and not other.deprecated]
+    newer = [name for name in newer if versions.sort_key(name) < versions.sort_key(version.name)]
+    if newer:
+        text += f"; use {group}/{min(newer, key=versions.sort_key)} {kind}"
+    return text
+
+
+def _conform_scale(obj: JSONObject) -> list[str]:
+    """A Scale has few fields; those that it doesn't know are dropped."""
+    known: Mapping[str, set[str]] = {"spec": {"replicas"}, "status": {"replicas", "selector"}}
+    dropped = []
+    for key in [key for key in obj if key not in ("apiVersion", "kind", "metadata", *known)]:
+        del obj[key]
+        dropped.append(key)
+    for part, names in known.items():
+        inner = obj.get(part)
+        if isinstance(inner, dict):
+            for key in [key for key in inner if key not in names]:
+                del inner[key]
+                dropped.append(f"{part}.{key}")
+    return dropped + prune_object_meta(obj["metadata"])
+
+
+def _selectable_names(version: Version) -> list[str]:
+    return [path.removeprefix(".") for path in version.selectable_fields]
+
+
+def _selectable_paths(definition: Definition) -> dict[str, jsonpath.JSONPath]:
+    """Of all versions: what one may select by is read the same way for all."""
+    return {
+        path.removeprefix("."): jsonpath.compile(path)
+        for version in definition.versions
+        for path in version.selectable_fields
+    }

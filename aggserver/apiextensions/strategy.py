@@ -1,0 +1,96 @@
+"""Strategies of CustomResourceDefinitions themselves, in the server's own CRD API.
+
+Defaults are filled in, the rules of `validation.py` decide, the status is the controller's. Deleting one marks it and leaves the rest
+to the controller, which removes the objects first.
+Pure; called by `registry/store.py`. Source: k8s.io/apiextensions-apiserver pkg/registry/customresourcedefinition/strategy.go, v0.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aggserver.apiextensions import conditions, manifest, validation
+from aggserver.meta import object_meta
+from aggserver.meta.field import FieldError, Path
+from aggserver.registry.rest import Context, JSONObject
+from aggserver.registry.strategy import ResourceInfo
+
+__all__ = ["CLEANUP_FINALIZER", "INFO", "DefinitionStatusStrategy", "DefinitionStrategy", "set_defaults"]
+
+INFO = ResourceInfo(
+    group="apiextensions.k8s.io",
+    version="v1",
+    resource="customresourcedefinitions",
+    kind="CustomResourceDefinition",
+    list_kind="CustomResourceDefinitionList",
+    namespaced=False,
+)
+CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
+
+
+def set_defaults(obj: JSONObject) -> None:
+    """Fills in what may be left out, in a definition of the right form."""
+    spec = obj.get("spec")
+    if spec is None:
+        return
+    if "names" in spec:
+        spec["names"] = manifest.default_names(spec["names"])
+    spec.setdefault("conversion", {"strategy": "None"})
+
+
+class DefinitionStrategy:
+    @property
+    def info(self) -> ResourceInfo:
+        return INFO
+
+    def prepare_for_create(self, obj: JSONObject) -> None:
+        obj["metadata"]["generation"] = 1
+        obj["status"] = conditions.initial_status(obj)
+
+    def validate(self, obj: JSONObject) -> list[FieldError]:
+        problems = object_meta.validate_object_meta(
+            obj["metadata"], Path("metadata"), namespaced=False, name_rule=object_meta.dns1123_subdomain
+        )
+        return problems + validation.validate(obj)
+
+    def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
+        obj["status"] = dict(old.get("status") or {})
+        obj["status"]["storedVersions"] = conditions.stored_versions(obj)
+        if obj.get("spec") != old.get("spec"):
+            obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+
+    def validate_update(self, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        return validation.validate_update(obj, old)
+
+    def warnings(self, obj: JSONObject, old: JSONObject | None) -> Sequence[str]:
+        return ()
+
+    def prepare_for_delete(self, obj: JSONObject, now: str) -> bool:
+        if "deletionTimestamp" in obj["metadata"]:
+            return False
+        metadata = obj["metadata"]
+        finalizers = list(metadata.get("finalizers") or ())
+        if CLEANUP_FINALIZER not in finalizers:
+            metadata["finalizers"] = [*finalizers, CLEANUP_FINALIZER]
+        text = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
+        obj["status"] = conditions.with_condition(
+            obj.get("status") or {}, "Terminating", "True", "InstanceDeletionPending", text, now
+        )
+        return True
+
+    def may_be_removed(self, obj: JSONObject) -> bool:
+        return True
+
+    def check_context(self, context: Context) -> None:
+        return None
+
+
+class DefinitionStatusStrategy(DefinitionStrategy):
+    """`/status`: the spec stays. Metadata is taken, as upstream does for this one resource: the controller drops its finalizer so."""
+
+    def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
+        if "spec" in old:
+            obj["spec"] = old["spec"]
+
+    def validate_update(self, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        return []

@@ -1,0 +1,305 @@
+"""Validation: the rules of CustomResourceDefinitions, with upstream's texts and paths.
+
+`validate` and `validate_update` are for a definition that is written; they take a manifest of any shape, and where the form is
+wrong (`manifest.py`), its problems are the answer and the rules wait. `essentials` are those of the rules without which there is
+nothing to serve, for a definition that somebody else has accepted. Schemas are checked for their form alone.
+
+Upstream validates an internal type, in which what all versions have in common stands at the top. The paths show it: a definition
+of one version has `spec.subresources`, never `spec.versions[0].subresources`.
+Pure. Called by `strategy.py`, `files.py`, `definition.py`.
+Source: k8s.io/apiextensions-apiserver pkg/apis/apiextensions/validation/validation.go, pkg/apis/apiextensions/v1/conversion.go,
+pkg/apihelpers/helpers.go, v0.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from aggserver.apiextensions import conversion_rules, manifest, version_rules
+from aggserver.apiextensions.manifest import member
+from aggserver.apiextensions.version_rules import Facets, schema_of
+from aggserver.meta.field import FieldError, Path, RawJSON, invalid, not_supported, required
+from aggserver.meta.golang import quote, to_json
+from aggserver.meta.names import dns1035_label, dns1123_subdomain
+
+__all__ = ["API_APPROVED", "approval", "essentials", "is_protected", "validate", "validate_update"]
+
+JSONObject = Mapping[str, Any]
+Errors = Iterator[FieldError]
+
+API_APPROVED = "api-approved.kubernetes.io"
+
+
+_SPEC = Path("spec")
+_STATUS = Path("status")
+
+
+def validate(crd: JSONObject) -> list[FieldError]:
+    """What is wrong with a new definition. Its metadata is not looked at but for the name's relation to the spec."""
+    problems = manifest.problems(crd)
+    if problems:
+        return problems
+    spec = member(crd, "spec", {})
+    return [
+        *_name(crd, spec),
+        *_spec(spec, every_version_has_a_schema=True),
+        *_status(crd, spec),
+        *_approval(crd, None),
+        *_preserve_unknown_fields(spec),
+    ]
+
+
+def validate_update(new: JSONObject, old: JSONObject) -> list[FieldError]:
+    """What is wrong with a changed definition. `old` has been accepted before, perhaps under milder rules, which go on for it."""
+    problems = manifest.problems(new)
+    if problems:
+        return problems
+    spec, old_spec = member(new, "spec", {}), member(old, "spec", {})
+    strict = all(schema_of(version) is not None for version in member(old_spec, "versions", []))
+    return [
+        *_spec(spec, every_version_has_a_schema=strict, old=old_spec),
+        *_immutable(spec, old_spec, established=is_established(old)),
+        *_status(new, spec),
+        *_approval(new, old),
+        *(() if member(old_spec, "preserveUnknownFields", False) else _preserve_unknown_fields(spec)),
+    ]
+
+
+def essentials(crd: JSONObject) -> list[FieldError]:
+    """What keeps a definition of the right form from being served at all."""
+    spec = member(crd, "spec", {})
+    versions = member(spec, "versions", [])
+    return [*_group(spec), *_scope(spec), *_version_names(versions), *_version_set(versions), *_required_names(spec)]
+
+
+def is_established(crd: JSONObject) -> bool:
+    conditions = member(member(crd, "status", {}), "conditions", [])
+    return any(condition.get("type") == "Established" and condition.get("status") == "True" for condition in conditions)
+
+
+# --- metadata ---
+
+
+def _name(crd: JSONObject, spec: JSONObject) -> Errors:
+    name = member(member(crd, "metadata", {}), "name", "")
+    if name != f"{member(member(spec, 'names', {}), 'plural', '')}.{member(spec, 'group', '')}":
+        yield invalid(Path("metadata.name"), name, 'must be spec.names.plural+"."+spec.group')
+
+
+def is_protected(group: str) -> bool:
+    """Whether the group is the community's, and needs an approval."""
+    return any(group == domain or group.endswith("." + domain) for domain in ("k8s.io", "kubernetes.io"))
+
+
+def approval(annotations: Mapping[str, Any]) -> tuple[str, str]:
+    """(state, explanation) of a definition in a protected group; the state is one of Approved, Unapproved, Missing, Invalid."""
+    text = annotations.get(API_APPROVED) or ""
+    page = "see https://github.com/kubernetes/enhancements/pull/1111"
+    if not text:
+        return "Missing", f"protected groups must have approval annotation {quote(API_APPROVED)}, {page}"
+    if text.startswith("unapproved"):
+        return "Unapproved", f"not approved: {quote(text)}"
+    if _is_url(text):
+        return "Approved", f"approved in {text}"
+    why = 'with either a URL or a reason starting with "unapproved"'
+    return "Invalid", f"protected groups must have approval annotation {quote(API_APPROVED)} {why}, {page}"
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return False
+    return bool(parts.scheme and parts.netloc)
+
+
+def _annotations(crd: JSONObject) -> JSONObject:
+    found = member(member(crd, "metadata", {}), "annotations", {})
+    return found if isinstance(found, Mapping) else {}
+
+
+def _approval(crd: JSONObject, old: JSONObject | None) -> Errors:
+    if not is_protected(member(member(crd, "spec", {}), "group", "")):
+        return
+    annotations = _annotations(crd)
+    state, why = approval(annotations)
+    # Whoever changes something else shall not be held up by an approval that was missing before.
+    if old is not None and approval(_annotations(old))[0] == state:
+        return
+    path = Path("metadata.annotations").key(API_APPROVED)
+    if state == "Missing":
+        yield required(path, why)
+    elif state == "Invalid":
+        yield invalid(path, annotations[API_APPROVED], why)
+
+
+# --- spec ---
+
+
+def _spec(spec: JSONObject, *, every_version_has_a_schema: bool, old: JSONObject | None = None) -> Errors:
+    versions = member(spec, "versions", [])
+    common = Facets.in_common(versions)
+    yield from _group(spec)
+    yield from _scope(spec)
+    yield from _schemas(versions, every_version_has_a_schema)
+    yield from _versions(versions, common, old)
+    yield from _version_set(versions)
+    # The internal type names the first version at the top too.
+    for version in versions[:1]:
+        if member(version, "name", ""):
+            yield from _label(version["name"], _SPEC.child("version"))
+    yield from _required_names(spec)
+    yield from _names(manifest.default_names(member(spec, "names", {})), _SPEC.child("names"))
+    if versions:
+        yield from version_rules.validate(versions[0], _SPEC, common, old)
+    conversion = member(spec, "conversion", {"strategy": "None"})
+    if member(spec, "preserveUnknownFields", False) and member(conversion, "strategy", "") != "None":
+        path = _SPEC.child("conversion", "strategy")
+        yield invalid(path, member(conversion, "strategy", ""), "must be None if spec.preserveUnknownFields is true")
+    yield from conversion_rules.validate(conversion, _SPEC.child("conversion"))
+
+
+def _group(spec: JSONObject) -> Errors:
+    group, path = member(spec, "group", ""), _SPEC.child("group")
+    problems = dns1123_subdomain(group)
+    if not group:
+        yield required(path)
+    elif problems:
+        yield invalid(path, group, ",".join(problems))
+    elif "." not in group:
+        yield invalid(path, group, "should be a domain with at least one dot")
+
+
+def _scope(spec: JSONObject) -> Errors:
+    scope, path = member(spec, "scope", ""), _SPEC.child("scope")
+    if not scope:
+        yield required(path)
+    elif scope not in ("Cluster", "Namespaced"):
+        yield not_supported(path, scope, ("Cluster", "Namespaced"))
+
+
+def _schemas(versions: Sequence[JSONObject], every: bool) -> Errors:
+    for index, version in enumerate(versions):
+        if schema_of(version) is None:
+            path = _SPEC.child("versions").index(index).child("schema", "openAPIV3Schema")
+            if every:
+                yield required(path)
+            elif member(version, "served", False):
+                yield required(path, "because otherwise all fields are pruned")
+
+
+def _label(name: str, path: Path, prefix: str = "") -> Errors:
+    problems = dns1035_label(name)
+    if problems:
+        yield invalid(path, name, prefix + ",".join(problems))
+
+
+def _version_names(versions: Sequence[JSONObject]) -> Errors:
+    for index, version in enumerate(versions):
+        yield from _label(member(version, "name", ""), _SPEC.child("versions").index(index).child("name"))
+
+
+def _versions(versions: Sequence[JSONObject], common: Facets, old: JSONObject | None) -> Errors:
+    for index, version in enumerate(versions):
+        path = _SPEC.child("versions").index(index)
+        yield from _label(member(version, "name", ""), path.child("name"))
+        yield from version_rules.deprecation_warning(version, path.child("deprecationWarning"))
+        yield from version_rules.validate(version, path, common.others(), old)
+
+
+def _version_set(versions: Sequence[JSONObject]) -> Errors:
+    path = _SPEC.child("versions")
+    names = [member(version, "name", "") for version in versions]
+    if len(set(names)) < len(names):
+        yield invalid(path, _shown(versions), "must contain unique version names")
+    if sum(member(version, "storage", False) for version in versions) != 1:
+        yield invalid(path, _shown(versions), "must have exactly one version marked as storage version")
+
+
+def _shown(versions: Sequence[JSONObject]) -> RawJSON:
+    """The versions as an error shows them: upstream's internal type, without what would fill pages."""
+    texts = []
+    for version in versions:
+        shown = {
+            "Name": member(version, "name", ""),
+            **{name.title(): member(version, name, False) for name in ("served", "storage", "deprecated")},
+            "DeprecationWarning": version.get("deprecationWarning"),
+            **dict.fromkeys(("Schema", "Subresources", "AdditionalPrinterColumns", "SelectableFields")),
+        }
+        texts.append("{" + ",".join(f'"{name}":{to_json(value)}' for name, value in shown.items()) + "}")
+    return RawJSON(f"[{','.join(texts)}]")
+
+
+def _preserve_unknown_fields(spec: JSONObject) -> Errors:
+    if member(spec, "preserveUnknownFields", False):
+        why = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
+        yield invalid(_SPEC.child("preserveUnknownFields"), True, why)
+
+
+def _immutable(spec: JSONObject, old: JSONObject, *, established: bool) -> Errors:
+    names, old_names = member(spec, "names", {}), member(old, "names", {})
+    pairs = [(spec, old, ("group",)), (names, old_names, ("names", "plural"))]
+    if established:
+        # Both are in the keys and bytes of what is stored.
+        pairs = [(spec, old, ("scope",)), (names, old_names, ("names", "kind")), *pairs]
+    for new_part, old_part, place in pairs:
+        value = member(new_part, place[-1], "")
+        if value != member(old_part, place[-1], ""):
+            yield invalid(_SPEC.child(*place), value, "field is immutable")
+
+
+# --- names ---
+
+
+def _required_names(spec: JSONObject) -> Errors:
+    names = manifest.default_names(member(spec, "names", {}))
+    for name in ("plural", "singular", "kind", "listKind"):
+        if not member(names, name, ""):
+            yield required(_SPEC.child("names", name))
+
+
+def _names(names: JSONObject, path: Path) -> Errors:
+    kind, list_kind = member(names, "kind", ""), member(names, "listKind", "")
+    for name in ("plural", "singular"):
+        if member(names, name, ""):
+            yield from _label(names[name], path.child(name))
+    for name, value in (("kind", kind), ("listKind", list_kind)):
+        problems = dns1035_label(value.lower())
+        if value and problems:
+            yield invalid(path.child(name), value, "may have mixed case, but should otherwise match: " + ",".join(problems))
+    for index, name in enumerate(member(names, "shortNames", [])):
+        yield from _label(name, path.child("shortNames").index(index))
+    if kind and kind == list_kind:
+        yield invalid(path.child("listKind"), list_kind, "kind and listKind may not be the same")
+    for index, name in enumerate(member(names, "categories", [])):
+        yield from _label(name, path.child("categories").index(index))
+
+
+# --- status ---
+
+
+def _status(crd: JSONObject, spec: JSONObject) -> Errors:
+    status = member(crd, "status", {})
+    yield from _names(member(status, "acceptedNames", {}), _STATUS.child("acceptedNames"))
+    if "storedVersions" in status:
+        yield from _stored_versions(member(status, "storedVersions", []), member(spec, "versions", []))
+
+
+def _stored_versions(stored: Sequence[str], versions: Sequence[JSONObject]) -> Errors:
+    path = _STATUS.child("storedVersions")
+    if not stored:
+        yield invalid(path, None, "must have at least one stored version")
+        return
+    names = [member(version, "name", "") for version in versions]
+    for version, name in zip(versions, names, strict=True):
+        if member(version, "storage", False) and name not in stored:
+            yield invalid(path, stored, f"must have the storage version {name}")
+    for index, name in enumerate(stored):
+        if name not in names:
+            why = (
+                f"missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until a "
+                f"storage migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"
+            )
+            yield invalid(path.index(index), name, why)

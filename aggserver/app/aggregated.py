@@ -1,0 +1,176 @@
+"""`aggserver serve`: behind a cluster's aggregation layer, with definitions from a folder.
+
+The server listens at once, whatever state the cluster is in: it answers health checks, says what it waits for, and is not ready until
+it knows whom to trust and has its certificate. Everything that comes from the cluster is followed from then on, so that what is
+rotated there takes effect here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import aggserver
+from aggserver.admission.cluster_namespaces import ClusterNamespaces
+from aggserver.apiextensions.files import FolderSource, Loaded
+from aggserver.apiextensions.registration import Registrar, Service
+from aggserver.app.engine import Engine, Task, new_environment, open_storage, supervise
+from aggserver.app.serving_certificate import ServingCertificate
+from aggserver.app.trust import overrides_from, trust_files
+from aggserver.authentication.configmap import ConfigMapSource
+from aggserver.authentication.delegating import AuthenticationConfig, Authenticator
+from aggserver.authentication.tokens import TokenReviewer
+from aggserver.authorization.delegating import DelegatingAuthorizer
+from aggserver.cluster import Cluster
+from aggserver.cluster.client import connect
+from aggserver.cluster.configuration import SERVICE_ACCOUNT_FOLDER
+from aggserver.options import Options
+from aggserver.server.serving import Server, bind
+from aggserver.server.tls import FileWatcher, TLSConfig
+from aggserver.storage.compactor import compact_regularly
+
+__all__ = ["run"]
+
+log = logging.getLogger("aggserver")
+
+
+async def run(options: Options, say: Callable[[str], None], on_server: Callable[[Server], None]) -> None:
+    """Serves until the server that `on_server` is given is asked to stop. say: prints a line for the person who started it.
+
+    Raises ConfigurationError, TLSError, CertificateError, Unavailable, OSError, all with a text for that person.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        clusters = _Clusters(stack)
+        cluster = await clusters.get(options.kubeconfig)
+        storage = await open_storage(options.data)
+        stack.push_async_callback(storage.close)
+        namespaces = ClusterNamespaces(cluster)
+        engine = Engine(new_environment(storage), namespaces)
+        engine.checks.add("namespaces", namespaces.healthy, livez=False)
+        service = _service(options)
+
+        tls = TLSConfig(min_version=options.tls_min_version, cipher_suites=options.tls_cipher_suites)
+        registrar = Registrar(cluster, service)
+        certificate = ServingCertificate(options, cluster, service, tls)
+        engine.checks.add("serving-certificate", certificate.healthy, livez=False)
+        _keep_registered(engine, certificate, registrar)
+
+        authenticator, trust_tasks = await _authentication(options, cluster, clusters, engine, tls)
+        authorization_cluster = await clusters.get(options.authorization_kubeconfig or options.kubeconfig)
+        authorizer = DelegatingAuthorizer(
+            authorization_cluster,
+            open_paths=options.authorization_always_allow_paths,
+            allow_seconds=options.authorization_allow_cache_seconds,
+            deny_seconds=options.authorization_deny_cache_seconds,
+        )
+        server = Server(
+            engine.asgi(authenticator, authorizer, options),
+            [bind(options.bind_address, options.secure_port)],
+            tls,
+            on_stopping=engine.checks.begin_shutdown,
+            on_shutdown=engine.definitions.close,
+            shutdown_delay=options.shutdown_delay_seconds,
+            grace=options.shutdown_grace_seconds,
+        )
+        on_server(server)
+        tasks: list[Task] = [
+            ("following the cluster's namespaces", namespaces.run),
+            ("keeping the serving certificate", certificate.run),
+            ("keeping up APIServices", registrar.run),
+            ("compaction", lambda: compact_regularly(storage)),
+            *trust_tasks,
+        ]
+        if options.definitions is not None:
+            tasks.append(_follow_folder(options.definitions, engine))
+        async with supervise(*tasks):
+            say(
+                f"aggserver listens on https://{options.bind_address}:{server.port} for {service.name}.{service.namespace}.svc "
+                f"beside {cluster.server}; /readyz?verbose tells what it waits for"
+            )
+            await server.run()
+
+
+class _Clusters:
+    """One client for each kubeconfig that flags name."""
+
+    def __init__(self, stack: contextlib.AsyncExitStack) -> None:
+        self._stack = stack
+        self._known: dict[Path | None, Cluster] = {}
+
+    async def get(self, kubeconfig: Path | None) -> Cluster:
+        if kubeconfig not in self._known:
+            client = await connect(str(kubeconfig or ""), f"aggserver/{aggserver.__version__}")
+            self._stack.push_async_callback(client.close)
+            self._known[kubeconfig] = client
+        return self._known[kubeconfig]
+
+
+def _service(options: Options) -> Service:
+    namespace = options.service_namespace
+    if not namespace:
+        with contextlib.suppress(OSError):
+            namespace = (SERVICE_ACCOUNT_FOLDER / "namespace").read_text().strip()
+    return Service(namespace or "default", options.service_name, options.service_port)
+
+
+def _keep_registered(engine: Engine, certificate: ServingCertificate, registrar: Registrar) -> None:
+    """What is served, and by which CA: the registrar hears of every change of either."""
+
+    def want() -> None:
+        # Nothing is wanted before the definitions were read once: else each restart would withdraw all APIServices for a moment.
+        if certificate.ca_bundle and engine.installer.generation:
+            served = [(version.group, version.version) for group in engine.installer.groups() for version in group.versions]
+            registrar.want(served, certificate.ca_bundle)
+
+    engine.installer.on_change(want)
+    certificate.on_change(want)
+
+
+async def _authentication(
+    options: Options, cluster: Cluster, clusters: _Clusters, engine: Engine, tls: TLSConfig
+) -> tuple[Authenticator, list[Task]]:
+    """The authenticator, and the tasks that keep what it trusts up to date."""
+    asked = await clusters.get(options.authentication_kubeconfig or options.kubeconfig)
+    authenticator = Authenticator(
+        AuthenticationConfig(),
+        tokens=TokenReviewer(asked, keep_seconds=options.authentication_token_cache_seconds),
+        on_change=lambda bundle: _trust(tls, bundle),
+        anonymous=options.anonymous_auth,
+    )
+    files = trust_files(options)
+    source: ConfigMapSource
+
+    def read_again(contents: dict[str, bytes]) -> None:
+        source.override(overrides_from(options, contents))
+
+    watcher = FileWatcher(files, read_again)
+    source = ConfigMapSource(asked, authenticator.replace, overrides_from(options, watcher.read()))
+    engine.checks.add("authentication", source.healthy, livez=False)
+    tasks: list[Task] = [("following whom to trust", source.run)]
+    if files:
+        tasks.append(("following the CA files", lambda: watcher.run(asyncio.sleep)))
+    return authenticator, tasks
+
+
+def _trust(tls: TLSConfig, bundle: bytes) -> None:
+    tls.update(client_ca_pem=bundle)
+
+
+def _follow_folder(folder: Path, engine: Engine) -> Task:
+    problems: list[str] = ["the folder has not been read yet"]
+
+    def on_change(loaded: Loaded) -> None:
+        problems[:] = []
+        for problem in loaded.problems:
+            log.error("definitions: %s", problem)
+        engine.definitions.set_all({definition.name: definition for definition in loaded.definitions})
+        log.info("definitions: serving %d from %s", len(loaded.definitions), folder)
+
+    engine.checks.add("definitions", lambda: problems[0] if problems else None, livez=False)
+    source = FolderSource(folder, on_change)
+    return "following the folder of definitions", lambda: source.run(asyncio.sleep)
+
+

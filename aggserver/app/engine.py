@@ -1,0 +1,165 @@
+"""Engine: the part of a server that is the same in every mode.
+
+Resources over one storage on the one side, the chain of filters in front of them on the other. Who is trusted, where definitions
+come from and which namespaces there are is the modes' affair.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import secrets
+import time
+import uuid
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import aggserver
+from aggserver.admission.chain import Chain
+from aggserver.admission.namespace_lifecycle import NamespaceLifecycle, Namespaces
+from aggserver.apiextensions.definitions import Definitions
+from aggserver.authentication.delegating import Authenticator
+from aggserver.authorization.delegating import Authorizer
+from aggserver.endpoints import filters
+from aggserver.endpoints.discovery import Discovery
+from aggserver.endpoints.dispatch import Dispatcher
+from aggserver.endpoints.handlers.watch import Watching
+from aggserver.endpoints.installer import Installer, ResourceScope
+from aggserver.endpoints.openapi import OpenAPI
+from aggserver.endpoints.request import ASGIApp, Filter, Handler
+from aggserver.options import Options
+from aggserver.registry.environment import Environment
+from aggserver.server.health import HealthChecks, edges
+from aggserver.server.metrics import Metrics, RequestObserver
+from aggserver.storage.interface import Storage
+from aggserver.storage.memory import MemoryStorage
+from aggserver.storage.sqlite import SQLiteStorage
+
+__all__ = ["IN_MEMORY", "Engine", "Task", "new_environment", "open_storage", "supervise"]
+
+log = logging.getLogger("aggserver")
+
+IN_MEMORY = ":memory:"
+_DATABASE = "aggserver.db"
+
+
+async def open_storage(data: str) -> Storage:
+    """The storage of a data folder, made if it isn't there, or one that forgets. Raises Unavailable."""
+    storage: Storage
+    if data == IN_MEMORY:
+        storage = MemoryStorage()
+    else:
+        folder = Path(data)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        storage = SQLiteStorage(folder / _DATABASE)
+    await storage.start()
+    return storage
+
+
+def new_environment(storage: Storage) -> Environment:
+    """With the real clocks and the system's randomness."""
+    return Environment(
+        storage=storage,
+        clock=time.time,
+        monotonic=time.monotonic,
+        new_uid=lambda: str(uuid.uuid4()),
+        random=secrets.randbelow,
+    )
+
+
+class Engine:
+    """namespaces: who knows which namespaces there are, for admission."""
+
+    def __init__(self, environment: Environment, namespaces: Namespaces) -> None:
+        self.installer = Installer()
+        self.checks = HealthChecks()
+        self.metrics = Metrics()
+        self.admission = Chain([NamespaceLifecycle(namespaces)])
+        self.definitions = Definitions(environment, self.admission, self.installer)
+
+    def asgi(self, authenticator: Authenticator, authorizer: Authorizer, options: Options) -> ASGIApp:
+        """The whole server as one ASGI application."""
+        observer = RequestObserver(self.metrics, self._served)
+        chain: list[Filter] = [
+            filters.request_info,
+            filters.deadline(options.request_timeout_seconds),
+            filters.authentication(authenticator, time.time),
+            filters.impersonation(authorizer),
+            filters.in_flight(options.max_requests_inflight, options.max_mutating_requests_inflight, observer),
+            filters.authorization(authorizer),
+        ]
+        handler: Handler = self._dispatcher()
+        for wrap in reversed(chain):
+            handler = wrap(handler)
+        return filters.application(handler, observer, lambda: str(uuid.uuid4()))
+
+    def _dispatcher(self) -> Dispatcher:
+        version = aggserver.__version__
+        return Dispatcher(
+            self.installer,
+            Discovery(self.installer),
+            OpenAPI(self.installer, version, time.time),
+            edges(self.checks, self.metrics, self._paths, version),
+            # What is random here spreads load, and is no secret.
+            Watching(random.random, self._observe_watch),
+        )
+
+    def _served(self, group: str, version: str, resource: str) -> bool:
+        return self.installer.find(group, version, resource) is not None
+
+    def _observe_watch(self, scope: ResourceScope, count: int, size: int) -> None:
+        self.metrics.watch(scope.group, scope.version, scope.resource).sent(count, size)
+
+    def _paths(self) -> list[str]:
+        paths = ["/apis", "/openapi/v2", "/openapi/v3"]
+        for group in self.installer.groups():
+            if group.name:
+                paths += [f"/apis/{group.name}", *(f"/apis/{version.group_version}" for version in group.versions)]
+            else:
+                paths += ["/api", *(f"/api/{version.version}" for version in group.versions)]
+        return paths
+
+
+# A name for the log, and a function that makes the coroutine anew.
+Task = tuple[str, Callable[[], Coroutine[Any, Any, None]]]
+
+
+class supervise:  # noqa: N801 - reads as a statement: `async with supervise(...)`
+    """Background tasks for as long as the block runs. One that fails is logged and started again after a pause; none stops another."""
+
+    def __init__(self, *tasks: Task) -> None:
+        self._tasks = tasks
+        self._running: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> None:
+        for name, make in self._tasks:
+            self._running.append(asyncio.create_task(_kept_up(name, make)))
+
+    def cancel(self) -> None:
+        """Stops them all; the end of the block waits for it."""
+        for task in self._running:
+            task.cancel()
+
+    async def __aexit__(self, *_: object) -> None:
+        self.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+
+# Seconds before a failed background task starts again: doubled each time, up to the last.
+_FIRST_PAUSE = 1.0
+_LAST_PAUSE = 60.0
+
+
+async def _kept_up(name: str, make: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    pause = _FIRST_PAUSE
+    while True:
+        try:
+            await make()
+        except Exception:
+            log.exception("%s failed; starting it again in %g s", name, pause)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LAST_PAUSE)
+        else:
+            return

@@ -1,0 +1,106 @@
+"""ServingCertificate: what `aggserver serve` shows to its clients, and the CA by which they know it.
+
+Either the files that flags name, or a CA and a certificate of the server's own, kept in a Secret beside its Service (in a folder where
+one is named). The server listens before a Secret can be read: until then it shows a certificate made for the moment, which nobody is
+told to trust.
+Called by `app/aggregated.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+from aggserver.apiextensions.registration import Service
+from aggserver.cluster import Cluster, ClusterError, Unreachable
+from aggserver.options import Options
+from aggserver.server.certificates import (
+    CertificateKeeper,
+    Certificates,
+    CertificateStore,
+    FolderStore,
+    Names,
+    issue_serving,
+    new_ca,
+)
+from aggserver.server.secret_store import SecretStore
+from aggserver.server.tls import FileWatcher, TLSConfig
+
+__all__ = ["ServingCertificate"]
+
+log = logging.getLogger("aggserver.certificates")
+
+_RETRY_SECONDS = 2.0
+_CERT, _KEY, _BUNDLE = "tls-cert-file", "tls-private-key-file", "ca-bundle-file"
+
+
+class ServingCertificate:
+    """`ca_bundle` is PEM, empty while there is none to trust; `run` is the one task, `healthy` the readiness check."""
+
+    def __init__(self, options: Options, cluster: Cluster, service: Service, tls: TLSConfig) -> None:
+        self.ca_bundle = b""
+        self._tls = tls
+        self._listeners: list[Callable[[], None]] = []
+        self._trouble = "the Secret with the certificate has not been read yet"
+        self._watcher: FileWatcher | None = None
+        names = Names.for_service(service.name, service.namespace, "localhost", "127.0.0.1")
+        if options.tls_cert_file is not None and options.tls_private_key_file is not None:
+            files = {_CERT: options.tls_cert_file, _KEY: options.tls_private_key_file}
+            if options.ca_bundle_file is not None:
+                files[_BUNDLE] = options.ca_bundle_file
+            self._watcher = FileWatcher(files, self._from_files)
+            self._from_files(self._watcher.read())
+            return
+        store: CertificateStore
+        if options.cert_dir is not None:
+            store = FolderStore(options.cert_dir)
+        else:
+            store = SecretStore(cluster, service.namespace, f"{service.name}-certificates")
+        self._keeper = CertificateKeeper(store, names, time.time)
+        now = time.time()
+        makeshift = issue_serving(new_ca("aggserver-makeshift", now), names.dns, names.ips, now)
+        tls.update(cert_pem=makeshift.cert_pem, key_pem=makeshift.key_pem)
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        self._listeners.append(listener)
+        listener()
+
+    def healthy(self) -> str | None:
+        return None if self.ca_bundle else self._trouble
+
+    async def run(self) -> None:
+        if self._watcher is not None:
+            await self._watcher.run(asyncio.sleep)
+            return
+        await self._first()
+        while True:
+            try:
+                await self._keeper.follow(self._from_keeper, asyncio.sleep)
+            except (ClusterError, Unreachable, OSError) as error:
+                log.warning("the certificate's Secret can't be looked at: %s; looking again in %g s", error, _RETRY_SECONDS)
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _first(self) -> None:
+        while not self.ca_bundle:
+            try:
+                await self._from_keeper(await self._keeper.ensure())
+            except (ClusterError, Unreachable, OSError) as error:
+                if str(error) != self._trouble:
+                    self._trouble = str(error)
+                    log.warning("waiting for the Secret with the serving certificate: %s", error)
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _from_keeper(self, certificates: Certificates) -> None:
+        self._take(certificates.serving.cert_pem, certificates.serving.key_pem, certificates.ca_bundle)
+
+    def _from_files(self, contents: dict[str, bytes]) -> None:
+        # Without a bundle the certificate itself is what the aggregator trusts: Go takes a leaf among its roots for its own root.
+        self._take(contents[_CERT], contents[_KEY], contents.get(_BUNDLE) or contents[_CERT])
+
+    def _take(self, cert_pem: bytes, key_pem: bytes, ca_bundle: bytes) -> None:
+        self._tls.update(cert_pem=cert_pem, key_pem=key_pem)
+        self.ca_bundle = ca_bundle
+        for listener in self._listeners:
+            listener()

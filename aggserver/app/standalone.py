@@ -1,0 +1,151 @@
+"""`aggserver dev`: a server of its own, with no cluster.
+
+It serves definitions and namespaces itself, makes its own CA, lets in who has a certificate of that CA, and writes a kubeconfig with
+an administrator's. Everything is in one folder, and there again at the next start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+from aggserver.apiextensions.controller import DefinitionController
+from aggserver.apiextensions.kind import definition_kind
+from aggserver.apiextensions.strategy import DefinitionStrategy
+from aggserver.app.engine import IN_MEMORY, Engine, new_environment, open_storage, supervise
+from aggserver.authentication.delegating import AuthenticationConfig, Authenticator, ClientCA
+from aggserver.authentication.user import PRIVILEGED_GROUP
+from aggserver.authentication.x509 import Roots
+from aggserver.authorization.delegating import StandaloneAuthorizer
+from aggserver.endpoints.installer import Served
+from aggserver.options import Options
+from aggserver.registry.store import Store
+from aggserver.server.certificates import Certificates, CertificateKeeper, FolderStore, Names, issue_client
+from aggserver.server.serving import Server, bind
+from aggserver.server.tls import TLSConfig
+from aggserver.standalone import kinds, kubeconfig, namespaces, seed
+from aggserver.storage.compactor import compact_regularly
+from aggserver.storage.interface import Storage
+
+__all__ = ["run"]
+
+_ADMIN = "aggserver-admin"
+_LOCAL = ("localhost", "127.0.0.1", "::1")
+
+
+async def run(options: Options, say: Callable[[str], None], on_server: Callable[[Server], None]) -> None:
+    """Serves until the server that `on_server` is given is asked to stop. say: prints a line for the person who started it.
+
+    Raises SeedError, Unavailable, OSError (the port is taken), all with a text for that person.
+    """
+    objects = seed.read(options.files)
+    async with _folder(options.data) as folder, _storage(options.data) as storage:
+        listener = bind(options.bind_address, options.secure_port)
+        keeper = CertificateKeeper(FolderStore(folder / "certificates"), _names(options), time.time)
+        certificates = await keeper.ensure()
+        tls = TLSConfig(min_version=options.tls_min_version, cipher_suites=options.tls_cipher_suites)
+        _serve_with(tls, certificates)
+
+        environment = new_environment(storage)
+        namespace_store = environment.own_store(namespaces.NamespaceStrategy())
+        crds = environment.own_store(DefinitionStrategy())
+        engine = Engine(environment, namespaces.StoredNamespaces(namespace_store))
+        authorizer = StandaloneAuthorizer(options.authorization_always_allow_paths)
+        _install(engine, crds, namespace_store, authorizer)
+
+        definition_controller = DefinitionController(crds, engine.definitions, time.time)
+        namespace_controller = namespaces.NamespaceController(namespace_store, engine.definitions.namespaced_stores)
+
+        background = supervise(
+            ("the definitions' controller", definition_controller.run),
+            ("the namespaces' controller", namespace_controller.run),
+            ("compaction", lambda: compact_regularly(storage)),
+        )
+
+        def end_watches() -> None:
+            background.cancel()  # the controllers watch too, and would begin again
+            engine.definitions.close()
+            for store in (crds, namespace_store):
+                store.close()
+
+        server = Server(
+            engine.asgi(_authenticator(certificates), authorizer, options),
+            [listener],
+            tls,
+            on_stopping=engine.checks.begin_shutdown,
+            on_shutdown=end_watches,
+            grace=options.shutdown_grace_seconds,
+        )
+        on_server(server)
+        async with background:
+            await namespaces.ensure(namespace_store, "default")
+            await definition_controller.caught_up()
+            await seed.plant(objects, engine.installer, definition_controller.established)
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(server.run())
+                await server.listening.wait()
+                path = folder / "kubeconfig"
+                url = f"https://{_host(options.bind_address)}:{server.port}"
+                kubeconfig.write(path, _kubeconfig(url, certificates))
+                say(f"aggserver serves {url} (data: {options.data}). Next: export KUBECONFIG={path.resolve()}; kubectl api-resources")
+
+
+@contextlib.asynccontextmanager
+async def _folder(data: str) -> AsyncIterator[Path]:
+    """Where certificates and kubeconfig lie: the data folder, or one that goes with a server that keeps nothing."""
+    if data == IN_MEMORY:
+        with tempfile.TemporaryDirectory(prefix="aggserver-") as temporary:
+            yield Path(temporary)
+        return
+    folder = Path(data)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    yield folder
+
+
+@contextlib.asynccontextmanager
+async def _storage(data: str) -> AsyncIterator[Storage]:
+    storage = await open_storage(data)
+    try:
+        yield storage
+    finally:
+        await storage.close()
+
+
+def _names(options: Options) -> Names:
+    return Names.of(*dict.fromkeys((*_LOCAL, _host(options.bind_address))))
+
+
+def _host(address: str) -> str:
+    """What a client on this machine dials."""
+    plain = {"0.0.0.0": "127.0.0.1", "::": "localhost"}.get(address, address)  # noqa: S104 - compared with, not bound to
+    return f"[{plain}]" if ":" in plain else plain
+
+
+def _serve_with(tls: TLSConfig, certificates: Certificates) -> None:
+    tls.update(
+        cert_pem=certificates.serving.cert_pem, key_pem=certificates.serving.key_pem, client_ca_pem=certificates.ca_bundle
+    )
+
+
+def _authenticator(certificates: Certificates) -> Authenticator:
+    bundle = certificates.ca_bundle
+    return Authenticator(AuthenticationConfig(client_ca=ClientCA(bundle, Roots.from_pem(bundle))))
+
+
+def _install(engine: Engine, crds: Store, namespace_store: Store, authorizer: StandaloneAuthorizer) -> None:
+    admission = engine.admission
+    own: list[tuple[str, list[Served]]] = [
+        ("namespaces", [kinds.namespace_kind(namespace_store, admission)]),
+        ("customresourcedefinitions", [definition_kind(crds, admission)]),
+        ("reviews", list(kinds.review_kinds(authorizer, admission, time.time))),
+    ]
+    engine.installer.install(own)
+
+
+def _kubeconfig(url: str, certificates: Certificates) -> bytes:
+    admin = issue_client(certificates.ca, _ADMIN, [PRIVILEGED_GROUP], time.time())
+    return kubeconfig.render(url, certificates.ca_bundle, admin.cert_pem, admin.key_pem)

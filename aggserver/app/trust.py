@@ -1,0 +1,50 @@
+"""What the flags say of whom to trust, read from their files, and read again when the files change.
+
+Called by `app/aggregated.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from aggserver.authentication.configmap import TrustOverrides
+from aggserver.authentication.delegating import ClientCA
+from aggserver.authentication.requestheader import RequestHeaderConfig
+from aggserver.authentication.x509 import Roots
+from aggserver.options import Options
+
+__all__ = ["overrides_from", "trust_files"]
+
+_CLIENT_CA = "client-ca-file"
+_REQUEST_HEADER_CA = "requestheader-client-ca-file"
+
+
+def trust_files(options: Options) -> dict[str, Path]:
+    """The files that flags name, for a FileWatcher."""
+    given = {_CLIENT_CA: options.client_ca_file, _REQUEST_HEADER_CA: options.requestheader_client_ca_file}
+    return {name: path for name, path in given.items() if path is not None}
+
+
+def overrides_from(options: Options, contents: Mapping[str, bytes]) -> TrustOverrides:
+    """contents: of `trust_files`. Raises CertificateError."""
+    client_ca = None
+    if _CLIENT_CA in contents:
+        client_ca = ClientCA(contents[_CLIENT_CA], Roots.from_pem(contents[_CLIENT_CA]))
+    request_header = None
+    if _REQUEST_HEADER_CA in contents:
+        request_header = RequestHeaderConfig.from_flags(
+            Roots.from_pem(contents[_REQUEST_HEADER_CA]),
+            allowed_names=options.requestheader_allowed_names,
+            username_headers=options.requestheader_username_headers,
+            uid_headers=options.requestheader_uid_headers,
+            group_headers=options.requestheader_group_headers,
+            extra_prefixes=options.requestheader_extra_headers_prefix,
+        )
+    return TrustOverrides(
+        client_ca=client_ca,
+        request_header=request_header,
+        request_header_ca=contents.get(_REQUEST_HEADER_CA, b""),
+        skip_lookup=options.authentication_skip_lookup,
+        tolerate_failure=options.authentication_tolerate_lookup_failure,
+    )

@@ -1,0 +1,121 @@
+"""Discovery's URLs: /api, /apis and what is directly below them.
+
+Serves what `publish/discovery.py` makes of the catalog, encoded once for each state of it. kubectl and the aggregator ask for
+everything in one document, which has an ETag; older clients go from list to list. A server without a core group has no /api at
+all.
+Called by `endpoints/dispatch.py`. Source: k8s.io/apiserver pkg/endpoints/discovery/{root,group,version,legacy}.go and
+aggregated/, v0.36.3.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import orjson
+
+from aggserver.endpoints import negotiation
+from aggserver.endpoints.negotiation import MediaType
+from aggserver.endpoints.request import PLAIN_TEXT, Request, Response
+from aggserver.meta.errors import StatusError
+from aggserver.publish import discovery
+from aggserver.publish.discovery import APIGroup
+from aggserver.publish.models import Published
+
+__all__ = ["Catalog", "Discovery", "check_method", "matches_etag", "page_not_found"]
+
+
+class Catalog(Protocol):
+    """What is served. `generation` is another number after every change, and everything here may be kept as long as it stays."""
+
+    @property
+    def generation(self) -> int: ...
+
+    def groups(self) -> Sequence[APIGroup]:
+        """The core group has the empty name. Versions in the order of preference."""
+
+    def published(self, group: str, version: str) -> Sequence[Published]:
+        """The resources of a group-version, for OpenAPI."""
+
+
+def page_not_found() -> Response:
+    """The answer of net/http to a path that nobody has; no Status, and clients tell the two apart."""
+    return Response(404, b"404 page not found\n", PLAIN_TEXT, [(b"x-content-type-options", b"nosniff")])
+
+
+def check_method(request: Request) -> None:
+    """Raises MethodNotAllowed for whatever would not only read."""
+    if request.method not in ("GET", "HEAD"):
+        raise StatusError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+
+
+def matches_etag(if_none_match: str, etag: str) -> bool:
+    """Whether the client has the version with this ETag (in quotes, as sent) already. Weak comparison, as for GET."""
+    wanted = (entry.strip().removeprefix("W/") for entry in if_none_match.split(","))
+    return any(entry in ("*", etag) for entry in wanted)
+
+
+class Discovery:
+    """The handler of all these URLs. server_address: host and port for clients that have none, or empty."""
+
+    def __init__(self, catalog: Catalog, server_address: str = "") -> None:
+        self._catalog = catalog
+        self._server_address = server_address
+        self._generation = -1
+        self._trees: dict[str, Any] = {}
+        self._encoded: dict[tuple[str, MediaType], tuple[bytes, bytes]] = {}
+        self._etags: dict[str, str] = {}
+
+    async def __call__(self, request: Request) -> Response:
+        check_method(request)
+        self._refresh()
+        path = request.path.rstrip("/")
+        if path not in self._trees:
+            return page_not_found()
+        if path in ("/api", "/apis"):
+            aggregated = negotiation.AGGREGATED_DISCOVERY.match(request.header(b"accept"))
+            if aggregated is not None:
+                return self._aggregated(request, path, aggregated)
+        media = negotiation.for_plain(request)
+        body, content_type = self._encode(path, media)
+        return Response(200, body, content_type)
+
+    def _refresh(self) -> None:
+        """Forgets everything when the catalog has changed; documents are cheap, their bytes are made when they are asked for."""
+        if self._generation == self._catalog.generation:
+            return
+        self._generation = self._catalog.generation
+        groups = self._catalog.groups()
+        self._encoded.clear()
+        self._etags.clear()
+        self._trees = {"/apis": discovery.api_group_list(groups)}
+        for group in groups:
+            prefix = f"/apis/{group.name}" if group.name else "/api"
+            self._trees[prefix] = (
+                discovery.api_group(group) if group.name else discovery.api_versions(groups, self._server_address)
+            )
+            for version in group.versions:
+                self._trees[f"{prefix}/{version.version}"] = discovery.api_resource_list(version)
+
+    def _aggregated(self, request: Request, path: str, media: MediaType) -> Response:
+        key = f"{path} aggregated"
+        if key not in self._trees:
+            tree = discovery.api_group_discovery_list(self._catalog.groups(), core=path == "/api")
+            self._trees[key] = tree
+            self._etags[key] = f'"{hashlib.sha512(orjson.dumps(tree)).hexdigest().upper()}"'
+        etag = self._etags[key]
+        headers = [(b"etag", etag.encode()), (b"vary", b"Accept"), (b"cache-control", b"public")]
+        if matches_etag(request.header(b"if-none-match"), etag):
+            return Response(304, b"", b"", headers)
+        body, content_type = self._encode(key, media)
+        # By the parameters the aggregator knows that it has been understood.
+        return Response(200, body, content_type + b";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList", headers)
+
+    def _encode(self, key: str, media: MediaType) -> tuple[bytes, bytes]:
+        found = self._encoded.get((key, media))
+        if found is None:
+            # Through JSON once, so that YAML gets lists for what are tuples here.
+            tree = orjson.loads(orjson.dumps(self._trees[key]))
+            found = self._encoded[key, media] = media.encode(tree)
+        return found

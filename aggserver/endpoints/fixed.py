@@ -1,0 +1,132 @@
+"""FixedResource: a kind of the server's own (definitions, namespaces, reviews), for the installer.
+
+The counterpart of a definition's `ServedVersion`: its scopes are made by hand, and what its bodies go through is a function.
+Called by `apiextensions/kind.py` and `standalone/kinds.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aggserver.admission.chain import Chain
+from aggserver.endpoints.installer import ResourceScope
+from aggserver.meta import errors
+from aggserver.meta.golang import quote
+from aggserver.publish import discovery
+from aggserver.publish.discovery import APIResource, APISubresource
+from aggserver.publish.models import Published
+from aggserver.publish.table import TableConvertor
+from aggserver.registry.rest import JSONObject
+from aggserver.registry.strategy import ResourceInfo
+from aggserver.schema.object_meta import prune_object_meta
+
+__all__ = ["FixedResource"]
+
+
+class FixedResource:
+    """rest: what stands behind it; status: behind its `/status`, None for none. verbs: as discovery lists them.
+
+    conform: prunes a decoded body below the top level and fills in defaults; returns paths that it dropped. Raises BadRequest
+    for members of a wrong type. Kind and metadata are seen to here.
+    """
+
+    def __init__(
+        self,
+        info: ResourceInfo,
+        rest: object,
+        admission: Chain,
+        *,
+        singular: str,
+        verbs: tuple[str, ...],
+        table: TableConvertor,
+        status: object = None,
+        short_names: tuple[str, ...] = (),
+        categories: tuple[str, ...] = (),
+        conform: Callable[[JSONObject], list[str]],
+    ) -> None:
+        self._info = info
+        self._scopes: dict[str, ResourceScope] = {}
+        for subresource, behind in (("", rest), ("status", status)):
+            if behind is not None:
+                self._scopes[subresource] = _scope(info, behind, admission, table, _of_kind(info.kind, conform), subresource)
+        stored = "list" in verbs
+        self._resource = APIResource(
+            name=info.resource,
+            singular=singular,
+            namespaced=info.namespaced,
+            kind=info.kind,
+            list_kind=info.list_kind,
+            verbs=verbs,
+            short_names=short_names,
+            categories=categories,
+            storage_version_hash=discovery.storage_version_hash(info.group, info.version, info.kind) if stored else "",
+            subresources=(APISubresource("status", info.kind, discovery.SUBRESOURCE_VERBS),) if status is not None else (),
+        )
+
+    @property
+    def group(self) -> str:
+        return self._info.group
+
+    @property
+    def version(self) -> str:
+        return self._info.version
+
+    @property
+    def namespaced(self) -> bool:
+        return self._info.namespaced
+
+    @property
+    def resource(self) -> APIResource:
+        return self._resource
+
+    def published(self) -> Published:
+        info = self._info
+        return Published(
+            group=info.group,
+            version=info.version,
+            kind=info.kind,
+            list_kind=info.list_kind,
+            plural=info.resource,
+            namespaced=info.namespaced,
+            verbs=self._resource.verbs,
+            schema={},
+            status="status" in self._scopes,
+        )
+
+    def scope(self, subresource: str) -> ResourceScope | None:
+        return self._scopes.get(subresource)
+
+
+def _scope(
+    info: ResourceInfo,
+    rest: object,
+    admission: Chain,
+    table: TableConvertor,
+    conform: Callable[[JSONObject], list[str]],
+    subresource: str,
+) -> ResourceScope:
+    return ResourceScope(
+        group=info.group,
+        version=info.version,
+        resource=info.resource,
+        subresource=subresource,
+        kind=info.kind,
+        list_kind=info.list_kind,
+        object_version=info.api_version,
+        namespaced=info.namespaced,
+        rest=rest,
+        conform=conform,
+        table=table,
+        admission=admission,
+    )
+
+
+def _of_kind(kind: str, conform: Callable[[JSONObject], list[str]]) -> Callable[[JSONObject], list[str]]:
+    """What a typed decoder does with every body: no other kind, no metadata that it doesn't know."""
+
+    def conform_whole(obj: JSONObject) -> list[str]:
+        if obj["kind"] != kind:
+            raise errors.bad_request(f"{obj['kind']} in version {quote(obj['apiVersion'])} cannot be handled as a {kind}")
+        return prune_object_meta(obj["metadata"]) + conform(obj)
+
+    return conform_whole

@@ -1,0 +1,1 @@
+"""One module a verb: negotiate, decode, admit, call the resource, encode. They hold no rule of any resource."""

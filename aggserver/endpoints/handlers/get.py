@@ -1,0 +1,33 @@
+"""get and list. Source: k8s.io/apiserver pkg/endpoints/handlers/get.go, v0.36.3."""
+
+from __future__ import annotations
+
+from aggserver.endpoints import negotiation
+from aggserver.endpoints.handlers import options, reply
+from aggserver.endpoints.installer import ResourceScope
+from aggserver.endpoints.request import Request, Response
+from aggserver.registry.rest import Context, Getter, Lister
+
+__all__ = ["get", "list_"]
+
+
+async def get(scope: ResourceScope, request: Request) -> Response:
+    assert isinstance(scope.rest, Getter)
+    media = negotiation.for_object(request)
+    context = Context(request.user, request.info.namespace, request.warnings)
+    obj = await scope.rest.get(context, request.info.name, request.query.get("resourceVersion", ""))
+    return reply.object_reply(scope, request, media, obj)
+
+
+async def list_(scope: ResourceScope, request: Request) -> Response:
+    assert isinstance(scope.rest, Lister)
+    media = negotiation.for_object(request)
+    selection = options.list_options(
+        request.query,
+        watch=False,
+        name=request.info.name,
+        selectable=scope.selectable_fields,
+        namespaced=scope.namespaced,
+    )
+    context = Context(request.user, request.info.namespace, request.warnings)
+    return reply.list_reply(scope, request, media, await scope.rest.list(context, selection))

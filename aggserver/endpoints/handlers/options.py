@@ -1,0 +1,240 @@
+"""Options: query parameters and DeleteOptions bodies as the values that `registry/rest.py` takes.
+
+Pure. Every refusal is upstream's: 400 for what can't be decoded, 422 with the options' own kind (group meta.k8s.io) for what is
+wrong. Source: k8s.io/apimachinery pkg/apis/meta/v1/validation/validation.go, pkg/apis/meta/internalversion, v0.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from aggserver.endpoints.handlers.body import json_kind
+from aggserver.meta import errors, field
+from aggserver.meta.field import FieldError, Path
+from aggserver.meta.selectors import FieldSelector, LabelSelector, SelectorError, exact_value
+from aggserver.registry.rest import DeleteOptions, ListOptions, WriteOptions
+
+__all__ = ["delete_options", "include_object", "list_options", "write_options"]
+
+_META_GROUP = "meta.k8s.io"
+_FIELD_VALIDATIONS = ("", "Ignore", "Strict", "Warn")
+_PROPAGATIONS = ("Foreground", "Background", "Orphan")
+_MAX_MANAGER_BYTES = 128
+
+
+def write_options(kind: str, query: Mapping[str, Sequence[str]], user_agent: str) -> WriteOptions:
+    """kind: CreateOptions, UpdateOptions or PatchOptions. `query` has every value of each parameter."""
+    manager = _first(query, "fieldManager")
+    validation = _first(query, "fieldValidation")
+    dry_run = list(query.get("dryRun", ()))
+    problems: list[FieldError] = []
+    if kind == "PatchOptions" and "force" in query:
+        problems.append(field.forbidden(Path("force"), "may not be specified for non-apply patch"))
+    problems += _check_manager(manager)
+    problems += _check_dry_run(dry_run)
+    if validation not in _FIELD_VALIDATIONS:
+        problems.append(field.not_supported(Path("fieldValidation"), validation, _FIELD_VALIDATIONS))
+    if problems:
+        raise errors.invalid(_META_GROUP, kind, "", problems)
+    # Upstream names the manager of a request that names none after the first word of its user agent.
+    default = user_agent.split("/", 1)[0][:_MAX_MANAGER_BYTES]
+    return WriteOptions(dry_run=bool(dry_run), field_manager=manager or default, field_validation=validation or "Warn")
+
+
+def list_options(
+    query: Mapping[str, str], *, watch: bool, name: str, selectable: frozenset[str], namespaced: bool
+) -> ListOptions:
+    """For list, watch and deletecollection. `name`: the path's or the field selector's metadata.name, '' for none.
+
+    A name in the path is as good as a field selector, and must agree with one that is there.
+    """
+    try:
+        labels = LabelSelector.parse(query.get("labelSelector", ""))
+        fields = FieldSelector.parse(query.get("fieldSelector", ""))
+    except SelectorError as error:
+        raise errors.bad_request(str(error)) from None
+    options = ListOptions(
+        labels=labels,
+        fields=fields,
+        resource_version=query.get("resourceVersion", ""),
+        resource_version_match=query.get("resourceVersionMatch", ""),
+        limit=_integer(query, "limit"),
+        continue_token=query.get("continue", ""),
+        allow_bookmarks=_boolean(query, "allowWatchBookmarks") or False,
+        send_initial_events=_boolean(query, "sendInitialEvents"),
+        timeout_seconds=_integer(query, "timeoutSeconds"),
+    )
+    problems = _check_watch(options) if watch else _check_list(options)
+    if problems:
+        raise errors.invalid(_META_GROUP, "ListOptions", "", problems)
+    _check_fields(fields, selectable, namespaced=namespaced)
+    if not name or exact_value(fields, "metadata.name") == name:
+        return options
+    if not fields.empty:
+        raise errors.bad_request("fieldSelector metadata.name doesn't match requested name")
+    return replace(options, fields=FieldSelector([("metadata.name", True, name)]))
+
+
+def delete_options(body: Any, query: Mapping[str, Sequence[str]]) -> DeleteOptions:
+    """From the decoded body where there is one (None: no body), else from the query."""
+    given = _delete_query(query) if body is None else _delete_body(body)
+    preconditions = given.get("preconditions") or {}
+    options = DeleteOptions(
+        dry_run=bool(given.get("dryRun")),
+        uid=preconditions.get("uid"),
+        resource_version=preconditions.get("resourceVersion"),
+        propagation=given.get("propagationPolicy") or "",
+        orphan_dependents=given.get("orphanDependents"),
+        grace_period_seconds=given.get("gracePeriodSeconds"),
+    )
+    problems: list[FieldError] = []
+    if options.orphan_dependents is not None and options.propagation:
+        what = "orphanDependents and deletionPropagation cannot be both set"
+        problems.append(field.invalid(Path("propagationPolicy"), options.propagation, what))
+    if options.propagation and options.propagation not in _PROPAGATIONS:
+        problems.append(field.not_supported(Path("propagationPolicy"), options.propagation, (*_PROPAGATIONS, "nil")))
+    problems += _check_dry_run(given.get("dryRun") or [])
+    if problems:
+        raise errors.invalid(_META_GROUP, "DeleteOptions", "", problems)
+    return options
+
+
+def _delete_query(query: Mapping[str, Sequence[str]]) -> Mapping[str, Any]:
+    first = {key: values[0] for key, values in query.items()}
+    return {
+        "dryRun": list(query.get("dryRun", ())),
+        "propagationPolicy": first.get("propagationPolicy"),
+        "orphanDependents": _boolean(first, "orphanDependents"),
+        "gracePeriodSeconds": _integer(first, "gracePeriodSeconds") if first.get("gracePeriodSeconds") else None,
+    }
+
+
+# The members of DeleteOptions: the type in JSON and, for the refusal, in Go.
+_MEMBERS: Mapping[str, tuple[type, str]] = {
+    "kind": (str, "string"),
+    "apiVersion": (str, "string"),
+    "gracePeriodSeconds": (int, "int64"),
+    "preconditions": (dict, "v1.Preconditions"),
+    "orphanDependents": (bool, "bool"),
+    "propagationPolicy": (str, "v1.DeletionPropagation"),
+    "dryRun": (list, "[]string"),
+}
+_PRECONDITIONS: Mapping[str, tuple[type, str]] = {"uid": (str, "types.UID"), "resourceVersion": (str, "string")}
+
+
+def _delete_body(body: Any) -> Mapping[str, Any]:
+    if not isinstance(body, dict):
+        raise errors.bad_request(f"json: cannot unmarshal {json_kind(body)} into Go value of type v1.DeleteOptions")
+    _check_members(body, _MEMBERS, "DeleteOptions", "")
+    _check_members(body.get("preconditions") or {}, _PRECONDITIONS, "Preconditions", "preconditions.")
+    for entry in body.get("dryRun") or ():
+        if not isinstance(entry, str):
+            raise _mismatch(entry, "DeleteOptions.dryRun", "string")
+    if body.get("kind", "DeleteOptions") != "DeleteOptions":
+        raise errors.bad_request("decoded object cannot be converted to DeleteOptions")
+    return body
+
+
+def _check_members(value: Mapping[str, Any], members: Mapping[str, tuple[type, str]], owner: str, prefix: str) -> None:
+    for key, (wanted, name) in members.items():
+        member = value.get(key)
+        # JSON's true is no number, whatever Python says.
+        if member is not None and (not isinstance(member, wanted) or isinstance(member, bool) is not (wanted is bool)):
+            raise _mismatch(member, f"{owner}.{prefix}{key}", name)
+
+
+def _mismatch(value: Any, where: str, wanted: str) -> errors.StatusError:
+    return errors.bad_request(f"json: cannot unmarshal {json_kind(value)} into Go struct field {where} of type {wanted}")
+
+
+def include_object(query: Mapping[str, str]) -> str:
+    """What a Table's rows carry: None, Metadata (the default) or Object."""
+    given = query.get("includeObject", "")
+    if given not in ("", "None", "Metadata", "Object"):
+        problem = field.invalid(Path("includeObject"), given, "must be 'Metadata', 'Object', 'None', or empty")
+        raise errors.bad_request(f"Unable to convert to Table as requested: {problem}")
+    return given or "Metadata"
+
+
+def _check_list(options: ListOptions) -> list[FieldError]:
+    problems = []
+    path, match = Path("resourceVersionMatch"), options.resource_version_match
+    if match:
+        if not options.resource_version:
+            problems.append(field.forbidden(path, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
+        if options.continue_token:
+            problems.append(field.forbidden(path, "resourceVersionMatch is forbidden when continue is provided"))
+        if match not in ("Exact", "NotOlderThan"):
+            problems.append(field.not_supported(path, match, ("Exact", "NotOlderThan", "")))
+        if match == "Exact" and options.resource_version == "0":
+            problems.append(field.forbidden(path, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
+    if options.send_initial_events is not None:
+        problems.append(field.forbidden(Path("sendInitialEvents"), "sendInitialEvents is forbidden for list"))
+    return problems
+
+
+def _check_watch(options: ListOptions) -> list[FieldError]:
+    problems = []
+    path, match = Path("resourceVersionMatch"), options.resource_version_match
+    if options.send_initial_events is not None and match != "NotOlderThan":
+        problems.append(field.forbidden(path, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"))
+    if match:
+        if options.send_initial_events is None:
+            problems.append(
+                field.forbidden(path, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
+            )
+        if match != "NotOlderThan":
+            problems.append(field.not_supported(path, match, ("NotOlderThan",)))
+        if options.continue_token:
+            problems.append(field.forbidden(path, "resourceVersionMatch is forbidden when continue is provided"))
+    return problems
+
+
+def _check_fields(fields: FieldSelector, selectable: frozenset[str], *, namespaced: bool) -> None:
+    for name in fields.fields():
+        if name in selectable or name == "metadata.name" or (name == "metadata.namespace" and namespaced):
+            continue
+        raise errors.bad_request(f"field label not supported: {name}")
+
+
+def _check_manager(manager: str) -> list[FieldError]:
+    path = Path("fieldManager")
+    problems = [field.too_long(path, _MAX_MANAGER_BYTES)] if len(manager.encode()) > _MAX_MANAGER_BYTES else []
+    for index, character in enumerate(manager):
+        if not character.isprintable():
+            where = len(manager[:index].encode())
+            problems.append(field.invalid(path, manager, f"invalid character U+{ord(character):04X} (at position {where})"))
+    return problems
+
+
+def _check_dry_run(values: Any) -> list[FieldError]:
+    if not values or values == ["All"]:
+        return []
+    return [field.not_supported(Path("dryRun"), values, ("All",))]
+
+
+def _first(query: Mapping[str, Sequence[str]], key: str) -> str:
+    values = query.get(key)
+    return values[0] if values else ""
+
+
+def _integer(query: Mapping[str, str], key: str) -> int:
+    text = query.get(key, "")
+    if not text:
+        return 0
+    digits = text[1:] if text[0] in "+-" else text
+    if not (digits.isascii() and digits.isdigit()):
+        raise errors.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
+    value = int(text)
+    if not -(1 << 63) <= value < 1 << 63:
+        raise errors.bad_request(f'strconv.ParseInt: parsing "{text}": value out of range')
+    return value
+
+
+def _boolean(query: Mapping[str, str], key: str) -> bool | None:
+    """Any value but false and 0 is a yes, an empty one too, as in Go's conversion of query parameters."""
+    if key not in query:
+        return None
+    return query[key].lower() not in ("false", "0")

@@ -1,0 +1,37 @@
+"""update (PUT). Source: k8s.io/apiserver pkg/endpoints/handlers/update.go, v0.36.3."""
+
+from __future__ import annotations
+
+from aggserver.admission.chain import UPDATE
+from aggserver.endpoints import negotiation
+from aggserver.endpoints.handlers import attributes, body, options, reply
+from aggserver.endpoints.installer import ResourceScope
+from aggserver.endpoints.request import Request, Response
+from aggserver.meta import errors
+from aggserver.registry.rest import Context, JSONObject, Updater
+
+__all__ = ["update"]
+
+
+async def update(scope: ResourceScope, request: Request) -> Response:
+    assert isinstance(scope.rest, Updater)
+    name = request.info.name
+    media = negotiation.for_object(request)
+    write = options.write_options("UpdateOptions", request.query_all, request.header(b"user-agent"))
+    obj = await body.read_object(scope, request, write.field_validation)
+    given_namespace = obj["metadata"].get("namespace")
+    if scope.namespaced and given_namespace and given_namespace != request.info.namespace:
+        raise errors.bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    body.check_name(obj, name)
+    body.dedup_owner_references(obj, request)
+    what = attributes.of(scope, request, UPDATE, write.dry_run)
+
+    async def replaced(current: JSONObject) -> JSONObject:
+        # Shallow copies: the loop may come back for the object as it was given.
+        wanted = dict(obj, metadata=dict(obj["metadata"]))
+        await scope.admission.mutate(what, wanted)
+        return wanted
+
+    context = Context(request.user, request.info.namespace, request.warnings)
+    written = await scope.rest.update(context, name, replaced, write, scope.admission.validator(what))
+    return reply.object_reply(scope, request, media, written)

@@ -1,0 +1,212 @@
+"""watch: a stream of events, one JSON document a line, until the client, the time limit or the server ends it.
+
+An event is encoded once for all who watch the same version in the same form; what has gathered while a client was being written
+to goes out in one piece. Once the resourceVersion has been understood, what goes wrong is an ERROR event and not an HTTP code,
+since clients' reflectors look there.
+Source: k8s.io/apiserver pkg/endpoints/handlers/{watch,get}.go, pkg/storage/cacher/cache_watcher.go, v0.36.3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
+from typing import Any, Protocol, Self
+
+from aggserver.endpoints import negotiation
+from aggserver.endpoints.handlers import options
+from aggserver.endpoints.installer import ResourceScope
+from aggserver.endpoints.negotiation import MediaType
+from aggserver.endpoints.request import Request, StreamResponse
+from aggserver.meta import codec
+from aggserver.meta.errors import StatusError
+from aggserver.publish import table
+from aggserver.registry.rest import Context, JSONObject, Watcher, WatchStream
+from aggserver.storage.cacher import WatchEvent
+
+__all__ = ["Watching"]
+
+# Seconds a watch lasts at least when the client names no timeoutSeconds; up to twice that, so that they don't end together.
+_MIN_TIMEOUT = 1800.0
+# Seconds between bookmarks, and how long before the end the last one is sent.
+_BOOKMARK_EVERY = 60.0
+_BOOKMARK_BEFORE_END = 2.0
+_EVENTS_END = "k8s.io/initial-events-end"
+
+Encode = Callable[[WatchEvent[Any]], bytes]
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+# (seconds, what to do then), as an event loop has it.
+CallLater = Callable[[float, Callable[[], None]], Timer]
+
+
+def _call_later(seconds: float, callback: Callable[[], None]) -> Timer:
+    return asyncio.get_running_loop().call_later(seconds, callback)
+
+
+class Watching:
+    """The handler. random: a number from [0, 1), to spread the ends of watches. observe: told of each piece (events, bytes)."""
+
+    def __init__(
+        self,
+        random: Callable[[], float],
+        observe: Callable[[ResourceScope, int, int], None],
+        call_later: CallLater = _call_later,
+    ) -> None:
+        self._random = random
+        self._observe = observe
+        self._call_later = call_later
+
+    async def __call__(self, scope: ResourceScope, request: Request) -> StreamResponse:
+        assert isinstance(scope.rest, Watcher)
+        media = negotiation.for_watch(request)
+        selection = options.list_options(
+            request.query,
+            watch=True,
+            name=request.info.name,
+            selectable=scope.selectable_fields,
+            namespaced=scope.namespaced,
+        )
+        encode = _encoder(scope, request, media)
+        timeout = selection.timeout_seconds or _MIN_TIMEOUT * (1 + self._random())
+        context = Context(request.user, request.info.namespace, request.warnings)
+        try:
+            stream = await scope.rest.watch(context, selection)
+        except StatusError as error:
+            if error.reason not in ("Expired", "Timeout"):
+                raise
+            return StreamResponse(_only(_error_frame(error)), media.stream_content_type)
+        timers = _Timers(stream, timeout, self._call_later, bookmarks=selection.allow_bookmarks)
+
+        def encoded(batch: Sequence[WatchEvent[Any]]) -> bytes:
+            piece = b"".join([encode(event) for event in batch])
+            self._observe(scope, len(batch), len(piece))
+            return piece
+
+        return StreamResponse(_Frames(stream, encoded, timers), media.stream_content_type)
+
+
+class _Frames:
+    """The pieces of a watch: of every batch of events one. Whoever has it closes it, and with it the watch."""
+
+    def __init__(self, stream: WatchStream, encoded: Callable[[Sequence[WatchEvent[Any]]], bytes], timers: _Timers) -> None:
+        self._stream = stream
+        self._batches = aiter(stream)
+        self._encoded = encoded
+        self._timers = timers
+        self._failed = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._failed:
+            raise StopAsyncIteration
+        try:
+            return self._encoded(await anext(self._batches))
+        except StatusError as error:
+            self._failed = True
+            return _error_frame(error)
+
+    async def aclose(self) -> None:
+        self._timers.cancel()
+        self._stream.close()
+
+
+class _Timers:
+    """Ends the watch at its time, and asks for bookmarks on the way: every minute, and shortly before the end."""
+
+    def __init__(self, stream: WatchStream, seconds: float, call_later: CallLater, *, bookmarks: bool) -> None:
+        self._stream = stream
+        self._call_later = call_later
+        self._ends = [call_later(seconds, stream.close)]
+        self._every: Timer | None = None
+        if bookmarks:
+            if seconds > _BOOKMARK_BEFORE_END:
+                self._ends.append(call_later(seconds - _BOOKMARK_BEFORE_END, stream.bookmark))
+            self._every = call_later(_BOOKMARK_EVERY, self._bookmark)
+
+    def _bookmark(self) -> None:
+        self._stream.bookmark()
+        self._every = self._call_later(_BOOKMARK_EVERY, self._bookmark)
+
+    def cancel(self) -> None:
+        for timer in (*self._ends, self._every):
+            if timer is not None:
+                timer.cancel()
+
+
+def _encoder(scope: ResourceScope, request: Request, media: MediaType) -> Encode:
+    if not media.convert:
+        return _memoised(scope.api_version, lambda event: _raw(scope, event))
+    version = media.api_version
+    if media.convert == "Table":
+        return _table_encoder(scope, request, version)
+    return _memoised((scope.api_version, version), lambda event: _metadata_only(scope, event, version))
+
+
+def _memoised(memo_key: Hashable, form: Callable[[WatchEvent[Any]], bytes]) -> Encode:
+    """Frames that are the same for all who watch in this form; kept with the event."""
+
+    def encode(event: WatchEvent[Any]) -> bytes:
+        frame: bytes | None = event.encodings.get(memo_key)
+        if frame is None:
+            frame = event.encodings[memo_key] = _frame(event.type, form(event))
+        return frame
+
+    return encode
+
+
+def _metadata_only(scope: ResourceScope, event: WatchEvent[Any], api_version: str) -> bytes:
+    return codec.encode_json(table.partial_object_metadata(_tree(scope, event), api_version))
+
+
+def _table_encoder(scope: ResourceScope, request: Request, api_version: str) -> Encode:
+    """Rows are made for each watcher, since ages are told as of now; the columns go out with the first event only."""
+    include = options.include_object(request.query)
+    first = True
+
+    def encode(event: WatchEvent[Any]) -> bytes:
+        nonlocal first
+        row = (_tree(scope, event), _raw(scope, event))
+        meta = {"resourceVersion": str(event.revision)}
+        rows = table.encode_table(
+            scope.table, [row], include, meta, time.time(), api_version=api_version, with_definitions=first
+        )
+        first = False
+        return _frame(event.type, rows)
+
+    return encode
+
+
+def _frame(kind: str, obj: bytes) -> bytes:
+    return b'{"type":"%b","object":%b}\n' % (kind.encode(), obj)
+
+
+def _raw(scope: ResourceScope, event: WatchEvent[Any]) -> bytes:
+    raw: bytes = event.object.raw if event.object is not None else codec.encode_json(_bookmark(scope, event))
+    return raw
+
+
+def _tree(scope: ResourceScope, event: WatchEvent[Any]) -> JSONObject:
+    tree: JSONObject = event.object.decoded() if event.object is not None else _bookmark(scope, event)
+    return tree
+
+
+def _bookmark(scope: ResourceScope, event: WatchEvent[Any]) -> JSONObject:
+    metadata: JSONObject = {"resourceVersion": str(event.revision)}
+    if event.initial_events_end:
+        metadata["annotations"] = {_EVENTS_END: "true"}
+    return {"apiVersion": scope.object_version, "kind": scope.kind, "metadata": metadata}
+
+
+def _error_frame(error: StatusError) -> bytes:
+    return _frame("ERROR", codec.encode_json(error.status()))
+
+
+async def _only(piece: bytes) -> AsyncGenerator[bytes, None]:
+    yield piece

@@ -1,0 +1,130 @@
+"""ResourceScope and Installer: what stands behind a (group, version, resource, subresource), and the one mapping that says so.
+
+A ResourceScope holds everything a handler needs of one resource in one version, ready compiled. Scopes are made at first use: a
+definition is installed as a `Served`, whose `scope` compiles, so that five hundred of them cost little. The mapping is replaced
+whole at every change and read without a lock; `generation` counts the changes, for whoever caches what it derives from it.
+Called by `endpoints/dispatch.py` and `endpoints/{discovery,openapi}.py`; filled by `apiextensions/` and `standalone/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from aggserver.admission.chain import Chain
+from aggserver.meta import versions
+from aggserver.publish.discovery import APIGroup, APIGroupVersion, APIResource
+from aggserver.publish.models import Published
+from aggserver.publish.table import TableConvertor
+from aggserver.registry.rest import JSONObject
+
+__all__ = ["Installer", "ResourceScope", "Served"]
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceScope:
+    """One resource (or subresource) in one version, as handlers see it.
+
+    kind, object_version: of the objects exchanged (`autoscaling/v1` Scale for a scale; else the resource's own).
+    rest: an object with the protocols of `registry/rest.py`; which of them it has decides the verbs.
+    conform: prunes a decoded body in place, returns the paths of what it dropped, for fieldValidation.
+    selectable_fields: names that field selectors may use beside metadata.name and metadata.namespace.
+    deprecation: text of the Warning header that requests of this version get; '' for none.
+    """
+
+    group: str
+    version: str
+    resource: str
+    subresource: str
+    kind: str
+    list_kind: str
+    object_version: str
+    namespaced: bool
+    rest: object
+    conform: Callable[[JSONObject], list[str]]
+    table: TableConvertor
+    admission: Chain
+    selectable_fields: frozenset[str] = frozenset()
+    deprecation: str = ""
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+class Served(Protocol):
+    """One resource of one group-version, as it is installed. Cheap until `scope` is called."""
+
+    @property
+    def group(self) -> str: ...
+    @property
+    def version(self) -> str: ...
+    @property
+    def resource(self) -> APIResource: ...
+    @property
+    def namespaced(self) -> bool: ...
+
+    def published(self) -> Published:
+        """For OpenAPI."""
+
+    def scope(self, subresource: str) -> ResourceScope | None:
+        """None where there is no such subresource. Compiled once and kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Mapping:
+    by_path: dict[tuple[str, str, str], Served] = field(default_factory=dict)
+    groups: tuple[APIGroup, ...] = ()
+
+
+class Installer:
+    """What is served now. `install` replaces what an owner has: a definition (by its name), or the server's own kinds."""
+
+    def __init__(self) -> None:
+        self._owners: dict[str, tuple[Served, ...]] = {}
+        self._mapping = _Mapping()
+        self._listeners: list[Callable[[], None]] = []
+        self.generation = 0
+
+    def install(self, changes: Iterable[tuple[str, Sequence[Served]]]) -> None:
+        """Sets what each owner serves (nothing: withdraws it), all at once."""
+        for owner, served in changes:
+            if served:
+                self._owners[owner] = tuple(served)
+            else:
+                self._owners.pop(owner, None)
+        self._mapping = self._built()
+        self.generation += 1
+        for listener in self._listeners:
+            listener()
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        self._listeners.append(listener)
+
+    def find(self, group: str, version: str, resource: str) -> Served | None:
+        return self._mapping.by_path.get((group, version, resource))
+
+    def everything(self) -> Iterable[Served]:
+        return self._mapping.by_path.values()
+
+    def groups(self) -> Sequence[APIGroup]:
+        """For discovery: groups in the order of their first installation, versions in the order clients should prefer them."""
+        return self._mapping.groups
+
+    def published(self, group: str, version: str) -> Sequence[Published]:
+        every = self._mapping.by_path.values()
+        return [served.published() for served in every if (served.group, served.version) == (group, version)]
+
+    def _built(self) -> _Mapping:
+        by_path: dict[tuple[str, str, str], Served] = {}
+        resources: dict[str, dict[str, list[APIResource]]] = {}
+        for owner in self._owners.values():
+            for served in owner:
+                by_path[served.group, served.version, served.resource.name] = served
+                resources.setdefault(served.group, {}).setdefault(served.version, []).append(served.resource)
+        groups = []
+        for group, by_version in resources.items():
+            ordered = sorted(by_version, key=versions.sort_key)
+            groups.append(APIGroup(group, tuple(APIGroupVersion(group, name, tuple(by_version[name])) for name in ordered)))
+        return _Mapping(by_path, tuple(groups))

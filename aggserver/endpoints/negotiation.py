@@ -1,0 +1,274 @@
+"""Negotiation: which form the answer takes, and what form the body has.
+
+An endpoint says what it can give as a `Negotiator`; the client's Accept picks one. Clauses are tried by weight, then by how exact
+they are, then in their order; a clause that asks for a conversion or a stream that the endpoint can't give is passed over, so
+that `application/vnd.kubernetes.protobuf;as=Table;...,application/json` finds the JSON in it. Called for every request, so what a
+header means is remembered by its text: clients send few different ones.
+Called by `endpoints/handlers/`, `discovery.py` and `openapi.py`. Source: k8s.io/apiserver pkg/endpoints/handlers/negotiation,
+v0.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import orjson
+
+from aggserver.endpoints.request import Request
+from aggserver.meta import codec, errors
+from aggserver.meta.errors import StatusError
+
+__all__ = [
+    "AGGREGATED_DISCOVERY",
+    "PLAIN",
+    "MediaType",
+    "Negotiator",
+    "body_is_yaml",
+    "is_protobuf",
+    "unsupported_body",
+    "for_object",
+    "for_plain",
+    "for_watch",
+    "unsupported_media_type",
+]
+
+_JSON = "application/json"
+_YAML = "application/yaml"
+_PROTOBUF = "application/vnd.kubernetes.protobuf"
+
+# How many headers a negotiator remembers; a client that makes up ever new ones finds the memory cleared, not grown.
+_REMEMBERED = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class MediaType:
+    """What was agreed on.
+
+    subtype: json or yaml. convert: the kind that objects are turned into, '' for none; api_version: that kind's group and
+    version. pretty: indented, for people. parameters: what the content type says beside the type.
+    """
+
+    subtype: str = "json"
+    convert: str = ""
+    api_version: str = ""
+    pretty: bool = False
+
+    @property
+    def content_type(self) -> bytes:
+        return f"application/{self.subtype}".encode()
+
+    @property
+    def stream_content_type(self) -> bytes:
+        """Of a watch: plain JSON, an event on each line, is the only stream there is."""
+        return _JSON.encode()
+
+    @property
+    def plain_json(self) -> bool:
+        """Whether JSON that is there already can go out as it is."""
+        return self.subtype == "json" and not self.pretty
+
+    def unconverted(self) -> MediaType:
+        """The same for a Status, which is never converted."""
+        return replace(self, convert="", api_version="") if self.convert else self
+
+    def encode(self, tree: Any) -> tuple[bytes, bytes]:
+        """(body, content type) of a JSON value."""
+        if self.subtype == "yaml":
+            return codec.dump_yaml(tree), self.content_type
+        return orjson.dumps(tree, option=orjson.OPT_INDENT_2 if self.pretty else None), self.content_type
+
+    def encode_event(self, kind: str, tree: Any) -> bytes:
+        """One event of a watch, with the line break that ends it."""
+        return orjson.dumps({"type": kind, "object": tree}, option=orjson.OPT_APPEND_NEWLINE)
+
+
+class _Clause(NamedTuple):
+    type: str
+    subtype: str
+    weight: float
+    parameters: dict[str, str]
+
+
+class Negotiator:
+    """What one kind of endpoint can answer with.
+
+    types: media types, the preferred one first. conversions: (kind, group, version) of what objects can be turned into. plain:
+    whether the object itself can be had. named: the types as the refusal names them, where that differs.
+    """
+
+    def __init__(
+        self,
+        types: Sequence[str],
+        conversions: Sequence[tuple[str, str, str]] = (),
+        *,
+        plain: bool = True,
+        named: Sequence[str] = (),
+    ) -> None:
+        self._types = tuple(types)
+        self._conversions = frozenset(conversions)
+        self._plain = plain
+        self._named = ", ".join(named or types)
+        self._known: dict[str, MediaType | None] = {}
+
+    def match(self, accept: str) -> MediaType | None:
+        """What to answer with, or None where nothing of what is wanted can be had. No header at all takes the first type."""
+        try:
+            return self._known[accept]
+        except KeyError:
+            found = self._find(accept)
+        if len(self._known) >= _REMEMBERED:
+            self._known.clear()
+        self._known[accept] = found
+        return found
+
+    def negotiate(self, accept: str) -> MediaType:
+        """As `match`. Raises NotAcceptable."""
+        found = self.match(accept)
+        if found is None:
+            raise errors.not_acceptable(f"only the following media types are accepted: {self._named}")
+        return found
+
+    def _find(self, accept: str) -> MediaType | None:
+        if not accept:
+            return _media_type(self._types[0]) if self._plain else None
+        for clause in _clauses(accept):
+            for offered in self._types:
+                if _matches(clause, offered):
+                    found = self._accept(clause, offered)
+                    if found is not None:
+                        return found
+        return None
+
+    def _accept(self, clause: _Clause, offered: str) -> MediaType | None:
+        given = clause.parameters
+        # `stream` is for watches; `sv` asks for a version of meta.k8s.io, and there is the one.
+        if given.get("stream", "watch") != "watch" or given.get("sv", "v1") != "v1":
+            return None
+        pretty = given.get("pretty") == "1"
+        if not given.keys() & {"as", "g", "v"}:
+            return replace(_media_type(offered), pretty=pretty) if self._plain else None
+        kind, group, version = given.get("as", ""), given.get("g", ""), given.get("v", "")
+        if (kind, group, version) not in self._conversions:
+            return None
+        return replace(_media_type(offered), convert=kind, api_version=f"{group}/{version}", pretty=pretty)
+
+
+def _media_type(name: str) -> MediaType:
+    return MediaType(name.partition("/")[2])
+
+
+def _clauses(accept: str) -> list[_Clause]:
+    """The header's clauses, best first. A malformed one is passed over, one of weight 0 is what the client does not want."""
+    found = [clause for clause in _parse(accept) if clause.weight > 0]
+    return sorted(found, key=lambda clause: (-clause.weight, clause.type == "*", clause.subtype == "*"))
+
+
+def _parse(accept: str) -> Iterator[_Clause]:
+    for part in accept.split(","):
+        name, *rest = part.split(";")
+        kind, slash, subtype = (text.strip() for text in name.strip().partition("/"))
+        if not slash and kind == "*":
+            subtype = "*"
+        if not kind or not subtype or "/" in subtype:
+            continue
+        parameters: dict[str, str] = {}
+        for pair in rest:
+            key, equals, value = pair.partition("=")
+            if equals and value and "=" not in value:
+                parameters[key.strip()] = value.strip()
+        yield _Clause(kind, subtype, _weight(parameters.pop("q", "1")), parameters)
+
+
+def _weight(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
+
+
+def _matches(clause: _Clause, offered: str) -> bool:
+    kind, _, subtype = offered.partition("/")
+    if clause.type == "*":
+        return clause.subtype == "*"
+    return clause.type == kind and clause.subtype in (subtype, "*")
+
+
+_META_CONVERSIONS = tuple(
+    (kind, "meta.k8s.io", version)
+    for kind in ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
+    for version in ("v1", "v1beta1")
+)
+
+_OBJECT = Negotiator((_JSON, _YAML), _META_CONVERSIONS)
+# YAML has no frames.
+_WATCH = Negotiator((_JSON,), _META_CONVERSIONS, named=("application/json;stream=watch",))
+# Answers that can't be converted: the old discovery.
+PLAIN = Negotiator((_JSON, _YAML))
+# Matches only what asks for the aggregated form.
+AGGREGATED_DISCOVERY = Negotiator((_JSON, _YAML), (("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2"),), plain=False)
+
+_LISTING_VERBS = frozenset({"list", "deletecollection"})
+
+
+def for_object(request: Request) -> MediaType:
+    """For an answer about a resource, one object or a list by the request's verb. Raises NotAcceptable."""
+    media = _OBJECT.negotiate(request.header(b"accept"))
+    if media.convert == "PartialObjectMetadata" and request.info.verb in _LISTING_VERBS:
+        raise errors.not_acceptable(
+            "you requested PartialObjectMetadata, but the requested object is a list (*unstructured.UnstructuredList)"
+        )
+    if media.convert == "PartialObjectMetadataList" and request.info.verb not in _LISTING_VERBS:
+        raise errors.not_acceptable(
+            "you requested PartialObjectMetadataList, but the requested object is not a list (*unstructured.Unstructured)"
+        )
+    return _for_reader(request, media)
+
+
+def for_watch(request: Request) -> MediaType:
+    """For the events of a watch, which are never indented: a line is an event. Raises NotAcceptable."""
+    media = _WATCH.negotiate(request.header(b"accept"))
+    return replace(media, pretty=False) if media.pretty else media
+
+
+def for_plain(request: Request) -> MediaType:
+    """For an answer that can't be converted. Raises NotAcceptable."""
+    return _for_reader(request, PLAIN.negotiate(request.header(b"accept")))
+
+
+_BY_HAND = ("curl", "Wget", "Mozilla/5.0")
+_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+
+
+def _for_reader(request: Request, media: MediaType) -> MediaType:
+    """Indented where a person reads it: they say so, or their user agent does. `?pretty=false` overrules the user agent."""
+    if media.pretty or media.subtype == "yaml":
+        return media
+    asked = request.query.get("pretty", "") if "pretty" in request.query_string else ""
+    pretty = asked in _TRUE if asked else request.header(b"user-agent").startswith(_BY_HAND)
+    return replace(media, pretty=True) if pretty else media
+
+
+def body_is_yaml(content_type: str) -> bool:
+    """Whether a request's body is YAML and not JSON, which it is where nothing is said. Raises UnsupportedMediaType."""
+    name = content_type.partition(";")[0].strip().lower()
+    if name not in ("", _JSON, _YAML):
+        raise unsupported_body()
+    return name == _YAML
+
+
+def is_protobuf(content_type: str) -> bool:
+    """What Go's typed clients send for built-in kinds and for DeleteOptions."""
+    return content_type.partition(";")[0].strip().lower() == _PROTOBUF
+
+
+def unsupported_body() -> StatusError:
+    """415 for a body that is no JSON or YAML; protobuf goes unnamed, since custom resources have no such form."""
+    return unsupported_media_type((_JSON, _YAML))
+
+
+def unsupported_media_type(accepted: Sequence[str]) -> StatusError:
+    return errors.unsupported_media_type(
+        f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}"
+    )

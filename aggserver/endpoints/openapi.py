@@ -1,0 +1,170 @@
+"""OpenAPI's URLs: /openapi/v2, /openapi/v3 and /openapi/v3/apis/<group>/<version>.
+
+A document is built when it is asked for. Its ETag is that of what it is built from, so that the index of v3, which has the ETags
+of all group-versions, and the aggregator's question once a minute whether anything is new, build nothing.
+Called by `endpoints/dispatch.py`. Source: k8s.io/kube-openapi pkg/handler/handler.go and pkg/handler3/handler.go, as of k8s
+v0.36.3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from email.utils import format_datetime
+
+import orjson
+
+from aggserver.endpoints.discovery import Catalog, check_method, matches_etag, page_not_found
+from aggserver.endpoints.negotiation import Negotiator
+from aggserver.endpoints.request import Request, Response
+from aggserver.publish import openapi_v2, openapi_v3
+from aggserver.publish.models import Published
+from aggserver.publish.operations import PATCH_TYPES
+
+__all__ = ["OpenAPI"]
+
+# Protobuf, which old kubectl wants, is refused, and they go on without a schema.
+_TYPES = Negotiator(("application/json",))
+_VARY = (b"vary", b"Accept")
+# Documents of v3 kept encoded, the ones asked for last: a client fetches each once and keeps it by its hash.
+_KEPT_DOCUMENTS = 32
+_YEAR_SECONDS = 365 * 86400
+
+
+class OpenAPI:
+    """The handler. info_version: the server's version. clock: seconds since 1970. patch_types: what PATCH is said to take."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        info_version: str,
+        clock: Callable[[], float],
+        patch_types: Sequence[str] = PATCH_TYPES,
+    ) -> None:
+        self._catalog = catalog
+        self._info_version = info_version
+        self._clock = clock
+        self._patch_types = tuple(patch_types)
+        self._generation = -1
+        self._etags: dict[str, str] = {}
+        self._documents: OrderedDict[str, bytes] = OrderedDict()
+        self._index = b""
+        self._v2: tuple[str, bytes] = ("", b"")
+        self._v2_building = asyncio.Lock()
+
+    async def __call__(self, request: Request) -> Response:
+        check_method(request)
+        path = request.path.rstrip("/")
+        if path == "/openapi/v2":
+            return await self._serve_v2(request)
+        if path == "/openapi/v3":
+            self._refresh()
+            return self._conditional(request, self._index, _etag(self._index), [])
+        self._refresh()
+        name = path.removeprefix("/openapi/v3/")
+        if name not in self._etags:
+            return page_not_found()
+        return self._serve_v3(request, name)
+
+    def _refresh(self) -> None:
+        """Finds the ETags of all group-versions anew when the catalog has changed. Documents whose ETag stays are kept."""
+        if self._generation == self._catalog.generation:
+            return
+        self._generation = self._catalog.generation
+        self._etags = {
+            _name(group.name, version.version): self._fingerprint(self._catalog.published(group.name, version.version))
+            for group in self._catalog.groups()
+            for version in group.versions
+        }
+        paths = {name: {"serverRelativeURL": _location(name, etag)} for name, etag in self._etags.items()}
+        self._index = orjson.dumps({"paths": paths})
+
+    def _fingerprint(self, resources: Sequence[Published]) -> str:
+        """What the documents depend on, as an ETag without its quotes."""
+        return _digest(orjson.dumps([self._info_version, self._patch_types, resources]))
+
+    def _serve_v3(self, request: Request, name: str) -> Response:
+        _TYPES.negotiate(request.header(b"accept"))
+        etag = self._etags[name]
+        headers = [_VARY]
+        wanted = request.query.get("hash", "")
+        if wanted and wanted != etag:
+            location = (b"location", _location(name, etag).encode())
+            return Response(301, b"", b"", [_VARY, (b"etag", f'"{etag}"'.encode()), location])
+        if wanted:
+            # Only of what the hash names can it be said that it will never change.
+            headers.append((b"cache-control", b"public, immutable"))
+            headers.append((b"expires", _http_date(self._clock() + _YEAR_SECONDS)))
+        return self._conditional(request, self._document(name, etag), f'"{etag}"', headers)
+
+    def _document(self, name: str, etag: str) -> bytes:
+        key = f"{name} {etag}"
+        document = self._documents.get(key)
+        if document is None:
+            group, _, version = name.removeprefix("apis/").removeprefix("api/").rpartition("/")
+            tree = openapi_v3.build(
+                group,
+                version,
+                self._catalog.published(group, version),
+                info_version=self._info_version,
+                patch_types=self._patch_types,
+            )
+            document = self._documents[key] = orjson.dumps(tree)
+            if len(self._documents) > _KEPT_DOCUMENTS:
+                self._documents.popitem(last=False)
+        self._documents.move_to_end(key)
+        return document
+
+    async def _serve_v2(self, request: Request) -> Response:
+        _TYPES.negotiate(request.header(b"accept"))
+        self._refresh()
+        etag = f'"{_digest(orjson.dumps(self._etags))}"'
+        headers = [_VARY]
+        if matches_etag(request.header(b"if-none-match"), etag):
+            return Response(304, b"", b"", [*headers, (b"etag", etag.encode())])
+        async with self._v2_building:
+            if self._v2[0] != etag:
+                resources = [
+                    resource
+                    for group in self._catalog.groups()
+                    for version in group.versions
+                    for resource in self._catalog.published(group.name, version.version)
+                ]
+                # Seconds of work where there are hundreds of definitions; other requests go on meanwhile.
+                self._v2 = (etag, await asyncio.to_thread(self._build_v2, resources))
+            body = self._v2[1]
+        return self._conditional(request, body, etag, headers)
+
+    def _build_v2(self, resources: Sequence[Published]) -> bytes:
+        tree = openapi_v2.build(resources, info_version=self._info_version, patch_types=self._patch_types)
+        return orjson.dumps(tree)
+
+    def _conditional(self, request: Request, body: bytes, etag: str, headers: list[tuple[bytes, bytes]]) -> Response:
+        headers = [*headers, (b"etag", etag.encode())]
+        if matches_etag(request.header(b"if-none-match"), etag):
+            return Response(304, b"", b"", headers)
+        return Response(200, body, headers=headers)
+
+
+def _name(group: str, version: str) -> str:
+    """How the index calls a group-version: its path without the first slash."""
+    return f"apis/{group}/{version}" if group else f"api/{version}"
+
+
+def _location(name: str, etag: str) -> str:
+    return f"/openapi/v3/{name}?hash={etag}"
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha512(data).hexdigest().upper()
+
+
+def _etag(data: bytes) -> str:
+    return f'"{_digest(data)}"'
+
+
+def _http_date(seconds: float) -> bytes:
+    return format_datetime(datetime.fromtimestamp(seconds, UTC), usegmt=True).encode()

@@ -1,0 +1,102 @@
+"""RequestInfo: what a URL and a method ask for, before anything is looked up.
+
+Paths of resources:
+    /api/{version}/{resource}[/{name}[/{subresource}]]                       (and below: the same under /apis/{group}/{version})
+    /api/{version}/namespaces/{namespace}/{resource}[/{name}[/{subresource}]]
+    /api/{version}/namespaces/{namespace}[/status|/finalize]                 (the resource is namespaces itself)
+    /api/{version}/watch/...  and  /api/{version}/proxy/...                  (old forms with the verb in front)
+Everything else (/, /api, /apis, /apis/{group}, /healthz, /version, ...) is no resource request: its verb is the method in lower
+case.
+
+Pure; called by `endpoints/filters.py`. Source: k8s.io/apiserver pkg/endpoints/request/requestinfo.go, v0.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from aggserver.meta import selectors
+
+__all__ = ["RequestInfo", "parse"]
+
+_VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
+# Verbs whose selectors are shown to the authorizer.
+_SELECTING_VERBS = frozenset({"list", "watch", "deletecollection"})
+
+
+@dataclass(frozen=True, slots=True)
+class RequestInfo:
+    """`parts` are the path's segments from the resource on; the selectors are as given, for list, watch and deletecollection."""
+
+    is_resource_request: bool
+    path: str
+    verb: str
+    api_prefix: str = ""
+    group: str = ""
+    version: str = ""
+    namespace: str = ""
+    resource: str = ""
+    subresource: str = ""
+    name: str = ""
+    parts: tuple[str, ...] = ()
+    field_selector: str = ""
+    label_selector: str = ""
+
+
+def parse(method: str, path: str, query: Mapping[str, str]) -> RequestInfo:
+    """Never fails: what it can't read as a resource is a non-resource request."""
+    plain = RequestInfo(False, path, method.lower())
+    stripped = path.strip("/")
+    parts = stripped.split("/") if stripped else []
+    if len(parts) < 3 or parts[0] not in ("api", "apis"):
+        return plain
+    prefix = parts[0]
+    group = ""
+    if prefix == "apis":
+        if len(parts) < 4:
+            return plain
+        group, version, rest = parts[1], parts[2], parts[3:]
+    else:
+        version, rest = parts[1], parts[2:]
+
+    verb = _VERBS.get(method, "")
+    old_form = rest[0] in ("watch", "proxy")
+    if old_form:
+        if len(rest) < 2:
+            return plain
+        verb, rest = rest[0], rest[1:]
+
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 1:
+        namespace = rest[1]
+        if len(rest) > 2 and rest[2] not in _NAMESPACE_SUBRESOURCES:
+            rest = rest[2:]
+    resource = rest[0]
+    name = rest[1] if len(rest) > 1 else ""
+    subresource = rest[2] if len(rest) > 2 and verb != "proxy" else ""
+
+    if not name and verb == "get":
+        # Any value but these is a yes, as in Go's conversion of query parameters to bool.
+        watching = "watch" in query and query["watch"].lower() not in ("false", "0")
+        verb = "watch" if watching else "list"
+        name = selectors.single_name(query.get("fieldSelector", ""))
+    elif not name and verb == "delete":
+        verb = "deletecollection"
+    selecting = not old_form and verb in _SELECTING_VERBS
+    return RequestInfo(
+        is_resource_request=True,
+        path=path,
+        verb=verb,
+        api_prefix=prefix,
+        group=group,
+        version=version,
+        namespace=namespace,
+        resource=resource,
+        subresource=subresource,
+        name=name,
+        parts=tuple(rest),
+        field_selector=query.get("fieldSelector", "") if selecting else "",
+        label_selector=query.get("labelSelector", "") if selecting else "",
+    )

@@ -1,0 +1,204 @@
+"""Strategies of custom resources: the object itself, and its `/status`.
+
+They know one version of one definition, as compiled; what the schema says of a value is `schema/`'s and comes in as functions.
+Pure; built by `apiextensions/serving.py`, called by `registry/store.py`.
+Source: k8s.io/apiextensions-apiserver pkg/registry/customresource/{strategy,status_strategy,validator}.go, v0.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from aggserver.meta import codec, field, object_meta
+from aggserver.meta.field import FieldError, Path
+from aggserver.meta.jsonpath import JSONPath
+from aggserver.registry.nested import NestedError, find_integer, find_string
+from aggserver.registry.rest import Context, JSONObject
+from aggserver.registry.strategy import ResourceInfo
+
+__all__ = ["CustomResourceStrategy", "ScalePaths", "StatusStrategy", "read_fields"]
+
+_MAX_INT32 = 2147483647
+_METADATA = Path("metadata")
+# Finalizers of Kubernetes itself, which need no domain.
+_STANDARD_FINALIZERS = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
+
+
+@dataclass(frozen=True, slots=True)
+class ScalePaths:
+    """Where `/scale` finds its numbers, as written in the definition (`.spec.replicas`); `label_selector` may be empty."""
+
+    spec_replicas: str
+    status_replicas: str
+    label_selector: str = ""
+
+
+class CustomResourceStrategy:
+    """Rules of the object at its own path.
+
+    has_status: the definition has the status subresource, so that this path can't write `.status`.
+    check_context: raises StatusError where the resource takes no new objects.
+    """
+
+    def __init__(
+        self,
+        info: ResourceInfo,
+        *,
+        has_status: bool,
+        scale: ScalePaths | None,
+        check_context: Callable[[Context], None],
+    ) -> None:
+        self._info = info
+        self._has_status = has_status
+        self._scale = scale
+        self._check_context = check_context
+
+    @property
+    def info(self) -> ResourceInfo:
+        return self._info
+
+    def prepare_for_create(self, obj: JSONObject) -> None:
+        if self._has_status:
+            obj.pop("status", None)
+        obj["metadata"]["generation"] = 1
+
+    def validate(self, obj: JSONObject) -> list[FieldError]:
+        problems = self._validate_type(obj)
+        if problems:
+            return problems
+        problems = object_meta.validate_object_meta(
+            obj["metadata"], _METADATA, namespaced=self._info.namespaced, name_rule=object_meta.dns1123_subdomain
+        )
+        return problems + self._validate_scale(obj)
+
+    def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
+        if self._has_status:
+            if "status" in old:
+                obj["status"] = old["status"]
+            else:
+                obj.pop("status", None)
+        if _differs(obj, old):
+            obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+
+    def validate_update(self, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        problems = self._validate_type(obj)
+        if problems:
+            return problems
+        problems = object_meta.validate_object_meta_update(obj["metadata"], old["metadata"], _METADATA)
+        return problems + self._validate_scale(obj)
+
+    def warnings(self, obj: JSONObject, old: JSONObject | None) -> Sequence[str]:
+        finalizers = obj["metadata"].get("finalizers")
+        if not finalizers:
+            return ()
+        before = set(old["metadata"].get("finalizers") or ()) if old else set()
+        return [text for name in sorted(set(finalizers) - before) for text in _finalizer_warnings(name)]
+
+    def prepare_for_delete(self, obj: JSONObject, now: str) -> bool:
+        return False
+
+    def may_be_removed(self, obj: JSONObject) -> bool:
+        return True
+
+    def check_context(self, context: Context) -> None:
+        self._check_context(context)
+
+    def _validate_type(self, obj: JSONObject) -> list[FieldError]:
+        problems = []
+        for key, wanted in (("kind", self._info.kind), ("apiVersion", self._info.api_version)):
+            if obj.get(key) != wanted:
+                problems.append(field.invalid(Path(key), obj.get(key), f"must be {wanted}"))
+        return problems
+
+    def _validate_scale(self, obj: JSONObject) -> list[FieldError]:
+        if self._scale is None:
+            return []
+        return _replicas(obj, self._scale.spec_replicas) + self._validate_scale_status(obj)
+
+    def _validate_scale_status(self, obj: JSONObject) -> list[FieldError]:
+        if self._scale is None:
+            return []
+        problems = _replicas(obj, self._scale.status_replicas)
+        if self._scale.label_selector:
+            try:
+                find_string(obj, self._scale.label_selector)
+            except NestedError as error:
+                problems.append(field.invalid(Path(self._scale.label_selector), "", str(error)))
+        return problems
+
+
+class StatusStrategy(CustomResourceStrategy):
+    """Rules of `/status`: only `.status` is taken (and managedFields); the rest stays as it is, labels and annotations too."""
+
+    def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
+        given = dict(obj)
+        obj.clear()
+        obj.update(old)
+        metadata = dict(old["metadata"])
+        metadata.pop("managedFields", None)
+        if "managedFields" in given["metadata"]:
+            metadata["managedFields"] = given["metadata"]["managedFields"]
+        obj["metadata"] = metadata
+        if "status" in given:
+            obj["status"] = given["status"]
+        else:
+            obj.pop("status", None)
+
+    def validate_update(self, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        problems = self._validate_type(obj)
+        if problems:
+            return problems
+        problems = object_meta.validate_object_meta_update(obj["metadata"], old["metadata"], _METADATA)
+        return problems + self._validate_scale_status(obj)
+
+
+def read_fields(paths: Mapping[str, JSONPath]) -> Callable[[JSONObject], Mapping[str, str]]:
+    """A reader of selectable fields: name (`spec.color`) to the value as Go prints it, '' where there is none."""
+
+    def read(obj: JSONObject) -> dict[str, str]:
+        values = {}
+        for name, path in paths.items():
+            found = path.find(obj)
+            values[name] = _go_text(found[0]) if found and found[0] is not None else ""
+        return values
+
+    return read
+
+
+def _go_text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def _differs(obj: JSONObject, old: JSONObject) -> bool:
+    """Whether anything but metadata changed."""
+    new = {key: value for key, value in obj.items() if key != "metadata"}
+    before = {key: value for key, value in old.items() if key != "metadata"}
+    return not codec.same(new, before)
+
+
+def _replicas(obj: JSONObject, path: str) -> list[FieldError]:
+    try:
+        value = find_integer(obj, path)
+    except NestedError as error:
+        return [field.invalid(Path(path), 0, str(error))]
+    if value is None:
+        return []
+    if value < 0:
+        return [field.invalid(Path(path), value, "should be a non-negative integer")]
+    if value > _MAX_INT32:
+        return [field.invalid(Path(path), value, f"should be less than or equal to {_MAX_INT32}")]
+    return []
+
+
+def _finalizer_warnings(name: str) -> list[str]:
+    texts = [f"metadata.finalizers: {field.quote(name)}: {problem}" for problem in object_meta.qualified_name(name)]
+    if "/" not in name and name not in _STANDARD_FINALIZERS:
+        path = " including a path (/)" if "." in name else ""
+        texts.append(
+            f"metadata.finalizers: {field.quote(name)}: prefer a domain-qualified finalizer name{path} "
+            "to avoid accidental conflicts with other finalizer writers"
+        )
+    return texts

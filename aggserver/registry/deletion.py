@@ -1,0 +1,64 @@
+"""What a deletion does to an object that can't go at once: finalizers by propagation policy, and the mark of deletion.
+
+Pure; called by `registry/store.py`. Source: k8s.io/apiserver pkg/registry/generic/registry/store.go (deletionFinalizersForGarbageCollection,
+markAsDeleting), pkg/registry/rest/delete.go, v0.36.3.
+"""
+
+from __future__ import annotations
+
+from aggserver.meta import errors
+from aggserver.registry.rest import DeleteOptions, JSONObject
+
+__all__ = ["FOREGROUND", "ORPHAN", "check_preconditions", "finalizers_for", "is_emptied", "mark_as_deleting"]
+
+ORPHAN = "orphan"
+FOREGROUND = "foregroundDeletion"
+_COLLECTED = (ORPHAN, FOREGROUND)
+
+
+def finalizers_for(finalizers: list[str], options: DeleteOptions) -> list[str]:
+    """The finalizers the object shall have: the garbage collector's two are set or removed as the options say.
+
+    An explicit policy wins; without one a finalizer that is there already stays, and the default is background deletion.
+    """
+    if options.orphan_dependents is not None:
+        wanted = ORPHAN if options.orphan_dependents else ""
+    elif options.propagation:
+        wanted = {"Orphan": ORPHAN, "Foreground": FOREGROUND}.get(options.propagation, "")
+    else:
+        wanted = next((name for name in finalizers if name in _COLLECTED), "")
+    kept = [name for name in finalizers if name not in _COLLECTED]
+    result = [*kept, wanted] if wanted else kept
+    return finalizers if set(result) == set(finalizers) else result
+
+
+def mark_as_deleting(metadata: JSONObject, now: str) -> None:
+    """Sets deletionTimestamp once, and counts the generation with it."""
+    if "deletionTimestamp" not in metadata:
+        if metadata.get("generation", 0) > 0:
+            metadata["generation"] += 1
+        metadata["deletionTimestamp"] = now
+    metadata["deletionGracePeriodSeconds"] = 0
+
+
+def is_emptied(metadata: JSONObject) -> bool:
+    """An update that leaves a deleting object without finalizers is its deletion."""
+    return "deletionTimestamp" in metadata and not metadata.get("finalizers") and not metadata.get("deletionGracePeriodSeconds")
+
+
+def check_preconditions(group: str, kind: str, metadata: JSONObject, options: DeleteOptions) -> None:
+    """Raises Conflict (with the Kind where updates name the plural: features.md trap 13) if uid or resourceVersion differ."""
+    name = metadata["name"]
+    if options.uid is not None and options.uid != metadata.get("uid", ""):
+        why = (
+            f"the UID in the precondition ({options.uid}) does not match the UID in record ({metadata.get('uid', '')}). "
+            "The object might have been deleted and then recreated"
+        )
+        raise errors.conflict(group, kind, name, why)
+    version = metadata.get("resourceVersion", "")
+    if options.resource_version is not None and options.resource_version != version:
+        why = (
+            f"the ResourceVersion in the precondition ({options.resource_version}) does not match the ResourceVersion in record "
+            f"({version}). The object might have been modified"
+        )
+        raise errors.conflict(group, kind, name, why)

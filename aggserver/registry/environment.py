@@ -1,0 +1,63 @@
+"""Environment: what every resource of a server is built on.
+
+The one place where the clock and randomness of a running server enter the registry; tests put their own in. Made by `app/`, handed to
+whoever makes stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from aggserver.conversion.converter import NoneConverter
+from aggserver.registry import stored
+from aggserver.registry.rest import JSONObject
+from aggserver.registry.store import ResourceStorage, Store
+from aggserver.registry.stored import StoredObject
+from aggserver.registry.strategy import Strategy
+from aggserver.storage import keys
+from aggserver.storage.cacher import Cacher
+from aggserver.storage.interface import Storage
+
+__all__ = ["Environment"]
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """clock: seconds since the epoch; monotonic: seconds; random: an integer below its argument."""
+
+    storage: Storage
+    clock: Callable[[], float]
+    monotonic: Callable[[], float]
+    new_uid: Callable[[], str]
+    random: Callable[[int], int]
+
+    def cacher(self, group: str, resource: str) -> Cacher[StoredObject]:
+        prefix = keys.resource_prefix(group, resource)
+        return Cacher(self.storage, prefix, make=stored.make, at=stored.at, clock=self.monotonic)
+
+    def own_store(self, strategy: Strategy) -> Store:
+        """A store of one of the server's own kinds, which have one version, no schema and no selectable fields."""
+        info = strategy.info
+        resource = ResourceStorage(
+            group=info.group,
+            resource=info.resource,
+            api_version=info.api_version,
+            storage=self.storage,
+            cacher=self.cacher(info.group, info.resource),
+            converter=NoneConverter(),
+            conform=_as_it_is,
+            read_fields=_nothing,
+            clock=self.clock,
+            new_uid=self.new_uid,
+            random=self.random,
+        )
+        return Store(resource, strategy, _as_it_is)
+
+
+def _as_it_is(obj: JSONObject) -> None:
+    return None
+
+
+def _nothing(obj: JSONObject) -> dict[str, str]:
+    return {}

@@ -1,0 +1,82 @@
+"""Values at simple dotted paths (`.spec.replicas`) of an object, with upstream's words where the type is another.
+
+Pure; called by the strategies of custom resources and by `/scale`.
+Source: k8s.io/apimachinery pkg/apis/meta/v1/unstructured/helpers.go, v0.36.3.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aggserver.meta import codec
+from aggserver.registry.rest import JSONObject
+
+__all__ = ["NestedError", "find_integer", "find_string", "put", "steps"]
+
+_MISSING = object()
+
+
+class NestedError(ValueError):
+    """There is a value of another type, there or on the way."""
+
+
+def steps(path: str) -> list[str]:
+    return path.removeprefix(".").split(".")
+
+
+def find_integer(obj: JSONObject, path: str) -> int | None:
+    value = _find(obj, path)
+    if value is _MISSING:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise _mismatch(path, value, "int64")
+    return value
+
+
+def find_string(obj: JSONObject, path: str) -> str | None:
+    value = _find(obj, path)
+    if value is _MISSING:
+        return None
+    if not isinstance(value, str):
+        raise _mismatch(path, value, "string")
+    return value
+
+
+def put(obj: JSONObject, path: str, value: Any) -> None:
+    """Sets the value, making the objects on the way. Raises NestedError where something else is in the way."""
+    here = obj
+    *way, last = steps(path)
+    for count, step in enumerate(way, 1):
+        here = here.setdefault(step, {})
+        if not isinstance(here, dict):
+            raise NestedError(f"value cannot be set because .{'.'.join(way[:count])} is not a map[string]interface{{}}")
+    here[last] = value
+
+
+def _find(obj: JSONObject, path: str) -> Any:
+    here: Any = obj
+    way: list[str] = []
+    for step in steps(path):
+        if here is None:
+            return _MISSING
+        if not isinstance(here, dict):
+            raise _mismatch("." + ".".join([*way, step]), here, "map[string]interface {}")
+        if step not in here:
+            return _MISSING
+        here = here[step]
+        way.append(step)
+    return here
+
+
+def _mismatch(path: str, value: Any, wanted: str) -> NestedError:
+    shown = value if isinstance(value, str) else codec.encode_json(value).decode()
+    return NestedError(f".{path.removeprefix('.')} accessor error: {shown} is of the type {_go_type(value)}, expected {wanted}")
+
+
+def _go_type(value: Any) -> str:
+    if value is None:
+        return "<nil>"
+    for kind, name in ((bool, "bool"), (int, "int64"), (float, "float64"), (str, "string"), (list, "[]interface {}")):
+        if isinstance(value, kind):
+            return name
+    return "map[string]interface {}"

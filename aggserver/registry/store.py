@@ -1,0 +1,570 @@
+"""Store: the verbs of one version of a resource, over its watch cache and the storage below.
+
+Writes are one read-modify-write loop: read from the cache, let the strategy and admission look, encode once, compare and swap, and
+again from the start on what another writer left, until it holds. Reads and watches hand on bytes; only another version than the
+stored one, or a selector on something that is not in the key, makes anybody decode.
+
+All versions of a resource share one `ResourceStorage`. Storage errors become StatusErrors here and nowhere else.
+Called by `endpoints/handlers/` through the protocols of `registry/rest.py`, and by controllers.
+Source: k8s.io/apiserver pkg/registry/generic/registry/store.go, pkg/storage/etcd3/store.go, v0.36.3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from aggserver.conversion.converter import Converter
+from aggserver.meta import codec, errors, field, object_meta, selectors, times
+from aggserver.meta.field import Path
+from aggserver.registry import deletion, stored
+from aggserver.registry.rest import (
+    Admit,
+    Context,
+    Deleted,
+    DeleteOptions,
+    JSONObject,
+    ListOptions,
+    ListResult,
+    Transform,
+    WriteOptions,
+)
+from aggserver.registry.selection import parse_resource_version, predicate
+from aggserver.registry.stored import StoredObject
+from aggserver.registry.strategy import Strategy
+from aggserver.storage import keys
+from aggserver.storage.cacher import Cacher, CacheWatcher, ListPage, WatchEvent
+from aggserver.storage.interface import (
+    Compacted,
+    Conflict,
+    FutureRevision,
+    KeyExists,
+    KeyValue,
+    NotFound,
+    Storage,
+    Unavailable,
+)
+
+__all__ = ["ResourceStorage", "Store"]
+
+_MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+_LIST_EXPIRED = "The resourceVersion for the provided list is too old."
+_CONTINUE_EXPIRED = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue "
+    "parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided "
+    "token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was "
+    "returned and now may show up in the list."
+)
+# How long a read waits for the cache to reach a revision that the client has seen elsewhere, in seconds (upstream's blockTimeout).
+_FRESH_SECONDS = 3.0
+# Names tried for generateName before the client is asked to come back (upstream's maxNameGenerationCreateAttempts).
+_NAME_TRIES = 8
+# Deletions under way at once in one deletecollection: enough to fill a group commit.
+_DELETE_WORKERS = 64
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceStorage:
+    """What all versions of one resource share.
+
+    api_version: the version objects are stored in. conform: prunes (and later defaults) a tree for that version, in place.
+    read_fields: the selectable fields of an object beside its name and namespace. clock: seconds since the epoch.
+    random: an integer below its argument, for generated names.
+    """
+
+    group: str
+    resource: str
+    api_version: str
+    storage: Storage
+    cacher: Cacher[StoredObject]
+    converter: Converter
+    conform: Callable[[JSONObject], object]
+    read_fields: Callable[[JSONObject], Mapping[str, str]]
+    clock: Callable[[], float]
+    new_uid: Callable[[], str]
+    random: Callable[[int], int]
+
+    @property
+    def prefix(self) -> str:
+        return keys.resource_prefix(self.group, self.resource)
+
+
+class Store:
+    """One version of a resource: Getter, Lister, Watcher, Creater, Updater, Deleter and CollectionDeleter in one.
+
+    conform: prunes a tree for this version, in place; used on what conversion brings.
+    """
+
+    def __init__(self, resource: ResourceStorage, strategy: Strategy, conform: Callable[[JSONObject], object]) -> None:
+        self._resource = resource
+        self._strategy = strategy
+        self._info = strategy.info
+        self._conform = conform
+        self._cacher = resource.cacher
+        self._head = stored.head(self._info.api_version, self._info.kind)
+
+    @property
+    def strategy(self) -> Strategy:
+        return self._strategy
+
+    def with_strategy(self, strategy: Strategy) -> Store:
+        """The same objects under other rules: how `/status` is made."""
+        return Store(self._resource, strategy, self._conform)
+
+    def close(self) -> None:
+        """Ends the watches of every version, and frees the cache."""
+        self._cacher.close()
+
+    # --- reading ---
+
+    async def get(self, context: Context, name: str, resource_version: str = "") -> StoredObject:
+        await self._catch_up(resource_version)
+        obj = self._cacher.get(self._key(context, name))
+        if obj is None:
+            raise self._not_found(name)
+        return obj if obj.raw.startswith(self._head) else await self._view(obj)
+
+    async def list(self, context: Context, options: ListOptions) -> ListResult:
+        prefix = self._prefix(context)
+        matches = predicate(options, self._resource.read_fields)
+        if options.continue_token:
+            page = await self._continued(prefix, options, matches)
+        else:
+            page = await self._first_page(prefix, options, matches)
+        token = keys.encode_continue(page.next_start[len(prefix) :], page.revision) if page.more else ""
+        return ListResult(await self._views(page.items), page.revision, token, page.remaining)
+
+    async def _first_page(
+        self, prefix: str, options: ListOptions, matches: Callable[[StoredObject], bool] | None
+    ) -> ListPage[StoredObject]:
+        wanted = parse_resource_version(options.resource_version)
+        exact = options.resource_version_match == "Exact" or (
+            wanted > 0 and options.limit > 0 and not options.resource_version_match
+        )
+        if exact:
+            with _reading():
+                return await self._cacher.list_at(wanted, prefix, limit=options.limit, matches=matches)
+        await self._catch_up(options.resource_version)
+        # A list "at any revision" comes whole: upstream's cache takes no limit there, and clients count on an empty continue.
+        limit = 0 if options.resource_version == "0" else options.limit
+        return self._cacher.list(prefix, limit=limit, matches=matches)
+
+    async def _continued(
+        self, prefix: str, options: ListOptions, matches: Callable[[StoredObject], bool] | None
+    ) -> ListPage[StoredObject]:
+        if options.resource_version not in ("", "0"):
+            raise errors.bad_request("specifying resource version is not allowed when using continue")
+        try:
+            start, revision = keys.decode_continue(options.continue_token, prefix)
+        except keys.InvalidContinue as error:
+            raise errors.bad_request(f"invalid continue token: {error}") from None
+        if revision < 0:  # the client accepted an inconsistent rest
+            await self._catch_up("")
+            return self._cacher.list(prefix, start=start, limit=options.limit, matches=matches)
+
+        def inconsistent(_: Compacted) -> errors.StatusError:
+            return errors.expired(_CONTINUE_EXPIRED, keys.encode_continue(start[len(prefix) :], -1))
+
+        with _reading(inconsistent):
+            return await self._cacher.list_at(revision, prefix, start=start, limit=options.limit, matches=matches)
+
+    async def count(self, context: Context) -> int:
+        """How many objects there are, without loading them."""
+        with _reading():
+            return await self._resource.storage.count(self._prefix(context))
+
+    async def watch(self, context: Context, options: ListOptions) -> Watch:
+        matches = predicate(options, self._resource.read_fields)
+        wanted = parse_resource_version(options.resource_version)
+        initial = options.send_initial_events
+        if initial is None:
+            # Unset and 0 mean "the state, then what follows"; a number means what follows it.
+            initial = wanted == 0
+        if wanted == 0:
+            await self._catch_up(options.resource_version)
+        after = wanted or (None if initial else self._cacher.revision)
+        with _reading(_too_old):
+            watcher = await self._cacher.watch(
+                self._watched_prefix(context, options),
+                after=after,
+                matches=matches,
+                initial=initial,
+                initial_end=initial and options.allow_bookmarks,
+            )
+        return Watch(watcher, self._head, self._view)
+
+    def _watched_prefix(self, context: Context, options: ListOptions) -> str:
+        """The one key where a single object is meant: its watch then costs other objects' writes nothing."""
+        prefix = self._prefix(context)
+        name = selectors.exact_value(options.fields, "metadata.name")
+        return prefix + name if name and (context.namespace or not self._info.namespaced) else prefix
+
+    # --- writing ---
+
+    async def create(
+        self, context: Context, obj: JSONObject, options: WriteOptions, admit: Admit | None = None
+    ) -> StoredObject:
+        metadata = obj["metadata"]
+        generated = not metadata.get("name") and bool(metadata.get("generateName"))
+        tries = _NAME_TRIES if generated else 1
+        for _ in range(tries):
+            if generated:
+                metadata["name"] = object_meta.generate_name(metadata["generateName"], self._resource.random)
+            try:
+                return await self._create(context, dict(obj, metadata=dict(metadata)), options, admit)
+            except KeyExists as taken:
+                current = taken.current
+        if generated:
+            raise errors.generate_name_conflict(self._info.group, self._info.resource, metadata["name"])
+        error = errors.already_exists(self._info.group, self._info.resource, metadata["name"])
+        if "deletionTimestamp" in stored.make(current).decoded()["metadata"]:
+            error.message = f"object is being deleted: {error.message}"
+        raise error
+
+    async def _create(self, context: Context, obj: JSONObject, options: WriteOptions, admit: Admit | None) -> StoredObject:
+        info = self._info
+        metadata = obj["metadata"]
+        for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
+            metadata.pop(key, None)
+        metadata["uid"] = self._resource.new_uid()
+        metadata["creationTimestamp"] = times.format_time(self._resource.clock())
+        self._place_in_namespace(context, metadata)
+        self._strategy.check_context(context)
+        self._strategy.prepare_for_create(obj)
+        self._refuse(metadata, self._strategy.validate(obj))
+        self._refuse(metadata, self._common_rules(metadata))
+        context.warnings.extend(self._strategy.warnings(obj, None))
+        if admit is not None:
+            await admit(obj, None)
+        if metadata.get("resourceVersion"):
+            raise errors.internal_error("resourceVersion should not be set on objects to be created")
+        key = self._key(context, metadata["name"])
+        encoded = await self._to_stored(obj)
+        if options.dry_run:
+            await self._catch_up("")
+            there = self._cacher.get(key)
+            if there is not None:
+                raise KeyExists(key, KeyValue(key, stored.value(there), 0, there.revision))
+            return StoredObject(key, codec.encode_json({"apiVersion": info.api_version, "kind": info.kind, **obj}), 0)
+        with self._writing(metadata["name"]):
+            revision = await self._resource.storage.create(key, encoded)
+        return await self._written(key, encoded, revision)
+
+    async def update(
+        self, context: Context, name: str, transform: Transform, options: WriteOptions, admit: Admit | None = None
+    ) -> StoredObject:
+        async def attempt(current: StoredObject) -> StoredObject:
+            return await self._update(context, name, current, transform, options, admit)
+
+        return await self._retry(context, name, attempt)
+
+    async def _update(
+        self,
+        context: Context,
+        name: str,
+        current: StoredObject,
+        transform: Transform,
+        options: WriteOptions,
+        admit: Admit | None,
+    ) -> StoredObject:
+        old = await self._tree(current)
+        obj = await transform(await self._tree(current))
+        obj["metadata"] = metadata = dict(obj["metadata"])
+        self._check_revision(name, metadata, current)
+        self._check_uid(name, metadata, old["metadata"], current.key)
+        self._place_in_namespace(context, metadata)
+        metadata = self._prepare_update(obj, old)
+        problems = self._common_rules(metadata)
+        problems += object_meta.validate_object_meta_update(metadata, old["metadata"], Path("metadata"))
+        self._refuse(metadata, problems + self._strategy.validate_update(obj, old))
+        context.warnings.extend(self._strategy.warnings(obj, old))
+        if admit is not None:
+            await admit(obj, old)
+        if "deletionTimestamp" in old["metadata"] and deletion.is_emptied(metadata) and self._strategy.may_be_removed(obj):
+            if not options.dry_run:
+                with self._writing(name):
+                    await self._resource.storage.delete(current.key, current.revision)
+            return StoredObject(current.key, self._encode_whole(obj), current.revision)
+        return await self._commit(name, current, obj, old, dry_run=options.dry_run)
+
+    def _prepare_update(self, obj: JSONObject, old: JSONObject) -> JSONObject:
+        """What an update can't change, whatever it says, and the strategy's word. Returns the object's metadata."""
+        before = old["metadata"]
+        _keep(obj["metadata"], before, "generation")
+        obj["metadata"].pop("selfLink", None)
+        self._strategy.prepare_for_update(obj, old)
+        metadata: JSONObject = obj["metadata"]  # the strategy may have put another in its place
+        if not metadata.get("uid"):
+            _keep(metadata, before, "uid")
+        if before.get("creationTimestamp"):
+            metadata["creationTimestamp"] = before["creationTimestamp"]
+        if before.get("deletionTimestamp"):
+            metadata["deletionTimestamp"] = before["deletionTimestamp"]
+        if "deletionGracePeriodSeconds" in before and metadata.get("deletionGracePeriodSeconds") is None:
+            metadata["deletionGracePeriodSeconds"] = before["deletionGracePeriodSeconds"]
+        return metadata
+
+    async def delete(
+        self, context: Context, name: str, options: DeleteOptions, admit: Admit | None = None
+    ) -> Deleted:
+        async def attempt(current: StoredObject) -> Deleted:
+            return await self._delete(name, current, options, admit)
+
+        return await self._retry(context, name, attempt)
+
+    async def _delete(self, name: str, current: StoredObject, options: DeleteOptions, admit: Admit | None) -> Deleted:
+        old = await self._tree(current)
+        deletion.check_preconditions(self._info.group, self._info.kind, old["metadata"], options)
+        if admit is not None:
+            await admit(None, old)
+        obj = await self._tree(current)
+        metadata = obj["metadata"]
+        now = times.format_time(self._resource.clock())
+        self._strategy.prepare_for_delete(obj, now)
+        before = metadata.get("finalizers") or []
+        finalizers = deletion.finalizers_for(before, options)
+        if finalizers is not before:
+            metadata["finalizers"] = finalizers
+        if not finalizers:
+            metadata.pop("finalizers", None)
+        if finalizers or not self._strategy.may_be_removed(obj):
+            deletion.mark_as_deleting(metadata, now)
+            return Deleted(await self._commit(name, current, obj, old, dry_run=options.dry_run), gone=False)
+        if options.dry_run:
+            return Deleted(await self._view_if_needed(current), gone=True)
+        with self._writing(name):
+            revision = await self._resource.storage.delete(current.key, current.revision)
+        return Deleted(await self._view_if_needed(stored.at(current, revision)), gone=True)
+
+    async def delete_collection(
+        self, context: Context, options: DeleteOptions, selection: ListOptions, admit: Admit | None = None
+    ) -> ListResult:
+        found = await self.list(context, selection)
+        waiting = iter(found.items)
+
+        async def worker() -> None:
+            for obj in waiting:
+                assert isinstance(obj, StoredObject)
+                namespace, name = keys.split(obj.key)[2:]
+                try:
+                    await self.delete(replace(context, namespace=namespace), name, options, admit)
+                except errors.StatusError as error:
+                    if error.code != 404:  # gone already is what was wanted
+                        raise
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(_DELETE_WORKERS, len(found.items))):
+                group.create_task(worker())
+        return found
+
+    # --- the loop's parts ---
+
+    async def _retry(self, context: Context, name: str, attempt: Callable[[StoredObject], Awaitable[T]]) -> T:
+        """Runs `attempt` on the object as it is, and again on what another writer left, until it is not overtaken."""
+        key = self._key(context, name)
+        await self._catch_up("")
+        current = self._cacher.get(key)
+        while True:
+            if current is None:
+                raise self._not_found(name)
+            try:
+                return await attempt(current)
+            except Conflict as overtaken:
+                current = stored.make(overtaken.current)
+            except NotFound:
+                current = None
+
+    async def _commit(
+        self, name: str, current: StoredObject, obj: JSONObject, old: JSONObject, *, dry_run: bool
+    ) -> StoredObject:
+        """Compare and swap; a write that changes nothing is none. Raises Conflict for the loop."""
+        if codec.same(obj, old):
+            return await self._view_if_needed(current)
+        if dry_run:
+            return StoredObject(current.key, self._encode_whole(obj), current.revision)
+        encoded = await self._to_stored(obj)
+        with self._writing(name):
+            revision = await self._resource.storage.update(current.key, encoded, current.revision)
+        return await self._written(current.key, encoded, revision)
+
+    async def _written(self, key: str, encoded: bytes, revision: int) -> StoredObject:
+        # The cache has had the event by now; where nobody wrote since, its object is the one to answer with.
+        obj = self._cacher.get(key)
+        if obj is None or obj.revision != revision:
+            obj = stored.make(KeyValue(key, encoded, 0, revision))
+        return await self._view_if_needed(obj)
+
+    async def _to_stored(self, obj: JSONObject) -> bytes:
+        target = self._resource.api_version
+        if self._info.api_version != target:
+            copy = codec.decode_stored(codec.encode_json({"apiVersion": self._info.api_version, "kind": self._info.kind, **obj}))
+            (obj,) = await self._resource.converter.convert([copy], target)
+            self._resource.conform(obj)
+        return stored.encode(obj, target, self._info.kind)
+
+    def _encode_whole(self, obj: JSONObject) -> bytes:
+        return codec.encode_json({"apiVersion": self._info.api_version, "kind": self._info.kind, **obj})
+
+    async def _tree(self, obj: StoredObject) -> JSONObject:
+        """A fresh tree in this version."""
+        return (await self._view_if_needed(obj)).decoded()
+
+    async def _view_if_needed(self, obj: StoredObject) -> StoredObject:
+        return obj if obj.raw.startswith(self._head) else await self._view(obj)
+
+    async def _view(self, obj: StoredObject) -> StoredObject:
+        (view,) = await self._views([obj])
+        return view
+
+    async def _views(self, objects: Sequence[StoredObject]) -> Sequence[StoredObject]:
+        """The objects in this version: those stored in it as they are, the others converted in one call."""
+        head = self._head
+        foreign = [obj for obj in objects if not obj.raw.startswith(head)]
+        if not foreign:
+            return objects
+        trees = await self._resource.converter.convert([obj.decoded() for obj in foreign], self._info.api_version)
+        views = {}
+        for obj, tree in zip(foreign, trees, strict=True):
+            self._conform(tree)
+            views[obj.key] = StoredObject(obj.key, codec.encode_json(tree), obj.revision)
+        return [views.get(obj.key, obj) for obj in objects]
+
+    # --- rules and errors ---
+
+    def _place_in_namespace(self, context: Context, metadata: JSONObject) -> None:
+        if not self._info.namespaced:
+            metadata.pop("namespace", None)
+        elif not metadata.get("namespace"):
+            metadata["namespace"] = context.namespace
+        elif metadata["namespace"] != context.namespace:
+            raise errors.bad_request("the namespace of the provided object does not match the namespace sent on the request")
+
+    def _common_rules(self, metadata: JSONObject) -> builtins.list[field.FieldError]:
+        return object_meta.validate_object_meta(
+            metadata, Path("metadata"), namespaced=self._info.namespaced, name_rule=object_meta.path_segment_name
+        )
+
+    def _refuse(self, metadata: JSONObject, problems: builtins.list[field.FieldError]) -> None:
+        if problems:
+            raise errors.invalid(self._info.group, self._info.kind, metadata.get("name", ""), problems)
+
+    def _check_revision(self, name: str, metadata: JSONObject, current: StoredObject) -> None:
+        info = self._info
+        given = metadata.get("resourceVersion") or "0"
+        if given == "0":
+            problem = field.invalid(Path("metadata").child("resourceVersion"), 0, "must be specified for an update")
+            raise errors.invalid(info.group, info.resource, name, [problem])
+        if given != str(current.revision):
+            raise errors.conflict(info.group, info.resource, name, _MODIFIED)
+
+    def _check_uid(self, name: str, metadata: JSONObject, before: JSONObject, key: str) -> None:
+        given, uid = metadata.get("uid"), before.get("uid", "")
+        if given and given != uid:
+            why = (
+                f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: "
+                f"UID in precondition: {given}, UID in object meta: {uid}"
+            )
+            raise errors.conflict(self._info.group, self._info.resource, name, why)
+
+    def _not_found(self, name: str) -> errors.StatusError:
+        return errors.not_found(self._info.group, self._info.resource, name)
+
+    def _prefix(self, context: Context) -> str:
+        if self._info.namespaced and context.namespace:
+            return f"{self._resource.prefix}{context.namespace}/"
+        return self._resource.prefix
+
+    def _key(self, context: Context, name: str) -> str:
+        return self._prefix(context) + name
+
+    async def _catch_up(self, resource_version: str) -> None:
+        """Makes the cache as new as a read with this resourceVersion needs it."""
+        with _reading():
+            if resource_version == "":
+                await self._cacher.sync()
+                return
+            await self._cacher.ready()
+            wanted = parse_resource_version(resource_version)
+            if wanted > self._cacher.revision:
+                await self._cacher.wait_for(wanted, _FRESH_SECONDS)
+
+    @contextmanager
+    def _writing(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except Unavailable as error:
+            raise errors.internal_error(str(error)) from error
+
+
+def _list_too_old(error: Compacted) -> errors.StatusError:
+    return errors.expired(_LIST_EXPIRED)
+
+
+@contextmanager
+def _reading(expired: Callable[[Compacted], errors.StatusError] = _list_too_old) -> Iterator[None]:
+    """Storage errors of reads, as clients see them; what has expired has its own words for each kind of read."""
+    try:
+        yield
+    except Compacted as error:
+        raise expired(error) from None
+    except FutureRevision as error:
+        raise errors.too_large_resource_version(error.revision, error.current) from None
+    except Unavailable as error:
+        raise errors.internal_error(str(error)) from error
+
+
+def _too_old(error: Compacted) -> errors.StatusError:
+    return errors.expired(f"too old resource version: {error.revision} ({error.oldest})")
+
+
+def _keep(metadata: JSONObject, before: JSONObject, key: str) -> None:
+    if key in before:
+        metadata[key] = before[key]
+    else:
+        metadata.pop(key, None)
+
+
+class Watch:
+    """A running watch of one version: the cache's events, with objects stored in other versions converted."""
+
+    def __init__(
+        self,
+        watcher: CacheWatcher[StoredObject],
+        head: bytes,
+        view: Callable[[StoredObject], Awaitable[StoredObject]],
+    ) -> None:
+        self._watcher = watcher
+        self._head = head
+        self._view = view
+
+    async def __aiter__(self) -> AsyncIterator[Sequence[WatchEvent[StoredObject]]]:
+        try:
+            async for batch in self._watcher:
+                yield [event if self._as_stored(event) else await self._converted(event) for event in batch]
+        except Compacted as error:
+            raise _too_old(error) from None
+
+    def _as_stored(self, event: WatchEvent[StoredObject]) -> bool:
+        return event.object is None or event.object.raw.startswith(self._head)
+
+    async def _converted(self, event: WatchEvent[StoredObject]) -> WatchEvent[StoredObject]:
+        # Kept with the event, so that it is converted once for all the watchers of this version.
+        memo: dict[Any, Any] = event.encodings
+        if self._head not in memo:
+            assert event.object is not None
+            memo[self._head] = WatchEvent(event.type, await self._view(event.object), event.revision)
+        view: WatchEvent[StoredObject] = memo[self._head]
+        return view
+
+    def bookmark(self) -> None:
+        """Asks for a bookmark once everything before it has been handed out."""
+        self._watcher.bookmark()
+
+    def close(self) -> None:
+        self._watcher.close()

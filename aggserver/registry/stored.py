@@ -1,0 +1,104 @@
+"""StoredObject: one object of the watch cache, as the bytes that clients are sent.
+
+A store keeps an object as JSON without its resourceVersion, since that is the revision of a commit yet to come. The encoding leaves
+a place for it: apiVersion, kind and metadata stand first, so that the number goes in behind a prefix that is found without decoding,
+and nobody has to look inside an object to read, list or watch it. What selectors ask for (labels, selectable fields) is taken out at
+first need and kept beside the bytes; name and namespace are in the key.
+
+Pure. `make` and `at` are what a resource's cacher builds its objects with; handlers see them as `registry.rest.Object`.
+Source: the layout is kube-apiserver's own in etcd (keys sorted, so apiVersion, kind, metadata come first for nearly all objects).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from aggserver.meta import codec
+from aggserver.registry.rest import JSONObject
+from aggserver.storage.interface import KeyValue
+
+__all__ = ["FieldReader", "StoredObject", "at", "encode", "head", "make", "value"]
+
+FieldReader = Callable[[JSONObject], Mapping[str, str]]
+
+_HEAD = re.compile(rb'\{"apiVersion":"[^"\\]*","kind":"[^"\\]*","metadata":\{')
+
+
+class StoredObject:
+    """`raw` is the JSON, resourceVersion included. Immutable, but for what it remembers of itself."""
+
+    __slots__ = ("_fields", "_labels", "key", "raw", "revision")
+
+    def __init__(self, key: str, raw: bytes, revision: int) -> None:
+        self.key = key
+        self.raw = raw
+        self.revision = revision
+        self._labels: Mapping[str, str] | None = None
+        self._fields: Mapping[str, str] | None = None
+
+    def decoded(self) -> JSONObject:
+        """A fresh tree, the caller's own to change."""
+        tree: JSONObject = codec.decode_stored(self.raw)
+        return tree
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        if self._labels is None:
+            self._labels = self.decoded()["metadata"].get("labels") or {}
+        return self._labels
+
+    def fields(self, read: FieldReader) -> Mapping[str, str]:
+        """The selectable fields, read once: all readers of one resource are the same."""
+        if self._fields is None:
+            self._fields = read(self.decoded())
+        return self._fields
+
+    def __repr__(self) -> str:
+        return f"StoredObject({self.key!r}, revision={self.revision})"
+
+
+def head(api_version: str, kind: str) -> bytes:
+    """What the bytes of every object of this version and kind begin with."""
+    return codec.encode_json({"apiVersion": api_version, "kind": kind})[:-1] + b',"metadata":{'
+
+
+def encode(obj: JSONObject, api_version: str, kind: str) -> bytes:
+    """The bytes to store: `obj` under this apiVersion and kind, these and metadata first, without a resourceVersion."""
+    metadata = obj["metadata"]
+    if "resourceVersion" in metadata:
+        metadata = {key: entry for key, entry in metadata.items() if key != "resourceVersion"}
+    ordered: dict[str, Any] = {"apiVersion": api_version, "kind": kind, "metadata": metadata}
+    for key, entry in obj.items():
+        if key not in ordered:
+            ordered[key] = entry
+    return codec.encode_json(ordered)
+
+
+def make(kv: KeyValue) -> StoredObject:
+    return StoredObject(kv.key, _place(kv.value, kv.revision), kv.revision)
+
+
+def at(obj: StoredObject, revision: int) -> StoredObject:
+    """`obj` as it was, under the revision of its deletion."""
+    return StoredObject(obj.key, _place(value(obj), revision), revision)
+
+
+def value(obj: StoredObject) -> bytes:
+    """The bytes as they are stored: `raw` without the resourceVersion that `make` put in."""
+    placed = b'"resourceVersion":"%d",' % obj.revision
+    start = obj.raw.index(placed)
+    return obj.raw[:start] + obj.raw[start + len(placed) :]
+
+
+def _place(stored: bytes, revision: int) -> bytes:
+    found = _HEAD.match(stored)
+    if found is None:
+        # Written by another server, with a key that sorts before `metadata`: brought into our order once.
+        tree = codec.decode_json(stored)
+        stored = encode(tree, tree["apiVersion"], tree["kind"])
+        found = _HEAD.match(stored)
+        assert found is not None  # encode puts them first, and neither can hold a quote
+    cut = found.end()
+    return b'%b"resourceVersion":"%d",%b' % (stored[:cut], revision, stored[cut:])

@@ -1,0 +1,68 @@
+"""Strategy: what one kind of resource wants done around a write, hook by hook.
+
+The store's one read-modify-write loop calls these at fixed points, for every resource alike. Hooks change only the object they are
+given, do no I/O, and get the time and randomness they need from the store.
+Implemented by `registry/custom_resource.py`, `apiextensions/strategy.py`, `standalone/namespaces.py`.
+Source: k8s.io/apiserver pkg/registry/rest/{create,update,delete}.go, v0.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from aggserver.meta.field import FieldError
+from aggserver.registry.rest import Context, JSONObject
+
+__all__ = ["ResourceInfo", "Strategy"]
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceInfo:
+    """What a resource is called, in one of its versions."""
+
+    group: str
+    version: str
+    resource: str
+    kind: str
+    list_kind: str
+    namespaced: bool
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+class Strategy(Protocol):
+    """The hooks, in the order of a write. `old` is never changed."""
+
+    @property
+    def info(self) -> ResourceInfo: ...
+
+    def prepare_for_create(self, obj: JSONObject) -> None:
+        """Before validation: sets generation, drops what a client may not set. System metadata is filled by the store already."""
+
+    def validate(self, obj: JSONObject) -> list[FieldError]:
+        """After prepare_for_create; the store checks the common metadata rules afterwards, if this found nothing. Does not mutate."""
+
+    def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
+        """Before validation: keeps from `old` what this endpoint may not change, counts the generation."""
+
+    def validate_update(self, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        """After the common metadata rules, whose errors come first in the answer. Does not mutate."""
+
+    def warnings(self, obj: JSONObject, old: JSONObject | None) -> Sequence[str]:
+        """Texts for Warning headers, after validation passed; `old` is None on create. Does not mutate."""
+
+    def prepare_for_delete(self, obj: JSONObject, now: str) -> bool:
+        """Given the object about to be deleted: may change it so that it stays (finalizers of the server's own, a phase).
+
+        Returns True if something changed. Called before the store looks at finalizers.
+        """
+
+    def may_be_removed(self, obj: JSONObject) -> bool:
+        """Whether an object that is being deleted and has no metadata.finalizers left can go (a namespace has others)."""
+
+    def check_context(self, context: Context) -> None:
+        """Before create: a last word of the resource itself (a definition that is terminating takes no new objects)."""

@@ -1,0 +1,195 @@
+"""Cleanness: would pruning leave an object as it is? As generated code, one check for one schema.
+
+Nearly every object that passes through the server is clean; the check does no more than look at each member once, and gives up at
+the first that pruning would drop. `pruning.py` is what it must agree with, and the only caller. Pure.
+Source: as of `pruning.py`; the form is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from aggserver.schema import object_meta
+from aggserver.schema.generation import Module
+from aggserver.schema.structural import TYPE_META, Structural
+
+__all__ = ["compile_check", "loses_null"]
+
+JSONObject = dict[str, Any]
+
+
+def loses_null(node: Structural | None) -> bool:
+    """Whether a null member with this schema goes: it is neither nullable nor has it a default to take its place."""
+    return node is not None and not node.nullable and node.default is None
+
+
+def compile_check(structural: Structural) -> Callable[[JSONObject], bool]:
+    """True for an object, at its root, that pruning leaves as it is; its metadata is not looked at."""
+    check = _Generator().build(structural)
+
+    def is_clean(obj: JSONObject) -> bool:
+        try:
+            check(obj)
+        except (_UncleanError, KeyError):  # KeyError: an object or a list under a field that is not known
+            return False
+        return True
+
+    return is_clean
+
+
+class _UncleanError(Exception):
+    """The object is not as pruning would leave it."""
+
+
+def _nothing_known(value: JSONObject) -> None:
+    if value:
+        raise _UncleanError
+
+
+def _nothing_known_in(items: list[Any]) -> None:
+    waiting = [items]
+    while waiting:
+        for item in waiting.pop():
+            if isinstance(item, list):
+                waiting.append(item)
+            elif isinstance(item, dict) and item:
+                raise _UncleanError
+
+
+def _anything(value: Any) -> None:
+    pass
+
+
+def _check_embedded(resource: JSONObject) -> None:
+    metadata = resource.get("metadata")
+    if isinstance(metadata, dict) and not object_meta.is_clean(metadata):
+        raise _UncleanError
+
+
+# Names of the check of an object and of the check of a list, in the generated source.
+_Checks = tuple[str, str]
+_FORBID: _Checks = ("nothing_known", "nothing_known_in")
+_ALLOW: _Checks = ("anything", "anything")
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What the check of an object depends on; equal shapes share one function.
+
+    keeps: unknown fields stay.
+    extra: for the values of other fields, where the schema speaks of them.
+    nullable: fields that may be null. drops_null: other fields may not.
+    embedded: the object is a resource within another, whose metadata is checked too.
+    """
+
+    keeps: bool
+    fields: tuple[tuple[str, _Checks], ...]
+    extra: _Checks | None
+    nullable: frozenset[str]
+    drops_null: bool
+    embedded: bool
+
+
+class _Generator:
+    def __init__(self) -> None:
+        self._module = Module(
+            nothing_known=_nothing_known,
+            nothing_known_in=_nothing_known_in,
+            anything=_anything,
+            check_embedded=_check_embedded,
+            Unclean=_UncleanError,
+        )
+        self._objects: dict[_Shape, str] = {}
+        self._lists: dict[_Checks, str] = {}
+        # Functions find each other by the key of the field. The tables hold names until all functions are there.
+        self._tables: list[dict[str, Any]] = []
+
+    def build(self, root: Structural) -> Callable[[JSONObject], None]:
+        # The metadata of the root has another judge.
+        shape = replace(self._shape(replace(root, x_embedded_resource=True), keeps=False), embedded=False)
+        check = self._object(shape)
+        names = self._module.build()
+        for table in self._tables:
+            for key, name in table.items():
+                table[key] = names[name]
+        built: Callable[[JSONObject], None] = names[check]
+        return built
+
+    def _checks(self, node: Structural | None, *, keeps: bool) -> _Checks:
+        """keeps: unknown fields stay at this node, because of a list around it that keeps them."""
+        if node is None:
+            return _ALLOW if keeps else _FORBID
+        shape = self._shape(node, keeps=keeps)
+        if shape not in self._objects:
+            self._objects[shape] = self._object(shape)
+        return self._objects[shape], self._list(self._checks(node.items, keeps=shape.keeps))
+
+    def _shape(self, node: Structural, *, keeps: bool) -> _Shape:
+        fields = {name: self._checks(child, keeps=False) for name, child in node.properties.items()}
+        nullable = {name for name, child in node.properties.items() if not loses_null(child)}
+        if node.x_embedded_resource:
+            fields.update(dict.fromkeys(TYPE_META, _ALLOW))
+            nullable.update(name for name in TYPE_META if not loses_null(node.properties.get(name, node.values)))
+        return _Shape(
+            keeps or node.x_preserve_unknown_fields,
+            tuple(sorted(fields.items())),
+            None if node.additional_properties is None else self._checks(node.values, keeps=False),
+            frozenset(nullable),
+            loses_null(node.values),
+            node.x_embedded_resource,
+        )
+
+    def _list(self, items: _Checks) -> str:
+        if items in (_FORBID, _ALLOW):
+            return items[1]
+        if items not in self._lists:
+            of_object, of_list = items
+            body = ("for v in x:", "  c = v.__class__", f"  if c is dict: {of_object}(v)", f"  elif c is list: {of_list}(v)")
+            self._lists[items] = self._module.function("check_list", body)
+        return self._lists[items]
+
+    def _object(self, shape: _Shape) -> str:
+        if shape.extra is None and not shape.fields:
+            return _ALLOW[0] if shape.keeps else _FORBID[0]
+        body = ["check_embedded(x)"] if shape.embedded else []
+        body += self._open(shape) if shape.keeps or shape.extra is not None else self._closed(shape)
+        return self._module.function("check", body)
+
+    def _closed(self, shape: _Shape) -> list[str]:
+        """Every field must be known. Strings come first, since they are the most."""
+        objects, lists = self._dispatch(shape.fields)
+        return [
+            "for k, v in x.items():",
+            "  c = v.__class__",
+            "  if c is str:",
+            f"    if k not in {objects}: raise Unclean",
+            f"  elif c is dict: {objects}[k](v)",
+            f"  elif c is list: {lists}[k](v)",
+            "  elif v is None:",
+            f"    if k not in {self._module.bind('nullable', shape.nullable)}: raise Unclean",
+            f"  elif k not in {objects}: raise Unclean",
+        ]
+
+    def _open(self, shape: _Shape) -> list[str]:
+        """Other fields may be there too."""
+        of_object, of_list = shape.extra or _ALLOW
+        bad_null = str(shape.drops_null)
+        if shape.fields:
+            objects, lists = self._dispatch(shape.fields)
+            of_object, of_list = f"{objects}.get(k, {of_object})", f"{lists}.get(k, {of_list})"
+            nullable = self._module.bind("nullable", shape.nullable)
+            bad_null = f"k not in {nullable}" + ("" if shape.drops_null else f" and k in {objects}")
+        return [
+            "for k, v in x.items():",
+            "  c = v.__class__",
+            f"  if c is dict: {of_object}(v)",
+            f"  elif c is list: {of_list}(v)",
+            f"  elif v is None and {bad_null}: raise Unclean",
+        ]
+
+    def _dispatch(self, fields: Iterable[tuple[str, _Checks]]) -> tuple[str, str]:
+        objects, lists = {name: pair[0] for name, pair in fields}, {name: pair[1] for name, pair in fields}
+        self._tables += (objects, lists)
+        return self._module.bind("objects", objects), self._module.bind("lists", lists)

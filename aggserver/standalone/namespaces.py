@@ -1,0 +1,142 @@
+"""Namespaces of a server without a cluster: served, created for `default`, and emptied before they go.
+
+A namespace has, as upstream, a finalizer of its own in `spec.finalizers`; deleting it sets the phase Terminating, the controller
+deletes every object in it, of every namespaced resource, and gives the finalizer up once nothing is left.
+Called by `app.py` and, as `admission.namespace_lifecycle.Namespaces`, by admission.
+Source: k8s.io/kubernetes pkg/registry/core/namespace/{strategy.go,storage}, pkg/controller/namespace/deletion, v1.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from aggserver.meta import object_meta
+from aggserver.meta.errors import StatusError
+from aggserver.meta.field import FieldError, Path
+from aggserver.registry.follower import ALL, CONTROLLER, Follower
+from aggserver.registry.rest import Context, DeleteOptions, JSONObject, WriteOptions
+from aggserver.registry.store import Store
+from aggserver.registry.strategy import ResourceInfo
+
+__all__ = ["INFO", "NamespaceController", "NamespaceStatusStrategy", "NamespaceStrategy", "StoredNamespaces", "ensure"]
+
+INFO = ResourceInfo(group="", version="v1", resource="namespaces", kind="Namespace", list_kind="NamespaceList", namespaced=False)
+_FINALIZER = "kubernetes"
+_NAME_LABEL = "kubernetes.io/metadata.name"
+_WRITE = WriteOptions(field_manager="aggserver")
+# Seconds between looks at a namespace whose objects wait for finalizers of others.
+_LOOK_AGAIN = 0.5
+
+
+class NamespaceStrategy:
+    @property
+    def info(self) -> ResourceInfo:
+        return INFO
+
+    def prepare_for_create(self, obj: JSONObject) -> None:
+        obj["status"] = {"phase": "Active"}
+        obj["spec"] = {"finalizers": [_FINALIZER]}
+        _label(obj)
+
+    def validate(self, obj: JSONObject) -> list[FieldError]:
+        return object_meta.validate_object_meta(
+            obj["metadata"], Path("metadata"), namespaced=False, name_rule=object_meta.dns1123_label
+        )
+
+    def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
+        obj["spec"] = old.get("spec", {})
+        obj["status"] = old.get("status", {})
+        _label(obj)
+
+    def validate_update(self, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        return []
+
+    def warnings(self, obj: JSONObject, old: JSONObject | None) -> Sequence[str]:
+        return ()
+
+    def prepare_for_delete(self, obj: JSONObject, now: str) -> bool:
+        obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
+        return True
+
+    def may_be_removed(self, obj: JSONObject) -> bool:
+        return not (obj.get("spec") or {}).get("finalizers")
+
+    def check_context(self, context: Context) -> None:
+        return None
+
+
+class NamespaceStatusStrategy(NamespaceStrategy):
+    """`/status`, and what the controller writes by (it gives the finalizer up with the status of the last look)."""
+
+    def __init__(self, *, may_finalize: bool = False) -> None:
+        self._may_finalize = may_finalize
+
+    def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
+        if not self._may_finalize:
+            obj["spec"] = old.get("spec", {})
+            obj["metadata"] = dict(old["metadata"])
+
+
+class StoredNamespaces:
+    """For admission: the phase of a namespace, as stored."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def phase(self, name: str) -> str | None:
+        try:
+            obj = await self._store.get(Context(CONTROLLER), name)
+        except StatusError as error:
+            if error.code == 404:
+                return None
+            raise
+        status = obj.decoded().get("status") or {}
+        return str(status.get("phase", "Active"))
+
+
+class NamespaceController:
+    """contents: gives the stores of every namespaced resource that is served now."""
+
+    def __init__(self, store: Store, contents: Callable[[], Iterable[Store]]) -> None:
+        self._writer = store.with_strategy(NamespaceStatusStrategy(may_finalize=True))
+        self._contents = contents
+        self._follower = Follower(store, self._sync)
+
+    async def run(self) -> None:
+        await self._follower.run()
+
+    async def _sync(self, name: str, namespace: JSONObject | None) -> float | None:
+        if namespace is None or "deletionTimestamp" not in namespace["metadata"]:
+            return None
+        left = 0
+        context = Context(CONTROLLER, name)
+        for store in self._contents():
+            # Counted first: most resources have nothing here, and needn't be loaded to say so.
+            if await store.count(context):
+                await store.delete_collection(context, DeleteOptions(), ALL)
+                left += await store.count(context)
+        if left:
+            return _LOOK_AGAIN
+        await self._give_up(name)
+        return None
+
+    async def _give_up(self, name: str) -> None:
+        async def without_finalizer(namespace: JSONObject) -> JSONObject:
+            namespace["spec"] = {"finalizers": [entry for entry in namespace["spec"]["finalizers"] if entry != _FINALIZER]}
+            return namespace
+
+        await self._writer.update(Context(CONTROLLER), name, without_finalizer, _WRITE)
+
+
+async def ensure(store: Store, name: str) -> None:
+    """Creates the namespace if it is not there."""
+    try:
+        await store.create(Context(CONTROLLER), {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, _WRITE)
+    except StatusError as error:
+        if error.reason != "AlreadyExists":
+            raise
+
+
+def _label(obj: JSONObject) -> None:
+    metadata = obj["metadata"]
+    metadata["labels"] = {**(metadata.get("labels") or {}), _NAME_LABEL: metadata.get("name", "")}

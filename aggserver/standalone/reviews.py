@@ -1,0 +1,75 @@
+"""Reviews of oneself: who am I (`kubectl auth whoami`), may I (`kubectl auth can-i`).
+
+Creater-only resources: nothing is stored. Built by `app.py` in standalone mode; in a cluster the host API server answers these.
+Source: k8s.io/kubernetes pkg/registry/authentication/selfsubjectreview, pkg/registry/authorization/selfsubjectaccessreview, v1.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aggserver.authentication.user import UserInfo
+from aggserver.authorization.attributes import Attributes
+from aggserver.authorization.delegating import Authorizer
+from aggserver.meta import codec, errors, times
+from aggserver.registry.rest import Admit, Context, JSONObject, WriteOptions
+from aggserver.registry.stored import StoredObject
+
+__all__ = ["SelfSubjectAccessReviews", "SelfSubjectReviews"]
+
+
+class SelfSubjectReviews:
+    """authentication.k8s.io/v1 SelfSubjectReview. clock: seconds since the epoch."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+
+    async def create(
+        self, context: Context, obj: JSONObject, options: WriteOptions, admit: Admit | None = None
+    ) -> StoredObject:
+        user = context.user
+        info: JSONObject = {"username": user.name}
+        if user.uid:
+            info["uid"] = user.uid
+        if user.groups:
+            info["groups"] = list(user.groups)
+        if user.extra:
+            info["extra"] = {key: list(values) for key, values in user.extra.items()}
+        metadata = {"creationTimestamp": times.format_time(self._clock())}
+        return _answer({**_type_of(obj), "metadata": metadata, "status": {"userInfo": info}})
+
+
+class SelfSubjectAccessReviews:
+    """authorization.k8s.io/v1 SelfSubjectAccessReview."""
+
+    def __init__(self, authorizer: Authorizer) -> None:
+        self._authorizer = authorizer
+
+    async def create(
+        self, context: Context, obj: JSONObject, options: WriteOptions, admit: Admit | None = None
+    ) -> StoredObject:
+        spec = obj.get("spec")
+        if not isinstance(spec, dict) or not (spec.get("resourceAttributes") or spec.get("nonResourceAttributes")):
+            raise errors.bad_request("spec: exactly one of nonResourceAttributes or resourceAttributes must be specified")
+        decision = await self._authorizer.authorize(_attributes(spec, context.user))
+        status: JSONObject = {"allowed": decision.allowed}
+        if decision.reason:
+            status["reason"] = decision.reason
+        return _answer({**_type_of(obj), "metadata": {}, "spec": spec, "status": status})
+
+
+def _attributes(spec: JSONObject, user: UserInfo) -> Attributes:
+    path = spec.get("nonResourceAttributes")
+    if path:
+        return Attributes(user, path.get("verb", ""), path=path.get("path", ""))
+    given = spec["resourceAttributes"]
+    names = ("verb", "group", "version", "resource", "subresource", "namespace", "name")
+    return Attributes(user, *(str(given.get(name, "")) for name in names))
+
+
+def _type_of(obj: JSONObject) -> JSONObject:
+    return {"kind": obj["kind"], "apiVersion": obj["apiVersion"]}
+
+
+def _answer(tree: JSONObject) -> StoredObject:
+    return StoredObject("", codec.encode_json(tree), 0)

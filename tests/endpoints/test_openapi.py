@@ -1,0 +1,205 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from aggserver.endpoints.openapi import OpenAPI
+from aggserver.endpoints.request import Request, Response
+from aggserver.meta.errors import StatusError
+from aggserver.publish import openapi_v2, openapi_v3
+from aggserver.publish.discovery import APIGroup, APIGroupVersion
+from aggserver.publish.models import Published
+
+A_YEAR = 365 * 86400
+NOW = 1_600_000_000.0
+
+
+def thing(group: str, version: str, description: str = "") -> Published:
+    schema = {"type": "object", "description": description}
+    return Published(group, version, "Thing", "ThingList", "things", True, ("get", "list", "patch"), schema)
+
+
+class FakeCatalog:
+    def __init__(self, *resources: Published) -> None:
+        self.resources: tuple[Published, ...] = resources
+        self.generation = 0
+
+    def groups(self) -> Sequence[APIGroup]:
+        versions: dict[str, list[APIGroupVersion]] = {}
+        for resource in self.resources:
+            versions.setdefault(resource.group, []).append(APIGroupVersion(resource.group, resource.version, ()))
+        return [APIGroup(group, tuple(found)) for group, found in versions.items()]
+
+    def published(self, group: str, version: str) -> Sequence[Published]:
+        return [resource for resource in self.resources if (resource.group, resource.version) == (group, version)]
+
+    def change(self, *resources: Published) -> None:
+        self.resources = resources
+        self.generation += 1
+
+
+class Client:
+    def __init__(self, catalog: FakeCatalog) -> None:
+        self.openapi = OpenAPI(catalog, "1.2.3", lambda: NOW)
+
+    async def ask(self, path: str, method: str = "GET", **headers: str) -> Response:
+        async def receive() -> Any:
+            raise AssertionError("nothing is read")
+
+        pairs = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+        path, _, query = path.partition("?")
+        scope = {"method": method, "path": path, "query_string": query.encode(), "headers": pairs, "http_version": "1.1"}
+        return await self.openapi(Request(scope, receive))
+
+    async def tree(self, path: str) -> Any:
+        response = await self.ask(path)
+        assert response.status == 200
+        assert isinstance(response.body, bytes)
+        return json.loads(response.body)
+
+    async def locations(self) -> dict[str, str]:
+        paths = (await self.tree("/openapi/v3"))["paths"]
+        return {name: entry["serverRelativeURL"] for name, entry in paths.items()}
+
+
+@pytest.fixture
+def catalog() -> FakeCatalog:
+    return FakeCatalog(thing("a.example.com", "v1"), thing("a.example.com", "v2"), thing("", "v1"))
+
+
+@pytest.fixture
+def client(catalog: FakeCatalog) -> Client:
+    return Client(catalog)
+
+
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Notes each building of a document; the building itself goes on."""
+    found: list[str] = []
+    v3, v2 = openapi_v3.build, openapi_v2.build
+
+    def noting_v3(group: str, version: str, *args: Any, **kwargs: Any) -> Any:
+        found.append(f"{group}/{version}")
+        return v3(group, version, *args, **kwargs)
+
+    def noting_v2(*args: Any, **kwargs: Any) -> Any:
+        found.append("v2")
+        return v2(*args, **kwargs)
+
+    monkeypatch.setattr(openapi_v3, "build", noting_v3)
+    monkeypatch.setattr(openapi_v2, "build", noting_v2)
+    return found
+
+
+async def test_index_leads_to_the_documents(client: Client) -> None:
+    locations = await client.locations()
+    assert list(locations) == ["apis/a.example.com/v1", "apis/a.example.com/v2", "api/v1"]
+    for name, location in locations.items():
+        path, _, etag = location.partition("?hash=")
+        assert path == f"/openapi/v3/{name}"
+        assert len(etag) == 128
+        response = await client.ask(location)
+        headers = dict(response.headers)
+        assert response.status == 200
+        assert headers[b"etag"] == f'"{etag}"'.encode()
+        assert headers[b"cache-control"] == b"public, immutable"
+        assert headers[b"expires"] == b"Mon, 13 Sep 2021 12:26:40 GMT"
+        assert headers[b"vary"] == b"Accept"
+
+
+async def test_documents(client: Client) -> None:
+    document = await client.tree("/openapi/v3/apis/a.example.com/v2")
+    assert document["info"]["version"] == "1.2.3"
+    assert "com.example.a.v2.Thing" in document["components"]["schemas"]
+    assert "/api/v1/namespaces/{namespace}/things" in (await client.tree("/openapi/v3/api/v1"))["paths"]
+    whole = await client.tree("/openapi/v2")
+    assert len([path for path in whole["paths"] if path.endswith("{name}")]) == 3
+
+
+async def test_without_a_hash_nothing_is_said_of_the_future(client: Client) -> None:
+    headers = dict((await client.ask("/openapi/v3/apis/a.example.com/v1")).headers)
+    assert b"cache-control" not in headers
+    assert b"etag" in headers
+
+
+async def test_another_hash_is_sent_to_the_right_one(client: Client) -> None:
+    location = (await client.locations())["apis/a.example.com/v1"]
+    response = await client.ask("/openapi/v3/apis/a.example.com/v1?hash=OLD")
+    assert response.status == 301
+    assert dict(response.headers)[b"location"] == location.encode()
+    assert response.body == b""
+
+
+@pytest.mark.parametrize("path", ["/openapi/v3", "/openapi/v3/apis/a.example.com/v1", "/openapi/v2"])
+async def test_not_modified(client: Client, path: str) -> None:
+    etag = dict((await client.ask(path)).headers)[b"etag"].decode()
+    response = await client.ask(path, if_none_match=etag)
+    assert (response.status, response.body) == (304, b"")
+    assert (await client.ask(path, if_none_match='"OLD"')).status == 200
+
+
+@pytest.mark.parametrize("path", ["/openapi/v2", "/openapi/v3/apis/a.example.com/v1"])
+async def test_protobuf_is_refused(client: Client, path: str) -> None:
+    for accept in ("application/com.github.proto-openapi.spec.v2@v1.0+protobuf", "text/plain"):
+        with pytest.raises(StatusError) as caught:
+            await client.ask(path, accept=accept)
+        assert caught.value.code == 406
+    assert (await client.ask(path, accept="application/com.github.proto-openapi.spec.v3.v1.0+protobuf, */*")).status == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["/openapi", "/openapi/v4", "/openapi/v3/apis/b.example.com/v1", "/openapi/v3/apis/a.example.com"]
+)
+async def test_what_is_not_there(client: Client, path: str) -> None:
+    assert (await client.ask(path)).status == 404
+
+
+async def test_index_and_questions_build_nothing(client: Client, built: list[str]) -> None:
+    await client.locations()
+    assert built == []
+    await client.ask("/openapi/v3/apis/a.example.com/v1")
+    await client.ask("/openapi/v3/apis/a.example.com/v1")
+    assert built == ["a.example.com/v1"]
+    etag = dict((await client.ask("/openapi/v2")).headers)[b"etag"].decode()
+    await client.ask("/openapi/v2")
+    await client.ask("/openapi/v2", if_none_match=etag)
+    assert built == ["a.example.com/v1", "v2"]
+
+
+async def test_change_touches_only_what_it_changes(client: Client, catalog: FakeCatalog, built: list[str]) -> None:
+    before = await client.locations()
+    await client.ask("/openapi/v3/apis/a.example.com/v1")
+    await client.ask("/openapi/v3/apis/a.example.com/v2")
+    etag = dict((await client.ask("/openapi/v2")).headers)[b"etag"].decode()
+    built.clear()
+    catalog.change(thing("a.example.com", "v1"), thing("a.example.com", "v2", "new"))
+    after = await client.locations()
+    assert after.keys() == {"apis/a.example.com/v1", "apis/a.example.com/v2"}
+    assert after["apis/a.example.com/v1"] == before["apis/a.example.com/v1"]
+    assert after["apis/a.example.com/v2"] != before["apis/a.example.com/v2"]
+    await client.ask("/openapi/v3/apis/a.example.com/v1")
+    await client.ask("/openapi/v3/apis/a.example.com/v2")
+    assert (await client.ask("/openapi/v2", if_none_match=etag)).status == 200
+    assert built == ["a.example.com/v2", "v2"]
+
+
+async def test_a_change_that_changes_nothing(client: Client, catalog: FakeCatalog) -> None:
+    etag = dict((await client.ask("/openapi/v2")).headers)[b"etag"].decode()
+    catalog.change(*catalog.resources)
+    assert (await client.ask("/openapi/v2", if_none_match=etag)).status == 304
+
+
+async def test_documents_kept_are_few(client: Client, catalog: FakeCatalog) -> None:
+    catalog.change(*[thing(f"g{number}.example.com", "v1") for number in range(50)])
+    for name in await client.locations():
+        await client.ask(f"/openapi/v3/{name}")
+    assert len(client.openapi._documents) == 32
+
+
+async def test_only_reading(client: Client) -> None:
+    with pytest.raises(StatusError) as caught:
+        await client.ask("/openapi/v2", "POST")
+    assert caught.value.code == 405

@@ -1,0 +1,100 @@
+"""aggserver as a child process: started, waited for, talked to by kubectl, ended.
+
+Used by the fixtures of `conftest.py` and by the tests that need a server of their own (restarts, kill -9).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+__all__ = ["AggServer", "Standalone", "running"]
+
+_REPOSITORY = Path(__file__).parents[2]
+_READY_SECONDS = 30.0
+_END_SECONDS = 20.0
+_POLL_SECONDS = 0.02
+
+
+class AggServer:
+    """One process. Its output goes to a file, whose end is in every error."""
+
+    def __init__(self, arguments: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> None:
+        self._log = log
+        self._offset = log.stat().st_size if log.exists() else 0
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "aggserver", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "PYTHONPATH": str(_REPOSITORY), **(environment or {})},
+                cwd=log.parent,
+                start_new_session=True,
+            )
+
+    @property
+    def output(self) -> str:
+        return self._log.read_bytes()[self._offset :].decode(errors="replace")
+
+    def wait_for(self, pattern: str) -> re.Match[str]:
+        """The first match of `pattern` in the output."""
+        deadline = time.monotonic() + _READY_SECONDS
+        while time.monotonic() < deadline:
+            found = re.search(pattern, self.output)
+            if found:
+                return found
+            if self._process.poll() is not None:
+                raise AssertionError(f"aggserver ended with {self._process.returncode}:\n{self.output}")
+            time.sleep(_POLL_SECONDS)
+        self.kill()
+        raise AssertionError(f"no {pattern!r} within {_READY_SECONDS:g} s:\n{self.output}")
+
+    def kill(self) -> None:
+        """SIGKILL: no chance to do anything."""
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> int:
+        """SIGTERM, and the exit status."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            return self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            raise AssertionError(f"aggserver did not end within {_END_SECONDS:g} s of SIGTERM:\n{self.output}") from None
+
+
+class Standalone(AggServer):
+    """`aggserver dev`, ready when made."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.folder = folder
+        folder.mkdir(exist_ok=True)
+        super().__init__(["dev", "--data", str(folder), "--secure-port", "0", *arguments], folder.parent / f"{folder.name}.log")
+        self.url = self.wait_for(r"aggserver serves (https://\S+)").group(1)
+        self.kubeconfig = folder / "kubeconfig"
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+
+@contextlib.contextmanager
+def running(server: AggServer) -> Iterator[AggServer]:
+    """Ends the server whatever happens; a clean end is part of the test."""
+    try:
+        yield server
+    except BaseException:
+        server.kill()
+        raise
+    assert server.stop() == 0, server.output
