@@ -1,7 +1,7 @@
 """The command line: parse, set up logging and signals, run, and say in one line what went wrong.
 
-    aggserver dev      a server of its own, without a cluster
-    aggserver serve    behind a cluster's aggregation layer
+aggserver dev      a server of its own, without a cluster
+aggserver serve    behind a cluster's aggregation layer
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"aggserver {aggserver.__version__}")
         return 0
     _log_to_stderr(options.log_level)
-    # The storage's threads take the interpreter back from a busy loop this soon (5 ms else): 16 writers got 1,880 writes a second at the
-    # default, 3,270 so.
+    # The storage's threads take the interpreter back from a busy loop this soon (5 ms else): 16 writers got 1,880 writes a second
+    # at the default, 3,270 so.
     sys.setswitchinterval(0.0005)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(_serve(options))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,8 @@ import pytest
 from tests.controlplane.binaries import obtain
 from tests.controlplane.cluster import Cluster, ExistingCluster
 from tests.controlplane.plane import ControlPlane
+from tests.fakes.asgi import Client
+from tests.fakes.server import LocalServer
 
 INTEGRATION = Path(__file__).with_name("integration")
 RUNNING = pytest.StashKey[Cluster]()
@@ -83,3 +85,18 @@ def _announcer(config: pytest.Config) -> Callable[[str], None]:
             print(text, file=sys.stderr, flush=True)
 
     return say
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[LocalServer]:
+    """A whole server in memory, with the namespace `default`, and no definitions."""
+    server = LocalServer()
+    await server.start()
+    yield server
+    await server.stop()
+
+
+@pytest.fixture
+def client(server: LocalServer) -> Client:
+    """Talks to `server` in process, as an administrator; `client.as_user(...)` as somebody else."""
+    return server.client()

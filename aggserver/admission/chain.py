@@ -1,15 +1,15 @@
 """Chain: the admission plugins, in order, around every write.
 
-Mutating plugins run before the object reaches the registry and may change it; validating ones run inside the registry's loop, where
-they see exactly what would be stored. kube-apiserver runs none of its own admission for requests it proxies, so what shall hold for
-our resources is held here. Called by `endpoints/handlers/`.
+Mutating plugins run before the object reaches the registry and may change it; validating ones run inside the registry's loop,
+where they see exactly what would be stored. kube-apiserver runs none of its own admission for requests it proxies, so what shall
+hold for our resources is held here. Called by `endpoints/handlers/`.
 Source: k8s.io/apiserver pkg/admission/{chain,attributes}.go, v0.36.3.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from aggserver.authentication.user import UserInfo
@@ -64,7 +64,11 @@ class Chain:
             return None
 
         async def validate(obj: dict[str, Any] | None, old: dict[str, Any] | None) -> None:
+            named = attributes
+            if obj is not None and not attributes.name:
+                # The name of a creation may have been generated in between.
+                named = replace(attributes, name=obj["metadata"].get("name") or "")
             for plugin in self._validating:
-                await plugin.validate(attributes, obj, old)
+                await plugin.validate(named, obj, old)
 
         return validate

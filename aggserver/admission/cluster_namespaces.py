@@ -54,7 +54,11 @@ class ClusterNamespaces:
             raise errors.service_unavailable(f"namespace {name} could not be looked up: {error}", retry_after=1) from error
 
     def _on_state(self, objects: Mapping[str, Mapping[str, Any]], changed: AbstractSet[str]) -> None:
-        self._phases = {obj["metadata"]["name"]: _phase(obj) for obj in objects.values()}
+        for name in changed:
+            if name in objects:
+                self._phases[name] = _phase(objects[name])
+            else:
+                self._phases.pop(name, None)
         self._loaded = True
 
     def _on_error(self, error: ClusterError | Unreachable | None) -> None:

@@ -2,21 +2,21 @@
 
 It writes the conditions that `conditions.py` finds, has a definition served once its names are accepted, and takes a deleted one
 through its end: its objects are deleted, then its finalizer goes, and with that the definition.
-Called by `app.py` in standalone mode. Source: k8s.io/apiextensions-apiserver pkg/controller/{status,establish,finalizer}, v0.36.3.
+Called by `app/standalone.py`. Source: k8s.io/apiextensions-apiserver pkg/controller/{status,establish,finalizer}, v0.36.3.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from aggserver.apiextensions import conditions
 from aggserver.apiextensions.definition import DefinitionError, parse
 from aggserver.apiextensions.definitions import Definitions
 from aggserver.apiextensions.strategy import CLEANUP_FINALIZER, DefinitionStatusStrategy
 from aggserver.meta import times
-from aggserver.registry.follower import ALL, CONTROLLER, Follower
+from aggserver.registry.follower import ALL, CONTROLLER, CallLater, Follower, call_later
 from aggserver.registry.rest import Context, DeleteOptions, JSONObject, WriteOptions
 from aggserver.registry.store import Store
 
@@ -32,12 +32,13 @@ _WRITE = WriteOptions(field_manager="aggserver")
 class DefinitionController:
     """store: of the definitions. clock: seconds since the epoch."""
 
-    def __init__(self, store: Store, definitions: Definitions, clock: Callable[[], float]) -> None:
+    def __init__(self, store: Store, definitions: Definitions, clock: Callable[[], float], later: CallLater = call_later) -> None:
         self._status = store.with_strategy(DefinitionStatusStrategy())
         self._definitions = definitions
         self._clock = clock
-        self._follower = Follower(store, self._sync)
+        self._follower = Follower(store, self._sync, later)
         self._settled: dict[str, asyncio.Event] = {}
+        self._refused: dict[str, str] = {}  # why a definition is not served
 
     async def run(self) -> None:
         await self._follower.run()
@@ -46,24 +47,27 @@ class DefinitionController:
         """Returns when every definition that was there at the start has been looked at."""
         await self._follower.caught_up()
 
-    async def established(self, names: Sequence[str]) -> None:
-        """Returns when all of these are served."""
+    async def settled(self, names: Sequence[str]) -> Mapping[str, str]:
+        """Returns when each of these is served, or is known not to be; the latter, with the reason."""
         for name in names:
-            if self._definitions.get(name) is None:
+            if self._definitions.get(name) is None and name not in self._refused:
                 await self._settled.setdefault(name, asyncio.Event()).wait()
+        return {name: self._refused[name] for name in names if name in self._refused}
 
     async def _sync(self, name: str, crd: JSONObject | None) -> float | None:
         if crd is None:
             self._definitions.remove(name)
+            self._refused.pop(name, None)
             self._look_at_group(name)
             return None
         if "deletionTimestamp" in crd["metadata"]:
             return await self._end(name, crd)
-        status = conditions.conditions(crd, self._others(crd), self._clock())
-        if status != crd.get("status"):
-            crd = await self._write_status(name, status)
+        if self._status_of(crd) != crd.get("status"):
+            crd = await self._write_status(name)
         if conditions.is_true(crd, "NamesAccepted") or conditions.is_true(crd, "Established"):
             self._serve(name, crd)
+        else:
+            self._settle(name, _message(crd, "NamesAccepted"))
         return None
 
     def _serve(self, name: str, crd: JSONObject, *, terminating: bool = False) -> None:
@@ -71,16 +75,24 @@ class DefinitionController:
             definition = parse(crd)
         except DefinitionError as error:
             log.error("definition %s can't be served: %s", name, error)
+            self._settle(name, str(error))
             return
         self._definitions.set(definition, terminating=terminating)
+        self._settle(name)
+
+    def _settle(self, name: str, refusal: str = "") -> None:
+        if refusal:
+            self._refused[name] = refusal
+        else:
+            self._refused.pop(name, None)
         if name in self._settled:
             self._settled.pop(name).set()
 
-    def _others(self, crd: JSONObject) -> list[JSONObject]:
-        """The other definitions of the group, among which names must be unique."""
-        group, name = crd["spec"]["group"], crd["metadata"]["name"]
-        every = self._follower.objects.items()
-        return [other for key, other in every if key != name and other["spec"]["group"] == group]
+    def _status_of(self, crd: JSONObject) -> JSONObject:
+        """The status it should have; names must be unique among the other definitions of the group."""
+        name = crd["metadata"]["name"]
+        others = [other for key, other in self._follower.objects.items() if key != name]
+        return conditions.conditions(crd, others, self._clock())
 
     def _look_at_group(self, gone: str) -> None:
         """A name that was given up may be what another definition waits for."""
@@ -127,9 +139,16 @@ class DefinitionController:
 
         await self._status.update(Context(CONTROLLER), name, terminating, _WRITE)
 
-    async def _write_status(self, name: str, status: JSONObject) -> JSONObject:
+    async def _write_status(self, name: str) -> JSONObject:
         async def with_status(crd: JSONObject) -> JSONObject:
-            crd["status"] = status
+            # Of the definition as it is now, whose storedVersions somebody may have changed since it was looked at.
+            crd["status"] = self._status_of(crd)
             return crd
 
-        return (await self._status.update(Context(CONTROLLER), name, with_status, _WRITE)).decoded()
+        written = (await self._status.update(Context(CONTROLLER), name, with_status, _WRITE)).decoded()
+        self._follower.learn(written)
+        return written
+
+
+def _message(crd: JSONObject, type_: str) -> str:
+    return next((str(entry.get("message")) for entry in crd["status"]["conditions"] if entry.get("type") == type_), "")

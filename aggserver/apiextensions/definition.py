@@ -17,14 +17,14 @@ from aggserver.apiextensions import manifest, validation
 from aggserver.apiextensions.manifest import member
 from aggserver.meta import versions
 from aggserver.meta.field import FieldError
+from aggserver.publish.table import Column
+from aggserver.registry.custom_resource import ScalePaths
 
 __all__ = [
-    "Column",
     "Conversion",
     "Definition",
     "DefinitionError",
     "Names",
-    "ScaleSubresource",
     "Version",
     "WebhookClient",
     "parse",
@@ -51,27 +51,6 @@ class Names:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """One of additionalPrinterColumns; `json_path` as written (`.spec.replicas`)."""
-
-    name: str
-    type: str
-    json_path: str
-    description: str = ""
-    format: str = ""
-    priority: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ScaleSubresource:
-    """JSON paths as written; `label_selector` is empty where not given."""
-
-    spec_replicas: str
-    status_replicas: str
-    label_selector: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Version:
     """One of spec.versions. `schema` is openAPIV3Schema, untouched; empty where none is given."""
 
@@ -80,7 +59,7 @@ class Version:
     storage: bool
     schema: Mapping[str, Any] = field(default_factory=dict)
     status_subresource: bool = False
-    scale: ScaleSubresource | None = None
+    scale: ScalePaths | None = None
     columns: tuple[Column, ...] = ()
     selectable_fields: tuple[str, ...] = ()
     deprecated: bool = False
@@ -183,8 +162,8 @@ def _version(version: Mapping[str, Any]) -> Version:
     )
 
 
-def _scale(scale: Mapping[str, Any]) -> ScaleSubresource:
-    return ScaleSubresource(
+def _scale(scale: Mapping[str, Any]) -> ScalePaths:
+    return ScalePaths(
         member(scale, "specReplicasPath", ""), member(scale, "statusReplicasPath", ""), member(scale, "labelSelectorPath", "")
     )
 

@@ -1,7 +1,7 @@
 """Serving: a definition becomes the resources that are served for it, one for each served version.
 
-Nothing is compiled, opened or loaded until the first request for a version; what the versions of one definition share (the storage
-below, its watch cache) is made with the first of them and closed when the definition is withdrawn.
+Nothing is compiled, opened or loaded until the first request for a version; what the versions of one definition share (the
+storage below, its watch cache) is made with the first of them and closed when the definition is withdrawn.
 Called by the controller (standalone) and the folder's follower (files), which give what comes out to the installer.
 Source: k8s.io/apiextensions-apiserver pkg/apiserver/customresource_handler.go (getOrCreateServingInfoFor), v0.36.3.
 """
@@ -20,12 +20,12 @@ from aggserver.publish import discovery, table
 from aggserver.publish.discovery import APIResource, APISubresource
 from aggserver.publish.models import Published
 from aggserver.publish.table import TableConvertor
-from aggserver.registry.custom_resource import CustomResourceStrategy, ScalePaths, StatusStrategy, read_fields
+from aggserver.registry.custom_resource import CustomResourceStrategy, StatusStrategy, read_fields
 from aggserver.registry.environment import Environment
 from aggserver.registry.rest import Context, JSONObject
 from aggserver.registry.store import ResourceStorage, Store
-from aggserver.registry.strategy import ResourceInfo
 from aggserver.registry.stored import StoredObject
+from aggserver.registry.strategy import ResourceInfo
 from aggserver.registry.subresources import ScaleStore, StatusStore
 from aggserver.schema import defaulting, pruning, structural
 from aggserver.schema.object_meta import prune_object_meta
@@ -53,7 +53,7 @@ class DefinitionResource:
         self.terminating = terminating
         self.admission = admission
         self._environment = environment
-        self._cacher: Cacher[StoredObject] | None = replacing._cacher if replacing is not None else None
+        self._cacher: Cacher[StoredObject] | None = replacing._hand_over(definition) if replacing is not None else None
         self._stores: dict[str, Store] = {}
         self.versions = tuple(ServedVersion(self, version) for version in definition.versions if version.served)
 
@@ -69,6 +69,13 @@ class DefinitionResource:
             self._cacher.close()
             self._cacher = None
         self._stores.clear()
+
+    def _hand_over(self, successor: Definition) -> Cacher[StoredObject] | None:
+        """The cache, unless its objects remember other selectable fields than the successor has: then the watches end."""
+        if self._cacher is not None and _selectable_paths(self.definition).keys() != _selectable_paths(successor).keys():
+            self._cacher.close()
+            return None
+        return self._cacher
 
     def info(self, version: Version) -> ResourceInfo:
         names = self.definition.names
@@ -90,7 +97,7 @@ class DefinitionResource:
         strategy = CustomResourceStrategy(
             self.info(version),
             has_status=version.status_subresource,
-            scale=scale_paths(version),
+            scale=version.scale,
             check_context=self.check_context,
         )
         return Store(self._storage, strategy, conformer(version))
@@ -154,9 +161,7 @@ class ServedVersion:
             verbs=discovery.TERMINATING_VERBS if self._parent.terminating else discovery.CUSTOM_RESOURCE_VERBS,
             short_names=names.short_names,
             categories=names.categories,
-            storage_version_hash=discovery.storage_version_hash(
-                definition.group, definition.storage_version.name, names.kind
-            ),
+            storage_version_hash=discovery.storage_version_hash(definition.group, definition.storage_version.name, names.kind),
             subresources=tuple(subresources),
         )
 
@@ -196,9 +201,7 @@ class ServedVersion:
         if not subresource:
             rest = store
         elif subresource == "status" and version.status_subresource:
-            strategy = StatusStrategy(
-                info, has_status=True, scale=scale_paths(version), check_context=self._parent.check_context
-            )
+            strategy = StatusStrategy(info, has_status=True, scale=version.scale, check_context=self._parent.check_context)
             rest = StatusStore(store.with_strategy(strategy))
         elif subresource == "scale" and version.scale is not None:
             return self._scale_scope(store)
@@ -223,7 +226,7 @@ class ServedVersion:
 
     def _scale_scope(self, store: Store) -> ResourceScope:
         info = store.strategy.info
-        paths = scale_paths(self._version)
+        paths = self._version.scale
         assert paths is not None  # the caller has looked
         return ResourceScope(
             group=info.group,
@@ -239,11 +242,12 @@ class ServedVersion:
             table=table.scale_convertor(),
             admission=self._parent.admission,
             deprecation=deprecation_warning(self._parent.definition, self._version),
+            typed=True,
         )
 
 
 def conformer(version: Version) -> Callable[[JSONObject], list[str]]:
-    """What a body of this version goes through: pruned by schema and by the type of metadata, then defaulted. Compiled at first use."""
+    """What a body of this version goes through: pruned by schema and type of metadata, then defaulted. Compiled at first use."""
     compiled: tuple[Callable[[JSONObject], list[str]], Callable[[JSONObject], None]] | None = None
 
     def conform(obj: JSONObject) -> list[str]:
@@ -260,11 +264,6 @@ def conformer(version: Version) -> Callable[[JSONObject], list[str]]:
         return dropped
 
     return conform
-
-
-def scale_paths(version: Version) -> ScalePaths | None:
-    scale = version.scale
-    return None if scale is None else ScalePaths(scale.spec_replicas, scale.status_replicas, scale.label_selector)
 
 
 def deprecation_warning(definition: Definition, version: Version) -> str:
@@ -305,7 +304,5 @@ def _selectable_names(version: Version) -> list[str]:
 def _selectable_paths(definition: Definition) -> dict[str, jsonpath.JSONPath]:
     """Of all versions: what one may select by is read the same way for all."""
     return {
-        path.removeprefix("."): jsonpath.compile(path)
-        for version in definition.versions
-        for path in version.selectable_fields
+        path.removeprefix("."): jsonpath.compile(path) for version in definition.versions for path in version.selectable_fields
     }

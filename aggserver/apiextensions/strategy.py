@@ -1,8 +1,9 @@
 """Strategies of CustomResourceDefinitions themselves, in the server's own CRD API.
 
-Defaults are filled in, the rules of `validation.py` decide, the status is the controller's. Deleting one marks it and leaves the rest
-to the controller, which removes the objects first.
-Pure; called by `registry/store.py`. Source: k8s.io/apiextensions-apiserver pkg/registry/customresourcedefinition/strategy.go, v0.36.3.
+Defaults are filled in, the rules of `validation.py` decide, the status is the controller's. Deleting one marks it and leaves the
+rest to the controller, which removes the objects first.
+Pure; called by `registry/store.py`.
+Source: k8s.io/apiextensions-apiserver pkg/registry/customresourcedefinition/strategy.go, v0.36.3.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class DefinitionStrategy:
 
 
 class DefinitionStatusStrategy(DefinitionStrategy):
-    """`/status`: the spec stays. Metadata is taken, as upstream does for this one resource: the controller drops its finalizer so."""
+    """`/status`: the spec stays. Metadata is taken, for this one resource, as upstream: the controller drops its finalizer so."""
 
     def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
         if "spec" in old:

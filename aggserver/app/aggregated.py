@@ -1,8 +1,8 @@
 """`aggserver serve`: behind a cluster's aggregation layer, with definitions from a folder.
 
-The server listens at once, whatever state the cluster is in: it answers health checks, says what it waits for, and is not ready until
-it knows whom to trust and has its certificate. Everything that comes from the cluster is followed from then on, so that what is
-rotated there takes effect here.
+The server listens at once, whatever state the cluster is in: it answers health checks, says what it waits for, and is not ready
+until it knows whom to trust and has its certificate. Everything that comes from the cluster is followed from then on, so that
+what is rotated there takes effect here.
 """
 
 from __future__ import annotations
@@ -160,17 +160,15 @@ def _trust(tls: TLSConfig, bundle: bytes) -> None:
 
 
 def _follow_folder(folder: Path, engine: Engine) -> Task:
-    problems: list[str] = ["the folder has not been read yet"]
+    read = asyncio.Event()
 
     def on_change(loaded: Loaded) -> None:
-        problems[:] = []
-        for problem in loaded.problems:
+        read.set()
+        for problem in loaded.new_problems:
             log.error("definitions: %s", problem)
         engine.definitions.set_all({definition.name: definition for definition in loaded.definitions})
         log.info("definitions: serving %d from %s", len(loaded.definitions), folder)
 
-    engine.checks.add("definitions", lambda: problems[0] if problems else None, livez=False)
+    engine.checks.add("definitions", lambda: None if read.is_set() else "the folder has not been read yet", livez=False)
     source = FolderSource(folder, on_change)
     return "following the folder of definitions", lambda: source.run(asyncio.sleep)
-
-

@@ -37,7 +37,7 @@ from aggserver.storage.interface import Storage
 from aggserver.storage.memory import MemoryStorage
 from aggserver.storage.sqlite import SQLiteStorage
 
-__all__ = ["IN_MEMORY", "Engine", "Task", "new_environment", "open_storage", "supervise"]
+__all__ = ["IN_MEMORY", "Engine", "Task", "data_folder", "new_environment", "open_storage", "supervise"]
 
 log = logging.getLogger("aggserver")
 
@@ -45,15 +45,16 @@ IN_MEMORY = ":memory:"
 _DATABASE = "aggserver.db"
 
 
+def data_folder(data: str) -> Path:
+    """The folder of --data, made for its owner alone if it isn't there. Raises OSError."""
+    folder = Path(data)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
 async def open_storage(data: str) -> Storage:
     """The storage of a data folder, made if it isn't there, or one that forgets. Raises Unavailable."""
-    storage: Storage
-    if data == IN_MEMORY:
-        storage = MemoryStorage()
-    else:
-        folder = Path(data)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        storage = SQLiteStorage(folder / _DATABASE)
+    storage: Storage = MemoryStorage() if data == IN_MEMORY else SQLiteStorage(data_folder(data) / _DATABASE)
     await storage.start()
     return storage
 
@@ -127,7 +128,10 @@ Task = tuple[str, Callable[[], Coroutine[Any, Any, None]]]
 
 
 class supervise:  # noqa: N801 - reads as a statement: `async with supervise(...)`
-    """Background tasks for as long as the block runs. One that fails is logged and started again after a pause; none stops another."""
+    """Background tasks for as long as the block runs.
+
+    One that fails is logged and started again after a pause; none stops another.
+    """
 
     def __init__(self, *tasks: Task) -> None:
         self._tasks = tasks

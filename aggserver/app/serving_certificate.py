@@ -1,9 +1,8 @@
 """ServingCertificate: what `aggserver serve` shows to its clients, and the CA by which they know it.
 
-Either the files that flags name, or a CA and a certificate of the server's own, kept in a Secret beside its Service (in a folder where
-one is named). The server listens before a Secret can be read: until then it shows a certificate made for the moment, which nobody is
-told to trust.
-Called by `app/aggregated.py`.
+Either the files that flags name, or a CA and a certificate of the server's own, kept in a Secret beside its Service (in a
+folder where one is named). The server listens before a Secret can be read: until then it shows a certificate made for the
+moment, which nobody is told to trust. Called by `app/aggregated.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`aggserver dev`: a server of its own, with no cluster.
 
-It serves definitions and namespaces itself, makes its own CA, lets in who has a certificate of that CA, and writes a kubeconfig with
-an administrator's. Everything is in one folder, and there again at the next start.
+It serves definitions and namespaces itself, makes its own CA, lets in who has a certificate of that CA, and writes a kubeconfig
+with an administrator's. Everything is in one folder, and there again at the next start.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from aggserver.apiextensions.controller import DefinitionController
 from aggserver.apiextensions.kind import definition_kind
 from aggserver.apiextensions.strategy import DefinitionStrategy
-from aggserver.app.engine import IN_MEMORY, Engine, new_environment, open_storage, supervise
+from aggserver.app.engine import IN_MEMORY, Engine, data_folder, new_environment, open_storage, supervise
 from aggserver.authentication.delegating import AuthenticationConfig, Authenticator, ClientCA
 from aggserver.authentication.user import PRIVILEGED_GROUP
 from aggserver.authentication.x509 import Roots
@@ -24,7 +24,7 @@ from aggserver.authorization.delegating import StandaloneAuthorizer
 from aggserver.endpoints.installer import Served
 from aggserver.options import Options
 from aggserver.registry.store import Store
-from aggserver.server.certificates import Certificates, CertificateKeeper, FolderStore, Names, issue_client
+from aggserver.server.certificates import CertificateKeeper, Certificates, FolderStore, Names, issue_client
 from aggserver.server.serving import Server, bind
 from aggserver.server.tls import TLSConfig
 from aggserver.standalone import kinds, kubeconfig, namespaces, seed
@@ -84,14 +84,15 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
         async with background:
             await namespaces.ensure(namespace_store, "default")
             await definition_controller.caught_up()
-            await seed.plant(objects, engine.installer, definition_controller.established)
+            await seed.plant(objects, engine.installer, definition_controller.settled)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(server.run())
                 await server.listening.wait()
                 path = folder / "kubeconfig"
                 url = f"https://{_host(options.bind_address)}:{server.port}"
                 kubeconfig.write(path, _kubeconfig(url, certificates))
-                say(f"aggserver serves {url} (data: {options.data}). Next: export KUBECONFIG={path.resolve()}; kubectl api-resources")
+                next_step = f"export KUBECONFIG={path.resolve()}; kubectl api-resources"
+                say(f"aggserver serves {url} (data: {options.data}). Next: {next_step}")
 
 
 @contextlib.asynccontextmanager
@@ -101,9 +102,7 @@ async def _folder(data: str) -> AsyncIterator[Path]:
         with tempfile.TemporaryDirectory(prefix="aggserver-") as temporary:
             yield Path(temporary)
         return
-    folder = Path(data)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    yield folder
+    yield data_folder(data)
 
 
 @contextlib.asynccontextmanager
@@ -126,9 +125,7 @@ def _host(address: str) -> str:
 
 
 def _serve_with(tls: TLSConfig, certificates: Certificates) -> None:
-    tls.update(
-        cert_pem=certificates.serving.cert_pem, key_pem=certificates.serving.key_pem, client_ca_pem=certificates.ca_bundle
-    )
+    tls.update(cert_pem=certificates.serving.cert_pem, key_pem=certificates.serving.key_pem, client_ca_pem=certificates.ca_bundle)
 
 
 def _authenticator(certificates: Certificates) -> Authenticator:

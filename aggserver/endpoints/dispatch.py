@@ -47,13 +47,14 @@ class Dispatcher:
             "delete": (rest.Deleter, delete.delete),
             "deletecollection": (rest.CollectionDeleter, delete.delete_collection),
         }
+        self._abilities: dict[tuple[type, type], bool] = {}
 
     async def __call__(self, request: Request) -> AnyResponse:
         info = request.info
         if not info.is_resource_request:
             return await self._other(request)
         served = self._installer.find(info.group, info.version, info.resource)
-        if served is None or not _scope_fits(served, info) or len(info.parts) > 3:
+        if served is None or not _scope_fits(served, info) or request.path.startswith("//"):
             return page_not_found()
         scope = served.scope(info.subresource)
         if scope is None:
@@ -65,11 +66,18 @@ class Dispatcher:
         if scope.deprecation:
             request.warnings.append(scope.deprecation)
         protocol, handler = self._verbs.get(info.verb, (None, None))
-        if protocol is None or handler is None or not isinstance(scope.rest, protocol):
+        if protocol is None or handler is None or not self._can(type(scope.rest), protocol):
             raise errors.method_not_supported(info.group, info.resource, info.verb)
         if info.verb in _NAMED and not info.name:
             raise errors.bad_request("name must be provided")
         return await handler(scope, request)
+
+    def _can(self, kind: type, protocol: type) -> bool:
+        # A look at a protocol's members takes longer than a whole handler; there are few classes.
+        key = (kind, protocol)
+        if key not in self._abilities:
+            self._abilities[key] = issubclass(kind, protocol)
+        return self._abilities[key]
 
     async def _other(self, request: Request) -> AnyResponse:
         path = request.path

@@ -125,7 +125,7 @@ def status_response(request: Request, error: StatusError) -> Response:
     try:
         media = negotiation.for_plain(request)
     except StatusError:
-        media = MediaType()
+        media = MediaType(pretty=True)
     body, content_type = media.encode(error.status())
     headers = [(b"retry-after", b"%d" % error.retry_after)] if error.retry_after else []
     if error.code == 403:
@@ -234,6 +234,8 @@ def _with_headers(request: Request, send: Send) -> Send:
             theirs = message.get("headers") or []
             assert isinstance(theirs, list)
             message = {**message, "headers": _headers(request, b"", theirs)}
+        elif request.method == "HEAD":
+            message = {**message, "body": b""}
         await send(message)
 
     return sender  # type: ignore[return-value]

@@ -118,6 +118,7 @@ def _scope(
         conform=conform,
         table=table,
         admission=admission,
+        typed=True,
     )
 
 
@@ -125,8 +126,9 @@ def _of_kind(kind: str, conform: Callable[[JSONObject], list[str]]) -> Callable[
     """What a typed decoder does with every body: no other kind, no metadata that it doesn't know."""
 
     def conform_whole(obj: JSONObject) -> list[str]:
-        if obj["kind"] != kind:
-            raise errors.bad_request(f"{obj['kind']} in version {quote(obj['apiVersion'])} cannot be handled as a {kind}")
+        given = obj.get("kind")
+        if given != kind:
+            raise errors.bad_request(f"{given} in version {quote(str(obj.get('apiVersion')))} cannot be handled as a {kind}")
         return prune_object_meta(obj["metadata"]) + conform(obj)
 
     return conform_whole

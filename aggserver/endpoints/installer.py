@@ -31,6 +31,8 @@ class ResourceScope:
     conform: prunes a decoded body in place, returns the paths of what it dropped, for fieldValidation.
     selectable_fields: names that field selectors may use beside metadata.name and metadata.namespace.
     deprecation: text of the Warning header that requests of this version get; '' for none.
+    typed: upstream has a Go type for this kind; its decoder fills in what the body leaves out of kind and apiVersion, its encoder
+    leaves out an empty `continue`. Custom resources have neither.
     """
 
     group: str
@@ -47,6 +49,7 @@ class ResourceScope:
     admission: Chain
     selectable_fields: frozenset[str] = frozenset()
     deprecation: str = ""
+    typed: bool = False
 
     @property
     def api_version(self) -> str:

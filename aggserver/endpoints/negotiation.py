@@ -26,11 +26,11 @@ __all__ = [
     "MediaType",
     "Negotiator",
     "body_is_yaml",
-    "is_protobuf",
-    "unsupported_body",
     "for_object",
     "for_plain",
     "for_watch",
+    "is_protobuf",
+    "unsupported_body",
     "unsupported_media_type",
 ]
 
@@ -77,7 +77,8 @@ class MediaType:
         """(body, content type) of a JSON value."""
         if self.subtype == "yaml":
             return codec.dump_yaml(tree), self.content_type
-        return orjson.dumps(tree, option=orjson.OPT_INDENT_2 if self.pretty else None), self.content_type
+        form = orjson.OPT_INDENT_2 if self.pretty else orjson.OPT_APPEND_NEWLINE
+        return orjson.dumps(tree, option=form), self.content_type
 
     def encode_event(self, kind: str, tree: Any) -> bytes:
         """One event of a watch, with the line break that ends it."""
@@ -95,7 +96,7 @@ class Negotiator:
     """What one kind of endpoint can answer with.
 
     types: media types, the preferred one first. conversions: (kind, group, version) of what objects can be turned into. plain:
-    whether the object itself can be had. named: the types as the refusal names them, where that differs.
+    whether the object itself can be had.
     """
 
     def __init__(
@@ -104,12 +105,11 @@ class Negotiator:
         conversions: Sequence[tuple[str, str, str]] = (),
         *,
         plain: bool = True,
-        named: Sequence[str] = (),
     ) -> None:
         self._types = tuple(types)
         self._conversions = frozenset(conversions)
         self._plain = plain
-        self._named = ", ".join(named or types)
+        self._named = ", ".join(types)
         self._known: dict[str, MediaType | None] = {}
 
     def match(self, accept: str) -> MediaType | None:
@@ -202,8 +202,6 @@ _META_CONVERSIONS = tuple(
 )
 
 _OBJECT = Negotiator((_JSON, _YAML), _META_CONVERSIONS)
-# YAML has no frames.
-_WATCH = Negotiator((_JSON,), _META_CONVERSIONS, named=("application/json;stream=watch",))
 # Answers that can't be converted: the old discovery.
 PLAIN = Negotiator((_JSON, _YAML))
 # Matches only what asks for the aggregated form.
@@ -227,8 +225,10 @@ def for_object(request: Request) -> MediaType:
 
 
 def for_watch(request: Request) -> MediaType:
-    """For the events of a watch, which are never indented: a line is an event. Raises NotAcceptable."""
-    media = _WATCH.negotiate(request.header(b"accept"))
+    """For the events of a watch, which are never indented: a line is an event. YAML has no frames. Raises NotAcceptable."""
+    media = _OBJECT.negotiate(request.header(b"accept"))
+    if media.subtype != "json":
+        raise errors.not_acceptable("only the following media types are accepted: application/json;stream=watch")
     return replace(media, pretty=False) if media.pretty else media
 
 

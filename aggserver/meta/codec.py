@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any, NoReturn
 
 import orjson
@@ -37,10 +38,11 @@ __all__ = [
 # words have to do.
 _EXPLAINED_BYTES = 256 * 1024
 
-# With digits, signs and spaces gone, a float's point or exponent follows at once on `:`, `[` or `,`; all of these become `:.`.
-# A string may look the same, which only costs a walk over the value.
-_NO_DIGITS = bytes.maketrans(b"[,eE", b"::..")
-_DELETED = b"0123456789+- \t\r\n"
+# With every digit a 0 and no spaces, a float is zeros before a point or exponent, behind what can come before a number. A string
+# may look the same, which only costs a walk over the value; the tag of an image or a sentence does not.
+_DIGITS_ARE_0 = bytes.maketrans(b"123456789E", b"000000000e")
+_SPACES = b" \t\r\n"
+_FLOAT = re.compile(rb'(?:":|[\[,])-?0+[.e]')
 
 
 class DecodeError(ValueError):
@@ -66,8 +68,8 @@ def decode_json(body: bytes) -> Any:
         orjson.dumps(value, option=orjson.OPT_STRICT_INTEGER)
     except orjson.JSONEncodeError:
         return _normalise(value, 0)
-    bare = body.translate(_NO_DIGITS, _DELETED)
-    if b":." in bare or isinstance(value, float):
+    bare = body.translate(_DIGITS_ARE_0, _SPACES)
+    if isinstance(value, float) or ((b"0." in bare or b"0e" in bare) and _FLOAT.search(bare)):
         return _normalise(value, 0)
     return value
 

@@ -75,8 +75,10 @@ class StatusError(Exception):
         causes: Sequence[Cause] = (),
         retry_after: int = 0,
         continue_token: str = "",
+        bare_details: bool = False,
     ) -> None:
         super().__init__(message)
+        self.bare_details = bare_details
         self.code = code
         self.reason = reason
         self.message = message
@@ -102,7 +104,7 @@ class StatusError(Exception):
             out["message"] = self.message
         if self.reason:
             out["reason"] = self.reason
-        if details:
+        if details or self.bare_details:
             out["details"] = details
         out["code"] = self.code
         return out
@@ -130,7 +132,7 @@ def forbidden(group: str, resource: str, name: str, why: str) -> StatusError:
         message = f"{what} {quote(name)} is forbidden: {why}"
     else:
         message = f"{what} is forbidden: {why}"
-    return StatusError(403, "Forbidden", message, name=name, group=group, kind=resource)
+    return StatusError(403, "Forbidden", message, name=name, group=group, kind=resource, bare_details=True)
 
 
 def not_found(group: str, resource: str, name: str) -> StatusError:
@@ -210,7 +212,7 @@ def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> S
 
 def patch_rejected() -> StatusError:
     """422 for a JSON patch that does not apply. Upstream drops the reason on the way, and so the text is always the same."""
-    return StatusError(422, "Invalid", "the server rejected our request due to an error in our request")
+    return StatusError(422, "Invalid", "the server rejected our request due to an error in our request", bare_details=True)
 
 
 def too_many_requests(message: str, retry_after: int) -> StatusError:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 
 __all__ = [
     "NameRule",
@@ -25,6 +26,8 @@ NameRule = Callable[[str, bool], list[str]]
 
 # Bytes, as in DNS (RFC 1035, 1123). Half of upstream's texts call them characters, and so do these.
 _MAX_LABEL = 63
+# Label keys and finalizers repeat on every object of a kind; clients that make up new ones only push others out.
+_REMEMBERED = 1024
 _MAX_SUBDOMAIN = 253
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -123,9 +126,14 @@ def path_segment_name(value: str, prefix: bool = False) -> list[str]:
 
 def qualified_name(value: str) -> list[str]:
     """The key of a label, an annotation (in lower case) and the name of a finalizer: `[prefix/]name`."""
+    return list(_qualified_name(value))
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _qualified_name(value: str) -> tuple[str, ...]:
     parts = value.split("/")
     if len(parts) > 2:
-        return [f"a valid label key {_NAME_TEXT} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
+        return (f"a valid label key {_NAME_TEXT} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",)
     problems = []
     if len(parts) == 2:
         before = _subdomain(parts[0], "bytes") if parts[0] else ["must be non-empty"]
@@ -134,7 +142,7 @@ def qualified_name(value: str) -> list[str]:
     of_name = _too_long(name, _MAX_LABEL, "bytes") if name else ["must be non-empty"]
     if not _is_name(name):
         of_name.append(_NAME_TEXT)
-    return problems + [f"name part {text}" for text in of_name]
+    return tuple(problems + [f"name part {text}" for text in of_name])
 
 
 def label_value(value: str) -> list[str]:

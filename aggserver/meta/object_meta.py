@@ -10,6 +10,7 @@ k8s.io/apiextensions-apiserver pkg/apiserver/schema/objectmeta/coerce.go; k8s.io
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -66,6 +67,10 @@ def generate_name(base: str, random: Callable[[int], int]) -> str:
 
 
 # --- types ---
+
+
+# The same few moments come again with every write of an object; errors are not remembered.
+_remembered_time = lru_cache(maxsize=1024)(parse_time)
 
 
 class _MalformedTimeError(Exception):
@@ -152,7 +157,7 @@ def _time(value: Any, owner: str, path: str) -> str:
     if not isinstance(value, str):
         raise _MalformedTimeError(_mismatch(value, owner, path, "string"))
     try:
-        parse_time(value)
+        _remembered_time(value)
     except ValueError as error:
         raise _MalformedTimeError(str(error)) from None
     return ""
@@ -281,8 +286,10 @@ def validate_labels(labels: Mapping[str, str], path: Path) -> list[FieldError]:
     """Keys and values of labels; all errors are at `path` itself."""
     problems = []
     for key, value in labels.items():
-        problems += [field.invalid(path, key, text) for text in qualified_name(key)]
-        problems += [field.invalid(path, value or "", text) for text in label_value(value or "")]
+        if texts := qualified_name(key):
+            problems += [field.invalid(path, key, text) for text in texts]
+        if texts := label_value(value or ""):
+            problems += [field.invalid(path, value or "", text) for text in texts]
     return problems
 
 
@@ -373,7 +380,7 @@ def _validate_manager(manager: str, path: Path) -> list[FieldError]:
 
 
 def _validate_no_new_finalizers(new: JSONObject, old: JSONObject, path: Path) -> list[FieldError]:
-    extra = sorted(set(new.get("finalizers") or ()) - set(old.get("finalizers") or ()))
+    extra = sorted({name or "" for name in new.get("finalizers") or ()} - set(old.get("finalizers") or ()))
     if not extra:
         return []
     shown = "[]string{" + ", ".join(map(quote, extra)) + "}"

@@ -1,10 +1,10 @@
 """Kubernetes' protobuf, read only: the few kinds that Go's typed clients send in it.
 
-kubectl and client-go's typed clients write built-in kinds as `application/vnd.kubernetes.protobuf` whatever they read: a magic number, an
-envelope that names the kind, and the message. Here it becomes the same JSON object that a JSON body would have been; answers stay JSON,
-which the same clients accept. Custom resources have no protobuf form, upstream neither.
-Called for request bodies by `endpoints/handlers/body.py`. Pure.
-Source: the generated.proto files of k8s.io/apimachinery and k8s.io/api, v0.36.3; protobuf's encoding guide.
+kubectl and client-go's typed clients write built-in kinds as `application/vnd.kubernetes.protobuf` whatever they read: a magic
+number, an envelope that names the kind, and the message. Here it becomes the same JSON object that a JSON body would have been;
+answers stay JSON, which the same clients accept. Custom resources have no protobuf form, upstream neither. Called for request
+bodies by `endpoints/handlers/body.py`. Pure. Source: the generated.proto files of k8s.io/apimachinery and k8s.io/api, v0.36.3;
+protobuf's encoding guide.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from aggserver.meta import codec, field, object_meta
 from aggserver.meta.field import FieldError, Path
 from aggserver.meta.jsonpath import JSONPath
-from aggserver.registry.nested import NestedError, find_integer, find_string
+from aggserver.registry.nested import NestedError, find_integer, find_string, go_text
 from aggserver.registry.rest import Context, JSONObject
 from aggserver.registry.strategy import ResourceInfo
 
@@ -82,11 +82,7 @@ class CustomResourceStrategy:
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
     def validate_update(self, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        problems = self._validate_type(obj)
-        if problems:
-            return problems
-        problems = object_meta.validate_object_meta_update(obj["metadata"], old["metadata"], _METADATA)
-        return problems + self._validate_scale(obj)
+        return self._validate_type(obj) or self._validate_scale(obj)
 
     def warnings(self, obj: JSONObject, old: JSONObject | None) -> Sequence[str]:
         finalizers = obj["metadata"].get("finalizers")
@@ -146,11 +142,7 @@ class StatusStrategy(CustomResourceStrategy):
             obj.pop("status", None)
 
     def validate_update(self, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        problems = self._validate_type(obj)
-        if problems:
-            return problems
-        problems = object_meta.validate_object_meta_update(obj["metadata"], old["metadata"], _METADATA)
-        return problems + self._validate_scale_status(obj)
+        return self._validate_type(obj) or self._validate_scale_status(obj)
 
 
 def read_fields(paths: Mapping[str, JSONPath]) -> Callable[[JSONObject], Mapping[str, str]]:
@@ -160,16 +152,10 @@ def read_fields(paths: Mapping[str, JSONPath]) -> Callable[[JSONObject], Mapping
         values = {}
         for name, path in paths.items():
             found = path.find(obj)
-            values[name] = _go_text(found[0]) if found and found[0] is not None else ""
+            values[name] = go_text(found[0]) if found and found[0] is not None else ""
         return values
 
     return read
-
-
-def _go_text(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)
 
 
 def _differs(obj: JSONObject, old: JSONObject) -> bool:

@@ -1,7 +1,7 @@
 """What a deletion does to an object that can't go at once: finalizers by propagation policy, and the mark of deletion.
 
-Pure; called by `registry/store.py`. Source: k8s.io/apiserver pkg/registry/generic/registry/store.go (deletionFinalizersForGarbageCollection,
-markAsDeleting), pkg/registry/rest/delete.go, v0.36.3.
+Pure; called by `registry/store.py`. Source: k8s.io/apiserver pkg/registry/generic/registry/store.go
+(deletionFinalizersForGarbageCollection, markAsDeleting), pkg/registry/rest/delete.go, v0.36.3.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def mark_as_deleting(metadata: JSONObject, now: str) -> None:
     metadata["deletionGracePeriodSeconds"] = 0
 
 
-def is_emptied(metadata: JSONObject) -> bool:
-    """An update that leaves a deleting object without finalizers is its deletion."""
-    return "deletionTimestamp" in metadata and not metadata.get("finalizers") and not metadata.get("deletionGracePeriodSeconds")
+def is_emptied(metadata: JSONObject, old: JSONObject) -> bool:
+    """An update that leaves an object without finalizers is its deletion, if that was asked for already."""
+    return "deletionTimestamp" in old and not metadata.get("finalizers") and not old.get("deletionGracePeriodSeconds")
 
 
 def check_preconditions(group: str, kind: str, metadata: JSONObject, options: DeleteOptions) -> None:

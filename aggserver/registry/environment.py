@@ -1,7 +1,7 @@
 """Environment: what every resource of a server is built on.
 
-The one place where the clock and randomness of a running server enter the registry; tests put their own in. Made by `app/`, handed to
-whoever makes stores.
+The one place where the clock and randomness of a running server enter the registry; tests put their own in. Made by `app/`,
+handed to whoever makes stores.
 """
 
 from __future__ import annotations

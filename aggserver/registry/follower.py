@@ -1,8 +1,8 @@
 """Follower: keeps a function informed of every object of a Store, one key at a time.
 
-The base of the server's own controllers (definitions, namespaces). It watches the store, remembers each object as it is, and calls
-`sync` for whatever changed; a key that fails, or asks to be looked at again, waits its time and holds up no other. When the watch is
-lost it starts again from the whole state.
+The base of the server's own controllers (definitions, namespaces). It watches the store, remembers each object as it is, and
+calls `sync` for whatever changed; a key that fails, or asks to be looked at again, waits its time and holds up no other. When the
+watch is lost it starts again from the whole state.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ from aggserver.meta.errors import StatusError
 from aggserver.meta.selectors import FieldSelector, LabelSelector
 from aggserver.registry.rest import Context, JSONObject, ListOptions
 from aggserver.registry.store import Store
+from aggserver.registry.watch import Watch
 
-__all__ = ["ALL", "CONTROLLER", "Follower", "Sync"]
+__all__ = ["ALL", "CONTROLLER", "CallLater", "Follower", "Sync", "call_later"]
 
 log = logging.getLogger("aggserver.controllers")
 
 # (name, the object or None once it is gone) -> seconds after which to look again, or None.
 Sync = Callable[[str, JSONObject | None], Awaitable[float | None]]
+# (seconds, what to do then), as an event loop has it.
+CallLater = Callable[[float, Callable[[], None]], object]
 
 CONTROLLER = UserInfo("system:apiserver", groups=(PRIVILEGED_GROUP,))
 ALL = ListOptions(labels=LabelSelector.parse(""), fields=FieldSelector.parse(""))
@@ -32,22 +35,40 @@ _FIRST_RETRY = 0.05
 _LAST_RETRY = 30.0
 
 
+def call_later(seconds: float, callback: Callable[[], None]) -> object:
+    return asyncio.get_running_loop().call_later(seconds, callback)
+
+
 class Follower:
     """For cluster-scoped resources: the key is the name. `objects` is what the store holds, as last heard."""
 
-    def __init__(self, store: Store, sync: Sync) -> None:
+    def __init__(self, store: Store, sync: Sync, later: CallLater = call_later) -> None:
         self.objects: dict[str, JSONObject] = {}
         self._store = store
         self._sync = sync
+        self._later = later
         self._waiting: dict[str, None] = {}  # in order, each once
         self._wake = asyncio.Event()
         self._failures: dict[str, int] = {}
-        self._first_look: set[str] | None = None  # names that were there at the start and have not been looked at; None: not known
+        self._losses = 0  # in a row
+        self._appointments: dict[str, object] = {}
+        # Names that were there at the start and have not been looked at; None until they are known.
+        self._first_look: set[str] | None = None
         self._caught_up = asyncio.Event()
 
     def enqueue(self, name: str) -> None:
         self._waiting[name] = None
         self._wake.set()
+
+    def learn(self, obj: JSONObject) -> None:
+        """What `sync` has just written, which the watch brings later: the next key's `sync` must see it already.
+
+        It is forgotten where the watch has brought the end of the object before.
+        """
+        metadata = obj["metadata"]
+        known = self.objects.get(metadata["name"])
+        if known is not None and int(known["metadata"]["resourceVersion"]) < int(metadata["resourceVersion"]):
+            self.objects[metadata["name"]] = obj
 
     async def caught_up(self) -> None:
         """Returns when `sync` was called for everything that was there at the start."""
@@ -61,22 +82,35 @@ class Follower:
 
     async def _watch(self) -> None:
         while True:
-            stream = await self._store.watch(Context(CONTROLLER), ALL)
+            try:
+                await self._follow(await self._store.watch(Context(CONTROLLER), ALL))
+            except StatusError as error:
+                log.info("following %s starts again: %s", self._store.strategy.info.resource, error.message)
+                # What is too old is newly read at once; where nothing can be read, it takes a while.
+                if error.reason != "Expired":
+                    self._losses += 1
+                    await self._pause(_delay(self._losses))
+
+    async def _follow(self, stream: Watch) -> None:
+        try:
             # A watch begins with everything there is; what is not among it has gone while nobody looked.
             present = {obj.decoded()["metadata"]["name"] for obj in (await self._store.list(Context(CONTROLLER), ALL)).items}
+            self._losses = 0
             for name in self.objects.keys() - present:
                 self._gone(name)
             if self._first_look is None:
                 self._first_look = present
                 self._looked_at("")
-            try:
-                async for batch in stream:
-                    for event in batch:
-                        self._take(event.type, event.object)
-            except StatusError as error:
-                log.info("following %s starts again: %s", self._store.strategy.info.resource, error.message)
-            finally:
-                stream.close()
+            async for batch in stream:
+                for event in batch:
+                    self._take(event.type, event.object)
+        finally:
+            stream.close()
+
+    async def _pause(self, seconds: float) -> None:
+        over = asyncio.Event()
+        self._later(seconds, over.set)
+        await over.wait()
 
     def _take(self, kind: str, obj: object) -> None:
         tree: JSONObject = obj.decoded()  # type: ignore[attr-defined]
@@ -84,7 +118,8 @@ class Follower:
         if kind == "DELETED":
             self._gone(name)
         else:
-            self.objects[name] = tree
+            self.objects.setdefault(name, tree)
+            self.learn(tree)
             self.enqueue(name)
 
     def _gone(self, name: str) -> None:
@@ -111,7 +146,7 @@ class Follower:
             again = await self._sync(name, self.objects.get(name))
         except Exception as error:
             count = self._failures[name] = self._failures.get(name, 0) + 1
-            again = min(_FIRST_RETRY * 2**count, _LAST_RETRY)
+            again = _delay(count)
             # A lost race is everyday; anything else is worth a line.
             if not isinstance(error, StatusError) or error.code not in (404, 409):
                 log.warning("%s %s: %s; trying again in %.1f s", self._store.strategy.info.resource, name, error, again)
@@ -119,4 +154,20 @@ class Follower:
             self._failures.pop(name, None)
         self._looked_at(name)
         if again is not None:
-            asyncio.get_running_loop().call_later(again, self.enqueue, name)
+            self._look_again(name, again)
+
+    def _look_again(self, name: str, seconds: float) -> None:
+        """Only the last appointment of a name counts; else every event of one that fails would begin a row of its own."""
+        token = self._appointments[name] = object()
+
+        def due() -> None:
+            if self._appointments.get(name) is token:
+                del self._appointments[name]
+                self.enqueue(name)
+
+        self._later(seconds, due)
+
+
+def _delay(failures: int) -> float:
+    # Never more doublings than it takes: a float has no room for a thousand.
+    return min(_FIRST_RETRY * float(2 ** min(failures - 1, 16)), _LAST_RETRY)

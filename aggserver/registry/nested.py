@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from aggserver.meta import codec
+from aggserver.meta.golang import format_float
 from aggserver.registry.rest import JSONObject
 
-__all__ = ["NestedError", "find_integer", "find_string", "put", "steps"]
+__all__ = ["NestedError", "find_integer", "find_string", "go_text", "put", "steps"]
 
 _MISSING = object()
 
@@ -60,7 +60,7 @@ def _find(obj: JSONObject, path: str) -> Any:
         if here is None:
             return _MISSING
         if not isinstance(here, dict):
-            raise _mismatch("." + ".".join([*way, step]), here, "map[string]interface {}")
+            raise _mismatch("." + ".".join([*way, step]), here, "map[string]interface{}")
         if step not in here:
             return _MISSING
         here = here[step]
@@ -69,8 +69,24 @@ def _find(obj: JSONObject, path: str) -> Any:
 
 
 def _mismatch(path: str, value: Any, wanted: str) -> NestedError:
-    shown = value if isinstance(value, str) else codec.encode_json(value).decode()
-    return NestedError(f".{path.removeprefix('.')} accessor error: {shown} is of the type {_go_type(value)}, expected {wanted}")
+    return NestedError(
+        f".{path.removeprefix('.')} accessor error: {go_text(value)} is of the type {_go_type(value)}, expected {wanted}"
+    )
+
+
+def go_text(value: Any) -> str:
+    """A JSON value as Go's %v has it: `<nil>`, `[a 1]`, `map[a:1]`."""
+    if value is None:
+        return "<nil>"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return format_float(value)
+    if isinstance(value, list):
+        return "[" + " ".join(map(go_text, value)) + "]"
+    if isinstance(value, dict):
+        return "map[" + " ".join(f"{key}:{go_text(value[key])}" for key in sorted(value)) + "]"
+    return str(value)
 
 
 def _go_type(value: Any) -> str:

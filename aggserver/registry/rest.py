@@ -1,7 +1,7 @@
 """What a handler knows of a resource: small protocols, one for each ability, and the values that pass through them.
 
-A handler never asks what stands behind them: a custom resource in a store, its `/status` or `/scale`, a namespace, something computed.
-Which of the protocols an object has decides its verbs in discovery. All raise `StatusError`.
+A handler never asks what stands behind them: a custom resource in a store, its `/status` or `/scale`, a namespace, something
+computed. Which of the protocols an object has decides its verbs in discovery. All raise `StatusError`.
 Implemented by `registry/store.py`, `registry/subresources.py` and `standalone/`; called by `endpoints/handlers/`.
 Source: k8s.io/apiserver pkg/registry/rest/rest.go, v0.36.3.
 """
@@ -17,8 +17,8 @@ from aggserver.meta.selectors import FieldSelector, LabelSelector
 from aggserver.storage.cacher import WatchEvent
 
 __all__ = [
-    "CollectionDeleter",
     "Admit",
+    "CollectionDeleter",
     "Context",
     "Creater",
     "DeleteOptions",
@@ -43,7 +43,10 @@ JSONObject = dict[str, Any]
 
 @dataclass(slots=True)
 class Context:
-    """On whose behalf and where: `namespace` is empty for a cluster-scoped resource or for all namespaces. `warnings` is added to."""
+    """On whose behalf and where: `namespace` is empty for a cluster-scoped resource or for all namespaces.
+
+    `warnings` is added to.
+    """
 
     user: UserInfo
     namespace: str = ""
@@ -66,7 +69,10 @@ class Object(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ListOptions:
-    """list, watch and deletecollection. `resource_version` is the text given ('' unset); the handler has checked the combination."""
+    """list, watch and deletecollection.
+
+    `resource_version` is the text given ('' unset); the handler has checked the combination.
+    """
 
     labels: LabelSelector
     fields: FieldSelector
@@ -81,11 +87,16 @@ class ListOptions:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """create, update, patch. `dry_run`: everything but the commit. `field_manager` is never empty (defaulted from the user agent)."""
+    """create, update, patch.
+
+    `dry_run`: everything but the commit. `field_manager` is never empty (defaulted from the user agent). `uid`: what the object
+    must have, '' for any; a client gives it with a whole object, while a patch that has one would change it.
+    """
 
     dry_run: bool = False
     field_manager: str = ""
     field_validation: str = "Warn"
+    uid: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +122,10 @@ class ListResult:
 
 
 class WatchStream(Protocol):
-    """A running watch. Iteration yields batches (never empty) and ends when the watch is over; `StatusError` ends it with an ERROR event."""
+    """A running watch.
+
+    Iteration yields batches (never empty) and ends when the watch is over; `StatusError` ends it with an ERROR event.
+    """
 
     def __aiter__(self) -> AsyncIterator[Sequence[WatchEvent[Object]]]: ...
 
@@ -164,7 +178,7 @@ class Updater(Protocol):
     async def update(
         self, context: Context, name: str, transform: Transform, options: WriteOptions, admit: Admit | None = None
     ) -> Object:
-        """The read-modify-write loop. A resourceVersion or uid in what `transform` returns is a precondition."""
+        """The read-modify-write loop. A resourceVersion in what `transform` returns is a precondition."""
 
 
 @runtime_checkable

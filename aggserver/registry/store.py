@@ -1,10 +1,10 @@
 """Store: the verbs of one version of a resource, over its watch cache and the storage below.
 
-Writes are one read-modify-write loop: read from the cache, let the strategy and admission look, encode once, compare and swap, and
-again from the start on what another writer left, until it holds. Reads and watches hand on bytes; only another version than the
-stored one, or a selector on something that is not in the key, makes anybody decode.
+Writes are one read-modify-write loop: read from the cache, let the strategy and admission look, encode once, compare and swap,
+and again from the start on what another writer left, until it holds. Reads and watches hand on bytes; only another version than
+the stored one, or a selector on something that is not in the key, makes anybody decode.
 
-All versions of a resource share one `ResourceStorage`. Storage errors become StatusErrors here and nowhere else.
+All versions of a resource share one `ResourceStorage`. What a storage error means to a client is `storage_errors.py`'s.
 Called by `endpoints/handlers/` through the protocols of `registry/rest.py`, and by controllers.
 Source: k8s.io/apiserver pkg/registry/generic/registry/store.go, pkg/storage/etcd3/store.go, v0.36.3.
 """
@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from aggserver.conversion.converter import Converter
 from aggserver.meta import codec, errors, field, object_meta, selectors, times
@@ -33,38 +33,41 @@ from aggserver.registry.rest import (
     Transform,
     WriteOptions,
 )
-from aggserver.registry.selection import parse_resource_version, predicate
+from aggserver.registry.selection import parse_resource_version, parse_uint, parse_uint_error, predicate
+from aggserver.registry.storage_errors import reading, too_old, writing
 from aggserver.registry.stored import StoredObject
 from aggserver.registry.strategy import Strategy
+from aggserver.registry.watch import Watch
 from aggserver.storage import keys
-from aggserver.storage.cacher import Cacher, CacheWatcher, ListPage, WatchEvent
+from aggserver.storage.cacher import Cacher, ListPage
 from aggserver.storage.interface import (
     Compacted,
     Conflict,
-    FutureRevision,
     KeyExists,
     KeyValue,
     NotFound,
     Storage,
-    Unavailable,
 )
 
 __all__ = ["ResourceStorage", "Store"]
 
 _MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
-_LIST_EXPIRED = "The resourceVersion for the provided list is too old."
 _CONTINUE_EXPIRED = (
-    "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue "
-    "parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided "
-    "token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was "
-    "returned and now may show up in the list."
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
+    "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "
+    "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
+    "deleted between the time the first chunk was returned and now may show up in the list."
 )
-# How long a read waits for the cache to reach a revision that the client has seen elsewhere, in seconds (upstream's blockTimeout).
+# Seconds a read waits for the cache to reach a revision that the client has seen elsewhere (upstream's blockTimeout).
 _FRESH_SECONDS = 3.0
 # Names tried for generateName before the client is asked to come back (upstream's maxNameGenerationCreateAttempts).
 _NAME_TRIES = 8
 # Deletions under way at once in one deletecollection: enough to fill a group commit.
 _DELETE_WORKERS = 64
+# Objects converted before other requests have their turn.
+_TURN = 100
+
+_METADATA = Path("metadata")
 
 T = TypeVar("T")
 
@@ -143,14 +146,18 @@ class Store:
     async def _first_page(
         self, prefix: str, options: ListOptions, matches: Callable[[StoredObject], bool] | None
     ) -> ListPage[StoredObject]:
-        wanted = parse_resource_version(options.resource_version)
+        wanted = parse_resource_version(options.resource_version, listing=True)
         exact = options.resource_version_match == "Exact" or (
             wanted > 0 and options.limit > 0 and not options.resource_version_match
         )
         if exact:
-            with _reading():
+            with reading():
                 return await self._cacher.list_at(wanted, prefix, limit=options.limit, matches=matches)
         await self._catch_up(options.resource_version)
+        if name := self._single(prefix, options):
+            obj = self._cacher.get(prefix + name)
+            found = [obj] if obj is not None and (matches is None or matches(obj)) else []
+            return ListPage(found, self._cacher.revision)
         # A list "at any revision" comes whole: upstream's cache takes no limit there, and clients count on an empty continue.
         limit = 0 if options.resource_version == "0" else options.limit
         return self._cacher.list(prefix, limit=limit, matches=matches)
@@ -171,12 +178,13 @@ class Store:
         def inconsistent(_: Compacted) -> errors.StatusError:
             return errors.expired(_CONTINUE_EXPIRED, keys.encode_continue(start[len(prefix) :], -1))
 
-        with _reading(inconsistent):
-            return await self._cacher.list_at(revision, prefix, start=start, limit=options.limit, matches=matches)
+        limit = 0 if options.resource_version == "0" else options.limit  # as for a first page
+        with reading(inconsistent):
+            return await self._cacher.list_at(revision, prefix, start=start, limit=limit, matches=matches)
 
     async def count(self, context: Context) -> int:
         """How many objects there are, without loading them."""
-        with _reading():
+        with reading():
             return await self._resource.storage.count(self._prefix(context))
 
     async def watch(self, context: Context, options: ListOptions) -> Watch:
@@ -189,46 +197,45 @@ class Store:
         if wanted == 0:
             await self._catch_up(options.resource_version)
         after = wanted or (None if initial else self._cacher.revision)
-        with _reading(_too_old):
+        with reading(too_old):
             watcher = await self._cacher.watch(
                 self._watched_prefix(context, options),
                 after=after,
                 matches=matches,
                 initial=initial,
-                initial_end=initial and options.allow_bookmarks,
+                initial_end=options.send_initial_events is True and options.allow_bookmarks,
             )
         return Watch(watcher, self._head, self._view)
 
     def _watched_prefix(self, context: Context, options: ListOptions) -> str:
         """The one key where a single object is meant: its watch then costs other objects' writes nothing."""
         prefix = self._prefix(context)
+        return prefix + self._single(prefix, options)
+
+    def _single(self, prefix: str, options: ListOptions) -> str:
+        """The one name that is asked for below a prefix that has no other level, '' if there is none such."""
+        if options.fields.empty or (self._info.namespaced and prefix == self._resource.prefix):
+            return ""
         name = selectors.exact_value(options.fields, "metadata.name")
-        return prefix + name if name and (context.namespace or not self._info.namespaced) else prefix
+        return "" if object_meta.path_segment_name(name) else name
 
     # --- writing ---
 
-    async def create(
-        self, context: Context, obj: JSONObject, options: WriteOptions, admit: Admit | None = None
-    ) -> StoredObject:
-        metadata = obj["metadata"]
-        generated = not metadata.get("name") and bool(metadata.get("generateName"))
-        tries = _NAME_TRIES if generated else 1
-        for _ in range(tries):
-            if generated:
-                metadata["name"] = object_meta.generate_name(metadata["generateName"], self._resource.random)
+    async def create(self, context: Context, obj: JSONObject, options: WriteOptions, admit: Admit | None = None) -> StoredObject:
+        base = obj["metadata"].get("generateName") or ""
+        tries = _NAME_TRIES if base and not obj["metadata"].get("name") else 1
+        for left in reversed(range(tries)):
+            metadata = dict(obj["metadata"])
+            if not metadata.get("name") and base:
+                metadata["name"] = object_meta.generate_name(base, self._resource.random)
             try:
-                return await self._create(context, dict(obj, metadata=dict(metadata)), options, admit)
+                return await self._create(context, dict(obj, metadata=metadata), options, admit)
             except KeyExists as taken:
-                current = taken.current
-        if generated:
-            raise errors.generate_name_conflict(self._info.group, self._info.resource, metadata["name"])
-        error = errors.already_exists(self._info.group, self._info.resource, metadata["name"])
-        if "deletionTimestamp" in stored.make(current).decoded()["metadata"]:
-            error.message = f"object is being deleted: {error.message}"
-        raise error
+                if not left:
+                    raise self._name_taken(metadata["name"], taken.current, generated=bool(base)) from None
+        raise AssertionError("the last try returns or raises")
 
     async def _create(self, context: Context, obj: JSONObject, options: WriteOptions, admit: Admit | None) -> StoredObject:
-        info = self._info
         metadata = obj["metadata"]
         for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
             metadata.pop(key, None)
@@ -237,22 +244,23 @@ class Store:
         self._place_in_namespace(context, metadata)
         self._strategy.check_context(context)
         self._strategy.prepare_for_create(obj)
-        self._refuse(metadata, self._strategy.validate(obj))
-        self._refuse(metadata, self._common_rules(metadata))
+        self._refuse(obj, self._strategy.validate(obj))
+        self._refuse(obj, self._common_rules(metadata))
         context.warnings.extend(self._strategy.warnings(obj, None))
         if admit is not None:
             await admit(obj, None)
-        if metadata.get("resourceVersion"):
-            raise errors.internal_error("resourceVersion should not be set on objects to be created")
         key = self._key(context, metadata["name"])
-        encoded = await self._to_stored(obj)
         if options.dry_run:
             await self._catch_up("")
             there = self._cacher.get(key)
             if there is not None:
                 raise KeyExists(key, KeyValue(key, stored.value(there), 0, there.revision))
-            return StoredObject(key, codec.encode_json({"apiVersion": info.api_version, "kind": info.kind, **obj}), 0)
-        with self._writing(metadata["name"]):
+            return StoredObject(key, self._encode_whole(obj), 0)
+        # What is no number passes, as upstream: it is never stored.
+        if parse_uint(metadata.get("resourceVersion") or ""):
+            raise errors.StatusError(500, "", "resourceVersion should not be set on objects to be created")
+        encoded = await self._to_stored(obj)
+        with writing():
             revision = await self._resource.storage.create(key, encoded)
         return await self._written(key, encoded, revision)
 
@@ -273,22 +281,25 @@ class Store:
         options: WriteOptions,
         admit: Admit | None,
     ) -> StoredObject:
-        old = await self._tree(current)
-        obj = await transform(await self._tree(current))
+        view = await self._view_if_needed(current)
+        old = view.decoded()
+        obj = await transform(view.decoded())
         obj["metadata"] = metadata = dict(obj["metadata"])
+        self._check_uid(name, options.uid, old["metadata"], current.key)
         self._check_revision(name, metadata, current)
-        self._check_uid(name, metadata, old["metadata"], current.key)
         self._place_in_namespace(context, metadata)
         metadata = self._prepare_update(obj, old)
-        problems = self._common_rules(metadata)
-        problems += object_meta.validate_object_meta_update(metadata, old["metadata"], Path("metadata"))
-        self._refuse(metadata, problems + self._strategy.validate_update(obj, old))
+        changes = object_meta.validate_object_meta_update(metadata, old["metadata"], _METADATA)
+        # Upstream's strategies look at the changes once more, and so the causes have them twice.
+        problems = self._common_rules(metadata) + changes * 2
+        self._refuse(obj, problems + self._strategy.validate_update(obj, old))
         context.warnings.extend(self._strategy.warnings(obj, old))
         if admit is not None:
             await admit(obj, old)
-        if "deletionTimestamp" in old["metadata"] and deletion.is_emptied(metadata) and self._strategy.may_be_removed(obj):
+        if deletion.is_emptied(metadata, old["metadata"]) and self._strategy.may_be_removed(obj):
             if not options.dry_run:
-                with self._writing(name):
+                # Of several who remove the last finalizer at once only one finds it there, and all have what they wanted.
+                with writing(), suppress(NotFound):
                     await self._resource.storage.delete(current.key, current.revision)
             return StoredObject(current.key, self._encode_whole(obj), current.revision)
         return await self._commit(name, current, obj, old, dry_run=options.dry_run)
@@ -310,20 +321,19 @@ class Store:
             metadata["deletionGracePeriodSeconds"] = before["deletionGracePeriodSeconds"]
         return metadata
 
-    async def delete(
-        self, context: Context, name: str, options: DeleteOptions, admit: Admit | None = None
-    ) -> Deleted:
+    async def delete(self, context: Context, name: str, options: DeleteOptions, admit: Admit | None = None) -> Deleted:
         async def attempt(current: StoredObject) -> Deleted:
             return await self._delete(name, current, options, admit)
 
         return await self._retry(context, name, attempt)
 
     async def _delete(self, name: str, current: StoredObject, options: DeleteOptions, admit: Admit | None) -> Deleted:
-        old = await self._tree(current)
+        view = await self._view_if_needed(current)
+        old = view.decoded()
         deletion.check_preconditions(self._info.group, self._info.kind, old["metadata"], options)
         if admit is not None:
             await admit(None, old)
-        obj = await self._tree(current)
+        obj = view.decoded()
         metadata = obj["metadata"]
         now = times.format_time(self._resource.clock())
         self._strategy.prepare_for_delete(obj, now)
@@ -337,8 +347,8 @@ class Store:
             deletion.mark_as_deleting(metadata, now)
             return Deleted(await self._commit(name, current, obj, old, dry_run=options.dry_run), gone=False)
         if options.dry_run:
-            return Deleted(await self._view_if_needed(current), gone=True)
-        with self._writing(name):
+            return Deleted(view, gone=True)
+        with writing():
             revision = await self._resource.storage.delete(current.key, current.revision)
         return Deleted(await self._view_if_needed(stored.at(current, revision)), gone=True)
 
@@ -358,9 +368,13 @@ class Store:
                     if error.code != 404:  # gone already is what was wanted
                         raise
 
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(_DELETE_WORKERS, len(found.items))):
-                group.create_task(worker())
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(_DELETE_WORKERS, len(found.items))):
+                    group.create_task(worker())
+        except* errors.StatusError as refusals:
+            # One is told of several; each stands for itself.
+            raise refusals.exceptions[0] from None
         return found
 
     # --- the loop's parts ---
@@ -380,16 +394,14 @@ class Store:
             except NotFound:
                 current = None
 
-    async def _commit(
-        self, name: str, current: StoredObject, obj: JSONObject, old: JSONObject, *, dry_run: bool
-    ) -> StoredObject:
+    async def _commit(self, name: str, current: StoredObject, obj: JSONObject, old: JSONObject, *, dry_run: bool) -> StoredObject:
         """Compare and swap; a write that changes nothing is none. Raises Conflict for the loop."""
         if codec.same(obj, old):
             return await self._view_if_needed(current)
         if dry_run:
             return StoredObject(current.key, self._encode_whole(obj), current.revision)
         encoded = await self._to_stored(obj)
-        with self._writing(name):
+        with writing():
             revision = await self._resource.storage.update(current.key, encoded, current.revision)
         return await self._written(current.key, encoded, revision)
 
@@ -403,17 +415,13 @@ class Store:
     async def _to_stored(self, obj: JSONObject) -> bytes:
         target = self._resource.api_version
         if self._info.api_version != target:
-            copy = codec.decode_stored(codec.encode_json({"apiVersion": self._info.api_version, "kind": self._info.kind, **obj}))
+            copy = codec.decode_stored(self._encode_whole(obj))
             (obj,) = await self._resource.converter.convert([copy], target)
             self._resource.conform(obj)
         return stored.encode(obj, target, self._info.kind)
 
     def _encode_whole(self, obj: JSONObject) -> bytes:
         return codec.encode_json({"apiVersion": self._info.api_version, "kind": self._info.kind, **obj})
-
-    async def _tree(self, obj: StoredObject) -> JSONObject:
-        """A fresh tree in this version."""
-        return (await self._view_if_needed(obj)).decoded()
 
     async def _view_if_needed(self, obj: StoredObject) -> StoredObject:
         return obj if obj.raw.startswith(self._head) else await self._view(obj)
@@ -428,9 +436,10 @@ class Store:
         foreign = [obj for obj in objects if not obj.raw.startswith(head)]
         if not foreign:
             return objects
-        trees = await self._resource.converter.convert([obj.decoded() for obj in foreign], self._info.api_version)
+        trees = [obj.decoded() async for obj in _in_turns(foreign)]
+        trees = await self._resource.converter.convert(trees, self._info.api_version)
         views = {}
-        for obj, tree in zip(foreign, trees, strict=True):
+        async for obj, tree in _in_turns(list(zip(foreign, trees, strict=True))):
             self._conform(tree)
             views[obj.key] = StoredObject(obj.key, codec.encode_json(tree), obj.revision)
         return [views.get(obj.key, obj) for obj in objects]
@@ -447,30 +456,46 @@ class Store:
 
     def _common_rules(self, metadata: JSONObject) -> builtins.list[field.FieldError]:
         return object_meta.validate_object_meta(
-            metadata, Path("metadata"), namespaced=self._info.namespaced, name_rule=object_meta.path_segment_name
+            metadata, _METADATA, namespaced=self._info.namespaced, name_rule=object_meta.path_segment_name
         )
 
-    def _refuse(self, metadata: JSONObject, problems: builtins.list[field.FieldError]) -> None:
+    def _refuse(self, obj: JSONObject, problems: builtins.list[field.FieldError]) -> None:
         if problems:
-            raise errors.invalid(self._info.group, self._info.kind, metadata.get("name", ""), problems)
+            # By the name it gives itself, which may be what is wrong with it.
+            kind = obj.get("kind") or self._info.kind
+            raise errors.invalid(self._info.group, kind, obj["metadata"].get("name", ""), problems)
 
     def _check_revision(self, name: str, metadata: JSONObject, current: StoredObject) -> None:
         info = self._info
-        given = metadata.get("resourceVersion") or "0"
-        if given == "0":
-            problem = field.invalid(Path("metadata").child("resourceVersion"), 0, "must be specified for an update")
+        given = metadata.get("resourceVersion") or ""
+        newest = str(current.revision)
+        if given == newest:
+            return
+        number = parse_uint(given) if given else 0
+        if number is None:
+            raise errors.StatusError(500, "", parse_uint_error(given))
+        if number == 0:
+            problem = field.invalid(_METADATA.child("resourceVersion"), 0, "must be specified for an update")
             raise errors.invalid(info.group, info.resource, name, [problem])
-        if given != str(current.revision):
+        if number != current.revision:
             raise errors.conflict(info.group, info.resource, name, _MODIFIED)
+        metadata["resourceVersion"] = newest  # however it was spelt
 
-    def _check_uid(self, name: str, metadata: JSONObject, before: JSONObject, key: str) -> None:
-        given, uid = metadata.get("uid"), before.get("uid", "")
+    def _check_uid(self, name: str, given: str, before: JSONObject, key: str) -> None:
+        uid = before.get("uid", "")
         if given and given != uid:
             why = (
-                f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: "
-                f"UID in precondition: {given}, UID in object meta: {uid}"
+                f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: "
+                f"Precondition failed: UID in precondition: {given}, UID in object meta: {uid}"
             )
             raise errors.conflict(self._info.group, self._info.resource, name, why)
+
+    def _name_taken(self, name: str, current: KeyValue, *, generated: bool) -> errors.StatusError:
+        make = errors.generate_name_conflict if generated else errors.already_exists
+        error = make(self._info.group, self._info.resource, name)
+        if "deletionTimestamp" in stored.make(current).decoded()["metadata"]:
+            error.message = f"object is being deleted: {error.message}"
+        return error
 
     def _not_found(self, name: str) -> errors.StatusError:
         return errors.not_found(self._info.group, self._info.resource, name)
@@ -481,11 +506,18 @@ class Store:
         return self._resource.prefix
 
     def _key(self, context: Context, name: str) -> str:
+        """Raises BadRequest for a name that can't be in a path, which is in no key either."""
+        if self._info.namespaced and not context.namespace:
+            raise errors.bad_request("Namespace parameter required.")
+        if not name:
+            raise errors.bad_request("Name parameter required.")
+        if problems := object_meta.path_segment_name(name):
+            raise errors.bad_request(f"Name parameter invalid: {field.quote(name)}: {';'.join(problems)}")
         return self._prefix(context) + name
 
     async def _catch_up(self, resource_version: str) -> None:
         """Makes the cache as new as a read with this resourceVersion needs it."""
-        with _reading():
+        with reading():
             if resource_version == "":
                 await self._cacher.sync()
                 return
@@ -494,33 +526,13 @@ class Store:
             if wanted > self._cacher.revision:
                 await self._cacher.wait_for(wanted, _FRESH_SECONDS)
 
-    @contextmanager
-    def _writing(self, name: str) -> Iterator[None]:
-        try:
-            yield
-        except Unavailable as error:
-            raise errors.internal_error(str(error)) from error
 
-
-def _list_too_old(error: Compacted) -> errors.StatusError:
-    return errors.expired(_LIST_EXPIRED)
-
-
-@contextmanager
-def _reading(expired: Callable[[Compacted], errors.StatusError] = _list_too_old) -> Iterator[None]:
-    """Storage errors of reads, as clients see them; what has expired has its own words for each kind of read."""
-    try:
-        yield
-    except Compacted as error:
-        raise expired(error) from None
-    except FutureRevision as error:
-        raise errors.too_large_resource_version(error.revision, error.current) from None
-    except Unavailable as error:
-        raise errors.internal_error(str(error)) from error
-
-
-def _too_old(error: Compacted) -> errors.StatusError:
-    return errors.expired(f"too old resource version: {error.revision} ({error.oldest})")
+async def _in_turns(items: Sequence[T]) -> AsyncIterator[T]:
+    """The items, with a turn for other requests after every few milliseconds of work on them."""
+    for index, item in enumerate(items, 1):
+        yield item
+        if index % _TURN == 0:
+            await asyncio.sleep(0)
 
 
 def _keep(metadata: JSONObject, before: JSONObject, key: str) -> None:
@@ -528,43 +540,3 @@ def _keep(metadata: JSONObject, before: JSONObject, key: str) -> None:
         metadata[key] = before[key]
     else:
         metadata.pop(key, None)
-
-
-class Watch:
-    """A running watch of one version: the cache's events, with objects stored in other versions converted."""
-
-    def __init__(
-        self,
-        watcher: CacheWatcher[StoredObject],
-        head: bytes,
-        view: Callable[[StoredObject], Awaitable[StoredObject]],
-    ) -> None:
-        self._watcher = watcher
-        self._head = head
-        self._view = view
-
-    async def __aiter__(self) -> AsyncIterator[Sequence[WatchEvent[StoredObject]]]:
-        try:
-            async for batch in self._watcher:
-                yield [event if self._as_stored(event) else await self._converted(event) for event in batch]
-        except Compacted as error:
-            raise _too_old(error) from None
-
-    def _as_stored(self, event: WatchEvent[StoredObject]) -> bool:
-        return event.object is None or event.object.raw.startswith(self._head)
-
-    async def _converted(self, event: WatchEvent[StoredObject]) -> WatchEvent[StoredObject]:
-        # Kept with the event, so that it is converted once for all the watchers of this version.
-        memo: dict[Any, Any] = event.encodings
-        if self._head not in memo:
-            assert event.object is not None
-            memo[self._head] = WatchEvent(event.type, await self._view(event.object), event.revision)
-        view: WatchEvent[StoredObject] = memo[self._head]
-        return view
-
-    def bookmark(self) -> None:
-        """Asks for a bookmark once everything before it has been handed out."""
-        self._watcher.bookmark()
-
-    def close(self) -> None:
-        self._watcher.close()

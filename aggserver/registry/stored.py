@@ -1,9 +1,9 @@
 """StoredObject: one object of the watch cache, as the bytes that clients are sent.
 
-A store keeps an object as JSON without its resourceVersion, since that is the revision of a commit yet to come. The encoding leaves
-a place for it: apiVersion, kind and metadata stand first, so that the number goes in behind a prefix that is found without decoding,
-and nobody has to look inside an object to read, list or watch it. What selectors ask for (labels, selectable fields) is taken out at
-first need and kept beside the bytes; name and namespace are in the key.
+A store keeps an object as JSON without its resourceVersion, since that is the revision of a commit yet to come. The encoding
+leaves a place for it: apiVersion, kind and metadata stand first, so that the number goes in behind a prefix that is found
+without decoding, and nobody has to look inside an object to read, list or watch it. What selectors ask for (labels, selectable
+fields) is taken out at first need and kept beside the bytes; name and namespace are in the key.
 
 Pure. `make` and `at` are what a resource's cacher builds its objects with; handlers see them as `registry.rest.Object`.
 Source: the layout is kube-apiserver's own in etcd (keys sorted, so apiVersion, kind, metadata come first for nearly all objects).
@@ -24,6 +24,8 @@ __all__ = ["FieldReader", "StoredObject", "at", "encode", "head", "make", "value
 FieldReader = Callable[[JSONObject], Mapping[str, str]]
 
 _HEAD = re.compile(rb'\{"apiVersion":"[^"\\]*","kind":"[^"\\]*","metadata":\{')
+# Labels where `encode` puts them; no valid key or value has anything to escape.
+_LABELS = re.compile(_HEAD.pattern + rb'"resourceVersion":"[0-9]+","labels":(\{(?:"[^"\\]*":"[^"\\]*",?)*\})')
 
 
 class StoredObject:
@@ -36,7 +38,7 @@ class StoredObject:
         self.raw = raw
         self.revision = revision
         self._labels: Mapping[str, str] | None = None
-        self._fields: Mapping[str, str] | None = None
+        self._fields: tuple[FieldReader, Mapping[str, str]] | None = None
 
     def decoded(self) -> JSONObject:
         """A fresh tree, the caller's own to change."""
@@ -46,14 +48,14 @@ class StoredObject:
     @property
     def labels(self) -> Mapping[str, str]:
         if self._labels is None:
-            self._labels = self.decoded()["metadata"].get("labels") or {}
+            self._labels = _labels(self.raw)
         return self._labels
 
     def fields(self, read: FieldReader) -> Mapping[str, str]:
-        """The selectable fields, read once: all readers of one resource are the same."""
-        if self._fields is None:
-            self._fields = read(self.decoded())
-        return self._fields
+        """The selectable fields, read once for each reader: there is one for a resource, until its definition changes."""
+        if self._fields is None or self._fields[0] is not read:
+            self._fields = (read, read(self.decoded()))
+        return self._fields[1]
 
     def __repr__(self) -> str:
         return f"StoredObject({self.key!r}, revision={self.revision})"
@@ -65,10 +67,14 @@ def head(api_version: str, kind: str) -> bytes:
 
 
 def encode(obj: JSONObject, api_version: str, kind: str) -> bytes:
-    """The bytes to store: `obj` under this apiVersion and kind, these and metadata first, without a resourceVersion."""
-    metadata = obj["metadata"]
-    if "resourceVersion" in metadata:
-        metadata = {key: entry for key, entry in metadata.items() if key != "resourceVersion"}
+    """The bytes to store: `obj` under this apiVersion and kind, these and metadata first, without a resourceVersion.
+
+    In metadata labels come first, where selectors find them.
+    """
+    given = obj["metadata"]
+    metadata = {"labels": given["labels"]} if "labels" in given else {}
+    metadata.update(given)
+    metadata.pop("resourceVersion", None)
     ordered: dict[str, Any] = {"apiVersion": api_version, "kind": kind, "metadata": metadata}
     for key, entry in obj.items():
         if key not in ordered:
@@ -93,6 +99,7 @@ def value(obj: StoredObject) -> bytes:
 
 
 def _place(stored: bytes, revision: int) -> bytes:
+    stored = stored.rstrip()  # other servers end with a newline, which would end a watch's frame early
     found = _HEAD.match(stored)
     if found is None:
         # Written by another server, with a key that sorts before `metadata`: brought into our order once.
@@ -102,3 +109,14 @@ def _place(stored: bytes, revision: int) -> bytes:
         assert found is not None  # encode puts them first, and neither can hold a quote
     cut = found.end()
     return b'%b"resourceVersion":"%d",%b' % (stored[:cut], revision, stored[cut:])
+
+
+def _labels(raw: bytes) -> Mapping[str, str]:
+    if b'"labels":{' not in raw:
+        return {}
+    found = _LABELS.match(raw)
+    # None: written by another server, or these are labels inside the object.
+    labels: Mapping[str, str] = (
+        codec.decode_stored(raw)["metadata"].get("labels") if found is None else codec.decode_stored(found[1])
+    )
+    return labels or {}

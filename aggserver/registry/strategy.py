@@ -1,7 +1,7 @@
 """Strategy: what one kind of resource wants done around a write, hook by hook.
 
-The store's one read-modify-write loop calls these at fixed points, for every resource alike. Hooks change only the object they are
-given, do no I/O, and get the time and randomness they need from the store.
+The store's one read-modify-write loop calls these at fixed points, for every resource alike. Hooks change only the object they
+are given, do no I/O, and get the time and randomness they need from the store.
 Implemented by `registry/custom_resource.py`, `apiextensions/strategy.py`, `standalone/namespaces.py`.
 Source: k8s.io/apiserver pkg/registry/rest/{create,update,delete}.go, v0.36.3.
 """
@@ -44,7 +44,10 @@ class Strategy(Protocol):
         """Before validation: sets generation, drops what a client may not set. System metadata is filled by the store already."""
 
     def validate(self, obj: JSONObject) -> list[FieldError]:
-        """After prepare_for_create; the store checks the common metadata rules afterwards, if this found nothing. Does not mutate."""
+        """After prepare_for_create; the store checks the common metadata rules afterwards, if this found nothing.
+
+        Does not mutate.
+        """
 
     def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
         """Before validation: keeps from `old` what this endpoint may not change, counts the generation."""

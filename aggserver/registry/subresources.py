@@ -7,10 +7,12 @@ Built by `apiextensions/serving.py`. Source: k8s.io/apiextensions-apiserver pkg/
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from aggserver.meta import codec, errors, field
-from aggserver.meta.field import Path
+from aggserver.meta import codec, errors
+from aggserver.meta.golang import to_json
 from aggserver.registry.custom_resource import ScalePaths
 from aggserver.registry.nested import NestedError, find_integer, find_string, put
 from aggserver.registry.rest import Admit, Context, JSONObject, Transform, WriteOptions
@@ -18,6 +20,9 @@ from aggserver.registry.store import Store
 from aggserver.registry.stored import StoredObject
 
 __all__ = ["ScaleStore", "StatusStore"]
+
+# Stands for a spec.replicas that is not set, so that a patch which leaves it so is seen: the least int32, as upstream.
+_UNSET = -(1 << 31)
 
 
 class ScaleStore:
@@ -30,16 +35,16 @@ class ScaleStore:
     async def get(self, context: Context, name: str, resource_version: str = "") -> StoredObject:
         obj = await self._store.get(context, name, resource_version)
         tree = obj.decoded()
-        if self._spec_replicas(tree) is None:
-            raise errors.internal_error(f'the spec replicas field "{self._paths.spec_replicas}" does not exist')
+        with _failing():
+            if find_integer(tree, self._paths.spec_replicas) is None:
+                raise errors.internal_error(f'the spec replicas field "{self._paths.spec_replicas}" does not exist')
         return self._view(obj, tree)
 
     async def update(
         self, context: Context, name: str, transform: Transform, options: WriteOptions, admit: Admit | None = None
     ) -> StoredObject:
         async def on_parent(parent: JSONObject) -> JSONObject:
-            scale = await transform(self._scale(parent))
-            return self._apply(parent, scale)
+            return self._apply(parent, await transform(self._scale(parent, unset=_UNSET)))
 
         async def admit_scale(new: JSONObject | None, old: JSONObject | None) -> None:
             assert admit is not None
@@ -49,60 +54,79 @@ class ScaleStore:
         return self._view(written, written.decoded())
 
     def _apply(self, parent: JSONObject, scale: JSONObject) -> JSONObject:
-        spec = scale.get("spec")
-        replicas = spec.get("replicas") if isinstance(spec, dict) else None
-        if replicas is None:
+        replicas = _replicas(scale)
+        if replicas == _UNSET:
             raise errors.bad_request(f'the spec replicas field "{self._paths.spec_replicas}" cannot be empty')
-        self._check(parent, scale, replicas)
-        try:
+        with _failing():
             put(parent, self._paths.spec_replicas, replicas)
-        except NestedError as error:
-            raise errors.internal_error(str(error)) from None
-        given = scale.get("metadata") or {}
-        # The client's preconditions are the object's.
-        for key in ("resourceVersion", "uid"):
-            if given.get(key):
-                parent["metadata"][key] = given[key]
+        given = (scale.get("metadata") or {}).get("resourceVersion")
+        if given:
+            # The client's precondition is the object's.
+            parent["metadata"]["resourceVersion"] = given
         return parent
-
-    def _check(self, parent: JSONObject, scale: JSONObject, replicas: Any) -> None:
-        if not isinstance(replicas, int) or isinstance(replicas, bool):
-            raise errors.bad_request(
-                "Scale in version \"v1\" cannot be handled as a Scale: json: cannot unmarshal "
-                f"{'string' if isinstance(replicas, str) else 'number'} into Go struct field ScaleSpec.spec.replicas of type int32"
-            )
-        if replicas < 0:
-            problem = field.invalid(Path("spec.replicas"), replicas, "must be greater than or equal to 0")
-            raise errors.invalid("autoscaling", "Scale", parent["metadata"]["name"], [problem])
 
     def _view(self, obj: StoredObject, tree: JSONObject) -> StoredObject:
         return StoredObject(obj.key, codec.encode_json(self._scale(tree)), obj.revision)
 
-    def _spec_replicas(self, tree: JSONObject) -> int | None:
-        try:
-            return find_integer(tree, self._paths.spec_replicas)
-        except NestedError as error:
-            raise errors.bad_request(str(error)) from None
-
-    def _scale(self, tree: JSONObject) -> JSONObject:
+    def _scale(self, tree: JSONObject, unset: int = 0) -> JSONObject:
+        """unset: what stands for a spec.replicas that is not there."""
         paths = self._paths
-        try:
+        with _failing():
+            replicas = find_integer(tree, paths.spec_replicas)
             status: JSONObject = {"replicas": find_integer(tree, paths.status_replicas) or 0}
             selector = find_string(tree, paths.label_selector) if paths.label_selector else None
-        except NestedError as error:
-            raise errors.bad_request(str(error)) from None
         if selector:
             status["selector"] = selector
-        replicas = self._spec_replicas(tree)
+        shown = unset if replicas is None else replicas
         kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
         return {
             "kind": "Scale",
             "apiVersion": "autoscaling/v1",
             "metadata": {key: tree["metadata"][key] for key in kept if key in tree["metadata"]},
-            # omitempty leaves a zero out upstream too, as it does where the field is missing
-            "spec": {"replicas": replicas} if replicas else {},
+            # omitempty leaves a zero out upstream too
+            "spec": {"replicas": shown} if shown else {},
             "status": status,
         }
+
+
+def _replicas(scale: JSONObject) -> int:
+    """spec.replicas as Go's decoder has it: 0 where it is missing, which is how Go's clients write a zero."""
+    spec = scale.get("spec")
+    if spec is None:
+        return 0
+    if not isinstance(spec, dict):
+        raise _mismatch(_json_kind(spec), "Scale.spec", "v1.ScaleSpec")
+    value = spec.get("replicas")
+    if value is None:
+        return 0
+    if isinstance(value, int) and not isinstance(value, bool):
+        if _UNSET <= value <= -_UNSET - 1:
+            return value
+        raise _mismatch(f"number {value}", "ScaleSpec.spec.replicas", "int32")
+    shown = f"number {to_json(value)}" if isinstance(value, float) else _json_kind(value)
+    raise _mismatch(shown, "ScaleSpec.spec.replicas", "int32")
+
+
+def _mismatch(shown: str, where: str, wanted: str) -> errors.StatusError:
+    why = f"json: cannot unmarshal {shown} into Go struct field {where} of type {wanted}"
+    return errors.bad_request(f'Scale in version "v1" cannot be handled as a Scale: {why}')
+
+
+def _json_kind(value: Any) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    return next(
+        (name for kind, name in ((str, "string"), (dict, "object"), (list, "array")) if isinstance(value, kind)), "number"
+    )
+
+
+@contextmanager
+def _failing() -> Iterator[None]:
+    """An object whose paths lead elsewhere: upstream fails with the bare text."""
+    try:
+        yield
+    except NestedError as error:
+        raise errors.StatusError(500, "", str(error)) from None
 
 
 class StatusStore:

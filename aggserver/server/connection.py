@@ -31,11 +31,12 @@ import h2.errors
 import h2.events
 import h2.exceptions
 import h2.settings
+from hpack import NeverIndexedHeaderTuple
 from hypercorn.asyncio.worker_context import WorkerContext
 from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData, Updated
 from hypercorn.protocol import ProtocolWrapper
-from hypercorn.protocol.events import Body, EndBody, EndData, StreamClosed
+from hypercorn.protocol.events import Body, EndBody, EndData, Response, StreamClosed
 from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.protocol.h2 import H2Protocol
 from hypercorn.typing import AppWrapper, ConnectionState
@@ -72,6 +73,9 @@ CONNECTION_WINDOW = 100 * STREAM_WINDOW
 WRITE_NOW = 64 * 1024
 
 READ_SIZE = 64 * 1024
+
+# Headers with a new value in nearly every answer: kept out of HTTP/2's table of repeated ones, where each would push another out.
+UNIQUE_HEADERS = frozenset({b"audit-id", b"content-length", b"etag"})
 
 
 class EngineConfig(Config):
@@ -248,6 +252,8 @@ class HTTP2(H2Protocol):
         await self.send(RawData(data=frame))
 
     async def stream_send(self, event: StreamEvent) -> None:
+        if isinstance(event, Response):
+            event = Response(event.stream_id, [_packed(*pair) for pair in event.headers], event.status_code)
         buffer = self.stream_buffers.get(event.stream_id)
         if buffer is not None and isinstance(event, EndBody | EndData):
             # What fits goes out with the head, in this turn. hypercorn leaves all to its sending task, which comes too late for
@@ -508,3 +514,7 @@ class Connection:
 def _wake(waiter: asyncio.Future[None] | None) -> None:
     if waiter is not None and not waiter.done():
         waiter.set_result(None)
+
+
+def _packed(name: bytes, value: bytes) -> tuple[bytes, bytes]:
+    return NeverIndexedHeaderTuple(name, value) if name in UNIQUE_HEADERS else (name, value)

@@ -54,21 +54,21 @@ def review_kinds(authorizer: Authorizer, admission: Chain, clock: Callable[[], f
         info = ResourceInfo(group, "v1", f"{kind.lower()}s", kind, "", namespaced=False)
         table = TableConvertor([])
         resources.append(
-            FixedResource(
-                info, rest, admission, singular=kind.lower(), verbs=("create",), table=table, conform=_conform_review
-            )
+            FixedResource(info, rest, admission, singular=kind.lower(), verbs=("create",), table=table, conform=_conform_review)
         )
     return resources
 
 
 def _conform_namespace(obj: JSONObject) -> list[str]:
-    return _only(obj, ("spec", "status"), "") + [
+    return [
+        *_only(obj, ("spec", "status"), ""),
         *_only(_part(obj, "spec"), ("finalizers",), "spec."),
         *_only(_part(obj, "status"), ("phase", "conditions"), "status."),
     ]
 
 
 def _conform_review(obj: JSONObject) -> list[str]:
+    _part(obj, "spec")
     return _only(obj, ("spec", "status"), "")
 
 

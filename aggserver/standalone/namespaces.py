@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from aggserver.meta import object_meta
 from aggserver.meta.errors import StatusError
 from aggserver.meta.field import FieldError, Path
-from aggserver.registry.follower import ALL, CONTROLLER, Follower
+from aggserver.registry.follower import ALL, CONTROLLER, CallLater, Follower, call_later
 from aggserver.registry.rest import Context, DeleteOptions, JSONObject, WriteOptions
 from aggserver.registry.store import Store
 from aggserver.registry.strategy import ResourceInfo
@@ -97,10 +97,10 @@ class StoredNamespaces:
 class NamespaceController:
     """contents: gives the stores of every namespaced resource that is served now."""
 
-    def __init__(self, store: Store, contents: Callable[[], Iterable[Store]]) -> None:
+    def __init__(self, store: Store, contents: Callable[[], Iterable[Store]], later: CallLater = call_later) -> None:
         self._writer = store.with_strategy(NamespaceStatusStrategy(may_finalize=True))
         self._contents = contents
-        self._follower = Follower(store, self._sync)
+        self._follower = Follower(store, self._sync, later)
 
     async def run(self) -> None:
         await self._follower.run()

@@ -1,7 +1,7 @@
 """Reviews of oneself: who am I (`kubectl auth whoami`), may I (`kubectl auth can-i`).
 
 Creater-only resources: nothing is stored. Built by `app.py` in standalone mode; in a cluster the host API server answers these.
-Source: k8s.io/kubernetes pkg/registry/authentication/selfsubjectreview, pkg/registry/authorization/selfsubjectaccessreview, v1.36.3.
+Source: k8s.io/kubernetes pkg/registry/{authentication/selfsubjectreview,authorization/selfsubjectaccessreview}, v1.36.3.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Callable
 from aggserver.authentication.user import UserInfo
 from aggserver.authorization.attributes import Attributes
 from aggserver.authorization.delegating import Authorizer
-from aggserver.meta import codec, errors, times
+from aggserver.meta import codec, errors, field, times
+from aggserver.meta.field import FieldError, Path
 from aggserver.registry.rest import Admit, Context, JSONObject, WriteOptions
 from aggserver.registry.stored import StoredObject
 
@@ -24,9 +25,7 @@ class SelfSubjectReviews:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
 
-    async def create(
-        self, context: Context, obj: JSONObject, options: WriteOptions, admit: Admit | None = None
-    ) -> StoredObject:
+    async def create(self, context: Context, obj: JSONObject, options: WriteOptions, admit: Admit | None = None) -> StoredObject:
         user = context.user
         info: JSONObject = {"username": user.name}
         if user.uid:
@@ -45,12 +44,11 @@ class SelfSubjectAccessReviews:
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
 
-    async def create(
-        self, context: Context, obj: JSONObject, options: WriteOptions, admit: Admit | None = None
-    ) -> StoredObject:
-        spec = obj.get("spec")
-        if not isinstance(spec, dict) or not (spec.get("resourceAttributes") or spec.get("nonResourceAttributes")):
-            raise errors.bad_request("spec: exactly one of nonResourceAttributes or resourceAttributes must be specified")
+    async def create(self, context: Context, obj: JSONObject, options: WriteOptions, admit: Admit | None = None) -> StoredObject:
+        spec = obj.get("spec") or {}
+        problems = _problems(spec)
+        if problems:
+            raise errors.invalid("authorization.k8s.io", "SelfSubjectAccessReview", "", problems)
         decision = await self._authorizer.authorize(_attributes(spec, context.user))
         status: JSONObject = {"allowed": decision.allowed}
         if decision.reason:
@@ -58,10 +56,24 @@ class SelfSubjectAccessReviews:
         return _answer({**_type_of(obj), "metadata": {}, "spec": spec, "status": status})
 
 
+def _problems(spec: JSONObject) -> list[FieldError]:
+    path, resource = spec.get("nonResourceAttributes"), spec.get("resourceAttributes")
+    if path is not None and resource is not None:
+        why = "cannot be specified in combination with resourceAttributes"
+        return [field.invalid(Path("spec.nonResourceAttributes"), path, why)]
+    if path is None and resource is None:
+        why = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        return [field.invalid(Path("spec.resourceAttributes"), None, why)]
+    for name, given in (("nonResourceAttributes", path), ("resourceAttributes", resource)):
+        if given is not None and not isinstance(given, dict):
+            return [field.type_invalid(Path("spec").child(name), given, "must be an object")]
+    return []
+
+
 def _attributes(spec: JSONObject, user: UserInfo) -> Attributes:
     path = spec.get("nonResourceAttributes")
-    if path:
-        return Attributes(user, path.get("verb", ""), path=path.get("path", ""))
+    if path is not None:
+        return Attributes(user, str(path.get("verb", "")), path=str(path.get("path", "")))
     given = spec["resourceAttributes"]
     names = ("verb", "group", "version", "resource", "subresource", "namespace", "name")
     return Attributes(user, *(str(given.get(name, "")) for name in names))

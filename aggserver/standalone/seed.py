@@ -1,16 +1,18 @@
 """Seed: objects from files, put into a server without a cluster at its start (`aggserver dev -f FILE...`).
 
-Definitions go first, and what needs them waits until they are served; an object that is there already is brought to what the file says.
-Called by `app.py`. A file that can't be read, or an object that is refused, ends the start with a sentence that names both.
+Definitions go first, and what needs them waits until they are served; namespaces go before what is in them. An object that is
+there already is brought to what the file says. Called by `app/standalone.py`. A file that can't be read, or an object that is
+refused, ends the start with a sentence that names both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
+from aggserver.admission.chain import CREATE, Attributes
 from aggserver.endpoints.installer import Installer, ResourceScope
-from aggserver.meta import codec, versions
+from aggserver.meta import codec, errors, object_meta, versions
 from aggserver.meta.errors import StatusError
 from aggserver.registry.follower import CONTROLLER
 from aggserver.registry.rest import Context, Creater, JSONObject, Updater, WriteOptions
@@ -45,46 +47,61 @@ def read(paths: Sequence[Path]) -> list[tuple[Path, JSONObject]]:
 
 
 async def plant(
-    objects: Sequence[tuple[Path, JSONObject]], installer: Installer, served: Callable[[Sequence[str]], Awaitable[None]]
+    objects: Sequence[tuple[Path, JSONObject]],
+    installer: Installer,
+    settled: Callable[[Sequence[str]], Awaitable[Mapping[str, str]]],
 ) -> None:
-    """served: returns when the definitions of these names are."""
-    first = [(file, obj) for file, obj in objects if obj.get("kind") == _DEFINITION]
-    for file, obj in first:
+    """settled: returns when each of these definitions is served or never will be; the latter, with the reason."""
+    definitions = {str(obj["metadata"].get("name")): (file, obj) for file, obj in objects if obj.get("kind") == _DEFINITION}
+    for file, obj in definitions.values():
         await _put(file, obj, installer)
-    await served([str(obj["metadata"].get("name")) for _, obj in first])
-    for file, obj in objects:
-        if obj.get("kind") != _DEFINITION:
-            await _put(file, obj, installer)
+    for name, why in (await settled(list(definitions))).items():
+        raise SeedError(f"{definitions[name][0]}: {_DEFINITION} {name}: {why}")
+    others = [(file, obj) for file, obj in objects if obj.get("kind") != _DEFINITION]
+    for file, obj in sorted(others, key=lambda other: other[1].get("kind") != "Namespace"):
+        await _put(file, obj, installer)
 
 
 async def _put(file: Path, obj: JSONObject, installer: Installer) -> None:
-    name = obj["metadata"].get("name", "")
-    what = f"{file}: {obj.get('kind')} {name}"
+    what = f"{file}: {obj.get('kind')} {obj['metadata'].get('name', '')}"
     scope = _find(obj, installer)
-    if scope is None:
-        raise SeedError(f"{what}: nothing here serves {obj.get('kind')} of {obj.get('apiVersion')}")
-    scope.conform(obj)
-    namespace = obj["metadata"].get("namespace") or "default"
-    context = Context(CONTROLLER, namespace if scope.namespaced else "")
-    assert isinstance(scope.rest, Creater)
-    assert isinstance(scope.rest, Updater)
+    if scope is None or not isinstance(scope.rest, Creater) or not isinstance(scope.rest, Updater):
+        raise SeedError(f"{what}: nothing here keeps {obj.get('kind')} of {obj.get('apiVersion')}")
     try:
-        await scope.rest.create(context, dict(obj, metadata=dict(obj["metadata"])), _WRITE)
-    except StatusError as error:
-        if error.reason != "AlreadyExists":
-            raise SeedError(f"{what}: {error.message}") from None
-        await _bring_up_to_date(scope.rest, context, obj, what)
-
-
-async def _bring_up_to_date(rest: Updater, context: Context, obj: JSONObject, what: str) -> None:
-    async def as_in_file(current: JSONObject) -> JSONObject:
-        kept = current["metadata"]
-        return {**obj, "metadata": {**obj["metadata"], "resourceVersion": kept["resourceVersion"], "uid": kept["uid"]}}
-
-    try:
-        await rest.update(context, obj["metadata"]["name"], as_in_file, _WRITE)
+        await _create_or_update(scope, scope.rest, scope.rest, obj)
     except StatusError as error:
         raise SeedError(f"{what}: {error.message}") from None
+
+
+async def _create_or_update(scope: ResourceScope, creater: Creater, updater: Updater, obj: JSONObject) -> None:
+    problem = object_meta.type_error(obj["metadata"])
+    if problem:
+        raise errors.bad_request(problem)
+    scope.conform(obj)
+    metadata = obj["metadata"]
+    namespace = (metadata.get("namespace") or "default") if scope.namespaced else ""
+    context = Context(CONTROLLER, namespace)
+    # The namespace must be there for objects from files, too.
+    await scope.admission.mutate(_attributes(scope, context, metadata.get("name", "")), obj)
+    try:
+        await creater.create(context, dict(obj, metadata=dict(metadata)), _WRITE)
+    except StatusError as error:
+        if error.reason != "AlreadyExists":
+            raise
+    else:
+        return
+
+    async def as_in_file(current: JSONObject) -> JSONObject:
+        kept = current["metadata"]
+        return {**obj, "metadata": {**metadata, "resourceVersion": kept["resourceVersion"], "uid": kept["uid"]}}
+
+    await updater.update(context, metadata["name"], as_in_file, _WRITE)
+
+
+def _attributes(scope: ResourceScope, context: Context, name: str) -> Attributes:
+    return Attributes(
+        CREATE, context.user, scope.group, scope.version, scope.resource, "", scope.kind, context.namespace, name, dry_run=False
+    )
 
 
 def _find(obj: JSONObject, installer: Installer) -> ResourceScope | None:

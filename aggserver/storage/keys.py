@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from aggserver.meta import codec
+
 __all__ = [
     "CORE",
     "InvalidContinue",
@@ -121,10 +123,10 @@ def _document(token: str) -> dict[str, Any]:
         if character not in _TOKEN_ALPHABET:
             raise InvalidContinue(f"continue key is not valid: illegal base64 data at input byte {position}")
     try:
-        document = orjson.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        document = codec.decode_json(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
     except binascii.Error:
         raise InvalidContinue(f"continue key is not valid: illegal base64 data at input byte {len(token)}") from None
-    except orjson.JSONDecodeError as error:
+    except codec.DecodeError as error:
         raise InvalidContinue(f"continue key is not valid: {error}") from None
     if not isinstance(document, dict):
         raise InvalidContinue("continue key is not valid: json: cannot unmarshal into a continue token")

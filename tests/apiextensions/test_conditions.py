@@ -78,7 +78,7 @@ def test_conflict() -> None:
 CONFLICTS: dict[str, tuple[dict[str, Any], tuple[str, str] | None]] = {
     "none": (crd("others"), None),
     "another group": (crd("crontabs", "other.example.com"), None),
-    "plural": (crd("ct", kind="O"), ("PluralConflict", '"ct" is already in use')),
+    "plural": (crd("ct", singular="x", kind="O"), ("PluralConflict", '"ct" is already in use')),
     "singular": (crd("others", singular="crontab"), ("SingularConflict", '"crontab" is already in use')),
     "a short name": (crd("others", shortNames=["o", "crontabs"]), ("ShortNamesConflict", '"crontabs" is already in use')),
     "short names": (

@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 
 from aggserver.apiextensions import manifest
 from aggserver.apiextensions.definition import (
-    Column,
     Conversion,
     Definition,
     DefinitionError,
     Names,
-    ScaleSubresource,
     Version,
     WebhookClient,
     parse,
     served_versions,
 )
+from aggserver.publish.table import Column
+from aggserver.registry.custom_resource import ScalePaths
 from tests import corpus
 
 
@@ -96,7 +96,7 @@ def test_everything() -> None:
         storage=True,
         schema={"type": "object"},
         status_subresource=True,
-        scale=ScaleSubresource(".spec.n", ".status.n", ".status.s"),
+        scale=ScalePaths(".spec.n", ".status.n", ".status.s"),
         columns=(Column("A", "integer", ".a", "d", "int32", 1),),
         selectable_fields=(".spec.a",),
         deprecated=True,

@@ -82,7 +82,7 @@ def test_what_a_cluster_printed(tmp_path: Path) -> None:
 
 
 def test_mounted_config_map(tmp_path: Path) -> None:
-    """Files are links into a hidden folder, which is a link to another: each counts once, and a change of the inner link is seen."""
+    """Files are links into a hidden folder, itself a link to another: each counts once; a change of the inner link is seen."""
     write(tmp_path / "..1" / "a.yaml", crd("as"))
     write(tmp_path / "..1" / "sub" / "b.yaml", crd("bs"))
     (tmp_path / "..data").symlink_to("..1")
@@ -121,11 +121,12 @@ BROKEN: dict[str, tuple[Any, str]] = {
     "no object": ("- 1", "a.yaml, document 2: is no object: only CustomResourceDefinitions of apiextensions.k8s.io/v1 are read"),
     "a rule": (
         crd(scope="Galaxy"),
-        'a.yaml, document 2 (crontabs.example.com): spec.scope: Unsupported value: "Galaxy": supported values: "Cluster", "Namespaced"',
+        "a.yaml, document 2 (crontabs.example.com): spec.scope: "
+        'Unsupported value: "Galaxy": supported values: "Cluster", "Namespaced"',
     ),
     "a type": (
         crd(group=5),
-        "a.yaml, document 2 (crontabs.example.com): spec.group: Invalid value: 5: must be a string",
+        "a.yaml, document 2 (crontabs.5): spec.group: Invalid value: 5: must be a string",
     ),
     "metadata": (
         crd() | {"metadata": {"name": "crontabs.example.com", "labels": 5}},

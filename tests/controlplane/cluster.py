@@ -7,12 +7,13 @@ own: the cache lives for six hours and is keyed by host and port, which a later 
 from __future__ import annotations
 
 import base64
+import contextlib
 import copy
 import json
 import os
 import subprocess
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,25 +58,51 @@ class Cluster(ABC):
         input: str | None = None,  # noqa: A002  # subprocess' word
         check: bool = True,
         timeout: float = KUBECTL_TIMEOUT,
+        environment: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        """Run kubectl as the administrator, or with the kubeconfig `user`; `input` goes to standard input (`apply -f -`).
+        """Run kubectl as the administrator, or with the kubeconfig `user`; `input` goes to standard input (`apply -f -`),
+        `environment` is added to its variables (KUBE_EDITOR).
 
         Raises AssertionError with the command and all it printed if it fails and `check` is true, subprocess.TimeoutExpired after
         `timeout` seconds.
         """
-        cache = self.folder / "kubectl-cache" / (user or self.kubeconfig).name
-        command = [str(self._kubectl), f"--kubeconfig={user or self.kubeconfig}", f"--cache-dir={cache}", *arguments]
         done = subprocess.run(
-            command, env=self._environment(), input=input or "", capture_output=True, text=True, check=False, timeout=timeout
+            self._command(arguments, user),
+            env=self._environment() | dict(environment or {}),
+            input=input or "",
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout,
         )
         if check and done.returncode:
             said = f"exit code {done.returncode}\n{done.stdout}{done.stderr}"
             raise AssertionError(f"kubectl {' '.join(arguments)}: {said}")
         return done
 
+    @contextlib.contextmanager
+    def running_kubectl(self, *arguments: str, user: Path | None = None) -> Iterator[subprocess.Popen[str]]:
+        """kubectl in the background (`get --watch`), with pipes for what it prints; killed at the end of the block."""
+        with subprocess.Popen(
+            self._command(arguments, user),
+            env=self._environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
     def get(self, *arguments: str, user: Path | None = None) -> Any:
         """`kubectl get <arguments> -o json`, decoded."""
         return json.loads(self.kubectl("get", *arguments, "-o", "json", user=user).stdout)
+
+    def _command(self, arguments: Sequence[str], user: Path | None) -> list[str]:
+        cache = self.folder / "kubectl-cache" / (user or self.kubeconfig).name
+        return [str(self._kubectl), f"--kubeconfig={user or self.kubeconfig}", f"--cache-dir={cache}", *arguments]
 
     def _environment(self) -> dict[str, str]:
         # Without KUBECONFIG, KUBECTL_* and the like, and without the person's own aliases and defaults.

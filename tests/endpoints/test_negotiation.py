@@ -129,7 +129,7 @@ def test_pretty(query: str, headers: dict[str, str], wanted: bool) -> None:
 
 def test_encodings() -> None:
     tree = {"b": [1], "a": "y"}
-    assert MediaType().encode(tree) == (b'{"b":[1],"a":"y"}', b"application/json")
+    assert MediaType().encode(tree) == (b'{"b":[1],"a":"y"}\n', b"application/json")
     assert MediaType(pretty=True).encode({"a": 1}) == (b'{\n  "a": 1\n}', b"application/json")
     assert MediaType("yaml").encode(tree) == (b'a: "y"\nb:\n- 1\n', b"application/yaml")
     table = MediaType(convert="Table", api_version="meta.k8s.io/v1")

@@ -33,3 +33,9 @@ async def until(condition: Callable[[], object]) -> None:
             return
         await asyncio.sleep(0)
     raise AssertionError("it never came to hold")
+
+
+async def settled() -> None:
+    """Lets the other tasks run until they wait for something. No time passes."""
+    for _ in range(50):
+        await asyncio.sleep(0)

@@ -10,6 +10,7 @@ import pytest
 
 from tests.controlplane.cluster import Cluster
 from tests.controlplane.plane import ControlPlane
+from tests.integration.aggregation import Aggregation, wait_until_served
 
 _numbers = itertools.count(1)
 
@@ -21,7 +22,7 @@ def namespace(control_plane: Cluster, request: pytest.FixtureRequest) -> Iterato
     made = control_plane.kubectl("create", "-f", "-", "-o", "name", input=_manifest(f"{stem}-{next(_numbers)}-"))
     name = made.stdout.strip().removeprefix("namespace/")
     yield name
-    control_plane.kubectl("delete", "namespace", name, "--wait=false")
+    control_plane.kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")
 
 
 @pytest.fixture(scope="session")
@@ -30,6 +31,29 @@ def own_control_plane(control_plane: Cluster) -> ControlPlane:
     if not isinstance(control_plane, ControlPlane):
         pytest.skip("needs a control plane whose keys it has, and --kubeconfig names another cluster")
     return control_plane
+
+
+@pytest.fixture(scope="session")
+def aggregated(control_plane: Cluster, request: pytest.FixtureRequest) -> Cluster:
+    """The cluster with aggserver behind its aggregator, serving manifests/examples/crontab.yaml.
+
+    With --kubeconfig it is the server that was deployed there; then nothing is started.
+    """
+    if isinstance(control_plane, ControlPlane):
+        request.getfixturevalue("aggregation")
+    else:
+        wait_until_served(control_plane)
+    return control_plane
+
+
+@pytest.fixture(scope="session")
+def aggregation(own_control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aggregation]:
+    """The same, for tests that need the process or its folder: skipped where they aren't ours."""
+    made = Aggregation(own_control_plane, tmp_path_factory.mktemp("aggregated"))
+    try:
+        yield made
+    finally:
+        assert made.server.stop() == 0, made.server.output
 
 
 def _manifest(prefix: str) -> str:

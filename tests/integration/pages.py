@@ -1,4 +1,7 @@
-"""Manifests of the Kubernetes pages, as printed there: what a reader of "Extend the Kubernetes API with CustomResourceDefinitions" types."""
+"""Manifests of the Kubernetes pages, as printed there.
+
+What a reader of "Extend the Kubernetes API with CustomResourceDefinitions" types.
+"""
 
 RESOURCE_DEFINITION = """\
 apiVersion: apiextensions.k8s.io/v1

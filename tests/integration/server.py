@@ -12,15 +12,31 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
-__all__ = ["AggServer", "Standalone", "running"]
+__all__ = ["AggServer", "Aggregated", "Standalone", "eventually", "running"]
+
+
+T = TypeVar("T")
 
 _REPOSITORY = Path(__file__).parents[2]
 _READY_SECONDS = 30.0
 _END_SECONDS = 20.0
 _POLL_SECONDS = 0.02
+_EVENTUALLY_SECONDS = 30.0
+
+
+def eventually(probe: Callable[[], T | None], what: str, seconds: float = _EVENTUALLY_SECONDS) -> T:
+    """The first answer of `probe` that is true. For what others do in their own time: controllers, the aggregator."""
+    deadline = time.monotonic() + seconds
+    while True:
+        if answer := probe():
+            return answer
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what}: not within {seconds:g} s; the last answer was {answer!r}")
+        time.sleep(_POLL_SECONDS)
 
 
 class AggServer:
@@ -87,6 +103,16 @@ class Standalone(AggServer):
     @property
     def port(self) -> int:
         return int(self.url.rpartition(":")[2])
+
+
+class Aggregated(AggServer):
+    """`aggserver serve` beside a cluster, listening when made; whether it is ready is the cluster's affair."""
+
+    def __init__(self, folder: Path, kubeconfig: Path, port: int, *arguments: str) -> None:
+        folder.mkdir(exist_ok=True)
+        where = ["--bind-address", "127.0.0.1", "--secure-port", str(port), "--data", str(folder / "data")]
+        super().__init__(["serve", "--kubeconfig", str(kubeconfig), *where, *arguments], folder / "aggserver.log")
+        self.port = int(self.wait_for(r"aggserver listens on https://127\.0\.0\.1:(\d+)").group(1))
 
 
 @contextlib.contextmanager

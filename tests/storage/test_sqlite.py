@@ -5,6 +5,7 @@ import stat
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -103,6 +104,21 @@ async def test_closing_finishes_what_was_asked(path: Path) -> None:
     for refused in (store.create(KEY, b""), store.list("/"), store.get(KEY), store.revision(), store.compact(1)):
         with pytest.raises(Unavailable):
             await refused
+
+
+async def test_commits_wait_for_the_disk(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kill can't show it, since the system keeps what a process wrote; a power cut would."""
+    connect, made = sqlite3.connect, []
+
+    def recorded(*arguments: Any, **more: Any) -> sqlite3.Connection:
+        made.append(connect(*arguments, **more))
+        return made[-1]
+
+    monkeypatch.setattr(sqlite3, "connect", recorded)
+    async with opened(path):
+        writer = made[0]
+        assert writer.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
+        assert writer.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 async def test_the_file_is_for_its_owner_alone(path: Path, store: SQLiteStorage) -> None:

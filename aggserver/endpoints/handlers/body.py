@@ -1,12 +1,14 @@
 """Bodies of requests: from bytes and a content type to the object that is about to be written.
 
-Decodes JSON or YAML, fills in apiVersion and kind where they are missing, refuses another version, prunes what the schema does
-not know, and says so as fieldValidation asks: nothing, a warning, or 400. Called by the handlers of create and update.
-Source: k8s.io/apiserver pkg/endpoints/handlers/{create,update,rest}.go, v0.36.3.
+Decodes JSON or YAML, refuses what has no kind or another version, prunes what the schema does not know, and says so as
+fieldValidation asks: nothing, a warning, or 400. Called by the handlers of create and update.
+Source: k8s.io/apiserver pkg/endpoints/handlers/{create,update,rest}.go, k8s.io/apimachinery
+pkg/apis/meta/v1/unstructured/helpers.go, v0.36.3.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from aggserver.endpoints import negotiation
@@ -15,9 +17,21 @@ from aggserver.endpoints.request import Request
 from aggserver.meta import codec, errors, object_meta, protobuf
 from aggserver.registry.rest import JSONObject
 
-__all__ = ["check_name", "dedup_owner_references", "json_kind", "read_delete_body", "read_object", "report_unknown"]
+__all__ = [
+    "add_warnings",
+    "check_name",
+    "dedup_owner_references",
+    "json_kind",
+    "read_delete_body",
+    "read_object",
+    "report_unknown",
+    "without_kind",
+]
 
 _SUMMARY_BYTES = 30
+_NO_TYPE_META = "couldn't get version/kind; json parse error: "
+# What a strict YAML decoder says before the lines it complains of.
+_YAML_ERRORS = "yaml: unmarshal errors:\n"
 
 
 async def read_object(scope: ResourceScope, request: Request, field_validation: str) -> JSONObject:
@@ -27,22 +41,25 @@ async def read_object(scope: ResourceScope, request: Request, field_validation: 
     try:
         obj = _decode(body, content_type)
     except (codec.DecodeError, protobuf.ProtobufError) as error:
-        raise _unrecognized(scope, f"couldn't get version/kind; json parse error: {error}", body) from None
-    if not isinstance(obj, dict):
-        what = "json parse error: json: cannot unmarshal " + json_kind(obj) + " into Go value of type struct "
-        what += '{ APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
-        raise _unrecognized(scope, f"couldn't get version/kind; {what}", body)
-    for key in ("apiVersion", "kind"):
-        if not isinstance(obj.get(key) or "", str):
-            what = f"json: cannot unmarshal {json_kind(obj[key])} into Go struct field .{key} of type string"
-            raise _unrecognized(scope, f"couldn't get version/kind; json parse error: {what}", body)
-    _check_version(scope, obj)
+        # YAML becomes JSON before anybody asks what it is.
+        is_yaml = not negotiation.is_protobuf(content_type) and negotiation.body_is_yaml(content_type)
+        raise _unrecognized(scope, str(error) if is_yaml else _NO_TYPE_META + str(error), body) from None
+    obj = {} if obj is None else obj
+    mismatch = _type_meta_error(obj)
+    if mismatch:
+        raise _unrecognized(scope, mismatch, body)
+    if scope.typed:
+        obj["kind"], obj["apiVersion"] = obj.get("kind") or scope.kind, obj.get("apiVersion") or scope.object_version
+    elif not obj.get("kind"):
+        raise _unrecognized(scope, without_kind(body.decode("utf-8", "replace")), body)
+    _check_version(scope, obj, body)
     why = object_meta.type_error(obj.get("metadata"))
     if why:
         raise errors.bad_request(f'{obj["kind"]} in version "{scope.version}" cannot be handled as a {scope.kind}: {why}')
     if obj.get("metadata") is None:
         obj["metadata"] = {}
-    unknown = scope.conform(obj)
+    # A schema says nothing of another kind, which the strategy refuses.
+    unknown = scope.conform(obj) if scope.typed or obj["kind"] == scope.kind else []
     if field_validation != "Ignore" and not negotiation.is_protobuf(content_type):
         duplicates = codec.duplicate_fields(body, negotiation.body_is_yaml(content_type))
         report_unknown(scope, request, obj, duplicates, unknown, strict=field_validation == "Strict")
@@ -59,18 +76,33 @@ def report_unknown(
     if strict:
         what = f'{obj["kind"]} in version "{scope.version}" cannot be handled as a {scope.kind}'
         raise errors.bad_request(f"{what}: strict decoding error: {', '.join(texts)}")
-    request.warnings.extend(texts)
+    add_warnings(request, texts)
+
+
+def add_warnings(request: Request, texts: Iterable[str]) -> None:
+    """What a strict decoder complains of, as warnings: of YAML each line is one."""
+    for text in texts:
+        lines = text.removeprefix(_YAML_ERRORS).split("\n") if text.startswith(_YAML_ERRORS) else [text]
+        request.warnings.extend(line.strip() for line in lines)
+
+
+def without_kind(text: str) -> str:
+    """What upstream says of an object that does not tell its kind; `text` is the object."""
+    return f"Object 'Kind' is missing in '{text}'"
 
 
 async def read_delete_body(request: Request) -> Any:
-    """The decoded DeleteOptions; None where there is no body."""
+    """The decoded DeleteOptions, an object; None where there is no body."""
     body = await request.body()
     if not body:
         return None
     try:
-        return _decode(body, request.header(b"content-type"))
+        options = _decode(body, request.header(b"content-type"))
     except (codec.DecodeError, protobuf.ProtobufError) as error:
-        raise errors.bad_request(f"couldn't get version/kind; json parse error: {error}") from None
+        raise errors.bad_request(_NO_TYPE_META + str(error)) from None
+    if options is not None and (why := _type_meta_error(options)):
+        raise errors.bad_request(why)
+    return options
 
 
 def check_name(obj: JSONObject, name: str) -> None:
@@ -98,8 +130,8 @@ def dedup_owner_references(obj: JSONObject, request: Request, *, admitted: bool 
         obj["metadata"]["ownerReferences"] = kept
         request.warnings.append(
             f".metadata.ownerReferences contains duplicate entries{' after mutating admission happens' if admitted else ''}; "
-            "API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; "
-            f"duplicate UID(s) observed: {', '.join(repeated)}"
+            "API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; "
+            f"please fix your requests; duplicate UID(s) observed: {', '.join(repeated)}"
         )
 
 
@@ -113,16 +145,29 @@ def _decode(body: bytes, content_type: str) -> Any:
         raise negotiation.unsupported_body() from None
 
 
-def _check_version(scope: ResourceScope, obj: JSONObject) -> None:
-    version = obj.get("apiVersion")
-    if not version:
-        obj["apiVersion"] = scope.object_version
-    elif version != scope.object_version:
+def _type_meta_error(obj: Any) -> str:
+    """Why kind and version can't be read, '' where they can, or are not there."""
+    if not isinstance(obj, dict):
+        what = f"json: cannot unmarshal {json_kind(obj)} into Go value of type struct "
+        return (
+            _NO_TYPE_META
+            + what
+            + '{ APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+        )
+    for key in ("apiVersion", "kind"):
+        if not isinstance(obj.get(key, ""), str | None):
+            return f"{_NO_TYPE_META}json: cannot unmarshal {json_kind(obj[key])} into Go struct field .{key} of type string"
+    return ""
+
+
+def _check_version(scope: ResourceScope, obj: JSONObject, body: bytes) -> None:
+    version = obj.get("apiVersion") or ""
+    if version.count("/") > 1:
+        raise _unrecognized(scope, f"unexpected GroupVersion string: {version}", body)
+    if version != scope.object_version:
         raise errors.bad_request(
             f"the API version in the data ({version}) does not match the expected API version ({scope.object_version})"
         )
-    if not obj.get("kind"):
-        obj["kind"] = scope.kind
 
 
 def _unrecognized(scope: ResourceScope, why: str, body: bytes) -> errors.StatusError:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from aggserver.admission.chain import CREATE
 from aggserver.endpoints import negotiation
 from aggserver.endpoints.handlers import attributes, body, options, reply
@@ -17,7 +19,7 @@ _SYSTEM_FIELDS = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGrac
 
 
 async def create(scope: ResourceScope, request: Request) -> Response:
-    assert isinstance(scope.rest, Creater)
+    resource = cast(Creater, scope.rest)  # the dispatcher has looked
     media = negotiation.for_object(request)
     write = options.write_options("CreateOptions", request.query_all, request.header(b"user-agent"))
     obj = await body.read_object(scope, request, write.field_validation)
@@ -27,7 +29,7 @@ async def create(scope: ResourceScope, request: Request) -> Response:
     what = attributes.of(scope, request, CREATE, write.dry_run, name=obj["metadata"].get("name") or "")
     await scope.admission.mutate(what, obj)
     context = Context(request.user, namespace, request.warnings)
-    created = await scope.rest.create(context, obj, write, scope.admission.validator(what))
+    created = await resource.create(context, obj, write, scope.admission.validator(what))
     return reply.object_reply(scope, request, media, created, 201)
 
 

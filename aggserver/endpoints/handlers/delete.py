@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from aggserver.admission.chain import DELETE
 from aggserver.endpoints import negotiation
 from aggserver.endpoints.handlers import attributes, body, options, reply
@@ -13,13 +15,13 @@ __all__ = ["delete", "delete_collection"]
 
 
 async def delete(scope: ResourceScope, request: Request) -> Response:
-    assert isinstance(scope.rest, Deleter)
+    resource = cast(Deleter, scope.rest)  # the dispatcher has looked
     media = negotiation.for_object(request)
     wanted = options.delete_options(await body.read_delete_body(request), request.query_all)
     what = attributes.of(scope, request, DELETE, wanted.dry_run)
     await scope.admission.mutate(what, None)
     context = Context(request.user, request.info.namespace, request.warnings)
-    result = await scope.rest.delete(context, request.info.name, wanted, scope.admission.validator(what))
+    result = await resource.delete(context, request.info.name, wanted, scope.admission.validator(what))
     if not result.gone:
         # 202 only where the old way of asking for a cascade is used: anything else would break older clients.
         return reply.object_reply(scope, request, media, result.object, 202 if wanted.orphan_dependents is False else 200)
@@ -34,7 +36,7 @@ async def delete(scope: ResourceScope, request: Request) -> Response:
 
 
 async def delete_collection(scope: ResourceScope, request: Request) -> Response:
-    assert isinstance(scope.rest, CollectionDeleter)
+    resource = cast(CollectionDeleter, scope.rest)  # the dispatcher has looked
     media = negotiation.for_object(request)
     selection = options.list_options(
         request.query, watch=False, name="", selectable=scope.selectable_fields, namespaced=scope.namespaced
@@ -43,5 +45,5 @@ async def delete_collection(scope: ResourceScope, request: Request) -> Response:
     what = attributes.of(scope, request, DELETE, wanted.dry_run)
     await scope.admission.mutate(what, None)
     context = Context(request.user, request.info.namespace, request.warnings)
-    found = await scope.rest.delete_collection(context, wanted, selection, scope.admission.validator(what))
+    found = await resource.delete_collection(context, wanted, selection, scope.admission.validator(what))
     return reply.list_reply(scope, request, media, found)

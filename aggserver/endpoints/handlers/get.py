@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from aggserver.endpoints import negotiation
 from aggserver.endpoints.handlers import options, reply
 from aggserver.endpoints.installer import ResourceScope
@@ -12,15 +14,15 @@ __all__ = ["get", "list_"]
 
 
 async def get(scope: ResourceScope, request: Request) -> Response:
-    assert isinstance(scope.rest, Getter)
+    resource = cast(Getter, scope.rest)  # the dispatcher has looked
     media = negotiation.for_object(request)
     context = Context(request.user, request.info.namespace, request.warnings)
-    obj = await scope.rest.get(context, request.info.name, request.query.get("resourceVersion", ""))
+    obj = await resource.get(context, request.info.name, request.query.get("resourceVersion", ""))
     return reply.object_reply(scope, request, media, obj)
 
 
 async def list_(scope: ResourceScope, request: Request) -> Response:
-    assert isinstance(scope.rest, Lister)
+    resource = cast(Lister, scope.rest)  # the dispatcher has looked
     media = negotiation.for_object(request)
     selection = options.list_options(
         request.query,
@@ -30,4 +32,4 @@ async def list_(scope: ResourceScope, request: Request) -> Response:
         namespaced=scope.namespaced,
     )
     context = Context(request.user, request.info.namespace, request.warnings)
-    return reply.list_reply(scope, request, media, await scope.rest.list(context, selection))
+    return reply.list_reply(scope, request, media, await resource.list(context, selection))

@@ -60,7 +60,7 @@ def list_options(
         fields=fields,
         resource_version=query.get("resourceVersion", ""),
         resource_version_match=query.get("resourceVersionMatch", ""),
-        limit=_integer(query, "limit"),
+        limit=max(0, _integer(query, "limit")),  # less than nothing is no limit
         continue_token=query.get("continue", ""),
         allow_bookmarks=_boolean(query, "allowWatchBookmarks") or False,
         send_initial_events=_boolean(query, "sendInitialEvents"),
@@ -124,9 +124,7 @@ _MEMBERS: Mapping[str, tuple[type, str]] = {
 _PRECONDITIONS: Mapping[str, tuple[type, str]] = {"uid": (str, "types.UID"), "resourceVersion": (str, "string")}
 
 
-def _delete_body(body: Any) -> Mapping[str, Any]:
-    if not isinstance(body, dict):
-        raise errors.bad_request(f"json: cannot unmarshal {json_kind(body)} into Go value of type v1.DeleteOptions")
+def _delete_body(body: Mapping[str, Any]) -> Mapping[str, Any]:
     _check_members(body, _MEMBERS, "DeleteOptions", "")
     _check_members(body.get("preconditions") or {}, _PRECONDITIONS, "Preconditions", "preconditions.")
     for entry in body.get("dryRun") or ():
@@ -187,8 +185,9 @@ def _check_watch(options: ListOptions) -> list[FieldError]:
             )
         if match != "NotOlderThan":
             problems.append(field.not_supported(path, match, ("NotOlderThan",)))
-        if options.continue_token:
-            problems.append(field.forbidden(path, "resourceVersionMatch is forbidden when continue is provided"))
+    if options.continue_token:
+        # Upstream's words; it has no others for a watch that is told to go on.
+        problems.append(field.forbidden(path, "resourceVersionMatch is forbidden when continue is provided"))
     return problems
 
 
@@ -210,7 +209,7 @@ def _check_manager(manager: str) -> list[FieldError]:
 
 
 def _check_dry_run(values: Any) -> list[FieldError]:
-    if not values or values == ["All"]:
+    if set(values) <= {"All"}:
         return []
     return [field.not_supported(Path("dryRun"), values, ("All",))]
 
@@ -221,10 +220,10 @@ def _first(query: Mapping[str, Sequence[str]], key: str) -> str:
 
 
 def _integer(query: Mapping[str, str], key: str) -> int:
-    text = query.get(key, "")
-    if not text:
+    if key not in query:
         return 0
-    digits = text[1:] if text[0] in "+-" else text
+    text = query[key]
+    digits = text[1:] if text[:1] in ("+", "-") else text
     if not (digits.isascii() and digits.isdigit()):
         raise errors.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
     value = int(text)

@@ -7,7 +7,7 @@ never conflicts. Source: k8s.io/apiserver pkg/endpoints/handlers/patch.go, v0.36
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from aggserver.admission.chain import UPDATE
 from aggserver.endpoints import negotiation
@@ -27,7 +27,7 @@ PATCH_TYPES = (JSON_PATCH, MERGE_PATCH)
 
 
 async def patch(scope: ResourceScope, request: Request) -> Response:
-    assert isinstance(scope.rest, Updater)
+    resource = cast(Updater, scope.rest)  # the dispatcher has looked
     content_type = request.header(b"content-type").partition(";")[0]
     if content_type not in PATCH_TYPES:
         raise negotiation.unsupported_media_type(PATCH_TYPES)
@@ -43,10 +43,10 @@ async def patch(scope: ResourceScope, request: Request) -> Response:
     async def patched(current: JSONObject) -> JSONObject:
         del request.warnings[warned:]  # of a former try
         obj: JSONObject = apply(current)
-        _check_shape(scope, obj)
+        _check_shape(obj)
         texts = duplicates + [f'unknown field "{path}"' for path in scope.conform(obj)]
         if texts and write.field_validation == "Warn":
-            request.warnings.extend(texts)
+            body.add_warnings(request, texts)
         elif texts and write.field_validation == "Strict":
             # Shown is the whole outcome: what is unknown has gone from `obj`, so the patch is applied once more.
             raise _rejected(apply(current), f"strict decoding error: {', '.join(texts)}")
@@ -57,7 +57,7 @@ async def patch(scope: ResourceScope, request: Request) -> Response:
         return obj
 
     context = Context(request.user, request.info.namespace, request.warnings)
-    written = await scope.rest.update(context, name, patched, write, scope.admission.validator(what))
+    written = await resource.update(context, name, patched, write, scope.admission.validator(what))
     return reply.object_reply(scope, request, media, written)
 
 
@@ -93,15 +93,17 @@ def _duplicates(content_type: str, given: bytes, write: WriteOptions) -> list[st
     return [f"json patch {text}" for text in codec.duplicate_fields(given, False) + patches.unknown_fields(given)]
 
 
-def _check_shape(scope: ResourceScope, obj: Any) -> None:
-    why = "the patched document is no object"
-    if isinstance(obj, dict):
-        why = object_meta.type_error(obj.get("metadata") or [])
+def _check_shape(obj: Any) -> None:
+    if not isinstance(obj, dict):
+        raise _rejected(obj, "the patched document is no object")
+    why = "" if obj.get("kind") else body.without_kind(golang.to_json(obj))
+    why = why or object_meta.type_error(obj.get("metadata"))
     if why:
         raise _rejected(obj, why)
-    version = obj.get("apiVersion")
-    if version != scope.object_version and not version:
-        obj["apiVersion"] = scope.object_version
+    if obj.get("metadata") is None:
+        obj["metadata"] = {}
+    if not obj.get("apiVersion"):
+        raise errors.internal_error("Object 'apiVersion' is missing in 'object has no apiVersion field'")
 
 
 def _check_place(scope: ResourceScope, obj: JSONObject, namespace: str) -> None:

@@ -22,7 +22,7 @@ __all__ = ["list_reply", "object_reply", "tree_reply"]
 
 def object_reply(scope: ResourceScope, request: Request, media: MediaType, obj: Object, status: int = 200) -> Response:
     if not media.convert:
-        return Response(status, obj.raw) if media.plain_json else tree_reply(media, obj.decoded(), status)
+        return Response(status, obj.raw + b"\n") if media.plain_json else tree_reply(media, obj.decoded(), status)
     if media.convert == "Table":
         return _table_reply(scope, request, media, [obj], {"resourceVersion": str(obj.revision)}, status)
     return tree_reply(media, table.partial_object_metadata(obj.decoded(), media.api_version), status)
@@ -30,7 +30,8 @@ def object_reply(scope: ResourceScope, request: Request, media: MediaType, obj: 
 
 def list_reply(scope: ResourceScope, request: Request, media: MediaType, result: ListResult) -> Response:
     meta: JSONObject = {"resourceVersion": str(result.revision)}
-    if result.continue_token:
+    # Empty where nothing follows, in lists of objects that have no Go type.
+    if result.continue_token or not (media.convert or scope.typed):
         meta["continue"] = result.continue_token
     if result.remaining:
         meta["remainingItemCount"] = result.remaining
@@ -40,7 +41,7 @@ def list_reply(scope: ResourceScope, request: Request, media: MediaType, result:
         items = [table.partial_object_metadata(obj.decoded(), media.api_version) for obj in result.items]
         return tree_reply(media, {"kind": media.convert, "apiVersion": media.api_version, "metadata": meta, "items": items})
     head = codec.encode_json({"apiVersion": scope.api_version})[:-1] + b',"items":['
-    tail = b"]," + codec.encode_json({"kind": scope.list_kind, "metadata": meta})[1:]
+    tail = b"]," + codec.encode_json({"kind": scope.list_kind, "metadata": meta})[1:] + b"\n"
     body = b"".join((head, b",".join([obj.raw for obj in result.items]), tail))
     return Response(200, body) if media.plain_json else tree_reply(media, codec.decode_stored(body))
 
@@ -61,4 +62,4 @@ def _table_reply(
         time.time(),
         api_version=media.api_version,
     )
-    return Response(status, body) if media.plain_json else tree_reply(media, codec.decode_stored(body), status)
+    return Response(status, body + b"\n") if media.plain_json else tree_reply(media, codec.decode_stored(body), status)

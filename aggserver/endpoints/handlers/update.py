@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import cast
+
 from aggserver.admission.chain import UPDATE
 from aggserver.endpoints import negotiation
 from aggserver.endpoints.handlers import attributes, body, options, reply
@@ -14,7 +17,7 @@ __all__ = ["update"]
 
 
 async def update(scope: ResourceScope, request: Request) -> Response:
-    assert isinstance(scope.rest, Updater)
+    resource = cast(Updater, scope.rest)  # the dispatcher has looked
     name = request.info.name
     media = negotiation.for_object(request)
     write = options.write_options("UpdateOptions", request.query_all, request.header(b"user-agent"))
@@ -24,6 +27,7 @@ async def update(scope: ResourceScope, request: Request) -> Response:
         raise errors.bad_request("the namespace of the provided object does not match the namespace sent on the request")
     body.check_name(obj, name)
     body.dedup_owner_references(obj, request)
+    write = replace(write, uid=obj["metadata"].get("uid") or "")
     what = attributes.of(scope, request, UPDATE, write.dry_run)
 
     async def replaced(current: JSONObject) -> JSONObject:
@@ -33,5 +37,5 @@ async def update(scope: ResourceScope, request: Request) -> Response:
         return wanted
 
     context = Context(request.user, request.info.namespace, request.warnings)
-    written = await scope.rest.update(context, name, replaced, write, scope.admission.validator(what))
+    written = await resource.update(context, name, replaced, write, scope.admission.validator(what))
     return reply.object_reply(scope, request, media, written)

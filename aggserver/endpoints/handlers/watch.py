@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, cast
 
 from aggserver.endpoints import negotiation
 from aggserver.endpoints.handlers import options
@@ -62,7 +62,7 @@ class Watching:
         self._call_later = call_later
 
     async def __call__(self, scope: ResourceScope, request: Request) -> StreamResponse:
-        assert isinstance(scope.rest, Watcher)
+        resource = cast(Watcher, scope.rest)  # the dispatcher has looked
         media = negotiation.for_watch(request)
         selection = options.list_options(
             request.query,
@@ -75,7 +75,7 @@ class Watching:
         timeout = selection.timeout_seconds or _MIN_TIMEOUT * (1 + self._random())
         context = Context(request.user, request.info.namespace, request.warnings)
         try:
-            stream = await scope.rest.watch(context, selection)
+            stream = await resource.watch(context, selection)
         except StatusError as error:
             if error.reason not in ("Expired", "Timeout"):
                 raise
@@ -174,9 +174,7 @@ def _table_encoder(scope: ResourceScope, request: Request, api_version: str) -> 
         nonlocal first
         row = (_tree(scope, event), _raw(scope, event))
         meta = {"resourceVersion": str(event.revision)}
-        rows = table.encode_table(
-            scope.table, [row], include, meta, time.time(), api_version=api_version, with_definitions=first
-        )
+        rows = table.encode_table(scope.table, [row], include, meta, time.time(), api_version=api_version, with_definitions=first)
         first = False
         return _frame(event.type, rows)
 

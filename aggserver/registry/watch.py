@@ -1,0 +1,54 @@
+"""Watch: a running watch of one version of a resource, as handlers and controllers iterate it.
+
+Made by `Store.watch`; the `WatchStream` of `registry/rest.py`. Events of objects that are stored in this version pass as they
+are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
+
+from aggserver.registry.storage_errors import reading, too_old
+from aggserver.registry.stored import StoredObject
+from aggserver.storage.cacher import CacheWatcher, WatchEvent
+
+__all__ = ["Watch"]
+
+
+class Watch:
+    """A running watch of one version: the cache's events, with objects stored in other versions converted."""
+
+    def __init__(
+        self,
+        watcher: CacheWatcher[StoredObject],
+        head: bytes,
+        view: Callable[[StoredObject], Awaitable[StoredObject]],
+    ) -> None:
+        self._watcher = watcher
+        self._head = head
+        self._view = view
+
+    async def __aiter__(self) -> AsyncIterator[Sequence[WatchEvent[StoredObject]]]:
+        with reading(too_old):
+            async for batch in self._watcher:
+                yield [event if self._as_stored(event) else await self._converted(event) for event in batch]
+
+    def _as_stored(self, event: WatchEvent[StoredObject]) -> bool:
+        return event.object is None or event.object.raw.startswith(self._head)
+
+    async def _converted(self, event: WatchEvent[StoredObject]) -> WatchEvent[StoredObject]:
+        # Kept with the event, so that it is converted once for all the watchers of this version.
+        memo: dict[Any, Any] = event.encodings
+        if self._head not in memo:
+            assert event.object is not None
+            memo[self._head] = WatchEvent(event.type, await self._view(event.object), event.revision)
+        view: WatchEvent[StoredObject] = memo[self._head]
+        return view
+
+    def bookmark(self) -> None:
+        """Asks for a bookmark once everything before it has been handed out."""
+        self._watcher.bookmark()
+
+    def close(self) -> None:
+        self._watcher.close()

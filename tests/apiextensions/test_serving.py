@@ -1,0 +1,118 @@
+"""What is served for a definition: versions, discovery, scopes, deprecation."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from aggserver.apiextensions.definition import parse
+from aggserver.apiextensions.definitions import Definitions
+from aggserver.apiextensions.serving import deprecation_warning
+from tests.fakes.definitions import CRONTABS, GROUP, WIDGETS, definition, version
+from tests.fakes.server import LocalServer
+
+
+@pytest.fixture
+def definitions(server: LocalServer) -> Definitions:
+    return server.engine.definitions
+
+
+# --- discovery ---
+
+
+def test_versions_that_are_served(definitions: Definitions) -> None:
+    resource = definitions.set(parse(CRONTABS))
+    assert [served.version for served in resource.versions] == ["v1", "v1beta1"]
+
+
+def test_discovery(definitions: Definitions) -> None:
+    first, second = (served.resource for served in definitions.set(parse(CRONTABS)).versions)
+    assert (first.name, first.singular, first.kind, first.list_kind) == ("crontabs", "crontab", "CronTab", "CronTabList")
+    assert (first.namespaced, first.short_names) == (True, ("ct",))
+    assert first.verbs == ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
+    assert [(sub.name, sub.kind) for sub in first.subresources] == [("status", "CronTab"), ("scale", "Scale")]
+    assert second.subresources == ()
+    # Of the version that objects are stored in, so that clients see where they are the same.
+    assert first.storage_version_hash == second.storage_version_hash != ""
+
+
+def test_scopes_are_made_once(definitions: Definitions) -> None:
+    first, second = definitions.set(parse(CRONTABS)).versions
+    assert first.scope("") is first.scope("")
+    assert first.scope("other") is second.scope("scale") is second.scope("status") is None
+    scale = first.scope("scale")
+    assert scale is not None
+    assert (scale.kind, scale.object_version) == ("Scale", "autoscaling/v1")
+    whole = first.scope("")
+    assert whole is not None
+    assert (whole.kind, whole.api_version, whole.object_version) == ("CronTab", f"{GROUP}/v1", f"{GROUP}/v1")
+    assert whole.selectable_fields == {"spec.image"}
+
+
+def test_published(definitions: Definitions) -> None:
+    first, second = (served.published() for served in definitions.set(parse(CRONTABS)).versions)
+    assert (first.status, first.scale, first.deprecated) == (True, True, False)
+    assert (second.status, second.scale, second.deprecated) == (False, False, True)
+    assert first.schema == CRONTABS["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+
+
+DEPRECATIONS: dict[str, tuple[list[dict[str, Any]], str]] = {
+    # name: (versions, the first one's warning)
+    "not at all": ([version("v1", {})], ""),
+    "the only one": ([version("v1", {}, deprecated=True)], "stable.example.com/v1 Foo is deprecated"),
+    "there is a newer one": (
+        [version("v1", {}, deprecated=True), version("v2beta1", {}), version("v2", {}), version("v3", {}, served=False)],
+        "stable.example.com/v1 Foo is deprecated; use stable.example.com/v2 Foo",
+    ),
+    "the newer one is deprecated": (
+        [version("v1beta1", {}, deprecated=True), version("v1", {}, deprecated=True)],
+        "stable.example.com/v1beta1 Foo is deprecated",
+    ),
+    "the other one is older": (
+        [version("v2", {}, deprecated=True), version("v1", {})],
+        "stable.example.com/v2 Foo is deprecated",
+    ),
+    "in its own words": ([version("v1", {}, deprecated=True, deprecationWarning="stop it")], "stop it"),
+}
+
+
+@pytest.mark.parametrize("name", DEPRECATIONS)
+def test_deprecation(name: str) -> None:
+    versions, warning = DEPRECATIONS[name]
+    found = parse(definition("foos", "Foo", *versions))
+    assert deprecation_warning(found, found.versions[0]) == warning
+
+
+# --- conform ---
+
+
+CONFORMED: dict[str, tuple[Any, Any, list[str]]] = {
+    # name: (object, what is left of it, what was dropped)
+    "known": ({"spec": {"size": 1}}, {"spec": {"size": 1}}, []),
+    "unknown": ({"odd": 1, "spec": {"size": 1, "x": {}}}, {"spec": {"size": 1}}, ["odd", "spec.x"]),
+    "in metadata": ({"metadata": {"name": "a", "odd": 1}}, {"metadata": {"name": "a"}}, ["metadata.odd"]),
+}
+
+
+@pytest.mark.parametrize("name", CONFORMED)
+def test_conform(definitions: Definitions, name: str) -> None:
+    given, wanted, dropped = CONFORMED[name]
+    scope = definitions.set(parse(WIDGETS)).versions[0].scope("")
+    assert scope is not None
+    kept = {"apiVersion": f"{GROUP}/v1", "kind": "Widget", "metadata": {}}
+    obj = {**kept, **copy.deepcopy(given)}
+    assert scope.conform(obj) == dropped
+    assert obj == {**kept, **wanted}
+
+
+def test_defaults(definitions: Definitions) -> None:
+    crd = definition(
+        "foos", "Foo", version("v1", {"spec": {"type": "object", "properties": {"n": {"type": "integer", "default": 3}}}})
+    )
+    scope = definitions.set(parse(crd)).versions[0].scope("")
+    assert scope is not None
+    obj = {"metadata": {}, "spec": {}}
+    assert scope.conform(obj) == []
+    assert obj["spec"] == {"n": 3}

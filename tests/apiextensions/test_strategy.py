@@ -1,0 +1,96 @@
+"""What is done to a definition around its writes; what is wrong with it is test_validation.py's."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from aggserver.apiextensions.strategy import CLEANUP_FINALIZER, DefinitionStatusStrategy, DefinitionStrategy, set_defaults
+from tests.fakes.definitions import CRONTABS
+
+NOW = "2026-01-02T03:04:05Z"
+
+DEFAULTS: dict[str, tuple[Any, Any]] = {
+    # name: (given, filled in)
+    "no spec": ({}, {}),
+    "no names": ({"spec": {}}, {"spec": {"conversion": {"strategy": "None"}}}),
+    "singular and listKind": (
+        {"spec": {"names": {"kind": "Foo"}}},
+        {"spec": {"names": {"kind": "Foo", "singular": "foo", "listKind": "FooList"}, "conversion": {"strategy": "None"}}},
+    ),
+    "what is given": (
+        {"spec": {"names": {"kind": "Foo", "singular": "f", "listKind": "Foos"}, "conversion": {"strategy": "Webhook"}}},
+        {"spec": {"names": {"kind": "Foo", "singular": "f", "listKind": "Foos"}, "conversion": {"strategy": "Webhook"}}},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_defaults(name: str) -> None:
+    given, wanted = copy.deepcopy(DEFAULTS[name])
+    set_defaults(given)
+    assert given == wanted
+
+
+def stored() -> Any:
+    crd = copy.deepcopy(CRONTABS)
+    crd["metadata"]["generation"] = 4
+    crd["status"] = {"conditions": [], "acceptedNames": crd["spec"]["names"], "storedVersions": ["v1"]}
+    return crd
+
+
+def test_create() -> None:
+    crd = copy.deepcopy(CRONTABS)
+    crd["status"] = {"storedVersions": ["mine"]}
+    DefinitionStrategy().prepare_for_create(crd)
+    assert crd["metadata"]["generation"] == 1
+    assert crd["status"]["storedVersions"] == ["v1"]
+    assert DefinitionStrategy().validate(crd) == []
+
+
+def test_update_keeps_the_status() -> None:
+    old, new = stored(), stored()
+    new["status"] = {"conditions": [{"type": "Established", "status": "True"}]}
+    DefinitionStrategy().prepare_for_update(new, old)
+    assert new == old
+
+
+def test_update_of_the_spec() -> None:
+    old, new = stored(), stored()
+    new["spec"]["versions"][0]["storage"], new["spec"]["versions"][1]["storage"] = False, True
+    DefinitionStrategy().prepare_for_update(new, old)
+    assert new["metadata"]["generation"] == 5
+    assert new["status"]["storedVersions"] == ["v1", "v1beta1"]
+    assert old == stored()
+
+
+def test_update_of_the_status() -> None:
+    old, new = stored(), stored()
+    new["spec"]["scope"] = "Cluster"
+    new["metadata"]["finalizers"] = []
+    new["status"]["storedVersions"] = ["v1beta1"]
+    DefinitionStatusStrategy().prepare_for_update(new, old)
+    assert new["spec"] == old["spec"]
+    assert new["metadata"]["finalizers"] == []
+    assert new["status"]["storedVersions"] == ["v1beta1"]
+
+
+@pytest.mark.parametrize("finalizers", [[], ["example.com/x"], [CLEANUP_FINALIZER]])
+def test_delete(finalizers: list[str]) -> None:
+    crd = stored()
+    crd["metadata"]["finalizers"] = finalizers
+    assert DefinitionStrategy().prepare_for_delete(crd, NOW)
+    assert crd["metadata"]["finalizers"] == list(dict.fromkeys([*finalizers, CLEANUP_FINALIZER]))
+    (condition,) = crd["status"]["conditions"]
+    assert (condition["type"], condition["status"], condition["reason"]) == ("Terminating", "True", "InstanceDeletionPending")
+    assert condition["lastTransitionTime"] == NOW
+
+
+def test_delete_of_what_is_being_deleted() -> None:
+    crd = stored()
+    crd["metadata"]["deletionTimestamp"] = NOW
+    before = copy.deepcopy(crd)
+    assert not DefinitionStrategy().prepare_for_delete(crd, NOW)
+    assert crd == before

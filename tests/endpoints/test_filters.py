@@ -1,0 +1,398 @@
+"""The chain of filters, from a scope to ASGI messages: what every answer has, and what is refused before a handler is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from aggserver.endpoints import filters
+from aggserver.endpoints.request import ASGIResponse, Request, Response, StreamResponse
+from aggserver.meta import errors
+from tests.fakes.asgi import Client
+from tests.fakes.clock import settled, until
+from tests.fakes.server import ADMIN, ALICE, LocalServer
+
+
+def always(server: LocalServer, outcome: Any) -> None:
+    """Every request that passes the filters has this outcome: an answer, or an error to raise."""
+
+    async def handler(request: Request) -> Any:
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
+
+    server.handler = handler
+
+
+# --- the headers of every answer ---
+
+
+async def test_headers(server: LocalServer, client: Client) -> None:
+    always(server, Response(200, [b"a", b"", b"bc"]))
+    answer = await client.get("/x")
+    assert answer.body == b"abc"
+    assert answer.headers == [
+        (b"audit-id", b"audit-1"),
+        (b"cache-control", b"no-cache, private"),
+        (b"content-type", b"application/json"),
+        (b"content-length", b"3"),
+    ]
+
+
+async def test_an_answer_may_say_how_long_it_keeps(server: LocalServer, client: Client) -> None:
+    always(server, Response(200, b"", headers=[(b"cache-control", b"public")]))
+    assert [value for key, value in (await client.get("/x")).headers if key == b"cache-control"] == [b"public"]
+
+
+@pytest.mark.parametrize("given", ["mine", "grün"])
+async def test_an_audit_id_is_kept(client: Client, given: str) -> None:
+    answer = await client.get("/version", headers={"Audit-ID": given})
+    assert (b"audit-id", given.encode("latin-1")) in answer.headers
+
+
+async def test_other_applications_get_the_headers_too(server: LocalServer, client: Client) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/plain")]})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    always(server, ASGIResponse(app))
+    answer = await client.get("/x")
+    assert (answer.header("audit-id"), answer.header("content-type"), answer.body) == ("audit-1", "text/plain", b"ok")
+    assert answer.header("cache-control") == "no-cache, private"
+
+
+# --- warnings ---
+
+
+WARNINGS: dict[str, tuple[list[str], list[str]]] = {
+    # name: (texts, headers)
+    "plain": (["a", "b"], ['299 - "a"', '299 - "b"']),
+    "each once": (["a", "b", "a"], ['299 - "a"', '299 - "b"']),
+    "escaped": (['unknown field "a\\b"'], ['299 - "unknown field \\"a\\\\b\\""']),
+    "not of ASCII": (["größer"], ['299 - "größer"']),
+    "with control characters": (["a\nb", "a\r\nSet-Cookie: x", "a\x7f", "c"], ['299 - "c"']),
+    "empty": ([""], []),
+    "just short enough": (["a" * 4096], [f'299 - "{"a" * 4096}"']),
+    "too long": (["a" * 4096, "b"], [f'299 - "{"a" * 256}"', '299 - "b"']),
+    "too many": (
+        [f"{number:02}" + "a" * 300 for number in range(20)],
+        [f'299 - "{number:02}{"a" * 254}"' for number in range(16)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WARNINGS)
+def test_warnings(name: str) -> None:
+    texts, headers = WARNINGS[name]
+    assert [value.decode() for value in filters.warning_values(texts)] == headers
+
+
+async def test_warnings_are_sent_with_errors_too(server: LocalServer, client: Client) -> None:
+    async def handler(request: Request) -> Any:
+        request.warnings.append("careful")
+        raise errors.bad_request("no")
+
+    server.handler = handler
+    answer = await client.get("/x")
+    assert (answer.status, answer.warnings) == (400, ['299 - "careful"'])
+
+
+# --- errors ---
+
+
+async def test_retry_after(server: LocalServer, client: Client) -> None:
+    always(server, errors.too_many_requests("later", 7))
+    answer = await client.get("/x")
+    assert (answer.status, answer.header("retry-after"), answer.json()["details"]) == (429, "7", {"retryAfterSeconds": 7})
+
+
+async def test_a_panic_is_one_requests_own(server: LocalServer, client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    handler = server.handler
+    always(server, ZeroDivisionError("secret"))
+    with caplog.at_level(logging.ERROR, "aggserver.requests"):
+        answer = await client.get("/x")
+    assert answer.status == 500
+    assert b"secret" not in answer.body
+    assert answer.json()["reason"] == "InternalError"
+    assert "This request caused apiserver to panic. Look in the logs for details." in answer.message
+    assert "GET /x audit-id=audit-1" in caplog.text
+    assert "secret" in caplog.text
+    server.handler = handler
+    assert (await client.get("/version")).status == 200
+
+
+async def test_an_error_among_tasks(server: LocalServer, client: Client) -> None:
+    always(server, ExceptionGroup("several", [ExceptionGroup("more", [errors.bad_request("no")])]))
+    answer = await client.get("/x")
+    assert (answer.status, answer.message) == (400, "no")
+
+
+class Chunks:
+    """A stream of what it is given; an exception is raised in its place."""
+
+    def __init__(self, *parts: Any) -> None:
+        self._parts = iter(parts)
+        self.closed = False
+
+    def __aiter__(self) -> Chunks:
+        return self
+
+    async def __anext__(self) -> bytes:
+        part = next(self._parts, None)
+        if part is None:
+            raise StopAsyncIteration
+        if isinstance(part, Exception):
+            raise part
+        if part is Ellipsis:
+            await asyncio.get_running_loop().create_future()
+        return bytes(part)
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+async def test_a_stream(server: LocalServer, client: Client) -> None:
+    chunks = Chunks(b"a", b"b")
+    always(server, StreamResponse(chunks))
+    answer = await client.get("/x")
+    assert (answer.status, answer.body, answer.header("content-length"), chunks.closed) == (200, b"ab", "", True)
+
+
+async def test_a_stream_that_fails_ends(server: LocalServer, client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    chunks = Chunks(b"a", ZeroDivisionError("secret"))
+    always(server, StreamResponse(chunks))
+    answer = await client.get("/x")
+    assert (answer.status, answer.body, chunks.closed) == (200, b"a", True)
+    assert "stream failed: /x audit-id=audit-1" in caplog.text
+
+
+async def test_the_head_goes_out_before_anything_happens(server: LocalServer, client: Client) -> None:
+    chunks = Chunks(...)
+    always(server, StreamResponse(chunks))
+    async with client.watch("/x") as stream:
+        assert stream.status == 200
+        assert not chunks.closed
+    assert chunks.closed
+
+
+async def test_a_server_that_gives_up_closes_its_streams(server: LocalServer, client: Client) -> None:
+    chunks = Chunks(...)
+    always(server, StreamResponse(chunks))
+    exchange = client.send("GET", "/x")
+    await exchange.start()
+    await settled()
+    exchange.task.cancel()
+    await asyncio.gather(exchange.task, return_exceptions=True)
+    assert chunks.closed
+
+
+# --- other scopes ---
+
+
+async def test_websockets_are_refused(server: LocalServer) -> None:
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "websocket.connect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await server.app({"type": "websocket", "path": "/", "headers": [], "query_string": b""}, receive, send)
+    assert sent == [{"type": "websocket.close", "code": 1003}]
+
+
+async def test_lifespan_is_not_ours(server: LocalServer) -> None:
+    async def never(*_: Any) -> Any:
+        raise AssertionError
+
+    await server.app({"type": "lifespan"}, never, never)
+
+
+# --- deadline ---
+
+
+async def forever(request: Request) -> Any:
+    await asyncio.get_running_loop().create_future()
+
+
+async def test_a_request_that_takes_too_long(server: LocalServer, client: Client) -> None:
+    server.handler = forever
+    answer = await client.get("/x?timeout=1ns")
+    assert (answer.status, answer.json()["reason"]) == (504, "Timeout")
+    assert answer.message == "Timeout: request did not complete within the allotted timeout"
+
+
+@pytest.mark.parametrize("query", ["", "?timeout=0s", "?timeout=5h", "?timeout=-1s"])
+async def test_the_servers_own_limit_is_the_longest(query: str) -> None:
+    server = LocalServer(timeout=1e-9)
+    await server.start()
+    server.handler = forever
+    assert (await server.client().get(f"/x{query}")).status == 504
+    await server.stop()
+
+
+LIMITS = {
+    # ?timeout=: refusal
+    "5": 'time: missing unit in duration "5"',
+    "x": 'time: invalid duration "x"',
+    "1y": 'time: unknown unit "y" in duration "1y"',
+}
+
+
+@pytest.mark.parametrize("text", LIMITS)
+async def test_limits_that_are_none(client: Client, text: str) -> None:
+    answer = await client.get(f"/version?timeout={text}")
+    assert (answer.status, answer.message) == (400, f"invalid timeout specified in the request URL - {LIMITS[text]}")
+
+
+async def test_the_limit_is_none_of_a_watch(client: Client) -> None:
+    async with client.watch("/api/v1/namespaces?watch=1&timeout=1ns") as watch:
+        assert (await watch.event())["object"]["metadata"]["name"] == "default"
+
+
+async def test_somebody_elses_timeout_is_a_panic(server: LocalServer, client: Client) -> None:
+    always(server, TimeoutError("of a connection"))
+    assert (await client.get("/x")).status == 500
+
+
+# --- who, and may they ---
+
+
+async def test_unauthorized(server: LocalServer) -> None:
+    answer = await Client(server.app, "a certificate of nobody's").get("/version")  # type: ignore[arg-type]
+    assert answer.status == 401
+    assert answer.json() == {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": "Unauthorized",
+        "reason": "Unauthorized",
+        "code": 401,
+    }
+    assert answer.header("connection") == "close"
+
+
+async def test_forbidden(client: Client) -> None:
+    answer = await client.as_user(ALICE).get("/apis/stable.example.com/v1/namespaces/default/crontabs/one")
+    assert answer.status == 403
+    assert answer.json() == {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": 'crontabs.stable.example.com "one" is forbidden: User "alice" cannot get resource "crontabs" '
+        'in API group "stable.example.com" in the namespace "default"',
+        "reason": "Forbidden",
+        "details": {"name": "one", "group": "stable.example.com", "kind": "crontabs"},
+        "code": 403,
+    }
+    assert answer.header("x-content-type-options") == "nosniff"
+
+
+async def test_forbidden_path(client: Client) -> None:
+    answer = await client.as_user(None).get("/a<b>")
+    assert (answer.status, answer.message) == (
+        403,
+        'forbidden: User "system:anonymous" cannot get path "/a&lt;b&gt;"',
+    )
+
+
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/healthz"])
+async def test_probes_need_no_permission(client: Client, path: str) -> None:
+    answer = await client.as_user(None).get(path)
+    assert (answer.status, answer.body) == (200, b"ok")
+
+
+async def test_impersonation(server: LocalServer, client: Client) -> None:
+    headers = {"Impersonate-User": "bob", "Impersonate-Group": "team"}
+    path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    refused = await client.as_user(ALICE).post(path, review, headers=headers)
+    assert refused.message == (
+        'users "bob" is forbidden: User "alice" cannot impersonate resource "users" in API group "" at the cluster scope'
+    )
+    server.rules.allowed = {
+        ("alice", "impersonate", "users"),
+        ("alice", "impersonate", "groups"),
+        ("bob", "create", "selfsubjectreviews"),
+    }
+    answer = await client.as_user(ALICE).post(path, review, headers=headers)
+    assert (answer.status, answer.json()["status"]["userInfo"]) == (
+        201,
+        {"username": "bob", "groups": ["team", "system:authenticated"]},
+    )
+
+
+# --- in flight ---
+
+
+class Held:
+    """A handler that holds requests until they are let go."""
+
+    def __init__(self) -> None:
+        self.inside = 0
+        self._go = asyncio.Event()
+
+    async def __call__(self, request: Request) -> Response:
+        self.inside += 1
+        await self._go.wait()
+        return Response(200, b"{}")
+
+    def release(self) -> None:
+        self._go.set()
+
+
+@pytest.mark.parametrize(("reading", "mutating", "method"), [(1, 0, "GET"), (0, 1, "POST")])
+async def test_too_many_at_once(reading: int, mutating: int, method: str) -> None:
+    server = LocalServer(reading=reading, mutating=mutating)
+    await server.start()
+    server.rules.allowed = {("alice", "list", "things"), ("alice", "create", "things")}
+    server.handler = held = Held()
+    client = server.client(ALICE)
+    path = "/apis/g.example.com/v1/things"
+    first = client.send(method, path)
+    await until(lambda: held.inside == 1)
+    refused = await client.request(method, path)
+    assert (refused.status, refused.body) == (429, b"Too many requests, please try again later.\n")
+    assert refused.header("content-type") == "text/plain; charset=utf-8"
+    assert refused.header("retry-after") == "1"
+    # Other kinds of requests, watches and administrators go on.
+    other = client.send("POST" if method == "GET" else "GET", path)
+    admin = client.as_user(ADMIN).send(method, path)
+    await until(lambda: held.inside == 3)
+    held.release()
+    for exchange in (first, other, admin):
+        await exchange.task
+    assert (await client.request(method, path)).status == 200
+    await server.stop()
+
+
+async def test_watches_do_not_count() -> None:
+    server = LocalServer(reading=1)
+    await server.start()
+    client = server.client()
+    server.rules.allowed = {("alice", "watch", "namespaces"), ("alice", "list", "namespaces")}
+    client = client.as_user(ALICE)
+    async with client.watch("/api/v1/namespaces?watch=1"), client.watch("/api/v1/namespaces?watch=1"):
+        assert (await client.get("/api/v1/namespaces")).status == 200
+    await server.stop()
+
+
+async def test_a_request_that_is_given_up_makes_room() -> None:
+    server = LocalServer(reading=1)
+    await server.start()
+    server.rules.allowed = {("alice", "get", "/x")}
+    server.handler = held = Held()
+    client = server.client(ALICE)
+    exchange = client.send("GET", "/x")
+    await until(lambda: held.inside == 1)
+    exchange.task.cancel()
+    await asyncio.gather(exchange.task, return_exceptions=True)
+    held.release()
+    assert (await client.get("/x")).status == 200
+    await server.stop()

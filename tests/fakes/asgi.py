@@ -1,0 +1,191 @@
+"""Client: an HTTP client without a network, for any ASGI application.
+
+Requests go in as scope and messages, answers come back as values; a watch gives its events one at a time and can be given up at
+any moment, as a client does that goes away. No time passes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from aggserver.authentication.user import UserInfo
+from aggserver.endpoints.request import ASGIApp
+
+Headers = list[tuple[bytes, bytes]]
+
+PATIENCE = 10.0  # seconds; only a hang waits for it
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A whole answer. Header names are in lower case."""
+
+    status: int
+    headers: Headers
+    body: bytes
+
+    def header(self, name: str) -> str:
+        return next((value.decode() for key, value in self.headers if key == name.encode()), "")
+
+    @property
+    def warnings(self) -> list[str]:
+        return [value.decode() for key, value in self.headers if key == b"warning"]
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def message(self) -> str:
+        """Of a Status."""
+        text: str = self.json()["message"]
+        return text
+
+
+class Exchange:
+    """One request on its way. The application runs in a task of its own."""
+
+    def __init__(self, app: ASGIApp, scope: dict[str, Any], body: bytes, *, whole: bool = True) -> None:
+        self.status = 0
+        self.headers: Headers = []
+        self._messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._messages.put_nowait({"type": "http.request", "body": body, "more_body": not whole})
+        self._sent: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+        self._rest = b""
+        self._over = False
+        self.task = asyncio.create_task(self._run(app, scope))
+
+    async def _run(self, app: ASGIApp, scope: dict[str, Any]) -> None:
+        try:
+            await app(scope, self._messages.get, self._send)
+        finally:
+            self._sent.put_nowait(None)
+
+    async def _send(self, message: Any) -> None:
+        self._sent.put_nowait(message)
+
+    def disconnect(self) -> None:
+        self._messages.put_nowait({"type": "http.disconnect"})
+
+    async def _next(self) -> dict[str, Any] | None:
+        async with asyncio.timeout(PATIENCE):
+            return await self._sent.get()
+
+    async def start(self) -> None:
+        """Waits for the head of the answer."""
+        message = await self._next()
+        if message is None:
+            await self.task
+            raise AssertionError("no answer")
+        assert message["type"] == "http.response.start"
+        self.status, self.headers = message["status"], list(message["headers"])
+
+    async def piece(self) -> bytes:
+        """What comes next of the body; empty at its end."""
+        while not self._over:
+            message = await self._next()
+            self._over = message is None or not message.get("more_body", False)
+            if message is not None and message.get("body"):
+                body: bytes = message["body"]
+                return body
+        return b""
+
+    async def event(self) -> Any:
+        """The next event of a watch; None at its end."""
+        while b"\n" not in self._rest:
+            piece = await self.piece()
+            if not piece:
+                assert not self._rest, "the stream ends within an event"
+                return None
+            self._rest += piece
+        line, _, self._rest = self._rest.partition(b"\n")
+        return json.loads(line)
+
+    async def events(self, count: int) -> list[Any]:
+        return [await self.event() for _ in range(count)]
+
+    async def rest(self) -> list[Any]:
+        """Every event until the end."""
+        found = []
+        while (event := await self.event()) is not None:
+            found.append(event)
+        return found
+
+
+@dataclass(frozen=True)
+class Client:
+    """Who asks is said in the scope, where the connection's certificate would be: see `fakes.server`."""
+
+    app: ASGIApp
+    user: UserInfo | None
+
+    def as_user(self, user: UserInfo | None) -> Client:
+        return replace(self, user=user)
+
+    def send(
+        self,
+        method: str,
+        target: str,
+        body: Any = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        content_type: str = "application/json",
+        whole: bool = True,
+    ) -> Exchange:
+        """Starts a request. `body` is bytes, or a JSON value; `whole` False leaves the body without an end."""
+        raw = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+        pairs = [(name.lower().encode(), value.encode("latin-1")) for name, value in (headers or {}).items()]
+        if raw:
+            pairs += [(b"content-type", content_type.encode())] if content_type else []
+            pairs += [(b"content-length", str(len(raw)).encode())]
+        path, _, query = target.partition("?")
+        scope = {
+            "type": "http",
+            "http_version": "1.1",
+            "method": method,
+            "path": path,
+            "query_string": query.encode(),
+            "headers": pairs,
+            "state": {"peer_certificate": self.user},
+        }
+        return Exchange(self.app, scope, raw, whole=whole)
+
+    async def request(self, method: str, target: str, body: Any = None, **more: Any) -> Answer:
+        exchange = self.send(method, target, body, **more)
+        await exchange.start()
+        pieces = []
+        while piece := await exchange.piece():
+            pieces.append(piece)
+        await exchange.task
+        return Answer(exchange.status, exchange.headers, b"".join(pieces))
+
+    async def get(self, target: str, **more: Any) -> Answer:
+        return await self.request("GET", target, **more)
+
+    async def post(self, target: str, body: Any, **more: Any) -> Answer:
+        return await self.request("POST", target, body, **more)
+
+    async def put(self, target: str, body: Any, **more: Any) -> Answer:
+        return await self.request("PUT", target, body, **more)
+
+    async def merge(self, target: str, body: Any, **more: Any) -> Answer:
+        """A JSON merge patch."""
+        return await self.request("PATCH", target, body, content_type="application/merge-patch+json", **more)
+
+    async def delete(self, target: str, body: Any = None, **more: Any) -> Answer:
+        return await self.request("DELETE", target, body, **more)
+
+    @contextlib.asynccontextmanager
+    async def watch(self, target: str, **more: Any) -> AsyncIterator[Exchange]:
+        """A watch that stands; the client goes away at the end of the block, and the application is done with it."""
+        exchange = self.send("GET", target, **more)
+        await exchange.start()
+        try:
+            yield exchange
+        finally:
+            exchange.disconnect()
+            await exchange.task

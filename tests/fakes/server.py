@@ -1,0 +1,206 @@
+"""LocalServer: a whole server in memory, put together as `app/` does it, with fakes where the world would come in.
+
+Storage, clock, uids and timers are the tests'; the user of a request is whoever the client says. Definitions are served at once
+(`serve`), or by the controllers, for tests of these (`run`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from aggserver.apiextensions.controller import DefinitionController
+from aggserver.apiextensions.definition import parse
+from aggserver.apiextensions.kind import definition_kind
+from aggserver.apiextensions.strategy import DefinitionStrategy
+from aggserver.app.engine import Engine
+from aggserver.authentication.delegating import Authenticator, Outcome
+from aggserver.authentication.user import ANONYMOUS, PRIVILEGED_GROUP, UserInfo
+from aggserver.authorization.attributes import Attributes
+from aggserver.authorization.delegating import HEALTH_PATHS, Authorizer, Decision, StandaloneAuthorizer
+from aggserver.endpoints import filters
+from aggserver.endpoints.discovery import Discovery
+from aggserver.endpoints.dispatch import Dispatcher
+from aggserver.endpoints.handlers.watch import Watching
+from aggserver.endpoints.installer import Served
+from aggserver.endpoints.openapi import OpenAPI
+from aggserver.endpoints.request import ASGIApp, Handler
+from aggserver.meta import errors
+from aggserver.registry.environment import Environment
+from aggserver.registry.rest import Context, JSONObject, WriteOptions
+from aggserver.server.health import edges
+from aggserver.server.metrics import RequestObserver
+from aggserver.standalone import kinds, namespaces
+from aggserver.storage.memory import MemoryStorage
+from tests.fakes.asgi import Client
+from tests.fakes.clock import FakeClock
+
+ADMIN = UserInfo("admin", groups=(PRIVILEGED_GROUP, "system:authenticated"))
+ALICE = UserInfo("alice", groups=("system:authenticated",))
+
+# 2026-01-02T03:04:05Z
+NOW = 1767323045.0
+
+
+class Timers:
+    """Timers that fire when a test says so."""
+
+    def __init__(self) -> None:
+        self.pending: list[Timer] = []
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
+        timer = Timer(self, seconds, callback)
+        self.pending.append(timer)
+        return timer
+
+    @property
+    def seconds(self) -> list[float]:
+        return [timer.seconds for timer in self.pending]
+
+    def fire(self, seconds: float) -> None:
+        """All that wait for so many seconds; there must be one."""
+        due = [timer for timer in self.pending if timer.seconds == seconds]
+        assert due, self.seconds
+        for timer in due:
+            timer.cancel()
+            timer.callback()
+
+
+class Timer:
+    def __init__(self, timers: Timers, seconds: float, callback: Callable[[], None]) -> None:
+        self._timers = timers
+        self.seconds = seconds
+        self.callback = callback
+
+    def cancel(self) -> None:
+        if self in self._timers.pending:
+            self._timers.pending.remove(self)
+
+
+class ByPeer:
+    """Authenticates by what the client put in the place of a certificate: a user, None for nobody, a text for a refusal."""
+
+    async def authenticate(self, headers: list[tuple[bytes, bytes]], peer: Any, now: float) -> Outcome:
+        if isinstance(peer, str):
+            raise errors.unauthorized()
+        return Outcome(peer or ANONYMOUS, headers)
+
+
+class Rules:
+    """Allows administrators everything, and others what is in `allowed`: (user, verb, resource or path)."""
+
+    def __init__(self) -> None:
+        self.allowed: set[tuple[str, str, str]] = set()
+        self.asked: list[Attributes] = []
+        self._base = StandaloneAuthorizer(HEALTH_PATHS)
+
+    async def authorize(self, attributes: Attributes) -> Decision:
+        self.asked.append(attributes)
+        if (attributes.user.name, attributes.verb, attributes.resource or attributes.path) in self.allowed:
+            return Decision(True)
+        return Decision((await self._base.authorize(attributes)).allowed, "")
+
+
+class LocalServer:
+    """`app` is the ASGI application, `handler` what the filters lead to; `events` counts what watches were sent.
+
+    storage: of another server, to start anew on what it has kept.
+    """
+
+    def __init__(
+        self, storage: MemoryStorage | None = None, *, timeout: float = 60.0, reading: int = 0, mutating: int = 0
+    ) -> None:
+        uids = itertools.count(1)
+        self.storage = storage or MemoryStorage()
+        self.clock = FakeClock(NOW)
+        self.timers = Timers()
+        self.rules = Rules()
+        self.environment = Environment(
+            storage=self.storage,
+            clock=self.clock,
+            monotonic=self.clock,
+            new_uid=lambda: f"uid-{next(uids)}",
+            random=lambda below: 0,
+        )
+        self.namespaces = self.environment.own_store(namespaces.NamespaceStrategy())
+        self.crds = self.environment.own_store(DefinitionStrategy())
+        self.engine = Engine(self.environment, namespaces.StoredNamespaces(self.namespaces))
+        self.controller = DefinitionController(self.crds, self.engine.definitions, self.clock, self.timers.call_later)
+        self.namespace_controller = namespaces.NamespaceController(
+            self.namespaces, self.engine.definitions.namespaced_stores, self.timers.call_later
+        )
+        self.events = 0
+        self._install()
+        self.handler: Handler = self._dispatcher()
+        self.app = self._chain(timeout, reading, mutating)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def _install(self) -> None:
+        admission = self.engine.admission
+        own: list[tuple[str, list[Served]]] = [
+            ("namespaces", [kinds.namespace_kind(self.namespaces, admission)]),
+            ("customresourcedefinitions", [definition_kind(self.crds, admission)]),
+            ("reviews", list(kinds.review_kinds(self.rules, admission, self.clock))),
+        ]
+        self.engine.installer.install(own)
+
+    def _dispatcher(self) -> Dispatcher:
+        installer = self.engine.installer
+        ends = edges(self.engine.checks, self.engine.metrics, lambda: ["/apis"], "0.0.0")
+        watching = Watching(lambda: 0.0, self._observe_watch, self.timers.call_later)
+        return Dispatcher(installer, Discovery(installer), OpenAPI(installer, "0.0.0", self.clock), cast(ASGIApp, ends), watching)
+
+    def _observe_watch(self, scope: object, count: int, size: int) -> None:
+        self.events += count
+
+    def _chain(self, timeout: float, reading: int, mutating: int) -> ASGIApp:
+        observer = RequestObserver(self.engine.metrics, lambda *path: self.engine.installer.find(*path) is not None)
+
+        async def innermost(request: Any) -> Any:
+            return await self.handler(request)
+
+        authorizer: Authorizer = self.rules
+        handler: Handler = innermost
+        for wrap in reversed(
+            [
+                filters.request_info,
+                filters.deadline(timeout),
+                filters.authentication(cast(Authenticator, ByPeer()), self.clock),
+                filters.impersonation(authorizer),
+                filters.in_flight(reading, mutating, observer),
+                filters.authorization(authorizer),
+            ]
+        ):
+            handler = wrap(handler)
+        return filters.application(handler, observer, lambda: "audit-1")
+
+    def client(self, user: UserInfo | None = ADMIN) -> Client:
+        return Client(self.app, user)
+
+    async def start(self) -> None:
+        await self.storage.start()
+        await namespaces.ensure(self.namespaces, "default")
+
+    def run(self) -> None:
+        """Starts the controllers."""
+        for run in (self.controller.run, self.namespace_controller.run):
+            self._tasks.append(asyncio.create_task(run()))
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.engine.definitions.close()
+        for store in (self.crds, self.namespaces):
+            store.close()
+        await self.storage.close()
+
+    def serve(self, crd: Mapping[str, Any], *, terminating: bool = False) -> None:
+        """Serves a definition, without the API and the controller."""
+        self.engine.definitions.set(parse(crd), terminating=terminating)
+
+    async def namespace(self, name: str) -> None:
+        obj: JSONObject = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        await self.namespaces.create(Context(ADMIN), obj, WriteOptions())

@@ -1,0 +1,1 @@
+"""Tests of registry/, and the small world of stores that they share (world.py)."""

@@ -1,0 +1,167 @@
+"""A resource that is stored as v1 and served as v2 too, with the None strategy of conversion."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aggserver.registry.rest import DeleteOptions
+from aggserver.registry.store import Store
+from tests.registry.world import (
+    DRY,
+    GROUP,
+    WRITE,
+    World,
+    change,
+    context,
+    create,
+    crontab,
+    delete,
+    refused,
+    replace,
+    selection,
+    watching,
+)
+
+V1, V2 = f"{GROUP}/v1", f"{GROUP}/v2"
+
+
+@pytest.fixture
+def v2(world: World, store: Store) -> Store:
+    return world.store("v2")
+
+
+async def test_read_in_another_version(store: Store, v2: Store) -> None:
+    first = await create(store, spec={"replicas": 1, "color": "red"})
+    obj = (await v2.get(context(), "a")).decoded()
+    # Only what differs by version does; what the version doesn't know is pruned.
+    assert obj == {**first, "apiVersion": V2, "spec": {"replicas": 1}}
+    assert (await store.get(context(), "a")).decoded() == first
+
+
+async def test_created_in_another_version(world: World, store: Store, v2: Store) -> None:
+    obj = crontab(version="v2")
+    obj["spec"] = {"replicas": 1, "paused": True}
+    written = (await v2.create(context(), obj, WRITE)).decoded()
+    # The answer is what was stored, as this version sees it: v1, which is stored, doesn't know `paused`.
+    assert (written["apiVersion"], written["spec"]) == (V2, {"replicas": 1})
+    assert ((await world.stored("a"))["apiVersion"], (await world.stored("a"))["spec"]) == (V1, {"replicas": 1})
+    assert (await store.get(context(), "a")).decoded()["apiVersion"] == V1
+
+
+async def test_dry_run_in_another_version(world: World, v2: Store) -> None:
+    obj = crontab(version="v2")
+    assert (await v2.create(context(), obj, DRY)).decoded()["apiVersion"] == V2
+    assert await world.storage.revision() == 1
+
+
+async def test_another_version_in_the_body(v2: Store) -> None:
+    error = await refused(v2.create(context(), crontab(version="v1"), WRITE))
+    assert error.message == f'CronTab.{GROUP} "a" is invalid: apiVersion: Invalid value: "{V1}": must be {V2}'
+
+
+async def test_updated_in_another_version(world: World, store: Store, v2: Store) -> None:
+    await create(store, spec={"replicas": 1, "color": "red"})
+    written = (await change(v2, "a", lambda obj: obj["spec"].update(replicas=2))).decoded()
+    assert (written["apiVersion"], written["spec"], written["metadata"]["generation"]) == (V2, {"replicas": 2}, 2)
+    stored = await world.stored("a")
+    assert (stored["apiVersion"], stored["spec"]) == (V1, {"replicas": 2})
+
+
+async def test_no_change_in_another_version_is_no_write(store: Store, v2: Store) -> None:
+    await create(store, spec={"replicas": 1, "color": "red"})
+    assert (await replace(v2, (await v2.get(context(), "a")).decoded()))["metadata"]["resourceVersion"] == "2"
+    assert (await store.get(context(), "a")).decoded()["spec"] == {"replicas": 1, "color": "red"}
+
+
+async def test_status_in_another_version(world: World, store: Store, v2: Store) -> None:
+    await create(store)
+    written = await change(world.status(v2), "a", lambda obj: obj.update(status={"ready": True}))
+    assert written.decoded()["apiVersion"] == V2
+    assert (await store.get(context(), "a")).decoded()["status"] == {"ready": True}
+
+
+async def test_deleted_in_another_version(store: Store, v2: Store) -> None:
+    await create(store, metadata={"finalizers": ["x/y"]})
+    assert (await delete(v2)).object.decoded()["apiVersion"] == V2
+    assert (await store.get(context(), "a")).decoded()["apiVersion"] == V1
+    await change(v2, "a", lambda obj: obj["metadata"].pop("finalizers"))
+    assert (await refused(store.get(context(), "a"))).code == 404
+    await create(store, "b")
+    gone = await delete(v2, "b")
+    assert (gone.gone, gone.object.decoded()["apiVersion"], gone.object.revision) == (True, V2, 6)
+
+
+async def test_a_list_is_one_conversion(world: World, store: Store, v2: Store) -> None:
+    for number in range(250):
+        await create(store, f"a-{number:03}")
+    world.converter.calls.clear()
+    found = await v2.list(context(), selection())
+    assert world.converter.calls == [(250, V2)]
+    assert [obj.revision for obj in found.items] == list(range(2, 252))
+    assert {obj.decoded()["apiVersion"] for obj in found.items} == {V2}
+    page = await v2.list(context(), selection(limit=2))
+    assert len((await v2.list(context(), selection(limit=2, continue_token=page.continue_token))).items) == 2
+
+
+async def test_collection_in_another_version(store: Store, v2: Store) -> None:
+    await create(store)
+    found = await v2.delete_collection(context(), DeleteOptions(), selection())
+    assert found.items[0].decoded()["apiVersion"] == V2
+    assert (await store.list(context(), selection())).items == []
+
+
+async def test_selected_by_a_field_of_the_stored_version(store: Store, v2: Store) -> None:
+    await create(store, "a", spec={"color": "red"})
+    await create(store, "b", spec={"color": "blue"})
+    found = await v2.list(context(), selection(fields="spec.color=red"))
+    assert [obj.decoded()["metadata"]["name"] for obj in found.items] == ["a"]
+
+
+async def test_stored_in_two_versions(world: World, store: Store, v2: Store) -> None:
+    """As after a change of the storage version."""
+    await create(store, "a")
+    raw = b'{"apiVersion":"%s","kind":"CronTab","metadata":{"name":"b","namespace":"default"},"spec":{"paused":true}}'
+    await world.storage.create(f"/{GROUP}/crontabs/default/b", raw.replace(b"%s", V2.encode()))
+    for one in (store, v2):
+        version = one.strategy.info.api_version
+        found = await one.list(context(), selection())
+        assert [(obj.decoded()["metadata"]["name"], obj.decoded()["apiVersion"]) for obj in found.items] == [
+            ("a", version),
+            ("b", version),
+        ]
+    # A write brings it into the stored version.
+    await change(v2, "b", lambda obj: obj["spec"].update(replicas=3))
+    assert (await world.stored("b"))["apiVersion"] == V1
+
+
+async def test_watched_in_both_versions(world: World, store: Store, v2: Store) -> None:
+    await create(store)
+    seen = [await watching(one, resource_version="2") for one in (store, v2, v2, v2)]
+    world.converter.calls.clear()
+    await change(store, "a", lambda obj: obj["spec"].update(color="red"))
+    await delete(store)
+    told: list[Any] = [await one.next(2) for one in seen]
+    assert told == [[("MODIFIED", "a", 3), ("DELETED", "a", 4)]] * 4
+    versions = [[obj.decoded()["apiVersion"] for obj in one.objects] for one in seen]
+    assert versions == [[V1, V1], [V2, V2], [V2, V2], [V2, V2]]
+    assert seen[1].objects[0].decoded()["spec"] == {"replicas": 1}
+    # Each event was converted once for all who watch that version, and they share what it became.
+    assert world.converter.calls == [(1, V2), (1, V2)]
+    assert seen[1].objects[0] is seen[2].objects[0]
+
+
+async def test_the_state_in_another_version(store: Store, v2: Store) -> None:
+    await create(store)
+    seen = await watching(v2, send_initial_events=True, allow_bookmarks=True)
+    assert await seen.next(2) == [("ADDED", "a", 2), ("BOOKMARK", "end", 2)]
+    assert seen.objects[0].decoded()["apiVersion"] == V2
+
+
+async def test_own_store(world: World) -> None:
+    """One of the server's own kinds: a single version, nothing pruned."""
+    store = world.environment.own_store(world.strategy(has_status=False))
+    await create(store, spec={"unknown": 1})
+    assert (await store.get(context(), "a")).decoded()["spec"] == {"unknown": 1}
+    assert len((await store.list(context(), selection(fields="metadata.name=a"))).items) == 1

@@ -1,0 +1,237 @@
+"""World: a custom resource `crontabs` in stores over memory, with time, uids and randomness that the test decides.
+
+The resource is stored as v1 and served as v1 and v2; v2 doesn't know `spec.color`, v1 doesn't know `spec.paused`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+from aggserver.authentication.user import UserInfo
+from aggserver.conversion.converter import NoneConverter
+from aggserver.meta import codec, errors, jsonpath
+from aggserver.meta.selectors import FieldSelector, LabelSelector
+from aggserver.registry.custom_resource import CustomResourceStrategy, ScalePaths, StatusStrategy, read_fields
+from aggserver.registry.environment import Environment
+from aggserver.registry.rest import Context, DeleteOptions, JSONObject, ListOptions, WriteOptions
+from aggserver.registry.store import ResourceStorage, Store
+from aggserver.registry.stored import StoredObject
+from aggserver.registry.strategy import ResourceInfo
+from aggserver.registry.watch import Watch
+from aggserver.storage.memory import MemoryStorage
+from tests.fakes.clock import FakeClock
+
+GROUP = "stable.example.com"
+NOW = 1767323045.0
+NOW_TEXT = "2026-01-02T03:04:05Z"
+USER = UserInfo("alice")
+WRITE = WriteOptions(field_manager="test")
+DRY = WriteOptions(dry_run=True, field_manager="test")
+SCALE = ScalePaths(".spec.replicas", ".status.replicas", ".status.selector")
+KNOWN = {"v1": ("replicas", "color", "anything"), "v2": ("replicas", "paused", "anything")}
+
+T = TypeVar("T")
+
+
+class CountingConverter(NoneConverter):
+    """`calls` has the number of objects and the target of every call."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[int, str]] = []
+
+    async def convert(self, objects: Sequence[JSONObject], api_version: str) -> list[JSONObject]:
+        self.calls.append((len(objects), api_version))
+        return await super().convert(objects, api_version)
+
+
+class World:
+    """`events` has every write that the storage told of, as (revision, key, whether something is left)."""
+
+    def __init__(self) -> None:
+        self.storage = MemoryStorage()
+        self.clock = FakeClock(NOW)
+        self.numbers: list[int] = []
+        self.uids = 0
+        self.terminating = False
+        self.converter = CountingConverter()
+        self.environment = Environment(self.storage, self.clock, self.clock, self._new_uid, self._random)
+        self._storages: dict[bool, ResourceStorage] = {}
+
+    def _new_uid(self) -> str:
+        self.uids += 1
+        return f"uid-{self.uids}"
+
+    def _random(self, below: int) -> int:
+        """The numbers that the test has put in, then always 0."""
+        return self.numbers.pop(0) % below if self.numbers else 0
+
+    def _check_context(self, context: Context) -> None:
+        if self.terminating:
+            raise errors.method_not_supported(GROUP, "crontabs", "create")
+
+    def info(self, version: str = "v1", *, namespaced: bool = True) -> ResourceInfo:
+        return ResourceInfo(GROUP, version, "crontabs" if namespaced else "clocks", "CronTab", "CronTabList", namespaced)
+
+    def strategy(
+        self, version: str = "v1", *, has_status: bool = True, scale: ScalePaths | None = None, namespaced: bool = True
+    ) -> CustomResourceStrategy:
+        info = self.info(version, namespaced=namespaced)
+        return CustomResourceStrategy(info, has_status=has_status, scale=scale, check_context=self._check_context)
+
+    def store(
+        self, version: str = "v1", *, has_status: bool = True, scale: ScalePaths | None = None, namespaced: bool = True
+    ) -> Store:
+        strategy = self.strategy(version, has_status=has_status, scale=scale, namespaced=namespaced)
+        return Store(self._resource(namespaced), strategy, conform(version))
+
+    def status(self, store: Store, *, scale: ScalePaths | None = None) -> Store:
+        info = store.strategy.info
+        return store.with_strategy(StatusStrategy(info, has_status=True, scale=scale, check_context=self._check_context))
+
+    def _resource(self, namespaced: bool) -> ResourceStorage:
+        if namespaced not in self._storages:
+            info = self.info(namespaced=namespaced)
+            self._storages[namespaced] = ResourceStorage(
+                group=info.group,
+                resource=info.resource,
+                api_version=info.api_version,
+                storage=self.storage,
+                cacher=self.environment.cacher(info.group, info.resource),
+                converter=self.converter,
+                conform=conform("v1"),
+                read_fields=read_fields({"spec.color": jsonpath.compile(".spec.color")}),
+                clock=self.clock,
+                new_uid=self._new_uid,
+                random=self._random,
+            )
+        return self._storages[namespaced]
+
+    def restarted(self) -> Store:
+        """The v1 store of a server that has just begun, on the same storage."""
+        self._storages.clear()
+        return self.store()
+
+    async def stored(self, name: str, namespace: str = "default") -> JSONObject:
+        """What lies in the storage."""
+        kv = await self.storage.get(f"/{GROUP}/crontabs/{namespace}/{name}")
+        assert kv is not None
+        tree: JSONObject = codec.decode_json(kv.value)
+        return tree
+
+
+def conform(version: str) -> Callable[[JSONObject], None]:
+    def prune(obj: JSONObject) -> None:
+        spec = obj.get("spec")
+        if isinstance(spec, dict):
+            for key in [key for key in spec if key not in KNOWN[version]]:
+                del spec[key]
+
+    return prune
+
+
+def crontab(name: str = "a", version: str = "v1", **metadata: Any) -> JSONObject:
+    return {
+        "apiVersion": f"{GROUP}/{version}",
+        "kind": "CronTab",
+        "metadata": {"name": name, **metadata} if name else metadata,
+        "spec": {"replicas": 1},
+    }
+
+
+def context(namespace: str = "default") -> Context:
+    return Context(USER, namespace)
+
+
+def selection(labels: str = "", fields: str = "", **options: Any) -> ListOptions:
+    return ListOptions(LabelSelector.parse(labels), FieldSelector.parse(fields), **options)
+
+
+async def create(store: Store, name: str = "a", namespace: str = "default", **changes: Any) -> JSONObject:
+    """`changes` are members of the object; metadata's are added to what is there."""
+    obj = crontab(name, store.strategy.info.version, **changes.pop("metadata", {}))
+    obj.update(copy.deepcopy(changes))
+    return (await store.create(context(namespace), obj, WRITE)).decoded()
+
+
+async def change(store: Store, name: str, edit: Callable[[JSONObject], Any], options: WriteOptions = WRITE) -> StoredObject:
+    """An update by a function that changes the object it is given."""
+
+    async def transform(obj: JSONObject) -> JSONObject:
+        edit(obj)
+        return obj
+
+    return await store.update(context(), name, transform, options)
+
+
+async def replace(store: Store, obj: JSONObject, options: WriteOptions = WRITE) -> JSONObject:
+    """An update by a whole object, as PUT does it."""
+
+    async def transform(current: JSONObject) -> JSONObject:
+        return copy.deepcopy(obj)
+
+    return (await store.update(context(), obj["metadata"]["name"], transform, options)).decoded()
+
+
+async def delete(store: Store, name: str = "a", **options: Any) -> Any:
+    return await store.delete(context(), name, DeleteOptions(**options))
+
+
+async def refused(awaitable: Awaitable[Any]) -> errors.StatusError:
+    try:
+        await awaitable
+    except errors.StatusError as error:
+        return error
+    raise AssertionError("it was not refused")
+
+
+async def after(seconds: float, awaitable: Awaitable[T]) -> T:
+    """The outcome, when the loop's clock is `seconds` ahead of where it was once nothing else could be done."""
+    loop = asyncio.get_running_loop()
+    task = asyncio.ensure_future(awaitable)
+    for _ in range(50):
+        await asyncio.sleep(0)
+    real = loop.time
+    loop.time = lambda: real() + seconds  # type: ignore[method-assign]
+    try:
+        return await task
+    finally:
+        loop.time = real  # type: ignore[method-assign]
+
+
+class Seen:
+    """Reads a watch. `next(n)` gives its next n events as (type, name, revision); a bookmark's name is '' or 'end'."""
+
+    def __init__(self, watch: Watch) -> None:
+        self.watch = watch
+        self.objects: list[Any] = []
+        self._batches = aiter(watch)
+        self._pending: list[Any] = []
+
+    async def next(self, count: int) -> list[tuple[str, str, int]]:
+        told = []
+        for _ in range(count):
+            while not self._pending:
+                self._pending = list(await asyncio.wait_for(anext(self._batches), 5))
+            event = self._pending.pop(0)
+            self.objects.append(event.object)
+            name = "end" if event.initial_events_end else ""
+            if event.object is not None:
+                name = event.object.decoded()["metadata"]["name"]
+            told.append((event.type, name, event.revision))
+        return told
+
+    async def nothing_more(self) -> bool:
+        """A bookmark is the next that comes, once one is asked for."""
+        # Someone waits already: a bookmark that is asked for before all the past is told is none.
+        told = asyncio.ensure_future(self.next(1))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        self.watch.bookmark()
+        return (await told)[0][0] == "BOOKMARK"
+
+
+async def watching(store: Store, namespace: str = "default", **options: Any) -> Seen:
+    return Seen(await store.watch(context(namespace), selection(**options)))

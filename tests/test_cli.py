@@ -1,0 +1,71 @@
+"""The command line, as a child process: what it prints and how it ends."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import aggserver
+
+REPOSITORY = Path(__file__).parents[1]
+DEFINITION = """\
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: wrong.name}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: things, kind: Thing}
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
+"""
+
+
+def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "aggserver", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=cwd,
+        env={"PYTHONPATH": str(REPOSITORY)},
+        check=False,
+    )
+
+
+def test_version(tmp_path: Path) -> None:
+    done = run("version", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, f"aggserver {aggserver.__version__}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "text"),
+    [
+        pytest.param(["dev", "--secure-port", "x"], 2, "secure-port", id="option"),
+        pytest.param(["dev", "--nonsense"], 2, "nonsense", id="unknown-option"),
+        pytest.param(["dev", "-f", "missing.yaml", "--data", ":memory:"], 1, "missing.yaml: No such file or directory", id="missing-file"),
+        pytest.param(["dev", "-f", "broken.yaml", "--data", ":memory:"], 1, "broken.yaml: ", id="broken-file"),
+        pytest.param(["dev", "-f", "text.yaml", "--data", ":memory:"], 1, "text.yaml: ", id="no-object"),
+        pytest.param(
+            ["dev", "-f", "definition.yaml", "--data", ":memory:", "--secure-port", "0"],
+            1,
+            'must be spec.names.plural+"."+spec.group',
+            id="refused-object",
+        ),
+        pytest.param(["dev", "--data", "file", "--secure-port", "0"], 1, "file", id="data-is-a-file"),
+        pytest.param(["serve", "--kubeconfig", "none", "--data", "d"], 1, "no kubeconfig at none", id="kubeconfig"),
+    ],
+)
+def test_errors_are_one_line(tmp_path: Path, arguments: list[str], status: int, text: str) -> None:
+    (tmp_path / "broken.yaml").write_text("a: [1\n")
+    (tmp_path / "text.yaml").write_text("just text\n")
+    (tmp_path / "definition.yaml").write_text(DEFINITION)
+    (tmp_path / "file").write_text("")
+    done = run(*arguments, cwd=tmp_path)
+    assert done.returncode == status, done.stderr
+    assert text in done.stderr
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("aggserver: ")
+    assert "Traceback" not in done.stderr
