@@ -1,0 +1,181 @@
+"""Cases for `test_same_answers.py`: paths, methods, versions, discovery, who may."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.integration.comparison import GROUP, Cases, ask, beacon, get, make, path, post, put, thing
+
+__all__ = ["CASES"]
+
+_ROOT = f"/apis/{GROUP}"
+
+
+def _url(method: str, where: str, body: Any = None, **more: Any) -> list[Any]:
+    return [ask(method, where, body, **more)]
+
+
+_PATHS: Cases = {
+    "path-unknown": _url("GET", "/nonsense"),
+    "path-unknown-post": _url("POST", "/nonsense", {}),
+    "path-unknown-group": _url("GET", "/apis/none.example.com"),
+    "path-unknown-group-version": _url("GET", "/apis/none.example.com/v1"),
+    "path-unknown-group-resource": _url("GET", "/apis/none.example.com/v1/things"),
+    "path-unknown-version": _url("GET", f"{_ROOT}/v9/namespaces/same/things"),
+    "path-unknown-version-document": _url("GET", f"{_ROOT}/v9"),
+    "path-unserved-version": _url("GET", f"{_ROOT}/v1alpha1/namespaces/same/gadgets"),
+    "path-other-resources-version": _url("GET", f"{_ROOT}/v1beta1/namespaces/same/things"),
+    "path-unknown-resource": _url("GET", path("nothings")),
+    "path-unknown-resource-name": _url("GET", path("nothings", "x")),
+    "path-unknown-resource-post": _url("POST", path("nothings"), {}),
+    "path-singular": _url("GET", path("thing")),
+    "path-short-name": _url("GET", path("th")),
+    "path-kind": _url("GET", path("Thing")),
+    "path-unknown-subresource": [make(), get("$name/nonsense")],
+    "path-unknown-subresource-put": [make(), put(thing(), name="$name/nonsense")],
+    "path-unknown-subresource-of-missing": [get("$name/nonsense")],
+    "path-below-subresource": [make(), get("$name/status/x")],
+    "path-below-subresource-scaler": [make(thing("Scaler"), "scalers"), get("$name/status/x", resource="scalers")],
+    "path-trailing-slash": _url("GET", path("shirts", namespace="listed") + "/"),
+    "path-trailing-slash-name": _url("GET", path("shirts", "a", namespace="listed") + "/"),
+    "path-double-slash": _url("GET", path("shirts", namespace="listed").replace("/shirts", "//shirts")),
+    "path-double-slash-start": _url("GET", "/" + path("shirts", namespace="listed")),
+    "path-dots": _url("GET", path("shirts", "../shirts", namespace="listed")),
+    "path-encoded-dots": _url("GET", path("shirts", "%2E%2E", namespace="listed")),
+    "path-namespaced-across": _url("GET", path("shirts", namespace="") + "/a"),
+    "path-namespaced-across-post": _url("POST", path("things", namespace=""), thing()),
+    "path-namespaced-across-post-with": _url("POST", path("things", namespace=""), thing(metadata={"namespace": "same"})),
+    "path-namespaced-across-put": _url("PUT", path("things", "x", namespace=""), thing()),
+    "path-namespaced-across-delete": _url("DELETE", path("things", "x", namespace="")),
+    "path-cluster-in-namespace": _url("GET", path("beacons")),
+    "path-cluster-in-namespace-name": _url("GET", path("beacons", "x")),
+    "path-cluster-in-namespace-post": _url("POST", path("beacons"), beacon()),
+    "path-empty-namespace": _url("GET", f"{_ROOT}/v1/namespaces//things?labelSelector=none"),
+    "path-namespaces-only": _url("GET", f"{_ROOT}/v1/namespaces"),
+    "path-namespace-only": _url("GET", f"{_ROOT}/v1/namespaces/same"),
+    "path-proxy": _url("GET", f"{_ROOT}/v1/proxy/namespaces/same/things/x"),
+    "path-watch-nothing": _url("GET", f"{_ROOT}/v1/watch"),
+}
+
+_METHODS: Cases = {
+    "post-to-name": [make(), ask("POST", path("things", "$name"), thing())],
+    "post-to-new-name": [ask("POST", path("things", "$name"), thing())],
+    "options-collection": _url("OPTIONS", path("things")),
+    "options-name": _url("OPTIONS", path("things", "x")),
+    "trace-name": _url("TRACE", path("things", "x")),
+    "connect-name": _url("PROPFIND", path("things", "x")),
+    "put-collection-empty": _url("PUT", path("things")),
+    "patch-collection-cluster": _url("PATCH", path("beacons", namespace=""), {}, kind="application/merge-patch+json"),
+    "post-discovery": _url("POST", _ROOT, {}),
+    "delete-discovery": _url("DELETE", f"{_ROOT}/v1"),
+    "patch-version-document": _url("PATCH", f"{_ROOT}/v1", {}),
+    "head-discovery": _url("HEAD", f"{_ROOT}/v1"),
+}
+
+_GADGET = thing("Gadget", spec={"size": 1, "color": "red"})
+
+_VERSIONS: Cases = {
+    "two-versions": [
+        post(_GADGET, resource="gadgets"),
+        ask("GET", path("gadgets", "$name", version="v1beta1")),
+        ask("GET", path("gadgets", "$name", version="v1")),
+    ],
+    "two-versions-list": [
+        make({**_GADGET, "metadata": {"name": "$name", "labels": {"case": "$name"}}}, "gadgets"),
+        ask("GET", path("gadgets", version="v1beta1", labelSelector="case=$name")),
+    ],
+    "two-versions-write-old": [
+        ask("POST", path("gadgets", version="v1beta1"), thing("Gadget", "v1beta1", spec={"size": 1, "old": "x"})),
+        ask("GET", path("gadgets", "$name")),
+    ],
+    "two-versions-patch-old": [
+        make(_GADGET, "gadgets"),
+        ask("PATCH", path("gadgets", "$name", version="v1beta1"), {"spec": {"size": 4}}, kind="application/merge-patch+json"),
+    ],
+    "two-versions-put-old": [
+        make(_GADGET, "gadgets"),
+        ask(
+            "PUT",
+            path("gadgets", "$name", version="v1beta1"),
+            thing("Gadget", "v1beta1", metadata={"resourceVersion": "$rv1"}, spec={"size": 4}),
+        ),
+    ],
+    "two-versions-wrong-body": [ask("POST", path("gadgets", version="v1beta1"), _GADGET)],
+    "two-versions-delete-old": [make(_GADGET, "gadgets"), ask("DELETE", path("gadgets", "$name", version="v1beta1"))],
+    "two-versions-watch-old": [
+        make({**_GADGET, "metadata": {"name": "$name-first"}}, "gadgets"),
+        make(_GADGET, "gadgets"),
+        ask(
+            "GET",
+            path("gadgets", version="v1beta1")
+            + "?watch=1&timeoutSeconds=1&resourceVersion=$rv1&fieldSelector=metadata.name%3D$name",
+        ),
+    ],
+    "deprecated-missing": [ask("GET", path("gadgets", "$name", version="v1beta1"))],
+    "deprecated-custom-text": [ask("GET", path("gadgets", "$name", version="v1alpha2"))],
+    "deprecated-refused": [ask("OPTIONS", path("gadgets", "$name", version="v1beta1"))],
+}
+
+
+def _our_group(document: Any) -> Any:
+    """Of a document about all groups: ours. The others are each server's own."""
+    entries = document.get("groups", document.get("items", []))
+    ours = [entry for entry in entries if entry.get("name", entry.get("metadata", {}).get("name")) == GROUP]
+    return {**{key: value for key, value in document.items() if key not in ("groups", "items")}, "ours": ours}
+
+
+def _sorted_resources(document: Any) -> Any:
+    """Upstream lists the resources of a version in no order."""
+    return {**document, "resources": sorted(document["resources"], key=lambda entry: entry["name"])}
+
+
+_AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+_DISCOVERY: Cases = {
+    "discovery-groups": _url("GET", "/apis", pick=_our_group),
+    "discovery-groups-slash": _url("GET", "/apis/", pick=_our_group),
+    "discovery-groups-yaml": _url("GET", "/apis", accept="application/yaml", pick=_our_group),
+    "discovery-groups-text": _url("GET", "/apis", accept="text/plain"),
+    "discovery-groups-pretty": _url("GET", "/apis?pretty=true", pick=_our_group),
+    "discovery-aggregated": _url("GET", "/apis", accept=_AGGREGATED, pick=_our_group),
+    "discovery-aggregated-as-kubectl": _url(
+        "GET", "/apis", accept=f"{_AGGREGATED},{_AGGREGATED.replace('v2', 'v2beta1')},application/json", pick=_our_group
+    ),
+    "discovery-aggregated-v2beta1": _url("GET", "/apis", accept=_AGGREGATED.replace("v2", "v2beta1"), pick=_our_group),
+    "discovery-aggregated-unknown-version": _url("GET", "/apis", accept=_AGGREGATED.replace("v2", "v3")),
+    "discovery-group": _url("GET", _ROOT),
+    "discovery-group-slash": _url("GET", f"{_ROOT}/"),
+    "discovery-group-yaml": _url("GET", _ROOT, accept="application/yaml"),
+    "discovery-group-text": _url("GET", _ROOT, accept="text/plain"),
+    "discovery-group-aggregated": _url("GET", _ROOT, accept=_AGGREGATED),
+    "discovery-group-aggregated-or-json": _url("GET", _ROOT, accept=f"{_AGGREGATED},application/json"),
+    "discovery-version": _url("GET", f"{_ROOT}/v1", pick=_sorted_resources),
+    "discovery-version-slash": _url("GET", f"{_ROOT}/v1/", pick=_sorted_resources),
+    "discovery-version-beta": _url("GET", f"{_ROOT}/v1beta1", pick=_sorted_resources),
+    "discovery-version-unserved": _url("GET", f"{_ROOT}/v1alpha1"),
+    "discovery-version-yaml": _url("GET", f"{_ROOT}/v1", accept="application/yaml", pick=_sorted_resources),
+    "discovery-version-pretty": _url("GET", f"{_ROOT}/v1?pretty=1", pick=_sorted_resources),
+}
+
+_WHO: Cases = {
+    "token-bad": _url("GET", path("things"), authorization="Bearer nonsense", stranger=True),
+    "token-empty": _url("GET", path("things"), authorization="Bearer ", stranger=True),
+    "token-basic": _url("GET", path("things"), authorization="Basic YTpi", stranger=True),
+    "stranger-list": _url("GET", path("things"), stranger=True),
+    "stranger-get": _url("GET", path("things", "x"), stranger=True),
+    "stranger-post": _url("POST", path("things"), thing(), stranger=True),
+    "stranger-watch": _url("GET", path("things", watch="true"), stranger=True),
+    "stranger-cluster-scoped": _url("GET", path("beacons", namespace=""), stranger=True),
+    "stranger-subresource": _url("GET", path("scalers", "x/status"), stranger=True),
+    "stranger-delete-collection": _url("DELETE", path("things"), stranger=True),
+    "stranger-unknown-path": _url("GET", "/nonsense", stranger=True),
+    "stranger-yaml": _url("GET", path("things"), accept="application/yaml", stranger=True),
+    "impersonated": _url("GET", path("things"), impersonate_user="nobody"),
+    "impersonated-groups-only": _url("GET", path("things"), impersonate_group="a"),
+    "impersonated-patch": _url("PATCH", path("things", "x"), {}, kind="application/merge-patch+json", impersonate_user="nobody"),
+    "timeout-nonsense-post": [ask("POST", path("things") + "?timeout=abc", thing())],
+    "timeout-zero": [ask("GET", path("things", namespace="listed", timeout="0s"))],
+    "timeout-nonsense-watch": [ask("GET", path("things", namespace="listed", watch="1", timeoutSeconds="1", timeout="abc"))],
+}
+
+CASES: Cases = {**_PATHS, **_METHODS, **_VERSIONS, **_DISCOVERY, **_WHO}

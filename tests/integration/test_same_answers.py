@@ -1,0 +1,239 @@
+"""The same request, the same answer: kube-apiserver and aggserver side by side.
+
+Both have the same definitions, namespaces and objects; every case of the `cases_*` modules is asked of both by an administrator,
+and the answers are equal but for what no two servers have alike (`comparison.py`). Where they differ on purpose, or do not agree
+yet, the case is in DIFFERENT with the reason; a case that no longer differs has no place there, and fails.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.controlplane.cluster import Cluster
+from tests.integration import cases_bodies, cases_metadata, cases_paths, cases_reads, cases_writes
+from tests.integration.comparison import GROUP, MERGE_PATCH, Case, Cases, Seen, path, play
+from tests.integration.raw import Client
+from tests.integration.server import Standalone, running
+
+_NO_SCHEMA = "values are not checked against the schema yet"
+_NO_APPLY = "the types of patch that are accepted do not include server-side apply yet"
+_NO_PROTOBUF = "there is no protobuf here; what can't be had is told in JSON"
+_GO_SCHEME = "upstream's text is of a Go scheme that lacks the type; ours says what is wrong with the body"
+_READ_ONLY = "upstream's handler of these documents does not look at the method"
+_INDEX = "an unknown path gets the index of paths, as upstream's own extension servers do; kube-apiserver has plain text"
+
+DIFFERENT: dict[str, str] = {
+    **dict.fromkeys(
+        (
+            "cel-rule",
+            "cel-rule-unchecked",
+            "embedded-labels-a-list",
+            "enum",
+            "max-length",
+            "merge-spec-a-list",
+            "merge-wrong-type",
+            "pattern",
+            "put-wrong-type",
+            "range",
+            "required-missing",
+            "several-wrong",
+            "spec-a-string",
+            "status-patch-wrong-type",
+            "wrong-type-in-spec",
+        ),
+        _NO_SCHEMA,
+    ),
+    **dict.fromkeys(
+        ("patch-type-json", "patch-type-none", "patch-type-nonsense", "scale-patch-strategic", "strategic"), _NO_APPLY
+    ),
+    **dict.fromkeys(("accept-protobuf", "metadata-protobuf-or-json", "scale-get-protobuf"), _NO_PROTOBUF),
+    **dict.fromkeys(
+        (
+            "delete-body-other-kind",
+            "delete-body-pod",
+            "scale-put-empty",
+            "scale-put-float",
+            "scale-put-huge",
+            "scale-put-not-json",
+            "scale-put-other-version",
+            "scale-put-parent",
+            "scale-put-spec-a-list",
+            "scale-put-string",
+            "scale-put-unknown-strict",
+        ),
+        _GO_SCHEME,
+    ),
+    "scale-patch-string": "a Scale of the wrong shape is refused as a body is, not as the outcome of a patch",
+    **dict.fromkeys(("delete-discovery", "patch-version-document", "post-discovery"), _READ_ONLY),
+    **dict.fromkeys(("path-unknown", "path-unknown-post"), _INDEX),
+    "path-watch-nothing": "upstream answers 500 to a path that ends where a resource should be",
+    "body-2-mib": "etcd's client takes no request of 2 MiB; a limit of upstream's storage, not of its API",
+    "metadata-list-of-one": "upstream answers 500 where one object is asked for as a list",
+    "watch-metadata-list": "upstream's watch is silent where its events are asked for as lists; ours sends them as objects",
+    "watch-revision-huge": "upstream's watch is silent until that revision comes; ours says so, since it may never come",
+    "token-bad": "standalone knows no tokens: who has one is anonymous",
+    "impersonated-groups-only": "upstream prints a Go struct",
+}
+
+CASES: Cases = {}
+for _module in (cases_bodies, cases_metadata, cases_writes, cases_reads, cases_paths):
+    assert not CASES.keys() & _module.CASES.keys()
+    CASES |= _module.CASES
+
+_STRING = {"type": "string"}
+_INTEGER = {"type": "integer"}
+_ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+
+
+def _object(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties}
+
+
+_THING_SPEC = _object(
+    size={"type": "integer", "minimum": 0, "maximum": 100},
+    color=_STRING,
+    mode={"type": "string", "enum": ["a", "b"]},
+    code={"type": "string", "pattern": "^[a-z]*$", "maxLength": 10},
+    tone={"type": "string", "default": "plain"},
+    parts={"type": "array", "items": {**_object(label=_STRING, weight=_INTEGER), "required": ["label"]}},
+    pairs={"type": "object", "additionalProperties": _object(value=_STRING)},
+    anything=_ANYTHING,
+    template={**_ANYTHING, "x-kubernetes-embedded-resource": True},
+    port={"x-kubernetes-int-or-string": True},
+)
+_RULED_SPEC = {
+    **_object(size=_INTEGER),
+    "x-kubernetes-validations": [{"rule": "!has(self.size) || self.size != 13", "message": "13 is no size"}],
+}
+_SHIRT_SPEC = _object(color=_STRING, size=_STRING, price=_INTEGER)
+_SCALER_PARTS = {
+    "spec": _object(replicas=_INTEGER, selector=_STRING),
+    "status": _object(replicas=_INTEGER, phase=_STRING),
+}
+
+
+def _version(name: str, properties: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"name": name, "served": True, "storage": name == "v1", "schema": {"openAPIV3Schema": _object(**properties)}, **more}
+
+
+def _definition(kind: str, *versions: dict[str, Any], scope: str = "Namespaced", **names: Any) -> dict[str, Any]:
+    singular = kind.lower()
+    every = {"plural": f"{singular}s", "singular": singular, "kind": kind, "listKind": f"{kind}List", **names}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{singular}s.{GROUP}"},
+        "spec": {"group": GROUP, "scope": scope, "names": every, "versions": list(versions)},
+    }
+
+
+_SUBRESOURCES = {
+    "status": {},
+    "scale": {
+        "specReplicasPath": ".spec.replicas",
+        "statusReplicasPath": ".status.replicas",
+        "labelSelectorPath": ".spec.selector",
+    },
+}
+_COLUMNS = [
+    {"name": "Color", "type": "string", "jsonPath": ".spec.color"},
+    {"name": "Price", "type": "integer", "jsonPath": ".spec.price", "priority": 1, "description": "What it costs."},
+    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+]
+DEFINITIONS = (
+    _definition("Thing", _version("v1", {"spec": _THING_SPEC}), shortNames=["th"], categories=["all"]),
+    _definition("Ruled", _version("v1", {"spec": _RULED_SPEC})),
+    _definition("Beacon", _version("v1", {"spec": _ANYTHING}), scope="Cluster"),
+    _definition("Scaler", _version("v1", _SCALER_PARTS, subresources=_SUBRESOURCES)),
+    _definition(
+        "Shirt",
+        _version(
+            "v1",
+            {"spec": _SHIRT_SPEC},
+            additionalPrinterColumns=_COLUMNS,
+            selectableFields=[{"jsonPath": f".spec.{name}"} for name in ("color", "size", "price")],
+        ),
+    ),
+    _definition(
+        "Gadget",
+        _version("v1", {"spec": _object(size=_INTEGER, color=_STRING)}),
+        _version("v1beta1", {"spec": _object(size=_INTEGER, old=_STRING)}, deprecated=True),
+        _version("v1alpha2", {"spec": _ANYTHING}, deprecated=True, deprecationWarning='v1alpha2 goes; "use" v1'),
+        _version("v1alpha1", {"spec": _ANYTHING}, served=False),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two servers. stranger: somebody without a certificate."""
+
+    client: Client
+    stranger: Client
+
+    def play(self, name: str, case: Case) -> list[Seen]:
+        return play(case, name, self.client, self.stranger)
+
+
+@pytest.fixture(scope="module")
+def sides(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side]]:
+    """kube-apiserver and aggserver, with the same in both."""
+    with ExitStack() as stack:
+        server = Standalone(tmp_path_factory.mktemp("same") / "data")
+        stack.enter_context(running(server))
+        pair = []
+        for kubeconfig in (control_plane.kubeconfig, server.kubeconfig):
+            _plant(control_plane, kubeconfig)
+            client = stack.enter_context(Client(kubeconfig))
+            pair.append(Side(client, stack.enter_context(Client(kubeconfig, certificate=False))))
+            _fill(client)
+        yield pair[0], pair[1]
+        _release(pair[0].client)
+        control_plane.kubectl("delete", "namespace", "same", "listed", "--wait=false")
+        control_plane.kubectl("delete", "crd", *(entry["metadata"]["name"] for entry in DEFINITIONS), "--wait=false")
+
+
+def _plant(cluster: Cluster, kubeconfig: Path) -> None:
+    namespaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in ("same", "listed")]
+    # The line first: what begins with a brace kubectl takes for a stream of JSON, which has no such lines.
+    documents = "".join(f"---\n{json.dumps(entry)}\n" for entry in (*DEFINITIONS, *namespaces))
+    cluster.kubectl("create", "-f", "-", user=kubeconfig, input=documents)
+    names = [f"crd/{entry['metadata']['name']}" for entry in DEFINITIONS]
+    cluster.kubectl("wait", "--for=condition=Established", *names, user=kubeconfig)
+
+
+def _fill(client: Client) -> None:
+    for shirt in cases_reads.LISTED:
+        body = json.dumps(shirt).encode()
+        answer = client.request("POST", path("shirts", namespace="listed"), {"content-type": "application/json"}, body)
+        assert answer.status == 201, answer
+
+
+def _release(client: Client) -> None:
+    """Takes the finalizers off, without which namespace and definition would never go from a cluster that outlives the tests."""
+    for held in json.loads(client.request("GET", path("things")).body)["items"]:
+        if "finalizers" in held["metadata"]:
+            merge = {"content-type": MERGE_PATCH}
+            client.request("PATCH", path("things", held["metadata"]["name"]), merge, b'{"metadata":{"finalizers":null}}')
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_same_answer(sides: tuple[Side, Side], name: str) -> None:
+    with ThreadPoolExecutor(2) as pool:  # at once, since watches take their second
+        upstream, ours = pool.map(lambda side: side.play(name, CASES[name]), sides)
+    if name in DIFFERENT:
+        assert ours != upstream, f"no longer differs, though listed because {DIFFERENT[name]!r}"
+    else:
+        assert ours == upstream
+
+
+def test_every_difference_is_of_a_case() -> None:
+    assert not DIFFERENT.keys() - CASES.keys()
