@@ -45,7 +45,9 @@ def test_version(tmp_path: Path) -> None:
     [
         pytest.param(["dev", "--secure-port", "x"], 2, "secure-port", id="option"),
         pytest.param(["dev", "--nonsense"], 2, "nonsense", id="unknown-option"),
-        pytest.param(["dev", "-f", "missing.yaml", "--data", ":memory:"], 1, "missing.yaml: No such file or directory", id="missing-file"),
+        pytest.param(
+            ["dev", "-f", "missing.yaml", "--data", ":memory:"], 1, "missing.yaml: No such file or directory", id="missing-file"
+        ),
         pytest.param(["dev", "-f", "broken.yaml", "--data", ":memory:"], 1, "broken.yaml: ", id="broken-file"),
         pytest.param(["dev", "-f", "text.yaml", "--data", ":memory:"], 1, "text.yaml: ", id="no-object"),
         pytest.param(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from typing import Any, NoReturn
 
 import orjson
@@ -24,6 +23,7 @@ __all__ = [
     "decode_documents",
     "decode_json",
     "decode_stored",
+    "decode_telling",
     "decode_yaml",
     "dump_yaml",
     "duplicate_fields",
@@ -42,7 +42,10 @@ _EXPLAINED_BYTES = 256 * 1024
 # may look the same, which only costs a walk over the value; the tag of an image or a sentence does not.
 _DIGITS_ARE_0 = bytes.maketrans(b"123456789E", b"000000000e")
 _SPACES = b" \t\r\n"
-_FLOAT = re.compile(rb'(?:":|[\[,])-?0+[.e]')
+_BEFORE_NUMBERS = (b'":', b"[", b",", b'":-', b"[-", b",-")
+_ZERO = ord("0")
+# Places to look at before the value itself is walked over instead: texts with more of them are rare.
+_LOOKED_AT = 64
 
 
 class DecodeError(ValueError):
@@ -59,19 +62,44 @@ def decode_json(body: bytes) -> Any:
     fraction (1.0 is 1), else a float. Of repeated keys the last counts. Broken UTF-8 becomes U+FFFD. 250 levels of nesting are
     accepted, more than 254 never.
     """
+    return decode_telling(body)[0]
+
+
+def decode_telling(body: bytes) -> tuple[Any, bool]:
+    """As `decode_json`, and whether the text alone proves that no key is repeated: it is what the value encodes to.
+
+    Most clients write compact JSON, and a key that is lost changes the length. False only means that `duplicate_fields` has to
+    look.
+    """
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        return _decode_unusual(body, error)
+        return _decode_unusual(body, error), False
     try:
         # Fails for integers past 53 bits, which are rare, and for what could never be encoded again, being nested too deeply.
-        orjson.dumps(value, option=orjson.OPT_STRICT_INTEGER)
+        compact = orjson.dumps(value, option=orjson.OPT_STRICT_INTEGER)
     except orjson.JSONEncodeError:
-        return _normalise(value, 0)
+        return _normalise(value, 0), False
+    if isinstance(value, float) or _may_have_floats(body):
+        value = _normalise(value, 0)
+    return value, compact == body or compact == body.strip()
+
+
+def _may_have_floats(body: bytes) -> bool:
+    """Whether something in the text looks like a number with a point or an exponent. What is in strings may look so too."""
     bare = body.translate(_DIGITS_ARE_0, _SPACES)
-    if isinstance(value, float) or ((b"0." in bare or b"0e" in bare) and _FLOAT.search(bare)):
-        return _normalise(value, 0)
-    return value
+    looked_at = 0
+    for mark in (b"0.", b"0e"):
+        at = bare.find(mark)
+        while at >= 0:
+            looked_at += 1
+            start = at
+            while start and bare[start - 1] == _ZERO:
+                start -= 1
+            if looked_at > _LOOKED_AT or bare.endswith(_BEFORE_NUMBERS, 0, start):
+                return True
+            at = bare.find(mark, at + 1)
+    return False
 
 
 def decode_stored(raw: bytes) -> Any:

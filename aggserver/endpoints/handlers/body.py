@@ -39,7 +39,7 @@ async def read_object(scope: ResourceScope, request: Request, field_validation: 
     content_type = request.header(b"content-type")
     body = await request.body()
     try:
-        obj = _decode(body, content_type)
+        obj, nothing_repeated = _decode(body, content_type)
     except (codec.DecodeError, protobuf.ProtobufError) as error:
         # YAML becomes JSON before anybody asks what it is.
         is_yaml = not negotiation.is_protobuf(content_type) and negotiation.body_is_yaml(content_type)
@@ -60,8 +60,8 @@ async def read_object(scope: ResourceScope, request: Request, field_validation: 
         obj["metadata"] = {}
     # A schema says nothing of another kind, which the strategy refuses.
     unknown = scope.conform(obj) if scope.typed or obj["kind"] == scope.kind else []
-    if field_validation != "Ignore" and not negotiation.is_protobuf(content_type):
-        duplicates = codec.duplicate_fields(body, negotiation.body_is_yaml(content_type))
+    if field_validation != "Ignore":
+        duplicates = [] if nothing_repeated else codec.duplicate_fields(body, negotiation.body_is_yaml(content_type))
         report_unknown(scope, request, obj, duplicates, unknown, strict=field_validation == "Strict")
     return obj
 
@@ -97,7 +97,7 @@ async def read_delete_body(request: Request) -> Any:
     if not body:
         return None
     try:
-        options = _decode(body, request.header(b"content-type"))
+        options, _ = _decode(body, request.header(b"content-type"))
     except (codec.DecodeError, protobuf.ProtobufError) as error:
         raise errors.bad_request(_NO_TYPE_META + str(error)) from None
     if options is not None and (why := _type_meta_error(options)):
@@ -135,12 +135,15 @@ def dedup_owner_references(obj: JSONObject, request: Request, *, admitted: bool 
         )
 
 
-def _decode(body: bytes, content_type: str) -> Any:
-    """Raises DecodeError, ProtobufError; 415 for a type that isn't read, protobuf of a custom resource among them."""
+def _decode(body: bytes, content_type: str) -> tuple[Any, bool]:
+    """The value, and whether it is known that no key is repeated.
+
+    Raises DecodeError, ProtobufError; 415 for a type that isn't read, protobuf of a custom resource among them.
+    """
     if not negotiation.is_protobuf(content_type):
-        return codec.decode_yaml(body) if negotiation.body_is_yaml(content_type) else codec.decode_json(body)
+        return (codec.decode_yaml(body), False) if negotiation.body_is_yaml(content_type) else codec.decode_telling(body)
     try:
-        return protobuf.decode(body)
+        return protobuf.decode(body), True
     except protobuf.UnknownKind:
         raise negotiation.unsupported_body() from None
 
