@@ -7,6 +7,7 @@ would turn back into dicts. Errors of the HTTP library end here: callers see Clu
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import socket
@@ -117,8 +118,7 @@ class ClusterClient:
                     raise _error(response.status, await response.read())
                 yield response
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            broken = isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientPayloadError | ConnectionResetError)
-            raise Unreachable(f"{self._where(path)}: {_plain(error, limits)}", broken=broken) from error
+            raise Unreachable(f"{self._where(path)}: {_plain(error, limits)}", broken=_is_broken(error)) from error
 
     async def _send(
         self,
@@ -180,6 +180,13 @@ def _error(status: int, text: bytes) -> ClusterError:
     return ClusterError(
         status, answer.get("reason", ""), answer.get("message", ""), retry_after=int(details.get("retryAfterSeconds", 0))
     )
+
+
+def _is_broken(error: Exception) -> bool:
+    """Whether the connection ended under the request. aiohttp has an error of its own for it, or hands on the system's."""
+    if isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientPayloadError):
+        return True
+    return isinstance(error, OSError) and error.errno in (errno.ECONNRESET, errno.EPIPE)
 
 
 def _plain(error: Exception, limits: aiohttp.ClientTimeout) -> str:

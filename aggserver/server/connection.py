@@ -31,7 +31,7 @@ import h2.errors
 import h2.events
 import h2.exceptions
 import h2.settings
-from hpack import NeverIndexedHeaderTuple
+from hpack import Encoder, NeverIndexedHeaderTuple
 from hypercorn.asyncio.worker_context import WorkerContext
 from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData, Updated
@@ -208,6 +208,13 @@ async def _call(app: ASGIApp, scope: Scope, inbox: Inbox, send: Callable[[Any], 
         await send(None)
 
 
+class PlainEncoder(Encoder):
+    """HPACK without Huffman codes: they take 4 % of the time of a small answer to save some ten bytes of it."""
+
+    def encode(self, headers: Any, huffman: bool = False) -> bytes:
+        return super().encode(headers, huffman)
+
+
 class HTTP2(H2Protocol):
     """hypercorn's HTTP/2 with flow control by consumption, streams that fail alone, and GOAWAY."""
 
@@ -223,6 +230,7 @@ class HTTP2(H2Protocol):
                 normalize_outbound_headers=False,
             )
         )
+        self.connection.encoder = PlainEncoder()
         codes = h2.settings.SettingCodes
         self.connection.local_settings = h2.settings.Settings(
             client=False,
