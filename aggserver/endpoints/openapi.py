@@ -14,20 +14,23 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from email.utils import format_datetime
+from typing import Any
 
 import orjson
 
 from aggserver.endpoints.discovery import Catalog, check_method, matches_etag, page_not_found
 from aggserver.endpoints.negotiation import Negotiator
-from aggserver.endpoints.request import Request, Response
-from aggserver.publish import openapi_v2, openapi_v3
+from aggserver.endpoints.request import JSON, Request, Response
+from aggserver.publish import openapi_v2, openapi_v2_protobuf, openapi_v3
 from aggserver.publish.models import Published
 from aggserver.publish.operations import PATCH_TYPES
 
 __all__ = ["OpenAPI"]
 
-# Protobuf, which old kubectl wants, is refused, and they go on without a schema.
 _TYPES = Negotiator(("application/json",))
+# Asked for under both names, the one with @ by kubectl; answered under the other, which a parser of media types can read.
+_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+_V2_TYPES = Negotiator(("application/json", "application/com.github.proto-openapi.spec.v2@v1.0+protobuf", _PROTOBUF))
 _VARY = (b"vary", b"Accept")
 # Documents of v3 kept encoded, the ones asked for last: a client fetches each once and keeps it by its hash.
 _KEPT_DOCUMENTS = 32
@@ -52,7 +55,7 @@ class OpenAPI:
         self._etags: dict[str, str] = {}
         self._documents: OrderedDict[str, bytes] = OrderedDict()
         self._index = b""
-        self._v2: tuple[str, bytes] = ("", b"")
+        self._v2: dict[bytes, tuple[str, bytes]] = {}  # by content type: ETag and body
         self._v2_building = asyncio.Lock()
 
     async def __call__(self, request: Request) -> Response:
@@ -119,34 +122,40 @@ class OpenAPI:
         return document
 
     async def _serve_v2(self, request: Request) -> Response:
-        _TYPES.negotiate(request.header(b"accept"))
+        as_json = _V2_TYPES.negotiate(request.header(b"accept")).subtype == "json"
+        content_type = JSON if as_json else _PROTOBUF.encode()
         self._refresh()
-        etag = f'"{_digest(orjson.dumps(self._etags))}"'
+        # Each form has its own: an ETag is of bytes, and a cache that overlooks Vary must not take one for the other.
+        etag = _etag(orjson.dumps(self._etags if as_json else [self._etags, _PROTOBUF]))
         headers = [_VARY]
         if matches_etag(request.header(b"if-none-match"), etag):
             return Response(304, b"", b"", [*headers, (b"etag", etag.encode())])
         async with self._v2_building:
-            if self._v2[0] != etag:
-                resources = [
-                    resource
-                    for group in self._catalog.groups()
-                    for version in group.versions
-                    for resource in self._catalog.published(group.name, version.version)
-                ]
+            if self._v2.get(content_type, ("", b""))[0] != etag:
+                encode = orjson.dumps if as_json else openapi_v2_protobuf.encode
                 # Seconds of work where there are hundreds of definitions; other requests go on meanwhile.
-                self._v2 = (etag, await asyncio.to_thread(self._build_v2, resources))
-            body = self._v2[1]
-        return self._conditional(request, body, etag, headers)
+                self._v2[content_type] = (etag, await asyncio.to_thread(self._build_v2, self._all_published(), encode))
+            body = self._v2[content_type][1]
+        return self._conditional(request, body, etag, headers, content_type)
 
-    def _build_v2(self, resources: Sequence[Published]) -> bytes:
-        tree = openapi_v2.build(resources, info_version=self._info_version, patch_types=self._patch_types)
-        return orjson.dumps(tree)
+    def _all_published(self) -> list[Published]:
+        return [
+            resource
+            for group in self._catalog.groups()
+            for version in group.versions
+            for resource in self._catalog.published(group.name, version.version)
+        ]
 
-    def _conditional(self, request: Request, body: bytes, etag: str, headers: list[tuple[bytes, bytes]]) -> Response:
+    def _build_v2(self, resources: Sequence[Published], encode: Callable[[dict[str, Any]], bytes]) -> bytes:
+        return encode(openapi_v2.build(resources, info_version=self._info_version, patch_types=self._patch_types))
+
+    def _conditional(
+        self, request: Request, body: bytes, etag: str, headers: list[tuple[bytes, bytes]], content_type: bytes = JSON
+    ) -> Response:
         headers = [*headers, (b"etag", etag.encode())]
         if matches_etag(request.header(b"if-none-match"), etag):
             return Response(304, b"", b"", headers)
-        return Response(200, body, headers=headers)
+        return Response(200, body, content_type, headers)
 
 
 def _name(group: str, version: str) -> str:

@@ -1,8 +1,8 @@
 """OpenAPI v2 (Swagger): one document for all groups, as `/openapi/v2` serves it.
 
-Read by kube-aggregator, which merges it into the cluster's own, and by kubectl before 1.27. Swagger has no `oneOf`, `nullable`
-and the like, and those clients take a schema's properties for all there are, so `lower` takes out whatever would make them refuse
-good objects.
+Read by kube-aggregator, which merges it into the cluster's own, and by kubectl, as protobuf, to check a `kind: List`. Swagger has
+no `oneOf`, `nullable` and the like, and those clients take a schema's properties for all there are, so `lower` takes out whatever
+would make them refuse good objects.
 Pure. Called by `endpoints/openapi.py`. Source: k8s.io/apiextensions-apiserver pkg/controller/openapi/v2/conversion.go;
 k8s.io/kube-openapi pkg/builder/{openapi,parameters}.go, pkg/handler/default_pruning.go; v0.36.3.
 """

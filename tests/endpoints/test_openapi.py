@@ -14,6 +14,9 @@ from aggserver.publish.discovery import APIGroup, APIGroupVersion
 from aggserver.publish.models import Published
 
 A_YEAR = 365 * 86400
+PROTOBUF_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+PROTOBUF_KUBECTL = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+PROTOBUF_V3 = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"
 NOW = 1_600_000_000.0
 
 
@@ -141,13 +144,57 @@ async def test_not_modified(client: Client, path: str) -> None:
     assert (await client.ask(path, if_none_match='"OLD"')).status == 200
 
 
-@pytest.mark.parametrize("path", ["/openapi/v2", "/openapi/v3/apis/a.example.com/v1"])
-async def test_protobuf_is_refused(client: Client, path: str) -> None:
-    for accept in ("application/com.github.proto-openapi.spec.v2@v1.0+protobuf", "text/plain"):
-        with pytest.raises(StatusError) as caught:
-            await client.ask(path, accept=accept)
-        assert caught.value.code == 406
-    assert (await client.ask(path, accept="application/com.github.proto-openapi.spec.v3.v1.0+protobuf, */*")).status == 200
+@pytest.mark.parametrize(
+    ("path", "accept"),
+    [
+        pytest.param("/openapi/v2", "text/plain", id="v2-as-text"),
+        pytest.param("/openapi/v2", PROTOBUF_V3, id="v2-as-v3"),
+        pytest.param("/openapi/v3/apis/a.example.com/v1", "text/plain", id="v3-as-text"),
+        pytest.param("/openapi/v3/apis/a.example.com/v1", PROTOBUF_V3, id="v3-as-protobuf"),
+        pytest.param("/openapi/v3/apis/a.example.com/v1", PROTOBUF_V2, id="v3-as-v2"),
+    ],
+)
+async def test_refused_forms(client: Client, path: str, accept: str) -> None:
+    with pytest.raises(StatusError) as caught:
+        await client.ask(path, accept=accept)
+    assert caught.value.code == 406
+    assert (await client.ask(path, accept=f"{accept}, */*")).content_type == b"application/json"
+
+
+@pytest.mark.parametrize(
+    ("accept", "content_type"),
+    [
+        pytest.param("", b"application/json", id="nothing-said"),
+        pytest.param("*/*", b"application/json", id="anything"),
+        pytest.param("application/*", b"application/json", id="any-application"),
+        pytest.param(f"application/json, {PROTOBUF_V2}", b"application/json", id="json-first"),
+        pytest.param(PROTOBUF_KUBECTL, PROTOBUF_V2.encode(), id="as-kubectl-asks"),
+        pytest.param(PROTOBUF_V2, PROTOBUF_V2.encode(), id="protobuf"),
+        pytest.param(f"application/json;q=0.5, {PROTOBUF_V2}", PROTOBUF_V2.encode(), id="protobuf-preferred"),
+    ],
+)
+async def test_forms_of_v2(client: Client, accept: str, content_type: bytes) -> None:
+    response = await client.ask("/openapi/v2", accept=accept)
+    assert (response.status, response.content_type) == (200, content_type)
+    assert dict(response.headers)[b"vary"] == b"Accept"
+    assert isinstance(response.body, bytes)
+    assert response.body.startswith(b"{" if content_type == b"application/json" else b"\x0a\x032.0")
+
+
+async def test_each_form_of_v2_is_built_once_and_has_its_etag(client: Client, catalog: FakeCatalog, built: list[str]) -> None:
+    etags = []
+    for accept in ("application/json", PROTOBUF_KUBECTL):
+        etag = dict((await client.ask("/openapi/v2", accept=accept)).headers)[b"etag"].decode()
+        assert (await client.ask("/openapi/v2", accept=accept, if_none_match=etag)).status == 304
+        etags.append(etag)
+    assert (await client.ask("/openapi/v2", accept=PROTOBUF_V2, if_none_match=etags[0])).status == 200
+    assert etags[0] != etags[1]
+    assert built == ["v2", "v2"]
+    catalog.change(thing("b.example.com", "v1"))
+    changed = await client.ask("/openapi/v2", accept=PROTOBUF_V2, if_none_match=etags[1])
+    assert changed.status == 200
+    assert isinstance(changed.body, bytes)
+    assert b"com.example.b.v1.Thing" in changed.body
 
 
 @pytest.mark.parametrize(

@@ -216,6 +216,30 @@ def test_kubectl_everyday(kubectl: Kubectl, server: Standalone) -> None:
     assert kubectl("get", "ct").stderr == "No resources found in default namespace.\n"
 
 
+@pytest.mark.parametrize("command", ["create", "apply"])
+def test_a_list_comes_back_from_a_file(kubectl: Kubectl, command: str) -> None:
+    """kubectl itself checks a `kind: List`, by OpenAPI v2 as protobuf."""
+    establish(kubectl, pages.WITH_COLUMNS)
+    names = ["crontab.stable.example.com/another-cron-object", "crontab.stable.example.com/my-new-cron-object"]
+    second = pages.MY_CRONTAB_WITH_REPLICAS.replace("my-new", "another")
+    kubectl("create", "-f", "-", input=f"{pages.MY_CRONTAB_WITH_REPLICAS}---\n{second}")
+    saved = out(kubectl("get", "crontabs", "-o", "yaml"))
+    assert "kind: List" in saved
+    kubectl("delete", "crontabs", "--all")
+    refused = kubectl(command, "-f", "-", input=saved.replace("image:", "imag:"), check=False)
+    assert 'ValidationError(CronTab.spec): unknown field "imag" in com.example.stable.v1.CronTab.spec' in refused.stderr
+    assert out(kubectl(command, "-f", "-", input=saved)) == "".join(f"{name} created\n" for name in names)
+    assert out(kubectl("get", "crontabs", "-o", "name")).split() == names
+
+
+def test_explain_by_openapi_v2(kubectl: Kubectl) -> None:
+    establish(kubectl, pages.WITH_COLUMNS)
+    explained = out(kubectl("explain", "--output=plaintext-openapiv2", "crontab.spec"))
+    assert re.search(r"KIND:\s+CronTab\nVERSION:\s+stable\.example\.com/v1\n", explained), explained
+    assert re.search(r"RESOURCE:\s+spec <Object>", explained), explained
+    assert re.search(r"cronSpec\s+<string>\n[\s\S]*replicas\s+<integer>", explained), explained
+
+
 def test_edit(kubectl: Kubectl, tmp_path: Path) -> None:
     establish(kubectl, pages.RESOURCE_DEFINITION)
     kubectl("apply", "-f", "-", input=pages.MY_CRONTAB)
