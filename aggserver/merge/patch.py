@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aggserver.meta import codec
-from aggserver.meta.golang import quote
+from aggserver.meta.golang import json_kind, quote
 
 __all__ = [
     "InvalidPatch",
@@ -69,7 +69,7 @@ def parse_merge_patch(body: bytes) -> dict[str, Any]:
         raise InvalidPatch("Invalid JSON Patch")
     if not isinstance(patch, dict):
         raise InvalidPatch(
-            f"error decoding patch: json: cannot unmarshal {_json_type(patch)} into Go value of type map[string]interface {{}}"
+            f"error decoding patch: json: cannot unmarshal {json_kind(patch)} into Go value of type map[string]interface {{}}"
         )
     return patch
 
@@ -158,16 +158,7 @@ def _decode(body: bytes) -> Any:
 
 
 def _mismatch(value: Any, wanted: str) -> str:
-    return f"json: cannot unmarshal {_json_type(value)} into {wanted}"
-
-
-def _json_type(value: Any) -> str:
-    if isinstance(value, bool):
-        return "bool"
-    for kind, name in ((str, "string"), (dict, "object"), (list, "array")):
-        if isinstance(value, kind):
-            return name
-    return "number"
+    return f"json: cannot unmarshal {json_kind(value)} into {wanted}"
 
 
 # --- JSON patch: applying ---

@@ -12,7 +12,7 @@ import math
 from decimal import Decimal
 from typing import Any
 
-__all__ = ["INT64_MAX", "INT64_MIN", "format_float", "from_float", "quote", "to_json"]
+__all__ = ["INT64_MAX", "INT64_MIN", "format_float", "from_float", "json_kind", "quote", "to_json"]
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
@@ -37,6 +37,16 @@ def _quote_char(char: str) -> str:
     if code < 0x20 or code == 0x7F:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def json_kind(value: Any) -> str:
+    """What Go's decoder calls a JSON value in its errors."""
+    if isinstance(value, bool):
+        return "bool"
+    for kind, name in ((str, "string"), (list, "array"), (dict, "object")):
+        if isinstance(value, kind):
+            return name
+    return "null" if value is None else "number"
 
 
 def format_float(value: float) -> str:

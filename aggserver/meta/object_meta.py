@@ -17,7 +17,7 @@ import orjson
 
 from aggserver.meta import field
 from aggserver.meta.field import FieldError, Path, RawJSON
-from aggserver.meta.golang import INT64_MAX, INT64_MIN, format_float, quote, to_json
+from aggserver.meta.golang import INT64_MAX, INT64_MIN, format_float, json_kind, quote, to_json
 from aggserver.meta.names import (
     NameRule,
     dns1035_label,
@@ -90,7 +90,7 @@ def type_error(metadata: Any) -> str:
     if metadata is None:
         return ""
     if not isinstance(metadata, dict):
-        return f"json: cannot unmarshal {_json_type(metadata)} into Go value of type v1.ObjectMeta"
+        return f"json: cannot unmarshal {json_kind(metadata)} into Go value of type v1.ObjectMeta"
     if not _object_meta_error(metadata):
         return ""
     return _object_meta_error(orjson.loads(orjson.dumps(metadata, option=orjson.OPT_SORT_KEYS)))
@@ -121,16 +121,7 @@ def _struct_error(value: JSONObject, checks: Mapping[str, _Check], owner: str, p
 
 
 def _mismatch(value: Any, owner: str, path: str, wanted: str) -> str:
-    return f"json: cannot unmarshal {_json_type(value)} into Go struct field {owner}.{path} of type {wanted}"
-
-
-def _json_type(value: Any) -> str:
-    if isinstance(value, bool):
-        return "bool"
-    for kind, name in ((str, "string"), (dict, "object"), (list, "array")):
-        if isinstance(value, kind):
-            return name
-    return "number"
+    return f"json: cannot unmarshal {json_kind(value)} into Go struct field {owner}.{path} of type {wanted}"
 
 
 def _string(wanted: str) -> _Check:

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from aggserver.meta import codec, errors
-from aggserver.meta.golang import to_json
+from aggserver.meta.golang import json_kind, to_json
 from aggserver.registry.custom_resource import ScalePaths
 from aggserver.registry.nested import NestedError, find_integer, find_string, put
 from aggserver.registry.rest import Admit, Context, JSONObject, Transform, WriteOptions
@@ -95,7 +94,7 @@ def _replicas(scale: JSONObject) -> int:
     if spec is None:
         return 0
     if not isinstance(spec, dict):
-        raise _mismatch(_json_kind(spec), "Scale.spec", "v1.ScaleSpec")
+        raise _mismatch(json_kind(spec), "Scale.spec", "v1.ScaleSpec")
     value = spec.get("replicas")
     if value is None:
         return 0
@@ -103,21 +102,13 @@ def _replicas(scale: JSONObject) -> int:
         if _UNSET <= value <= -_UNSET - 1:
             return value
         raise _mismatch(f"number {value}", "ScaleSpec.spec.replicas", "int32")
-    shown = f"number {to_json(value)}" if isinstance(value, float) else _json_kind(value)
+    shown = f"number {to_json(value)}" if isinstance(value, float) else json_kind(value)
     raise _mismatch(shown, "ScaleSpec.spec.replicas", "int32")
 
 
 def _mismatch(shown: str, where: str, wanted: str) -> errors.StatusError:
     why = f"json: cannot unmarshal {shown} into Go struct field {where} of type {wanted}"
     return errors.bad_request(f'Scale in version "v1" cannot be handled as a Scale: {why}')
-
-
-def _json_kind(value: Any) -> str:
-    if isinstance(value, bool):
-        return "bool"
-    return next(
-        (name for kind, name in ((str, "string"), (dict, "object"), (list, "array")) if isinstance(value, kind)), "number"
-    )
 
 
 @contextmanager

@@ -15,13 +15,13 @@ from aggserver.endpoints import negotiation
 from aggserver.endpoints.installer import ResourceScope
 from aggserver.endpoints.request import Request
 from aggserver.meta import codec, errors, object_meta, protobuf
+from aggserver.meta.golang import json_kind
 from aggserver.registry.rest import JSONObject
 
 __all__ = [
     "add_warnings",
     "check_name",
     "dedup_owner_references",
-    "json_kind",
     "read_delete_body",
     "read_object",
     "report_unknown",
@@ -184,13 +184,3 @@ def _summary(body: bytes) -> str:
     more = " ..." if len(body) > _SUMMARY_BYTES else ""
     start = body[:_SUMMARY_BYTES]
     return (start.decode("utf-8", "replace") if body[:1] == b"{" else start.hex()) + more
-
-
-def json_kind(value: Any) -> str:
-    """What Go's decoder calls a JSON value."""
-    if isinstance(value, bool):
-        return "bool"
-    for kind, name in ((str, "string"), (list, "array"), (dict, "object")):
-        if isinstance(value, kind):
-            return name
-    return "null" if value is None else "number"

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from aggserver.endpoints.handlers.body import json_kind
 from aggserver.meta import errors, field
 from aggserver.meta.field import FieldError, Path
+from aggserver.meta.golang import json_kind
 from aggserver.meta.selectors import FieldSelector, LabelSelector, SelectorError, exact_value
 from aggserver.registry.rest import DeleteOptions, ListOptions, WriteOptions
 
