@@ -34,6 +34,7 @@ from aggserver.endpoints.request import (
     Chunks,
     Filter,
     Handler,
+    Message,
     Receive,
     Request,
     Response,
@@ -229,7 +230,7 @@ async def _disconnected(request: Request) -> None:
 def _with_headers(request: Request, send: Send) -> Send:
     """For answers of other applications: our headers beside theirs."""
 
-    async def sender(message: dict[str, object]) -> None:
+    async def sender(message: Message) -> None:
         if message["type"] == "http.response.start":
             theirs = message.get("headers") or []
             assert isinstance(theirs, list)
@@ -238,7 +239,7 @@ def _with_headers(request: Request, send: Send) -> Send:
             message = {**message, "body": b""}
         await send(message)
 
-    return sender  # type: ignore[return-value]
+    return sender
 
 
 def request_info(next_handler: Handler) -> Handler:

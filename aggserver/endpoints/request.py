@@ -26,6 +26,7 @@ __all__ = [
     "Chunks",
     "Filter",
     "Handler",
+    "Message",
     "Receive",
     "Request",
     "Response",

@@ -103,7 +103,8 @@ class Follower:
                 self._looked_at("")
             async for batch in stream:
                 for event in batch:
-                    self._take(event.type, event.object)
+                    if event.object is not None:
+                        self._take(event.type, event.object.decoded())
         finally:
             stream.close()
 
@@ -112,8 +113,7 @@ class Follower:
         self._later(seconds, over.set)
         await over.wait()
 
-    def _take(self, kind: str, obj: object) -> None:
-        tree: JSONObject = obj.decoded()  # type: ignore[attr-defined]
+    def _take(self, kind: str, tree: JSONObject) -> None:
         name = tree["metadata"]["name"]
         if kind == "DELETED":
             self._gone(name)
