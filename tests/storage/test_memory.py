@@ -4,7 +4,7 @@ import pytest
 
 from aggserver.storage.interface import Storage, Unavailable
 from aggserver.storage.memory import MemoryStorage
-from tests.storage import contract
+from tests.storage import contract, in_process
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ async def store() -> AsyncIterator[Storage]:
     await store.close()
 
 
-@pytest.mark.parametrize("case", contract.CASES, ids=lambda case: case.__name__)
+@pytest.mark.parametrize("case", [*contract.CASES, *in_process.SUITE], ids=lambda case: case.__name__)
 async def test_contract(case: contract.Case, store: Storage) -> None:
     await case(store)
 

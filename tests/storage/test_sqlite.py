@@ -11,7 +11,7 @@ import pytest
 
 from aggserver.storage.interface import Compacted, KeyExists, KeyValue, Unavailable
 from aggserver.storage.sqlite import SQLiteStorage
-from tests.storage import contract
+from tests.storage import contract, in_process
 
 KEY = "/stable.example.com/crontabs/default/a"
 
@@ -37,7 +37,7 @@ async def store(path: Path) -> AsyncIterator[SQLiteStorage]:
         yield store
 
 
-@pytest.mark.parametrize("case", contract.CASES, ids=lambda case: case.__name__)
+@pytest.mark.parametrize("case", [*contract.CASES, *in_process.SUITE], ids=lambda case: case.__name__)
 async def test_contract(case: contract.Case, store: SQLiteStorage) -> None:
     await case(store)
 
