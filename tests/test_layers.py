@@ -46,6 +46,7 @@ DOORS = {
     "cryptography": ("aggserver.server.certificates", "aggserver.server.tls", "aggserver.authentication.x509"),
     "grpc": ("aggserver.storage.etcd",),
     "hypercorn": ("aggserver.server",),
+    "jh2": ("aggserver.server.http2",),
     "kubernetes": ("aggserver.cluster", "aggserver.webhook"),
     "prometheus_client": ("aggserver.server.health", "aggserver.server.metrics"),
     "sqlite3": ("aggserver.storage.sqlite", "aggserver.storage.sqlite_writer"),

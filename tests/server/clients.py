@@ -51,7 +51,9 @@ class HTTP2Client:
         self.reader = reader
         self.writer = writer
         self.h2 = h2.connection.H2Connection(
-            h2.config.H2Configuration(client_side=True, header_encoding="ascii", validate_outbound_headers=False)
+            h2.config.H2Configuration(
+                client_side=True, header_encoding="ascii", validate_outbound_headers=False, normalize_outbound_headers=False
+            )
         )
         self.received = {}
         self.goaway = None  # (error code, last stream)

@@ -11,7 +11,8 @@ import pytest
 
 from aggserver.authentication.x509 import Roots, verify
 from aggserver.server.certificates import issue_client, issue_serving, new_ca
-from aggserver.server.connection import STREAM_WINDOW, EngineConfig
+from aggserver.server.connection import EngineConfig
+from aggserver.server.requests import STREAM_WINDOW
 from aggserver.server.serving import Server, bind, loop_factory
 from aggserver.server.tls import TLSConfig
 from tests.server.clients import PATIENCE, HTTP2Client, close, http1, tls_context
@@ -312,7 +313,16 @@ async def test_an_early_answer_on_http1():
         assert (await http1(running.port, head + b"x" * 1000)).startswith(b"HTTP/1.1 413")
 
 
+HEAD = {":method": "GET", ":authority": "a", ":scheme": "https", ":path": "/"}
 STRANGE_HEADS = {
+    "no path": list((HEAD | {":path": ""}).items()),
+    "a space in the method": list((HEAD | {":method": "GE T"}).items()),
+    "upper case in a name": [*HEAD.items(), ("Accept", "a")],
+    "a line break in a value": [*HEAD.items(), ("accept", "a\r\nx-remote-user: root")],
+    "a header of the connection": [*HEAD.items(), ("transfer-encoding", "chunked")],
+    "an unknown pseudo header": [*HEAD.items(), (":user", "root")],
+    "a pseudo header twice": [*HEAD.items(), (":path", "/other")],
+    "a pseudo header behind others": [("accept", "a"), *HEAD.items()],
     "path that is not ASCII": [(":method", "GET"), (":authority", "a"), (":scheme", "https"), (":path", "/\u00e4")],
     "plain CONNECT": [(":method", "CONNECT"), (":authority", "a:1")],
 }
@@ -432,7 +442,7 @@ async def test_idle_connections_are_closed():
 
 
 async def test_flood_of_resets(monkeypatch):
-    monkeypatch.setattr("aggserver.server.connection.MAX_REQUESTS_PER_CONNECTION", 50)
+    monkeypatch.setattr("aggserver.server.http2.MAX_REQUESTS_PER_CONNECTION", 50)
     async with Running() as running:
         client = await running.http2()
         for _ in range(100):
