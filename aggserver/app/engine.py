@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
 import secrets
 import time
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -65,9 +66,24 @@ def new_environment(storage: Storage) -> Environment:
         storage=storage,
         clock=time.time,
         monotonic=time.monotonic,
-        new_uid=lambda: str(uuid.uuid4()),
+        new_uid=_random_uuids(),
         random=secrets.randbelow,
     )
+
+
+def _random_uuids() -> Callable[[], str]:
+    """A source of UUIDs that asks the system for randomness once for many.
+
+    A system call gives up the interpreter's lock, and the storage's writer, once it has it, keeps it for a while.
+    """
+
+    def make() -> Iterator[str]:
+        while True:
+            block = os.urandom(16 * 256)
+            for start in range(0, len(block), 16):
+                yield str(uuid.UUID(bytes=block[start : start + 16], version=4))
+
+    return make().__next__
 
 
 class Engine:
@@ -94,7 +110,7 @@ class Engine:
         handler: Handler = self._dispatcher()
         for wrap in reversed(chain):
             handler = wrap(handler)
-        return filters.application(handler, observer, lambda: str(uuid.uuid4()))
+        return filters.application(handler, observer, _random_uuids())
 
     def _dispatcher(self) -> Dispatcher:
         version = aggserver.__version__

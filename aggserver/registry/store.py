@@ -245,7 +245,6 @@ class Store:
         self._strategy.check_context(context)
         self._strategy.prepare_for_create(obj)
         self._refuse(obj, self._strategy.validate(obj))
-        self._refuse(obj, self._common_rules(metadata))
         context.warnings.extend(self._strategy.warnings(obj, None))
         if admit is not None:
             await admit(obj, None)
@@ -291,7 +290,10 @@ class Store:
         metadata = self._prepare_update(obj, old)
         changes = object_meta.validate_object_meta_update(metadata, old["metadata"], _METADATA)
         # Upstream's strategies look at the changes once more, and so the causes have them twice.
-        problems = self._common_rules(metadata) + changes * 2
+        problems = object_meta.validate_object_meta(
+            metadata, _METADATA, namespaced=self._info.namespaced, name_rule=object_meta.path_segment_name
+        )
+        problems += changes * 2
         self._refuse(obj, problems + self._strategy.validate_update(obj, old))
         context.warnings.extend(self._strategy.warnings(obj, old))
         if admit is not None:
@@ -453,11 +455,6 @@ class Store:
             metadata["namespace"] = context.namespace
         elif metadata["namespace"] != context.namespace:
             raise errors.bad_request("the namespace of the provided object does not match the namespace sent on the request")
-
-    def _common_rules(self, metadata: JSONObject) -> builtins.list[field.FieldError]:
-        return object_meta.validate_object_meta(
-            metadata, _METADATA, namespaced=self._info.namespaced, name_rule=object_meta.path_segment_name
-        )
 
     def _refuse(self, obj: JSONObject, problems: builtins.list[field.FieldError]) -> None:
         if problems:

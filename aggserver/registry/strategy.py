@@ -44,7 +44,7 @@ class Strategy(Protocol):
         """Before validation: sets generation, drops what a client may not set. System metadata is filled by the store already."""
 
     def validate(self, obj: JSONObject) -> list[FieldError]:
-        """After prepare_for_create; the store checks the common metadata rules afterwards, if this found nothing.
+        """After prepare_for_create, the rules for new metadata included, whose form of a name differs by resource.
 
         Does not mutate.
         """

@@ -90,8 +90,7 @@ class StoredNamespaces:
             if error.code == 404:
                 return None
             raise
-        status = obj.decoded().get("status") or {}
-        return str(status.get("phase", "Active"))
+        return obj.fields(_read_phase)["phase"]
 
 
 class NamespaceController:
@@ -126,6 +125,11 @@ class NamespaceController:
             return namespace
 
         await self._writer.update(Context(CONTROLLER), name, without_finalizer, _WRITE)
+
+
+def _read_phase(namespace: JSONObject) -> dict[str, str]:
+    status = namespace.get("status") or {}
+    return {"phase": str(status.get("phase", "Active"))}
 
 
 async def ensure(store: Store, name: str) -> None:
