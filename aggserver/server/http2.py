@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import asyncio
 import re
+import struct
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Protocol
 from urllib.parse import unquote
 
 from jh2.config import H2Configuration
-from jh2.connection import H2Connection
+from jh2.connection import ConnectionInputs, H2Connection
 from jh2.errors import ErrorCodes
 from jh2.events import (
     ConnectionTerminated,
@@ -39,6 +40,7 @@ from jh2.exceptions import ProtocolError
 from jh2.hpack import NeverIndexedHeaderTuple
 from jh2.hyperframe.frame import GoAwayFrame
 from jh2.settings import SettingCodes, Settings
+from jh2.stream import StreamInputs
 
 from aggserver.server.requests import STREAM_WINDOW, ASGIApp, Inbox, Message, Requests
 
@@ -58,7 +60,7 @@ CONNECTION_WINDOW = 100 * STREAM_WINDOW
 MAX_FRAME_SIZE = STREAM_WINDOW
 MAX_HEADER_LIST = 64 * 1024  # bytes; bearer tokens, selectors and X-Remote-Extra headers are long
 
-# Bytes of frames made before they are handed to the socket, and others get their turn.
+# Bytes of a body written before others get their turn.
 WRITE_BYTES = 64 * 1024
 
 # Headers with a new value in nearly every answer: kept out of the table of repeated ones, where each would push another out.
@@ -69,6 +71,10 @@ _NAME = re.compile(rb"[-!#$%&'*+.^_`|~0-9a-z]+").fullmatch
 _UNSAFE = re.compile(rb"[\x00\r\n]").search
 _PSEUDO = frozenset({b":method", b":scheme", b":authority", b":path"})
 _OF_CONNECTIONS = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"})
+
+# Of a DATA frame: length in 24 bits, type, flags, stream; RFC 9113, 4.1.
+_FRAME_HEAD = struct.Struct(">HBBBL").pack
+_END_STREAM = 0x1
 
 # Streams the library may hold before it is made to count them, see `_Library`.
 COUNT_FROM = 64
@@ -90,22 +96,43 @@ class Wire(Protocol):
 
 
 class _Library(H2Connection):  # type: ignore[misc]
-    """jh2's connection, counting streams only now and then.
-
-    It walks all its streams at every request, to count those that are open and to drop the rest: a third of a get's time beside
-    250 watches. Their number, closed ones included, is a bound that does as long as it is below the limit.
-    """
+    """jh2's connection, where two of its ways cost too much."""
 
     _counted_at = COUNT_FROM
 
     @property
     def open_inbound_streams(self) -> int:
+        """A bound: the number of streams held, closed ones included, as long as it is below the limit.
+
+        The library walks all its streams at every request, to count those that are open and to drop the rest.
+        """
         held = len(self.streams)
         if held < min(self._counted_at, MAX_STREAMS):
             return held
         count: int = super().open_inbound_streams
         self._counted_at = max(COUNT_FROM, 2 * len(self.streams))
         return count
+
+    def data_frames(self, stream_id: int, data: memoryview, *, end_stream: bool) -> bytes:
+        """`send_data` of any size that flow control has room for, as the bytes to write after all that the library has to send.
+
+        The library takes each frame through its states and copies it five times, half the time of a long list.
+        Raises ProtocolError.
+        """
+        stream = self._get_stream_by_id(stream_id)
+        self.state_machine.process_input(ConnectionInputs.SEND_DATA)
+        stream.state_machine.process_input(StreamInputs.SEND_DATA)
+        if end_stream:
+            stream.state_machine.process_input(StreamInputs.SEND_END_STREAM)
+        self.outbound_flow_control_window -= len(data)
+        stream.outbound_flow_control_window -= len(data)
+        pieces: list[bytes | memoryview] = []
+        limit = self.max_outbound_frame_size
+        for start in range(0, len(data) or 1, limit):
+            part = data[start : start + limit]
+            last = end_stream and start + limit >= len(data)
+            pieces += (_FRAME_HEAD(len(part) >> 8, len(part) & 0xFF, 0, _END_STREAM if last else 0, stream_id), part)
+        return b"".join(pieces)
 
 
 class HTTP2:
@@ -261,31 +288,22 @@ class HTTP2:
 
         Raises ProtocolError if the stream or the connection was closed.
         """
-        library, stream_id = self.library, stream.id
-        rest, unwritten = memoryview(data), 0
-        while rest or ended:
-            room = min(library.local_flow_control_window(stream_id), library.max_outbound_frame_size)
+        rest = memoryview(data)
+        while True:
+            room = self.library.local_flow_control_window(stream.id)
             if rest and room <= 0:
-                self.flush()
                 await self._room(stream)
-                if stream.closed:
-                    return
-                continue
-            frame, rest = rest[:room], rest[room:]
-            library.send_data(stream_id, frame, end_stream=ended and not rest)
-            if not rest:
-                break
-            unwritten += len(frame)
-            if unwritten >= WRITE_BYTES:
-                unwritten = 0
-                self.flush()
+            else:
+                size = min(room, WRITE_BYTES)
+                part, rest = rest[:size], rest[size:]
+                self.flush()  # what comes before: the head
+                self._wire.write(self.library.data_frames(stream.id, part, end_stream=ended and not rest))
                 await self._wire.drain()
-                if stream.closed:
-                    return
-        self.flush()
-        await self._wire.drain()
+            if not rest or stream.closed:
+                return
 
     async def _room(self, stream: _Stream) -> None:
+        self.flush()
         self._waiting.add(stream)
         try:
             await stream.wait()
