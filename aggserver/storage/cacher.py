@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import gc
 import heapq
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -35,6 +36,7 @@ __all__ = ["CacheWatcher", "Cached", "Cacher", "ListPage", "WatchEvent"]
 
 WAIT = 3.0  # seconds a request waits for a revision that the cache hasn't reached, as upstream
 CHUNK = 500  # objects made, or events told, before other requests have their turn: a few milliseconds
+PAGE = 10_000  # objects read from the store at once while loading, as upstream: what is there twice for a moment
 RETRY, MAX_RETRY = 0.1, 5.0  # seconds between attempts to follow a store that was lost: doubled each time
 
 
@@ -119,17 +121,33 @@ class Cacher(Generic[T]):
                 loading.result()
 
     async def _load(self) -> None:
-        page = await self._storage.list(self._prefix)
         objects: builtins.list[T] = []
-        await self._make_all(page.items, objects)
+        revision = await self._read_all(objects)
         # After a loss: what happened in between can't be told, so the watches end with an error that makes clients list anew.
-        self._end_watchers(Compacted(self.revision, page.revision))
-        self._objects = Ordered([item.key for item in page.items], objects)
-        self._window = Window(page.revision)
+        self._end_watchers(Compacted(self.revision, revision))
+        self._objects = Ordered([item.key for item in objects], objects)
+        self._window = Window(revision)
         self._snapshots.clear()
-        self._advance(page.revision)
-        self._subscription = await self._storage.watch(self._prefix, page.revision, self)
+        self._advance(revision)
+        self._subscription = await self._storage.watch(self._prefix, revision, self)
         self._loaded = True
+
+    async def _read_all(self, into: builtins.list[T]) -> int:
+        """Every object, page by page at the revision of the first, which is returned."""
+        page = await self._storage.list(self._prefix, limit=PAGE)
+        await self._make_all(page.items, into)
+        while page.more:
+            # Or the collector goes through all that is loaded, over and over: 0.2 s each time for 500,000 objects, none garbage.
+            gc.freeze()
+            start, revision = page.items[-1].key + "\0", page.revision
+            del page  # before the next one comes
+            try:
+                page = await self._storage.list(self._prefix, revision=revision, start=start, limit=PAGE)
+            except Compacted as error:
+                # Not the caller's revision: to a client this is a server that can't answer yet, not a list that is too old.
+                raise Unavailable(f"loading {self._prefix} took longer than the store keeps history: {error}") from error
+            await self._make_all(page.items, into)
+        return page.revision
 
     async def _make_all(self, items: Sequence[KeyValue], into: builtins.list[T]) -> None:
         for first in range(0, len(items), CHUNK):
