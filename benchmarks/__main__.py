@@ -1,21 +1,25 @@
 """`python -m benchmarks`: measure aggserver against kube-apiserver and print the table; see docs/benchmarks.md.
 
-A whole run takes about ten minutes, `--quick` two. It wants a machine that does nothing else.
+A whole run takes about ten minutes, `--quick` two, `--growth` up to twenty. It wants a machine that does nothing else.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
+import itertools
 import json
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.chart import svg
 from benchmarks.client import LoadError
-from benchmarks.report import BASELINE, MEASURED, document, rows, with_figures
+from benchmarks.growth import SIZES, grow
+from benchmarks.growth_report import growth_document
+from benchmarks.report import BASELINE, ETCD, FIGURES, GROWTH, MEASURED, SQLITE, document, rows, section, with_figures
 from benchmarks.run import RESULTS, Options, measure, write
 from benchmarks.workloads import OBJECTS, WORKLOADS, chosen
 from tests.controlplane.binaries import BinariesError
@@ -28,6 +32,9 @@ PAGE, CHART = DOCS / "benchmarks.md", DOCS / "benchmarks.svg"
 # client-go keeps one connection for each server and process; the workloads stand for several processes (benchmarks/load/main.go).
 CONNECTIONS = 4
 
+# Of --growth: room for the small namespace and for creates that are measured.
+MIN_SIZE = 500
+
 
 def main(arguments: list[str]) -> int:
     parser = _parser()
@@ -36,15 +43,28 @@ def main(arguments: list[str]) -> int:
         parser.error("the documents are for whole runs of both servers")
     if options.profile and options.only != MEASURED:
         parser.error(f"--profile slows {MEASURED} down, and goes with --only {MEASURED}")
+    if options.growth is not None:
+        options.growth = options.growth or list(SIZES)
+        if problem := sizes_problem(options.growth):
+            parser.error(problem)
     try:
         report = json.loads(options.report.read_text()) if options.report else _measure(options)
     except (LoadError, ProcessError, BinariesError, ToolchainError) as error:
         print(f"no result: {error}", file=sys.stderr)
         return 1
-    print(document(report))
+    print(_text(report))
     if options.write_docs:
         _write_docs(report)
     return 1 if report["failed"] else 0
+
+
+def sizes_problem(sizes: Sequence[int]) -> str:
+    """What is wrong with the sizes of a growth, '' if nothing: half of what is added is for measuring creates."""
+    if sizes[0] < MIN_SIZE:
+        return f"--growth: the first size is at least {MIN_SIZE}"
+    if any(after < 2 * before for before, after in itertools.pairwise(sizes)):
+        return "--growth: each size is at least twice the one before"
+    return ""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -59,23 +79,46 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, help="how often the two take turns at each workload (default 2); medians count")
     parser.add_argument("--quick", action="store_true", help="a fifth of everything in one round: to see that it works")
     parser.add_argument("--http1", action="store_true", help="speak HTTP/1.1 rather than HTTP/2, which client-go prefers")
+    parser.add_argument(
+        "--storage", choices=[SQLITE, ETCD], default=SQLITE, help=f"where {MEASURED} keeps its objects (default {SQLITE})"
+    )
+    parser.add_argument(
+        "--growth",
+        nargs="*",
+        type=int,
+        metavar="OBJECTS",
+        help=f"measure how both do as they fill, up to these sizes (default {SIZES})",
+    )
     parser.add_argument("--only", choices=[BASELINE, MEASURED], help="measure one server alone")
     parser.add_argument(
         "--profile", type=Path, metavar="FILE", help=f"run {MEASURED} under cProfile, which writes FILE at the end"
     )
-    parser.add_argument("--write-docs", action="store_true", help=f"put table and chart into {PAGE.name} and {CHART.name}")
+    parser.add_argument(
+        "--write-docs", action="store_true", help=f"put the table into its section of {PAGE.name}, the chart into {CHART.name}"
+    )
     parser.add_argument("--report", type=Path, metavar="FILE", help="measure nothing, take the results of an earlier run")
     return parser
 
 
 def _measure(options: argparse.Namespace) -> dict[str, Any]:
-    quick = options.quick
     began = time.monotonic()
 
     def say(text: str) -> None:
         print(f"{time.monotonic() - began:5.0f} s  {text}", file=sys.stderr, flush=True)
 
-    plan = Options(
+    if options.growth is not None:
+        report = grow(options.growth, [options.only] if options.only else [BASELINE, MEASURED], say)
+    else:
+        report = measure(_plan(options), say)
+    path = RESULTS / f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%SZ}.json"
+    write(report, path)
+    say(f"results are in {path}")
+    return report
+
+
+def _plan(options: argparse.Namespace) -> Options:
+    quick = options.quick
+    return Options(
         workloads=chosen(options.workloads, quick=quick),
         objects=options.objects or (OBJECTS // 5 if quick else OBJECTS),
         rounds=options.rounds or (1 if quick else 2),
@@ -85,18 +128,21 @@ def _measure(options: argparse.Namespace) -> dict[str, Any]:
         quick=quick,
         profile=options.profile,
         servers=[options.only] if options.only else [BASELINE, MEASURED],
+        storage=options.storage,
     )
-    report = measure(plan, say)
-    path = RESULTS / f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%SZ}.json"
-    write(report, path)
-    say(f"results are in {path}")
-    return report
+
+
+def _text(report: dict[str, Any]) -> str:
+    return growth_document(report) if "stages" in report else document(report)
 
 
 def _write_docs(report: dict[str, Any]) -> None:
-    figures = f"![How many times better than kube-apiserver]({CHART.name})\n\n{document(report)}"
-    PAGE.write_text(with_figures(PAGE.read_text(), figures))
-    CHART.write_text(svg(rows(report), f"commit {report['commit']}, {report['date']}; strokes mark the aims"))
+    part = GROWTH if "stages" in report else section(report)
+    figures = _text(report)
+    if part == FIGURES:
+        figures = f"![How many times better than kube-apiserver]({CHART.name})\n\n{figures}"
+        CHART.write_text(svg(rows(report), f"commit {report['commit']}, {report['date']}; strokes mark the aims"))
+    PAGE.write_text(with_figures(PAGE.read_text(), part, figures))
 
 
 if __name__ == "__main__":

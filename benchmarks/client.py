@@ -23,8 +23,10 @@ __all__ = ["Access", "LoadError", "NotServedError", "build", "call", "run_load",
 
 MODULE = Path(__file__).parent / "load"
 
-# Seconds: the longest run is seeding 10,000 objects, half a minute on a slow disk.
-RUN_TIMEOUT = 600.0
+# Seconds: the longest run is seeding 400,000 objects, some minutes on a slow disk.
+RUN_TIMEOUT = 1800.0
+# The longest request is the first list of 500,000 objects after a start, some ten seconds on a slow disk.
+CALL_TIMEOUT = 300.0
 ESTABLISH_TIMEOUT = 60.0
 
 UNSUPPORTED_MEDIA_TYPE = 415
@@ -82,7 +84,7 @@ def call(access: Access, method: str, path: str, body: Mapping[str, Any] | None 
     context.load_cert_chain(access.certificate, access.key)
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(access.server + path, data, {"Content-Type": "application/json"}, method=method)
-    with urllib.request.urlopen(request, context=context, timeout=30) as answer:
+    with urllib.request.urlopen(request, context=context, timeout=CALL_TIMEOUT) as answer:
         content: bytes = answer.read()
     return content
 

@@ -1,4 +1,5 @@
-"""What a server costs: CPU seconds and resident memory of a process and all its descendants, read from /proc (Linux).
+"""What a server costs: CPU seconds and resident memory of a process and all its descendants, read from /proc (Linux), and the
+bytes of its files.
 
 Called by benchmarks.servers.
 """
@@ -10,7 +11,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Usage", "children", "usage"]
+__all__ = ["Usage", "children", "file_bytes", "usage"]
 
 PROC = Path("/proc")
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -18,13 +19,18 @@ TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Usage:
-    """CPU seconds since the process began, and resident bytes now."""
+    """CPU seconds since the process began, resident bytes now, and the most there ever were (of several, their sum)."""
 
     cpu_seconds: float = 0.0
     resident_bytes: int = 0
+    peak_bytes: int = 0
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(self.cpu_seconds + other.cpu_seconds, self.resident_bytes + other.resident_bytes)
+        return Usage(
+            self.cpu_seconds + other.cpu_seconds,
+            self.resident_bytes + other.resident_bytes,
+            self.peak_bytes + other.peak_bytes,
+        )
 
 
 def children(pid: int) -> dict[int, str]:
@@ -38,7 +44,9 @@ def children(pid: int) -> dict[int, str]:
 
 def usage(pid: int) -> Usage:
     """Of the process and its descendants; a process that ends meanwhile counts nothing."""
-    total = Usage(_cpu_seconds(pid), _resident_bytes(pid))
+    # Rss of smaps_rollup rather than of status, whose counters the kernel only brings up to date now and then.
+    resident = _kilobytes(pid, "smaps_rollup", "Rss:") * 1024
+    total = Usage(_cpu_seconds(pid), resident, max(resident, _kilobytes(pid, "status", "VmHWM:") * 1024))
     for child in children(pid):
         total += usage(child)
     return total
@@ -50,11 +58,10 @@ def _cpu_seconds(pid: int) -> float:
     return 0.0 if fields is None else sum(map(int, fields[12:16])) / TICKS_PER_SECOND
 
 
-def _resident_bytes(pid: int) -> int:
-    # Rss of smaps_rollup rather than of status, whose counters the kernel only brings up to date now and then.
+def _kilobytes(pid: int, file: str, name: str) -> int:
     with contextlib.suppress(OSError, StopIteration):
-        lines = (PROC / str(pid) / "smaps_rollup").read_text().splitlines()
-        return int(next(line for line in lines if line.startswith("Rss:")).split()[1]) * 1024
+        lines = (PROC / str(pid) / file).read_text().splitlines()
+        return int(next(line for line in lines if line.startswith(name)).split()[1])
     return 0
 
 
@@ -66,3 +73,12 @@ def _stat(pid: int) -> list[str] | None:
         return None
     name, _, rest = text.partition("(")[2].rpartition(")")
     return [name, *rest.split()]
+
+
+def file_bytes(folder: Path) -> int:
+    """Bytes of all files in a folder and below; one that goes meanwhile counts nothing."""
+    total = 0
+    for path in folder.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):
+            total += path.stat().st_size if path.is_file() else 0
+    return total

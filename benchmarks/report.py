@@ -1,5 +1,7 @@
 """From runs to rows: medians, factors, and the table for people. Pure; called by benchmarks.run and benchmarks.__main__.
 
+Also the sections of docs/benchmarks.md that are written by runs; benchmarks.growth_report makes the table of another one.
+
 A report is what a run of the benchmarks leaves behind as JSON: `commit`, `date`, `machine`, `options`, `start_seconds` by server,
 `memory_bytes` by server and program, `not_served` and `failed` by workload, and `runs`, each with `workload`, `server`, `round`,
 `cpu_seconds` and the load client's own `result`.
@@ -14,19 +16,59 @@ from typing import Any
 
 from benchmarks.workloads import WORKLOADS, Workload
 
-__all__ = ["BASELINE", "MEASURED", "Row", "document", "number", "rows", "table", "with_figures"]
+__all__ = [
+    "BASELINE",
+    "ETCD",
+    "FIGURES",
+    "FIGURES_ON_ETCD",
+    "GROWTH",
+    "MEASURED",
+    "SQLITE",
+    "Row",
+    "Section",
+    "Side",
+    "document",
+    "machine",
+    "number",
+    "rows",
+    "section",
+    "table",
+    "with_figures",
+]
 
 BASELINE = "kube-apiserver"
 MEASURED = "aggserver"
 
-MEMORY_AIM = 10.0
-START_AIM_SECONDS = 0.5
+SQLITE, ETCD = "sqlite", "etcd"  # where aggserver keeps its objects
+
+# By storage. On etcd the two sides share what it takes: its memory, and the seconds until it has a leader.
+MEMORY_AIM = {SQLITE: 10.0, ETCD: 4.0}
+START_AIM_SECONDS = {SQLITE: 0.5, ETCD: 1.0}
 
 # Bodies of the two sides may differ a little (managed fields, spacing). Beyond this share they hold different things, and the
 # rates are of different work.
 BODY_TOLERANCE = 0.15
 
-BEGIN, END = "<!-- figures: written by python -m benchmarks --write-docs -->", "<!-- end of figures -->"
+
+@dataclass(frozen=True)
+class Section:
+    """A part of docs/benchmarks.md that a run with these flags writes, between two markers."""
+
+    name: str
+    flags: str = ""
+
+    @property
+    def begin(self) -> str:
+        return f"<!-- {self.name}: written by python -m benchmarks{self.flags} --write-docs -->"
+
+    @property
+    def end(self) -> str:
+        return f"<!-- end of {self.name} -->"
+
+
+FIGURES = Section("figures")
+FIGURES_ON_ETCD = Section("figures on etcd", " --storage etcd")
+GROWTH = Section("growth", " --growth")
 
 
 @dataclass(frozen=True)
@@ -69,6 +111,15 @@ def rows(report: Mapping[str, Any]) -> list[Row]:
     return [*found, *_memory_row(report), *_start_row(report)]
 
 
+def _storage(report: Mapping[str, Any]) -> str:
+    return str(report["options"]["storage"])
+
+
+def section(report: Mapping[str, Any]) -> Section:
+    """Where the table of this report belongs."""
+    return FIGURES_ON_ETCD if _storage(report) == ETCD else FIGURES
+
+
 def _measured_names(report: Mapping[str, Any]) -> set[str]:
     return {run["workload"] for run in report["runs"]} | set(report["not_served"]) | set(report["failed"])
 
@@ -81,7 +132,7 @@ def _workload_row(workload: Workload, report: Mapping[str, Any]) -> Row:
     return Row(
         workload.title,
         workload.unit,
-        workload.aim,
+        workload.aim_on_etcd if _storage(report) == ETCD else workload.aim,
         _side(workload, of[BASELINE]),
         _side(workload, of[MEASURED]),
         remark=_reason(workload.name, report) or _body_remark(of[BASELINE], of[MEASURED]) or _resumed_remark(of),
@@ -123,14 +174,14 @@ def _memory_row(report: Mapping[str, Any]) -> Iterable[Row]:
     memory = {server: Side(sum(programs.values()) / 1e6) for server, programs in report["memory_bytes"].items()}
     if memory:
         title = f"memory after that, {number(report['options']['objects'])} objects"
-        yield Row(title, "MB", MEMORY_AIM, memory.get(BASELINE), memory.get(MEASURED), less_is_better=True)
+        yield Row(title, "MB", MEMORY_AIM[_storage(report)], memory.get(BASELINE), memory.get(MEASURED), less_is_better=True)
 
 
 def _start_row(report: Mapping[str, Any]) -> Iterable[Row]:
     start = {server: Side(seconds) for server, seconds in report["start_seconds"].items()}
     baseline = start.get(BASELINE)
     # The aim is a time; the factor that stands for it depends on the other side.
-    aim = baseline.value / START_AIM_SECONDS if baseline else 1.0
+    aim = baseline.value / START_AIM_SECONDS[_storage(report)] if baseline else 1.0
     yield Row("start until ready", "s", aim, baseline, start.get(MEASURED), less_is_better=True)
 
 
@@ -170,12 +221,11 @@ def _pair(row: Row, field: str) -> str:
 
 def document(report: Mapping[str, Any]) -> str:
     """What stands between the markers of docs/benchmarks.md."""
-    found = rows(report)
-    machine, options = report["machine"], report["options"]
+    found, options = rows(report), report["options"]
+    storage = "SQLite" if _storage(report) == SQLITE else "an etcd of its own"
     conditions = (
-        f"Commit `{report['commit']}`, {report['date']}: {machine['cores']} cores ({machine['processor']}), "
-        f"Python {machine['python']}, kube-apiserver {machine['kubernetes']}, {number(options['objects'])} objects, "
-        f"{options['protocol']}, rounds: {options['rounds']}. A factor in bold reaches its aim."
+        f"{machine(report)}, {number(options['objects'])} objects, {options['protocol']}, rounds: {options['rounds']}; "
+        f"aggserver on {storage}. A factor in bold reaches its aim."
     )
     if options["quick"]:
         conditions = f"A quick run: it shows that everything works, and its figures mean nothing. {conditions}"
@@ -183,13 +233,22 @@ def document(report: Mapping[str, Any]) -> str:
     return "\n\n".join(part for part in (conditions, table(found), "\n".join(remarks)) if part)
 
 
-def with_figures(page: str, figures: str) -> str:
-    """The page with `figures` between its markers. Raises ValueError if it does not have them."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
+def machine(report: Mapping[str, Any]) -> str:
+    """What was measured, when and on what, as the beginning of a sentence."""
+    facts = report["machine"]
+    return (
+        f"Commit `{report['commit']}`, {report['date']}: {facts['cores']} cores ({facts['processor']}), "
+        f"Python {facts['python']}, kube-apiserver {facts['kubernetes']}"
+    )
+
+
+def with_figures(page: str, part: Section, figures: str) -> str:
+    """The page with `figures` in this section. Raises ValueError if the page does not have its markers."""
+    before, begin, rest = page.partition(part.begin)
+    _, end, after = rest.partition(part.end)
     if not begin or not end:
-        raise ValueError(f"the page lacks the lines {BEGIN!r} and {END!r}")
-    return f"{before}{BEGIN}\n\n{figures}\n\n{END}{after}"
+        raise ValueError(f"the page lacks the lines {part.begin!r} and {part.end!r}")
+    return f"{before}{begin}\n\n{figures}\n\n{end}{after}"
 
 
 def number(value: float) -> str:

@@ -1,7 +1,8 @@
 """One run of the benchmarks: start both servers, put the same objects into them, alternate between them workload by workload.
 
 Both stay up for the whole run, and take turns at each workload (A B A B), so that a machine that gets slower or faster meanwhile
-does so for both. Called by benchmarks.__main__; the report it returns is described in benchmarks.report.
+does so for both. Called by benchmarks.__main__; the report it returns is described in benchmarks.report. benchmarks.growth
+prepares its servers as this does.
 """
 
 from __future__ import annotations
@@ -14,27 +15,27 @@ import platform
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from benchmarks.client import LoadError, NotServedError, build, call, run_load, wait_until_served
-from benchmarks.report import BASELINE, MEASURED, number
+from benchmarks.client import Access, LoadError, NotServedError, build, call, run_load, wait_until_served
+from benchmarks.report import BASELINE, ETCD, MEASURED, SQLITE, number
 from benchmarks.servers import Aggserver, KubeApiserver, Server
 from benchmarks.workloads import NAMESPACES, SEEDED, Workload, in_running_order
 from tests.controlplane.binaries import kubernetes_version, obtain
 
-__all__ = ["RESULTS", "Options", "Say", "measure", "write"]
+__all__ = ["RESULTS", "Options", "Say", "conditions", "define", "measure", "memory", "scratch_folder", "settle", "write"]
 
 Say = Callable[[str], None]
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 DEFINITION = HERE / "crontab.yaml"
-COLLECTION = "/apis/bench.aggserver.dev/v1/namespaces/{namespace}/crontabs"
+COLLECTION = "/apis/bench.aggserver.dev/v1/crontabs"  # of all namespaces
 
 # A server is at rest when all of them together use less than this share of a core; after SETTLE_TIMEOUT seconds the run goes on,
 # since kube-apiserver is never wholly at rest.
@@ -45,7 +46,9 @@ SETTLE_TIMEOUT = 10.0
 
 @dataclass(frozen=True)
 class Options:
-    """`seconds` is the length of a run that has no count of its own; `servers` are names; `profile` is where aggserver's goes."""
+    """`seconds` is the length of a run that has no count of its own; `servers` are names; `profile` is where aggserver's goes;
+    `storage` is where aggserver keeps its objects.
+    """
 
     workloads: Sequence[Workload]
     objects: int
@@ -56,6 +59,7 @@ class Options:
     quick: bool = False
     profile: Path | None = None
     servers: Sequence[str] = (BASELINE, MEASURED)
+    storage: str = SQLITE
 
 
 @dataclass
@@ -76,10 +80,7 @@ def measure(options: Options, say: Say) -> dict[str, Any]:
 
     Raises LoadError when a server can't be prepared, ProcessError when one ends, BinariesError, ToolchainError.
     """
-    RESULTS.mkdir(exist_ok=True)
-    # Beside the results and not in /tmp, which is memory on many machines: fsync would cost nothing there.
-    with tempfile.TemporaryDirectory(prefix="run-", dir=RESULTS) as scratch, contextlib.ExitStack() as stack:
-        folder = Path(scratch)
+    with scratch_folder() as folder, contextlib.ExitStack() as stack:
         say("building the load client")
         binary = build(folder, say)
         servers = [stack.enter_context(server) for server in _servers(options, folder, say)]
@@ -90,10 +91,19 @@ def measure(options: Options, say: Say) -> dict[str, Any]:
         ordered = in_running_order(options.workloads)
         for workload in (row for row in ordered if row.order < 2):
             _alternate(bench, workload)
-        memory = {server.name: _memory(server) for server in servers}
+        resident = {server.name: memory(server) for server in servers}
         for workload in (row for row in ordered if row.order >= 2):
             _alternate(bench, workload)
-        return _report(bench, memory)
+        return _report(bench, resident)
+
+
+@contextlib.contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Where servers keep their data for one run."""
+    RESULTS.mkdir(exist_ok=True)
+    # Beside the results and not in /tmp, which is memory on many machines: fsync would cost nothing there.
+    with tempfile.TemporaryDirectory(prefix="run-", dir=RESULTS) as scratch:
+        yield Path(scratch)
 
 
 def _servers(options: Options, folder: Path, say: Say) -> list[Server]:
@@ -101,22 +111,27 @@ def _servers(options: Options, folder: Path, say: Say) -> list[Server]:
     if BASELINE in options.servers:
         servers.append(KubeApiserver(obtain(os.environ, say), folder / BASELINE))
     if MEASURED in options.servers:
-        servers.append(Aggserver(folder / MEASURED, options.profile))
+        etcd = obtain(os.environ, say).etcd if options.storage == ETCD else None
+        servers.append(Aggserver(folder / MEASURED, profile=options.profile, etcd=etcd))
     return servers
 
 
 def _prepare(bench: _Bench, server: Server) -> None:
-    """The definition, the namespaces and the objects that reads and patches work on."""
-    access = server.access
+    """The objects that reads and patches work on."""
+    define(server.access, NAMESPACES)
+    flags: dict[str, str | int] = {"workload": "create", "clients": 32, "count": bench.options.objects, "namespace": SEEDED}
+    result = run_load(bench.binary, server.access, flags)
+    bench.say(f"{server.name} has {number(bench.options.objects)} objects, {result['seconds']:.1f} s")
+
+
+def define(access: Access, namespaces: Iterable[str]) -> None:
+    """Makes a server that has nothing yet serve the resource, in these namespaces."""
     definition = yaml.safe_load(DEFINITION.read_text())
     call(access, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
-    wait_until_served(access, COLLECTION.format(namespace=SEEDED))
-    for name in NAMESPACES:
+    wait_until_served(access, COLLECTION)
+    for name in namespaces:
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         call(access, "POST", "/api/v1/namespaces", namespace)
-    flags: dict[str, str | int] = {"workload": "create", "clients": 32, "count": bench.options.objects, "namespace": SEEDED}
-    result = run_load(bench.binary, access, flags)
-    bench.say(f"{server.name} has {number(bench.options.objects)} objects, {result['seconds']:.1f} s")
 
 
 def _alternate(bench: _Bench, workload: Workload) -> None:
@@ -127,7 +142,7 @@ def _alternate(bench: _Bench, workload: Workload) -> None:
 
 
 def _one(bench: _Bench, workload: Workload, server: Server, turn: int) -> None:
-    _settle(bench.servers)
+    settle(bench.servers)
     before, others_before = _cpu([server]), _cpu(bench.servers)
     try:
         result = run_load(bench.binary, server.access, _flags(bench.options, workload, turn))
@@ -173,7 +188,7 @@ def _flags(options: Options, workload: Workload, turn: int) -> dict[str, str | i
     }
 
 
-def _settle(servers: Sequence[Server]) -> None:
+def settle(servers: Sequence[Server]) -> None:
     """Wait for the work that a run leaves behind: watches that end, garbage that is collected, logs that are compacted."""
     deadline = time.monotonic() + SETTLE_TIMEOUT
     used = _cpu(servers)
@@ -188,12 +203,34 @@ def _cpu(servers: Sequence[Server]) -> float:
     return sum((use.cpu_seconds for server in servers for use in server.usage().values()), 0.0)
 
 
-def _memory(server: Server) -> dict[str, int]:
+def memory(server: Server) -> dict[str, int]:
+    """Resident bytes of each of its programs."""
     return {program: use.resident_bytes for program, use in server.usage().items()}
 
 
-def _report(bench: _Bench, memory: dict[str, dict[str, int]]) -> dict[str, Any]:
+def _report(bench: _Bench, resident: dict[str, dict[str, int]]) -> dict[str, Any]:
     options = bench.options
+    return {
+        **conditions(),
+        "options": {
+            "storage": options.storage,
+            "objects": options.objects,
+            "rounds": options.rounds,
+            "seconds": options.seconds,
+            "connections": options.connections,
+            "quick": options.quick,
+            "protocol": "HTTP/1.1" if options.http1 else "HTTP/2",
+        },
+        "start_seconds": {server.name: server.start_seconds for server in bench.servers},
+        "memory_bytes": resident,
+        "not_served": bench.not_served,
+        "failed": bench.failed,
+        "runs": bench.runs,
+    }
+
+
+def conditions() -> dict[str, Any]:
+    """What was measured, when and on what: the part that all reports share."""
     return {
         "commit": _commit(),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
@@ -203,19 +240,6 @@ def _report(bench: _Bench, memory: dict[str, dict[str, int]]) -> dict[str, Any]:
             "python": platform.python_version(),
             "kubernetes": kubernetes_version(),
         },
-        "options": {
-            "objects": options.objects,
-            "rounds": options.rounds,
-            "seconds": options.seconds,
-            "connections": options.connections,
-            "quick": options.quick,
-            "protocol": "HTTP/1.1" if options.http1 else "HTTP/2",
-        },
-        "start_seconds": {server.name: server.start_seconds for server in bench.servers},
-        "memory_bytes": memory,
-        "not_served": bench.not_served,
-        "failed": bench.failed,
-        "runs": bench.runs,
     }
 
 

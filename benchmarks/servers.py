@@ -1,7 +1,8 @@
 """The two servers under measurement, each started as its users start it, on loopback with TLS and durable writes.
 
-kube-apiserver runs with etcd, whose fsync is on, and keeps the custom resource there; aggserver runs as `aggserver dev` on SQLite
-with its defaults. Called by benchmarks.run.
+kube-apiserver runs with etcd, whose fsync is on, and keeps the custom resource there; aggserver runs as `aggserver dev` with its
+defaults, on SQLite or on an etcd of its own. Made anew on the same folder a server has its objects again. Called by
+benchmarks.run and benchmarks.growth.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from typing import Any, Protocol, Self
 import yaml
 
 from benchmarks.client import Access, call
-from benchmarks.processes import Usage, children, usage
+from benchmarks.processes import Usage, children, file_bytes, usage
 from tests.controlplane.binaries import Binaries
 from tests.controlplane.plane import ControlPlane
-from tests.controlplane.processes import Guard, Process, ProcessError, end
+from tests.controlplane.processes import Guard, Process, ProcessError, end, free_ports
 
 __all__ = ["Aggserver", "KubeApiserver", "Server"]
 
@@ -58,6 +59,10 @@ class Server(Protocol):
         """What each of its programs has used; what keeps the objects is among them."""
         ...
 
+    def stored_bytes(self) -> int:
+        """What its objects take on the disk, logs of recent writes included."""
+        ...
+
     def check(self) -> None:
         """Raise ProcessError if one of its programs has ended."""
         ...
@@ -88,6 +93,9 @@ class KubeApiserver:
     def usage(self) -> dict[str, Usage]:
         return {name: usage(pid) for name, pid in self._programs.items()}
 
+    def stored_bytes(self) -> int:
+        return file_bytes(self._plane.folder / "etcd")
+
     def check(self) -> None:
         running = children(os.getpid())
         for name, pid in self._programs.items():
@@ -98,40 +106,62 @@ class KubeApiserver:
 class Aggserver:
     """`aggserver dev` with the interpreter that runs the benchmarks; `folder` gets log, keys and data.
 
-    With `profile` it runs under cProfile, which writes that file when it ends.
+    With `profile` it runs under cProfile, which writes that file when it ends. With `etcd`, that program keeps its objects.
     """
 
     name = "aggserver"
 
-    def __init__(self, folder: Path, profile: Path | None) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, *, profile: Path | None = None, etcd: Path | None = None) -> None:
+        self._folder = folder.absolute()
         self._profiler = ["-m", "cProfile", "-o", str(profile.absolute())] if profile else []
+        self._etcd = etcd
         self._guard = Guard(None)
+        self._processes: list[Process] = []
 
     def __enter__(self) -> Self:
         data = self._folder / "data"
-        self._folder.mkdir()
+        self._folder.mkdir(exist_ok=True)
         watch = _ReadyWatch(data / "kubeconfig", self._folder / "access")
-        command = [sys.executable, *self._profiler, "-m", "aggserver", "dev", "--data", str(data), "--secure-port", "0"]
-        environment = {name: os.environ[name] for name in ("PATH", "TMPDIR") if name in os.environ}
-        environment |= {"HOME": str(self._folder), "PYTHONPATH": str(REPOSITORY)}
-        self._process = Process(self.name, command, self._folder / "aggserver.log", environment, self._guard)
+        storage = self._start_etcd(self._etcd) if self._etcd else []
+        dev = ["-m", "aggserver", "dev", "--data", str(data), "--secure-port", "0", *storage]
+        process = self._start(self.name, [sys.executable, *self._profiler, *dev])
         try:
-            self.access, self.start_seconds = watch.result(self._process)
+            self.access, self.start_seconds = watch.result(process)
         except BaseException:
             self.__exit__(None, None, None)
             raise
         return self
 
+    def _start_etcd(self, program: Path) -> list[str]:
+        """Starts etcd as the control plane does; returns what aggserver is told of it."""
+        client, peer = (f"http://127.0.0.1:{port}" for port in free_ports(2))
+        own = [f"--data-dir={self._folder / 'etcd'}", f"--listen-client-urls={client}", f"--advertise-client-urls={client}"]
+        cluster = [f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=default={peer}"]
+        self._start("etcd", [str(program), *own, *cluster, "--log-level=warn"])
+        return ["--storage", "etcd", "--etcd-servers", client, "--etcd-prefix", "/registry"]
+
+    def _start(self, name: str, command: list[str]) -> Process:
+        environment = {name: os.environ[name] for name in ("PATH", "TMPDIR") if name in os.environ}
+        environment |= {"HOME": str(self._folder), "PYTHONPATH": str(REPOSITORY)}
+        process = Process(name, command, self._folder / f"{name}.log", environment, self._guard)
+        self._processes.append(process)
+        return process
+
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        end([self._process], STOP_TIMEOUT)
+        # One after the other, aggserver first: etcd must not go while it is still in use.
+        for process in reversed(self._processes):
+            end([process], STOP_TIMEOUT)
         self._guard.dismiss()
 
     def usage(self) -> dict[str, Usage]:
-        return {self.name: usage(self._process.pid)}
+        return {process.name: usage(process.pid) for process in self._processes}
+
+    def stored_bytes(self) -> int:
+        return file_bytes(self._folder / ("etcd" if self._etcd else "data"))
 
     def check(self) -> None:
-        self._process.check()
+        for process in self._processes:
+            process.check()
 
 
 class _ReadyWatch:

@@ -5,16 +5,36 @@ from __future__ import annotations
 import os
 import re
 import xml.etree.ElementTree as ElementTree
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from benchmarks.__main__ import sizes_problem
 from benchmarks.chart import svg
 from benchmarks.client import Access, LoadError, NotServedError, run_load
-from benchmarks.processes import children, usage
-from benchmarks.report import BASELINE, BEGIN, END, MEASURED, Row, Side, document, number, rows, with_figures
+from benchmarks.growth import SIZES
+from benchmarks.growth_report import Stage, growth_document
+from benchmarks.processes import children, file_bytes, usage
+from benchmarks.report import (
+    BASELINE,
+    ETCD,
+    FIGURES,
+    FIGURES_ON_ETCD,
+    GROWTH,
+    MEASURED,
+    SQLITE,
+    Row,
+    Section,
+    Side,
+    document,
+    number,
+    rows,
+    section,
+    with_figures,
+)
 from benchmarks.workloads import WORKLOADS, chosen, in_running_order
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
@@ -51,7 +71,7 @@ def a_report(*runs: dict[str, Any], **changes: Any) -> dict[str, Any]:
         "commit": "abc1234",
         "date": "2026-01-01",
         "machine": {"cores": 2, "processor": "any", "python": "3.13.0", "kubernetes": "v1.36.3"},
-        "options": {"objects": 10_000, "rounds": 2, "protocol": "HTTP/2", "quick": False},
+        "options": {"storage": SQLITE, "objects": 10_000, "rounds": 2, "protocol": "HTTP/2", "quick": False},
         "start_seconds": {BASELINE: 4.0, MEASURED: 0.4},
         "memory_bytes": {},
         "not_served": {},
@@ -59,6 +79,33 @@ def a_report(*runs: dict[str, Any], **changes: Any) -> dict[str, Any]:
         "runs": list(runs),
     }
     return report | changes
+
+
+def on_etcd(report: dict[str, Any]) -> dict[str, Any]:
+    return report | {"options": report["options"] | {"storage": ETCD}}
+
+
+def a_stage(objects: int, server: str = MEASURED, **changes: float) -> Stage:
+    figures = {
+        "live_bytes": 2e3 * objects,
+        "creates_per_second": 1500.0,
+        "pages_per_second": 250.0,
+        "watch_ms": 1.5,
+        "watch_list_ms": 2.5,
+        "memory_bytes": 1e8,
+        "stored_bytes": 4e3 * objects,
+        "ready_seconds": 0.4,
+        "listed_seconds": 0.45,
+        "loaded_bytes": 9e7,
+        "peak_bytes": 9.5e7,
+    }
+    return Stage(server, objects, **figures | changes)
+
+
+def a_growth(*stages: Stage, **changes: Any) -> dict[str, Any]:
+    options = {"sizes": [1000, 500_000], "servers": [BASELINE, MEASURED], "baseline_limit": 100_000}
+    facts = {name: value for name, value in a_report().items() if name in ("commit", "date", "machine")}
+    return facts | {"options": options, "failed": {}, "stages": [asdict(stage) for stage in stages]} | changes
 
 
 @pytest.mark.parametrize(
@@ -130,6 +177,16 @@ def test_start_is_judged_by_seconds() -> None:
     assert [rows(a_report(start_seconds={BASELINE: 4.0, MEASURED: ours}))[-1].met for ours in (0.5, 0.51)] == [True, False]
 
 
+def test_aims_on_etcd() -> None:
+    """Where both sides wait for etcd, aggserver's own part is smaller; its reads are of its own memory as ever."""
+    memory = {BASELINE: {"kube-apiserver": 400, "etcd": 100}, MEASURED: {"aggserver": 50, "etcd": 75}}
+    runs = [a_run(server, 1, workload=name) for server in (BASELINE, MEASURED) for name in ("create", "get", "merge-patch")]
+    found = {row.title: row for row in rows(on_etcd(a_report(*runs, memory_bytes=memory)))}
+    assert [found[title].aim for title in ("create, 32 clients", "get, 32 clients", "merge patch, 32 clients")] == [1.5, 3, 1.5]
+    assert found["memory after that, 10,000 objects"].met
+    assert found["start until ready"].aim == 4
+
+
 def test_document() -> None:
     text = document(a_report(a_run(BASELINE, 1000), a_run(MEASURED, 3140, cpu=0.5)))
     assert "Commit `abc1234`, 2026-01-01: 2 cores" in text
@@ -142,15 +199,68 @@ def test_document_of_one_server_alone() -> None:
     assert "| get, 32 clients | n/a | 3,140/s | n/a | 3x | n/a / 50 | n/a / 2 |" in text
 
 
+def test_growth_document() -> None:
+    late = a_stage(500_000, ready_seconds=5.6, memory_bytes=1.7e9)
+    text = growth_document(a_growth(a_stage(1000), a_stage(1000, BASELINE), late))
+    assert "Commit `abc1234`, 2026-01-01: 2 cores" in text
+    lines = text.splitlines()
+    assert (
+        "| 1,000 | aggserver | 2 MB | 1,500/s | 250 pages/s | 1.5 ms | 2.5 ms | 4 MB "
+        "| **100 / 90 / 95 MB** | **0.4 s** | 0.45 s |"
+    ) in lines
+    # Aims are aggserver's, and it may miss them.
+    assert [line for line in lines if "**" in line] == [line for line in lines if line.startswith("| 1,000 | aggserver")]
+    assert "| 500,000 | kube-apiserver |" + " n/a |" * 9 in lines
+    assert lines[-1] == "- kube-apiserver is not measured beyond 100,000 objects: filling it takes too long."
+
+
+def test_growth_document_says_which_server_ended_early() -> None:
+    text = growth_document(a_growth(failed={MEASURED: "status 500"}))
+    assert "- aggserver ended early: status 500" in text
+
+
+@pytest.mark.parametrize(
+    ("stage", "memory", "ready"),
+    [
+        pytest.param(a_stage(100_000, memory_bytes=4.44e8, ready_seconds=1.5), True, True, id="just within"),
+        pytest.param(a_stage(100_000, memory_bytes=4.45e8, ready_seconds=1.51), False, False, id="just beyond"),
+        pytest.param(a_stage(100_000, peak_bytes=4.45e8), False, True, id="a peak counts"),
+    ],
+)
+def test_aims_of_growth(stage: Stage, memory: bool, ready: bool) -> None:
+    assert (stage.memory_met, stage.ready_met) == (memory, ready)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "problem"),
+    [
+        pytest.param(SIZES, "", id="the default"),
+        pytest.param([499, 1000], "at least 500", id="too small"),
+        pytest.param([1000, 1999], "twice", id="too near"),
+    ],
+)
+def test_sizes_of_growth(sizes: list[int], problem: str) -> None:
+    assert problem in sizes_problem(sizes)
+    assert bool(problem) == bool(sizes_problem(sizes))
+
+
 def test_with_figures_replaces_what_stands_between_the_markers() -> None:
-    page = f"before\n{BEGIN}\n\nold\n\n{END}\nafter\n"
-    assert with_figures(page, "new") == f"before\n{BEGIN}\n\nnew\n\n{END}\nafter\n"
+    part, other = Section("one"), Section("two", " --two")
+    page = f"before\n{part.begin}\n\nold\n\n{part.end}\nafter\n{other.begin}\n\nold\n\n{other.end}\n"
+    changed = f"before\n{part.begin}\n\nnew\n\n{part.end}\nafter\n{other.begin}\n\nold\n\n{other.end}\n"
+    assert with_figures(page, part, "new") == changed
     with pytest.raises(ValueError, match="lacks the lines"):
-        with_figures("no markers", "new")
+        with_figures("no markers", part, "new")
 
 
-def test_the_page_has_its_markers() -> None:
-    with_figures((BENCHMARKS.parent / "docs" / "benchmarks.md").read_text(), "new")
+@pytest.mark.parametrize("part", [FIGURES, FIGURES_ON_ETCD, GROWTH], ids=lambda part: part.name)
+def test_the_page_has_its_markers(part: Section) -> None:
+    with_figures((BENCHMARKS.parent / "docs" / "benchmarks.md").read_text(), part, "new")
+
+
+def test_each_storage_has_its_section() -> None:
+    assert section(a_report()) == FIGURES
+    assert section(on_etcd(a_report())) == FIGURES_ON_ETCD
 
 
 @pytest.mark.parametrize(("value", "text"), [(1140.4, "1,140"), (28.14, "28.1"), (3.0, "3"), (2.96, "2.96"), (0.456, "0.456")])
@@ -191,7 +301,8 @@ def test_load_client_knows_all_that_is_asked_of_it() -> None:
     """Names are agreed on in two languages: the workloads and the resource of the load client are those of this side."""
     sources = {path.name: path.read_text() for path in (BENCHMARKS / "load").glob("*.go")}
     known = set(re.findall(r'^\t"([a-z0-9-]+)": ', sources["requests.go"], re.MULTILINE)) | {"watch"}
-    assert {workload.flags["workload"] for workload in WORKLOADS} == known
+    of_growth = set(re.findall(r'"workload": "([a-z0-9-]+)"', (BENCHMARKS / "growth.py").read_text()))
+    assert {workload.flags["workload"] for workload in WORKLOADS} | of_growth == known
     spec = yaml.safe_load((BENCHMARKS / "crontab.yaml").read_text())["spec"]
     for constant, value in (
         ("group", spec["group"]),
@@ -227,6 +338,13 @@ def test_flags_reach_the_load_client(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="benchmarks read /proc, which is Linux's")
 def test_usage_of_this_process() -> None:
     used = usage(os.getpid())
-    assert used.resident_bytes > 1_000_000
+    assert 1_000_000 < used.resident_bytes <= used.peak_bytes
     assert used.cpu_seconds > 0
     assert os.getpid() in children(os.getppid())
+
+
+def test_file_bytes_are_of_all_files_below(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    for path in (tmp_path / "a", tmp_path / "inner" / "b"):
+        path.write_bytes(b"x" * 1000)
+    assert file_bytes(tmp_path) == 2000

@@ -40,7 +40,7 @@ func newClient(s *settings) (*client, error) {
 	}
 	c := &client{
 		base:       strings.TrimSuffix(s.server, "/"),
-		collection: fmt.Sprintf("/apis/%s/%s/namespaces/%s/%s", group, version, s.namespace, plural),
+		collection: collection(s.namespace),
 	}
 	count := s.connections
 	if s.http1 {
@@ -60,6 +60,14 @@ func newClient(s *settings) (*client, error) {
 		c.transports = append(c.transports, t)
 	}
 	return c, nil
+}
+
+// collection is the path of the objects of a namespace, without one of all.
+func collection(namespace string) string {
+	if namespace == "" {
+		return fmt.Sprintf("/apis/%s/%s/%s", group, version, plural)
+	}
+	return fmt.Sprintf("/apis/%s/%s/namespaces/%s/%s", group, version, namespace, plural)
 }
 
 func tlsConfig(s *settings) (*tls.Config, error) {

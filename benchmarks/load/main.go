@@ -21,9 +21,10 @@ type settings struct {
 	clients, connections  int
 	count, objects        int
 	watchers, size        int
+	namespaces, events    int
 	duration, warmup      time.Duration
 	http1                 bool
-	prefix                string
+	prefix, revision      string
 }
 
 func main() {
@@ -33,8 +34,9 @@ func main() {
 	flag.StringVar(&s.ca, "ca", "", "PEM file of the authority the server is verified by")
 	flag.StringVar(&s.cert, "cert", "", "PEM file of the client's certificate")
 	flag.StringVar(&s.key, "key", "", "PEM file of the client's key")
-	flag.StringVar(&s.workload, "workload", "", "create, get, merge-patch, apply, list-all, list-500, table-500 or watch")
-	flag.StringVar(&s.namespace, "namespace", "bench", "namespace of the objects")
+	flag.StringVar(&s.workload, "workload", "", "create, get, merge-patch, apply, list-all, list-500, table-500, watch, watch-from or watch-list")
+	flag.StringVar(&s.namespace, "namespace", "bench", "namespace of the objects; empty: all, for lists and watches")
+	flag.IntVar(&s.namespaces, "namespaces", 0, "create spreads over so many namespaces, <namespace>-00 and so on; 0: the one")
 	flag.StringVar(&s.prefix, "prefix", "obj", "objects are named <prefix>-<six digits>")
 	flag.IntVar(&s.clients, "clients", 32, "requests in flight; for watch: creates in flight")
 	// client-go keeps one connection for each server and process. The workloads stand for several processes; one connection would also
@@ -43,6 +45,8 @@ func main() {
 	flag.IntVar(&s.count, "count", 0, "operations in all; 0: as many as fit into -duration")
 	flag.IntVar(&s.objects, "objects", 10000, "objects that exist already, for get, merge-patch and apply")
 	flag.IntVar(&s.watchers, "watchers", 100, "watches held open by the workload watch")
+	flag.StringVar(&s.revision, "revision", "", "where each watch of watch-from begins")
+	flag.IntVar(&s.events, "events", 1, "events that end each watch of watch-from and watch-list, bookmarks included")
 	flag.IntVar(&s.size, "size", 3030, "bytes of an object as sent; the server adds about 670")
 	flag.DurationVar(&s.duration, "duration", 5*time.Second, "length of a run that has no -count")
 	flag.DurationVar(&s.warmup, "warmup", 500*time.Millisecond, "unmeasured start of a run that has no -count")

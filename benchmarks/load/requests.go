@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -63,13 +64,22 @@ var operations = map[string]func(*settings) operation{
 	"list-all":    func(*settings) operation { return list("", "") },
 	"list-500":    func(*settings) operation { return list("500", "") },
 	"table-500":   func(*settings) operation { return list("500", tableAccept) },
+	"watch-from":  func(s *settings) operation { return watchUntil("resourceVersion="+s.revision, s.events) },
+	"watch-list":  func(s *settings) operation { return watchUntil(initialEvents, s.events) },
 }
 
 func create(s *settings) operation {
 	t := newTemplate(s.size)
+	paths := []string{collection(s.namespace)}
+	if s.namespaces > 0 {
+		paths = paths[:0]
+		for i := range s.namespaces {
+			paths = append(paths, collection(fmt.Sprintf("%s-%02d", s.namespace, i)))
+		}
+	}
 	return func(w *worker, index int) (int64, error) {
 		w.body = t.object(w.body[:0], s.name(index), 1)
-		return w.do(request{method: http.MethodPost, path: w.client.collection, contentType: "application/json", body: w.body})
+		return w.do(request{method: http.MethodPost, path: paths[index%len(paths)], contentType: "application/json", body: w.body})
 	}
 }
 

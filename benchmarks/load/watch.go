@@ -16,6 +16,33 @@ import (
 // Events are counted by their newlines: both servers write one compact JSON document to a line.
 var newline = []byte{'\n'}
 
+// What informers of client-go ask for: the objects of now as events, then a bookmark.
+const initialEvents = "sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"
+
+// watchUntil opens a watch, reads until so many events have come and ends it: the time is that of an informer's start.
+func watchUntil(query string, events int) operation {
+	return func(w *worker, _ int) (int64, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
+		defer cancel()
+		path := w.client.collection + "?watch=true&timeoutSeconds=600&" + query
+		response, err := w.client.open(ctx, w.id, request{method: http.MethodGet, path: path})
+		if err != nil {
+			return 0, err
+		}
+		defer response.Body.Close()
+		var total int64
+		for seen := 0; seen < events; {
+			n, err := response.Body.Read(w.buffer)
+			total += int64(n)
+			seen += bytes.Count(w.buffer[:n], newline)
+			if err != nil && seen < events {
+				return total, fmt.Errorf("a watch ended after %d of %d events: %w", seen, events, err)
+			}
+		}
+		return total, nil
+	}
+}
+
 // runWatch opens s.watchers watches, creates s.count objects and measures from the first create until every watch has all of them.
 func runWatch(c *client, s *settings) (*result, error) {
 	revision, err := c.revision()
