@@ -1,0 +1,52 @@
+"""The sorted map of the watch cache, against a plain dict, with parts so small that they are cut and emptied all the time."""
+
+import random
+
+import pytest
+
+from aggserver.storage import ordered
+from aggserver.storage.ordered import Ordered
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ordered, "PART", 4)
+
+
+def check(found: Ordered[int], expected: dict[str, int], start: str, end: str) -> None:
+    inside = [(key, value) for key, value in sorted(expected.items()) if start <= key < end]
+    first, last = found.span(start, end)
+    assert last - first == len(inside)
+    assert list(found.items(first, last)) == inside
+    assert found.values(first, last) == [value for _, value in inside]
+    for position, (key, _) in enumerate(inside, first):
+        assert found.key(position) == key
+
+
+@pytest.mark.parametrize("loaded", [0, 3, 4, 50])
+@pytest.mark.parametrize("removals", [0.3, 0.7])
+def test_any_writes_leave_what_a_dict_has(loaded: int, removals: float) -> None:
+    chance = random.Random(loaded)
+    expected = {f"{number:03}": number for number in range(0, 2 * loaded, 2)}
+    found = Ordered(list(expected), list(expected.values()))
+    for number in range(600):
+        key = f"{chance.randrange(120):03}"
+        if expected and chance.random() < removals:
+            key = chance.choice(list(expected))
+            found.remove(key)
+            del expected[key]
+        else:
+            found.put(key, number)
+            expected[key] = number
+        assert found.get(key) == expected.get(key)
+        start, end = sorted(f"{chance.randrange(125):03}" for _ in range(2))
+        check(found, expected, start, end)
+    check(found, expected, "", "~")
+    for key in sorted(expected):
+        found.remove(key)
+    check(found, {}, "", "~")
+    assert found.get("001") is None
+
+
+def test_an_empty_map() -> None:
+    check(Ordered(), {}, "", "~")
