@@ -26,6 +26,10 @@ async def opened(path: Path) -> AsyncIterator[SQLiteStorage]:
         await store.close()
 
 
+def size_of(path: Path) -> int:
+    return path.stat().st_size
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "store.db"
@@ -119,6 +123,13 @@ async def test_commits_wait_for_the_disk(path: Path, monkeypatch: pytest.MonkeyP
         writer = made[0]
         assert writer.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
         assert writer.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+async def test_objects_of_2_kb_leave_little_of_the_file_empty(path: Path) -> None:
+    async with opened(path) as store:
+        for number in range(500):
+            await store.create(f"{KEY}{number}", bytes(2048))
+    assert size_of(path) < 1.5 * 500 * 2048
 
 
 async def test_the_file_is_for_its_owner_alone(path: Path, store: SQLiteStorage) -> None:
