@@ -45,6 +45,9 @@ def main(arguments: list[str]) -> int:
         parser.error(f"--profile slows {MEASURED} down, and goes with --only {MEASURED}")
     if options.growth is not None:
         options.growth = options.growth or list(SIZES)
+        others = ("workloads", "objects", "rounds", "quick", "http1", "profile")
+        if options.storage != SQLITE or any(getattr(options, name) for name in others):
+            parser.error("--growth goes with --only and --write-docs alone")
         if problem := sizes_problem(options.growth):
             parser.error(problem)
     try:
