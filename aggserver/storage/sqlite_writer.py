@@ -67,7 +67,8 @@ class Writer:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
         self.revision = 1
-        self._heads: dict[str, Head] = {}
+        # The fields of Heads, as tuples: those the collector leaves alone, of Heads it would go through each one again and again.
+        self._heads: dict[str, tuple[int, int]] = {}
         self._compacted = 0
         self._queue: SimpleQueue[Job | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="storage-write", daemon=True)
@@ -77,7 +78,7 @@ class Writer:
     def load(self) -> None:
         """Reads what the compare-and-swap needs: about 300 bytes a key stay in memory."""
         rows = self.connection.execute("SELECT key, revision, create_revision FROM current")
-        self._heads = {key: Head(revision, created) for key, revision, created in rows}
+        self._heads = {key: (revision, created) for key, revision, created in rows}
         (self.revision,) = self.connection.execute("SELECT coalesce(max(revision), 1) FROM events").fetchone()
         (self._compacted,) = self.connection.execute("SELECT revision FROM compaction").fetchone()
 
@@ -143,13 +144,13 @@ class Writer:
             if head is None:
                 self._heads.pop(key, None)
             else:
-                self._heads[key] = head
+                self._heads[key] = (head.revision, head.create_revision)
         self.revision += len(batch.events)
         self._post(batch.events, batch.answers)
 
     def _decide(self, write: Write, batch: _Batch) -> Outcome:
         """Adds the write to the batch if it is allowed, as if those before it in the batch had happened."""
-        head = batch.heads[write.key] if write.key in batch.heads else self._heads.get(write.key)
+        head = batch.heads[write.key] if write.key in batch.heads else self._head(write.key)
         try:
             event = plan(write, head, self.revision + len(batch.events) + 1)
         except Stale as stale:
@@ -160,6 +161,11 @@ class Writer:
         batch.events.append(event)
         batch.parameters += (event.revision, event.key, event.create_revision, write.expected, event.value)
         return event.revision
+
+    def _head(self, key: str) -> Head | None:
+        """As of the last commit."""
+        found = self._heads.get(key)
+        return found and Head(*found)
 
     def _refusal(self, write: Write, head: Head, batch: _Batch) -> StorageError:
         """The error for a key that is at `head`, with its value: from this batch, or from the file."""
