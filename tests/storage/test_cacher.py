@@ -131,50 +131,6 @@ def value_is(value: str) -> Callable[[Thing], bool]:
 # Reading
 
 
-async def test_a_load_of_several_pages_is_of_one_revision(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cacher_module, "PAGE", 2)
-    for name in "abcde":
-        await world.put(name, "1")
-    listed: list[int] = []
-    inner = world.store.list
-
-    async def list_and_write(prefix: str, *, revision: int = 0, start: str = "", limit: int = 0) -> Page:
-        page = await inner(prefix, revision=revision, start=start, limit=limit)
-        listed.append(page.revision)
-        if len(listed) == 1:
-            await world.put("d", "2")
-            await world.remove("e")
-            await world.put("a1", "2")
-        return page
-
-    monkeypatch.setattr(world.store, "list", list_and_write)
-    watch = await world.cacher.watch(PREFIX, after=6)
-    assert listed == [6, 6, 6]
-    # What was written during the load comes as events, after the state that they found.
-    assert await take(watch, 3) == [("MODIFIED", "d", "2", 7), ("DELETED", "e", "1", 8), ("ADDED", "a1", "2", 9)]
-    assert [thing.name for thing in world.cacher.list(PREFIX).items] == ["a", "a1", "b", "c", "d"]
-
-
-async def test_a_load_overtaken_by_compaction_is_tried_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cacher_module, "PAGE", 1)
-    for name in "ab":
-        await world.put(name, "1")
-    inner = world.store.list
-
-    async def list_and_compact(prefix: str, *, revision: int = 0, start: str = "", limit: int = 0) -> Page:
-        page = await inner(prefix, revision=revision, start=start, limit=limit)
-        if not revision:
-            await world.store.compact(await world.put("a", "2"))
-        return page
-
-    with monkeypatch.context() as patch:
-        patch.setattr(world.store, "list", list_and_compact)
-        with pytest.raises(Unavailable, match="took longer than the store keeps history"):
-            await world.cacher.ready()
-    await world.cacher.ready()
-    assert [thing.value for thing in world.cacher.list(PREFIX).items] == ["2", "1"]
-
-
 async def test_load_and_follow(world: World) -> None:
     await world.put("b", "1")
     await world.store.create("/g.io/bars/x", b"")

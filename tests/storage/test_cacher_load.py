@@ -1,0 +1,73 @@
+"""How the watch cache is loaded: page by page, while others write and compact."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from aggserver.storage import cacher as cacher_module
+from aggserver.storage.cacher import Cacher
+from aggserver.storage.interface import KeyValue, Page, Unavailable
+from aggserver.storage.memory import MemoryStorage
+
+PREFIX = "/g.io/foos/"
+
+
+class Interrupted(MemoryStorage):
+    """Lists in a way that others come in between: `then` runs once, after the next page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.listed: list[int] = []
+        self.then: Callable[[], Awaitable[object]] | None = None
+
+    async def list(self, prefix: str, *, revision: int = 0, start: str = "", limit: int = 0) -> Page:
+        page = await super().list(prefix, revision=revision, start=start, limit=limit)
+        self.listed.append(page.revision)
+        then, self.then = self.then, None
+        if then is not None:
+            await then()
+        return page
+
+
+@pytest.fixture
+async def store(monkeypatch: pytest.MonkeyPatch) -> Interrupted:
+    monkeypatch.setattr(cacher_module, "PAGE", 2)
+    store = Interrupted()
+    await store.start()
+    for name in "abcde":
+        await store.create(PREFIX + name, b"1")
+    return store
+
+
+@pytest.fixture
+def cacher(store: Interrupted) -> Cacher[KeyValue]:
+    return Cacher(store, PREFIX, make=lambda item: item, at=lambda item, revision: item)
+
+
+def held(cacher: Cacher[KeyValue]) -> str:
+    return " ".join(item.key.removeprefix(PREFIX) + item.value.decode() for item in cacher.list(PREFIX).items)
+
+
+async def test_a_load_of_several_pages_is_of_one_revision(store: Interrupted, cacher: Cacher[KeyValue]) -> None:
+    async def write() -> None:
+        await store.update(PREFIX + "d", b"2", 5)
+        await store.delete(PREFIX + "e", 6)
+        await store.create(PREFIX + "a1", b"2")
+
+    store.then = write
+    watch = await cacher.watch(PREFIX, after=6)
+    assert store.listed == [6, 6, 6]
+    # What was written during the load comes as events, after the state that it found.
+    assert [(event.type, event.revision) for event in await anext(watch)] == [("MODIFIED", 7), ("DELETED", 8), ("ADDED", 9)]
+    assert held(cacher) == "a1 a12 b1 c1 d2"
+
+
+async def test_a_load_overtaken_by_compaction_can_be_tried_again(store: Interrupted, cacher: Cacher[KeyValue]) -> None:
+    async def compact() -> None:
+        await store.compact(await store.update(PREFIX + "a", b"2", 2))
+
+    store.then = compact
+    with pytest.raises(Unavailable, match="took longer than the store keeps history"):
+        await cacher.ready()
+    await cacher.ready()
+    assert held(cacher) == "a2 b1 c1 d1 e1"
