@@ -51,6 +51,7 @@ DOORS = {
     "prometheus_client": ("aggserver.server.health", "aggserver.server.metrics"),
     "sqlite3": ("aggserver.storage.sqlite", "aggserver.storage.sqlite_writer"),
     "starlette": ("aggserver.server", "aggserver.app"),
+    "wsproto": ("aggserver.server.websocket",),
     "yaml": ("aggserver.meta.yaml_text", "aggserver.meta.yaml_output"),
 }
 

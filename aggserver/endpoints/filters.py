@@ -21,7 +21,7 @@ from typing import Protocol
 
 from aggserver.authentication.delegating import Authenticator
 from aggserver.authorization.delegating import Authorizer
-from aggserver.endpoints import access, negotiation
+from aggserver.endpoints import access, negotiation, websocket
 from aggserver.endpoints import request_info as info_module
 from aggserver.endpoints.compression import compressed
 from aggserver.endpoints.impersonation import impersonate
@@ -75,13 +75,13 @@ def application(handler: Handler, observer: Observer, new_audit_id: Callable[[],
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            if scope["type"] == "websocket":
-                await send({"type": "websocket.close", "code": 1003})
             return
         started = asyncio.get_running_loop().time()
         request = Request(scope, receive)
         request.audit_id = request.header(b"audit-id") or new_audit_id()
         response = await _outcome(handler, request)
+        if isinstance(response, StreamResponse) and websocket.is_upgrade(request):
+            response = await _upgraded(request, response)
         if isinstance(response, ASGIResponse):
             await response.app(scope, request.receive, _with_headers(request, send))
             return
@@ -96,7 +96,14 @@ def application(handler: Handler, observer: Observer, new_audit_id: Callable[[],
             size = await _send_whole(request, response, send)
         observer.request_done(request, response.status, asyncio.get_running_loop().time() - started, size)
 
-    return app
+    return websocket.with_websockets(app)
+
+
+async def _upgraded(request: Request, stream: StreamResponse) -> StreamResponse | Response:
+    answer = websocket.shake_hands(request, stream)
+    if isinstance(answer, Response):
+        await stream.chunks.aclose()
+    return answer
 
 
 async def _outcome(handler: Handler, request: Request) -> AnyResponse:

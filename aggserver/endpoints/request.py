@@ -170,7 +170,7 @@ class StreamResponse:
 
 @dataclass(slots=True)
 class ASGIResponse:
-    """An answer that another ASGI application gives (health, metrics, index), or a websocket."""
+    """An answer that another ASGI application gives (health, metrics, index)."""
 
     app: ASGIApp
 

@@ -4,6 +4,7 @@
 - Writes of one turn of the event loop are joined: a response is one TLS record and one system call, not three.
 - The idle time is one timer per connection, not a task per request. These two make small requests 1.5 to 1.7 times as many on
   HTTP/1.1 as with hypercorn's own loop (316 bytes, TLS, uvloop).
+- A websocket is for a watch and nothing else (`websocket.py`), and there is none over HTTP/2.
 - At shutdown busy HTTP/2 connections get a GOAWAY, so that clients open their next stream elsewhere, and idle ones are closed.
 Source: hypercorn 0.18 asyncio/tcp_server.py.
 """
@@ -21,12 +22,15 @@ import h11
 from hypercorn.asyncio.worker_context import WorkerContext
 from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData, Updated
-from hypercorn.protocol.h11 import H11Protocol
+from hypercorn.protocol.events import Request
+from hypercorn.protocol.h11 import STREAM_ID, H11Protocol, H11WSConnection
+from hypercorn.protocol.ws_stream import WSStream
 from hypercorn.typing import AppWrapper, ConnectionState, TaskGroup
 from hypercorn.utils import parse_socket_addr
 
 from aggserver.server.http2 import HTTP2
-from aggserver.server.requests import ASGIApp, Requests
+from aggserver.server.requests import ASGIApp, Inbox, Requests
+from aggserver.server.websocket import AppSend, WebSocket
 
 __all__ = ["ASGIApp", "Connection", "EngineConfig", "WorkerContext"]
 
@@ -62,10 +66,37 @@ class EngineConfig(Config):
 
 
 class HTTP1(H11Protocol):
-    """hypercorn's HTTP/1.1, without its ways to HTTP/2 in clear text: an `Upgrade: h2c` is a wish that may go unheard."""
+    """hypercorn's HTTP/1.1 with our websockets, and without its ways to HTTP/2 in clear text: `Upgrade: h2c` is but a wish."""
 
     async def _check_protocol(self, event: h11.Request) -> None:
         return
+
+    async def _create_stream(self, request: h11.Request) -> None:
+        if not _asks_for_websocket(request):
+            await super()._create_stream(request)
+            return
+        websocket = WebSocket(self._start, self.stream_send, STREAM_ID, secure=self.ssl)
+        self.stream = cast(WSStream, websocket)
+        self.connection = H11WSConnection(cast(h11.Connection, self.connection))
+        await websocket.handle(
+            Request(
+                stream_id=STREAM_ID,
+                headers=list(request.headers),
+                http_version=request.http_version.decode(),
+                method="GET",
+                raw_path=request.target,
+                state=self.connection_state,
+            )
+        )
+
+    async def _start(self, scope: dict[str, Any], send: AppSend) -> Inbox:
+        return await cast(Requests, self.task_group).spawn_app(self.app, self.config, scope, send)
+
+
+def _asks_for_websocket(request: h11.Request) -> bool:
+    headers = {name: value.lower() for name, value in request.headers}
+    wanted = {part.strip() for part in headers.get(b"connection", b"").split(b",")}
+    return request.method == b"GET" and b"upgrade" in wanted and headers.get(b"upgrade") == b"websocket"
 
 
 class Connection:

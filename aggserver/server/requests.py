@@ -138,7 +138,7 @@ async def _call(app: ASGIApp, scope: Scope, inbox: Inbox, send: Send) -> None:
         await app(scope, inbox.get, send)
     except Exception:
         # what an application lets out is a bug of ours (filters answer everything else), and the only traceback this room prints
-        log.exception("the application failed on %s %s", scope.get("method", ""), scope.get("path", ""))
+        log.exception("the application failed on %s %s", scope.get("method", "websocket"), scope["path"])
     finally:
         inbox.finish()
         await send(None)

@@ -192,19 +192,6 @@ async def test_a_server_that_gives_up_closes_its_streams(server: LocalServer, cl
 # --- other scopes ---
 
 
-async def test_websockets_are_refused(server: LocalServer) -> None:
-    sent: list[Any] = []
-
-    async def receive() -> Any:
-        return {"type": "websocket.connect"}
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    await server.app({"type": "websocket", "path": "/", "headers": [], "query_string": b""}, receive, send)
-    assert sent == [{"type": "websocket.close", "code": 1003}]
-
-
 async def test_lifespan_is_not_ours(server: LocalServer) -> None:
     async def never(*_: Any) -> Any:
         raise AssertionError

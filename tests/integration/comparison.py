@@ -29,6 +29,7 @@ __all__ = [
     "Seen",
     "ask",
     "beacon",
+    "comparable",
     "delete",
     "get",
     "make",
@@ -174,7 +175,7 @@ def play(case: Case, name: str, client: Client, stranger: Client) -> list[Seen]:
         answers.append(decoded)
         if step.compared:
             body_seen = step.pick(decoded) if step.pick else decoded
-            seen.append(Seen(answer.status, _headers(answer), form, _comparable(body_seen)))
+            seen.append(Seen(answer.status, _headers(answer), form, comparable(body_seen)))
     return seen
 
 
@@ -217,11 +218,12 @@ def _headers(answer: Answer) -> dict[str, Any]:
     return found
 
 
-def _comparable(value: Any) -> Any:
+def comparable(value: Any) -> Any:
+    """A JSON value without what differs from server to server."""
     if isinstance(value, dict):
-        return _without_chance({key: _comparable(member) for key, member in value.items() if key != "managedFields"})
+        return _without_chance({key: comparable(member) for key, member in value.items() if key != "managedFields"})
     if isinstance(value, list):
-        return [_comparable(member) for member in value]
+        return [comparable(member) for member in value]
     if not isinstance(value, str):
         return value
     text = _ONE_SIDED.sub("", _NUMBERS.sub(r"\1<number>", _TIME.sub("<time>", _UID.sub("<uid>", value))))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import http.client
+import socket
 import ssl
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -49,7 +50,9 @@ class Client:
         context = ssl.create_default_context(cadata=_data(cluster, "certificate-authority").decode())
         if certificate:
             _load_certificate(context, config["users"][0]["user"])
-        self._connection = http.client.HTTPSConnection(address.hostname or "", address.port, timeout=_TIMEOUT, context=context)
+        self._address = (address.hostname or "", address.port or 443)
+        self._context = context
+        self._connection = http.client.HTTPSConnection(*self._address, timeout=_TIMEOUT, context=context)
 
     def __enter__(self) -> Self:
         return self
@@ -65,6 +68,11 @@ class Client:
             # The server gave up the connection between two requests, as it may.
             self._connection.close()
             return self._request(method, path, headers or {}, body)
+
+    def dial(self) -> ssl.SSLSocket:
+        """A connection of its own, whose bytes are the caller's affair; reading and writing end after a while."""
+        plain = socket.create_connection(self._address, _TIMEOUT)
+        return self._context.wrap_socket(plain, server_hostname=self._address[0])
 
     def _request(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
         connection = self._connection

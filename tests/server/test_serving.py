@@ -39,12 +39,6 @@ class App:
 
     async def __call__(self, scope, receive, send):
         self.asked += 1
-        if scope["type"] == "websocket":
-            await receive()
-            await send({"type": "websocket.accept"})
-            await send({"type": "websocket.send", "text": scope["path"]})
-            await send({"type": "websocket.close"})
-            return
         behaviour = getattr(self, scope["path"].strip("/") or "ok")
         await behaviour(scope, receive, send)
 
@@ -325,6 +319,14 @@ STRANGE_HEADS = {
     "a pseudo header behind others": [("accept", "a"), *HEAD.items()],
     "path that is not ASCII": [(":method", "GET"), (":authority", "a"), (":scheme", "https"), (":path", "/\u00e4")],
     "plain CONNECT": [(":method", "CONNECT"), (":authority", "a:1")],
+    "websocket": [
+        (":method", "CONNECT"),
+        (":protocol", "websocket"),
+        (":authority", "a"),
+        (":scheme", "https"),
+        (":path", "/watch"),
+        ("sec-websocket-version", "13"),
+    ],
 }
 
 
@@ -451,19 +453,6 @@ async def test_flood_of_resets(monkeypatch):
         await client.until(lambda: client.goaway)
         assert client.goaway[0] == 11  # ENHANCE_YOUR_CALM
         assert running.app.asked <= 60
-
-
-async def test_websockets_are_passed_on():
-    head = (
-        b"GET /exec HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
-        b"sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-    )
-    async with Running(tls=False) as running:
-        reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
-        writer.write(head)
-        answer = await asyncio.wait_for(reader.readuntil(b"/exec"), PATIENCE)
-        assert answer.startswith(b"HTTP/1.1 101")
-        await close(writer)
 
 
 @pytest.mark.parametrize("factory", LOOPS.values(), ids=LOOPS)
