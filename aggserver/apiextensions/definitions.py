@@ -62,10 +62,10 @@ class Definitions:
             if resource.definition.namespaced:
                 yield resource.store(resource.definition.storage_version)
 
-    def close(self) -> None:
-        """At shutdown: ends every watch. What is served stays so, for the requests under way."""
+    def end_watches(self) -> None:
+        """Of all that is served, for the stop of the server. Requests under way find everything as it was."""
         for resource in self._resources.values():
-            resource.close()
+            resource.end_watches()
 
     def _replace(self, name: str, definition: Definition, *, terminating: bool) -> DefinitionResource:
         resource = DefinitionResource(

@@ -63,6 +63,11 @@ class DefinitionResource:
             self._stores[version.name] = self._build_store(version)
         return self._stores[version.name]
 
+    def end_watches(self) -> None:
+        """Of every version, for the stop of the server."""
+        if self._cacher is not None:
+            self._cacher.end_watches()
+
     def close(self) -> None:
         """Ends the watches and frees the cache. The objects stay where they are."""
         if self._cacher is not None:

@@ -71,7 +71,7 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
             [bind(options.bind_address, options.secure_port)],
             tls,
             on_stopping=engine.checks.begin_shutdown,
-            on_shutdown=engine.definitions.close,
+            on_shutdown=engine.end_watches,
             shutdown_delay=options.shutdown_delay_seconds,
             grace=options.shutdown_grace_seconds,
         )

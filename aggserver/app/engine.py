@@ -95,6 +95,8 @@ class Engine:
         self.metrics = Metrics()
         self.admission = Chain([NamespaceLifecycle(namespaces)])
         self.definitions = Definitions(environment, self.admission, self.installer)
+        # What is random here spreads load, and is no secret.
+        self._watching = Watching(random.random, self._observe_watch)
 
     def asgi(self, authenticator: Authenticator, authorizer: Authorizer, options: Options) -> ASGIApp:
         """The whole server as one ASGI application."""
@@ -119,9 +121,13 @@ class Engine:
             Discovery(self.installer),
             OpenAPI(self.installer, version, time.time),
             edges(self.checks, self.metrics, self._paths, version),
-            # What is random here spreads load, and is no secret.
-            Watching(random.random, self._observe_watch),
+            self._watching,
         )
+
+    def end_watches(self) -> None:
+        """At the stop: every watch of a client ends, and no other begins. Requests under way are served to their end."""
+        self._watching.stop()
+        self.definitions.end_watches()
 
     def _served(self, group: str, version: str, resource: str) -> bool:
         return self.installer.find(group, version, resource) is not None

@@ -68,9 +68,9 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
 
         def end_watches() -> None:
             background.cancel()  # the controllers watch too, and would begin again
-            engine.definitions.close()
+            engine.end_watches()
             for store in (crds, namespace_store):
-                store.close()
+                store.end_watches()
 
         server = Server(
             engine.asgi(_authenticator(certificates), authorizer, options),

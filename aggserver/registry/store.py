@@ -120,9 +120,9 @@ class Store:
         """The same objects under other rules: how `/status` is made."""
         return Store(self._resource, strategy, self._conform)
 
-    def close(self) -> None:
-        """Ends the watches of every version, and frees the cache."""
-        self._cacher.close()
+    def end_watches(self) -> None:
+        """Ends those of every version, once they were told what happened until now."""
+        self._cacher.end_watches()
 
     # --- reading ---
 

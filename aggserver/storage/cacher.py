@@ -225,10 +225,14 @@ class Cacher(Generic[T]):
                 task.cancel()
         if self._subscription is not None:
             self._subscription.close()
-        self._end_watchers(None)
+        self.end_watches()
         for _, _, future in self._waiting:
             if not future.done():
                 future.set_exception(Unavailable(f"the cache of {self._prefix} is closed"))
+
+    def end_watches(self) -> None:
+        """Ends all watches as if the server closed them, each once all that happened until now was told. The cache goes on."""
+        self._end_watchers(None)
 
     def _end_watchers(self, error: StorageError | None) -> None:
         for group in self._watchers.values():

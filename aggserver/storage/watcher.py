@@ -82,9 +82,11 @@ class CacheWatcher(Generic[T]):
         except StorageError:
             self.close()
             raise
-        if batch is None or self._over:
+        if self._past is None:
+            return None  # closed meanwhile
+        if batch is None:
             self._past = None
-        return None if self._over else batch
+        return batch
 
     def offer(self, event: WatchEvent[T]) -> bool:
         """Adds an event; False if there were too many, and the watch is over."""
@@ -104,7 +106,7 @@ class CacheWatcher(Generic[T]):
             self.offer(WatchEvent(BOOKMARK, None, revision))
 
     def end(self, error: StorageError | None = None) -> None:
-        """No more events; what is pending is still told, then iteration ends, or raises `error`."""
+        """No more events; the past and what is pending are still told, then iteration ends, or raises `error`."""
         self._over = True
         self._error = error
         if self._waiter is not None and not self._waiter.done():

@@ -149,8 +149,9 @@ class LocalServer:
     def _dispatcher(self) -> Dispatcher:
         installer = self.engine.installer
         ends = edges(self.engine.checks, self.engine.metrics, lambda: ["/apis"], "0.0.0")
-        watching = Watching(lambda: 0.0, self._observe_watch, self.timers.call_later)
-        return Dispatcher(installer, Discovery(installer), OpenAPI(installer, "0.0.0", self.clock), cast(ASGIApp, ends), watching)
+        self._watching = Watching(lambda: 0.0, self._observe_watch, self.timers.call_later)
+        openapi = OpenAPI(installer, "0.0.0", self.clock)
+        return Dispatcher(installer, Discovery(installer), openapi, cast(ASGIApp, ends), self._watching)
 
     def _observe_watch(self, scope: object, count: int, size: int) -> None:
         self.events += count
@@ -192,10 +193,15 @@ class LocalServer:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self.engine.definitions.close()
-        for store in (self.crds, self.namespaces):
-            store.close()
+        self.end_watches()
         await self.storage.close()
+
+    def end_watches(self) -> None:
+        """As at the stop of a server."""
+        self._watching.stop()
+        self.engine.end_watches()
+        for store in (self.crds, self.namespaces):
+            store.end_watches()
 
     def serve(self, crd: Mapping[str, Any], *, terminating: bool = False) -> None:
         """Serves a definition, without the API and the controller."""

@@ -251,5 +251,5 @@ async def test_count(five: Store) -> None:
 
 async def test_closed(five: Store) -> None:
     await listed(five)
-    five.close()
+    five._cacher.close()
     assert (await refused(listed(five))).code == 500

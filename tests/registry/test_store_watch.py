@@ -121,7 +121,7 @@ async def test_malformed(three: Store) -> None:
 
 async def test_ended_by_the_server(three: Store) -> None:
     seen = await watching(three, resource_version="6")
-    three.close()
+    three.end_watches()
     with pytest.raises(StopAsyncIteration):
         await seen.next(1)
 

@@ -440,6 +440,23 @@ async def test_closing_the_cacher_ends_watches_after_what_is_pending(world: Worl
         await world.cacher.watch(PREFIX)
 
 
+async def test_the_end_of_watches_comes_after_the_past_and_what_is_pending(world: World) -> None:
+    for name in ("a", "b"):
+        await world.put(name)
+    from_now = await world.cacher.watch(PREFIX)
+    resumed = await world.cacher.watch(PREFIX, after=2)
+    await world.put("c")
+    world.cacher.end_watches()
+    await world.put("d")
+    assert [told(batch) for batch in [batch async for batch in from_now]] == [
+        [("ADDED", "a", "", 2), ("ADDED", "b", "", 3)],
+        [("ADDED", "c", "", 4)],
+    ]
+    assert [told(batch) async for batch in resumed] == [[("ADDED", "b", "", 3)], [("ADDED", "c", "", 4)]]
+    again = await world.cacher.watch(PREFIX, after=4)
+    assert await take(again, 1) == [("ADDED", "d", "", 5)]
+
+
 async def test_list_then_watch_is_a_later_list_while_writers_run(world: World) -> None:
     async def write(worker: int) -> None:
         for number in range(30):

@@ -18,7 +18,7 @@ from aggserver.endpoints.handlers import options
 from aggserver.endpoints.installer import ResourceScope
 from aggserver.endpoints.negotiation import MediaType
 from aggserver.endpoints.request import Request, StreamResponse
-from aggserver.meta import codec
+from aggserver.meta import codec, errors
 from aggserver.meta.errors import StatusError
 from aggserver.publish import table
 from aggserver.registry.rest import Context, JSONObject, Watcher, WatchStream
@@ -60,6 +60,11 @@ class Watching:
         self._random = random
         self._observe = observe
         self._call_later = call_later
+        self._stopped = False
+
+    def stop(self) -> None:
+        """From now on a watch is refused, so that clients try again soon. Those that run are others' to end."""
+        self._stopped = True
 
     async def __call__(self, scope: ResourceScope, request: Request) -> StreamResponse:
         resource = cast(Watcher, scope.rest)  # the dispatcher has looked
@@ -80,6 +85,10 @@ class Watching:
             if error.reason not in ("Expired", "Timeout"):
                 raise
             return StreamResponse(_only(_error_frame(error)), media.stream_content_type)
+        if self._stopped:
+            # It may have begun after the others were ended, and nobody would end it.
+            stream.close()
+            raise errors.service_unavailable("apiserver is shutting down", retry_after=1)
         timers = _Timers(stream, timeout, self._call_later, bookmarks=selection.allow_bookmarks)
 
         def encoded(batch: Sequence[WatchEvent[Any]]) -> bytes:

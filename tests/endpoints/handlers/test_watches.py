@@ -239,13 +239,6 @@ async def test_other_selectable_fields_end_them(server: LocalServer, client: Cli
     assert len(listed["items"]) == 1
 
 
-async def test_stopping_ends_them(server: LocalServer, client: Client) -> None:
-    async with client.watch(WATCH) as watch:
-        await until(lambda: watchers(server) == 1)
-        server.engine.definitions.close()
-        assert await watch.rest() == []
-
-
 async def test_what_is_sent_is_counted(server: LocalServer, client: Client) -> None:
     async with client.watch(WATCH) as watch:
         await create(client)
@@ -405,3 +398,38 @@ async def test_no_initial_events(client: Client) -> None:
     async with client.watch(f"{WATCH}&resourceVersionMatch=NotOlderThan&sendInitialEvents=false") as watch:
         await create(client, "two")
         assert short([await watch.event()]) == [("ADDED", "two")]
+
+
+# --- the stop of the server ---
+
+
+async def test_a_stop_ends_watches_after_all_that_happened(server: LocalServer, client: Client) -> None:
+    made = [await create(client, name) for name in ("one", "two", "three")]
+    resumed = f"{WATCH}&resourceVersion={made[0]['metadata']['resourceVersion']}"
+    async with client.watch(WATCH) as whole, client.watch(resumed) as later, client.watch(WATCH) as live:
+        assert short(await live.events(3))
+        await create(client, "four")
+        server.end_watches()
+        assert short(await whole.rest()) == [("ADDED", name) for name in ("one", "three", "two", "four")]
+        assert short(await later.rest()) == [("ADDED", name) for name in ("two", "three", "four")]
+        assert short(await live.rest()) == [("ADDED", "four")]
+    assert watchers(server) == 0
+
+
+async def test_a_watch_that_begins_at_the_stop_is_told_to_come_again(server: LocalServer, client: Client) -> None:
+    begins = client.send("GET", WATCH)
+    server.end_watches()
+    await begins.start()
+    assert (begins.status, dict(begins.headers)[b"retry-after"]) == (503, b"1")
+    answer = await client.get(WATCH)
+    assert (answer.status, answer.message) == (503, "apiserver is shutting down")
+    assert answer.json()["details"] == {"retryAfterSeconds": 1}
+    assert watchers(server) == 0
+
+
+async def test_what_is_under_way_at_the_stop_is_served(server: LocalServer, client: Client) -> None:
+    await create(client)
+    server.end_watches()
+    await create(client, "two")
+    assert (await client.merge(ONE, {"spec": {"replicas": 2}})).status == 200
+    assert len((await client.get(CRONTABS_PATH)).json()["items"]) == 2
