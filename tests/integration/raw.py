@@ -50,9 +50,9 @@ class Client:
         context = ssl.create_default_context(cadata=_data(cluster, "certificate-authority").decode())
         if certificate:
             _load_certificate(context, config["users"][0]["user"])
-        self._address = (address.hostname or "", address.port or 443)
-        self._context = context
-        self._connection = http.client.HTTPSConnection(*self._address, timeout=_TIMEOUT, context=context)
+        self.address = (address.hostname or "", address.port or 443)
+        self.context = context
+        self._connection = http.client.HTTPSConnection(*self.address, timeout=_TIMEOUT, context=context)
 
     def __enter__(self) -> Self:
         return self
@@ -71,8 +71,8 @@ class Client:
 
     def dial(self) -> ssl.SSLSocket:
         """A connection of its own, whose bytes are the caller's affair; reading and writing end after a while."""
-        plain = socket.create_connection(self._address, _TIMEOUT)
-        return self._context.wrap_socket(plain, server_hostname=self._address[0])
+        plain = socket.create_connection(self.address, _TIMEOUT)
+        return self.context.wrap_socket(plain, server_hostname=self.address[0])
 
     def _request(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
         connection = self._connection

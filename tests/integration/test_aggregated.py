@@ -16,8 +16,10 @@ from cryptography import x509
 from tests.controlplane.cluster import Cluster
 from tests.integration import pages
 from tests.integration.aggregation import API_SERVICE, NAMESPACE, SERVICE, Aggregation
+from tests.integration.raw import Client
 from tests.integration.server import eventually
 from tests.integration.watching import watching
+from tests.integration.websockets import Asked, open_websocket
 
 Kubectl = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -183,6 +185,19 @@ def test_watch(aggregated: Cluster, kubectl: Kubectl, namespace: str) -> None:
         kubectl("label", "crontab", NAME, "tier=backend")
         kubectl("delete", "crontab", NAME)
         assert watch.events(NAME, "DELETED") == ["ADDED", "MODIFIED", "DELETED"]
+
+
+def test_watch_over_a_websocket(aggregated: Cluster, kubectl: Kubectl, namespace: str) -> None:
+    create(kubectl)
+    watch = f"/apis/stable.example.com/v1/namespaces/{namespace}/crontabs?watch=1&timeoutSeconds=1"
+    with Client(aggregated.kubeconfig) as client:
+        seen = open_websocket(client, Asked(watch, [("sec-websocket-protocol", "a")]))
+        assert (seen.status, seen.headers["sec-websocket-protocol"]) == (101, "a")
+        (kind, (event, *_)), end = seen.messages
+        assert (kind, event["type"], event["object"]["metadata"]["name"]) == ("text", "ADDED", NAME)
+        assert end == ("close", 1000)
+        # refused by aggserver, and told in plain HTTP
+        assert open_websocket(client, Asked(f"{watch}&fieldSelector=nothing%3Dx")).status == 400
 
 
 def test_many_in_pages(kubectl: Kubectl) -> None:

@@ -13,7 +13,7 @@ from wsproto.events import BytesMessage, CloseConnection, Pong, TextMessage
 
 from tests.integration.raw import Client
 
-__all__ = ["Asked", "Seen", "frame", "open_websocket"]
+__all__ = ["Asked", "Seen", "frame", "open_websocket", "upgrade"]
 
 TEXT, BINARY, CLOSE, PING = 1, 2, 8, 9
 
@@ -50,12 +50,8 @@ class Seen:
 
 def open_websocket(client: Client, asked: Asked) -> Seen:
     """Asks, and waits for the end."""
-    given = dict(asked.headers)
-    head = [(name, value) for name, value in _HEADERS.items() if name not in given]
-    head += [(name, value) for name, value in asked.headers if value is not None]
-    text = "".join(f"{name}: {value}\r\n" for name, value in head)
     with client.dial() as connection:
-        connection.sendall(f"GET {asked.path} HTTP/1.1\r\nhost: localhost\r\n{text}\r\n".encode() + asked.early)
+        connection.sendall(upgrade(asked.path, asked.headers) + asked.early)
         with HTTPResponse(connection, method="GET") as response:
             response.begin()
             headers = {name: value for name in _SHOWN if (value := response.headers.get(name)) is not None}
@@ -64,6 +60,15 @@ def open_websocket(client: Client, asked: Asked) -> Seen:
             connection.sendall(asked.late)
             received = response.fp.read()
     return Seen(response.status, headers, messages=_messages(received))
+
+
+def upgrade(where: str, headers: Sequence[tuple[str, str | None]] = ()) -> bytes:
+    """The request; headers as in `Asked`."""
+    given = dict(headers)
+    head = [(name, value) for name, value in _HEADERS.items() if name not in given]
+    head += [(name, value) for name, value in headers if value is not None]
+    text = "".join(f"{name}: {value}\r\n" for name, value in head)
+    return f"GET {where} HTTP/1.1\r\nhost: localhost\r\n{text}\r\n".encode()
 
 
 def frame(kind: int, content: bytes = b"", *, last: bool = True) -> bytes:
