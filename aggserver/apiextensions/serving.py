@@ -9,6 +9,7 @@ Source: k8s.io/apiextensions-apiserver pkg/apiserver/customresource_handler.go (
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property
 
 from aggserver.admission.chain import Chain
@@ -212,16 +213,10 @@ class ServedVersion:
             return self._scale_scope(store)
         else:
             return None
-        return ResourceScope(
-            group=info.group,
-            version=info.version,
-            resource=info.resource,
-            subresource=subresource,
-            kind=info.kind,
-            list_kind=info.list_kind,
-            object_version=info.api_version,
-            namespaced=info.namespaced,
-            rest=rest,
+        return ResourceScope.of(
+            info,
+            subresource,
+            rest,
             conform=conformer(version),
             table=TableConvertor(version.columns),
             admission=self._parent.admission,
@@ -230,25 +225,19 @@ class ServedVersion:
         )
 
     def _scale_scope(self, store: Store) -> ResourceScope:
-        info = store.strategy.info
         paths = self._version.scale
         assert paths is not None  # the caller has looked
-        return ResourceScope(
-            group=info.group,
-            version=info.version,
-            resource=info.resource,
-            subresource="scale",
-            kind="Scale",
-            list_kind="",
-            object_version="autoscaling/v1",
-            namespaced=info.namespaced,
-            rest=ScaleStore(store, paths),
+        scope = ResourceScope.of(
+            store.strategy.info,
+            "scale",
+            ScaleStore(store, paths),
             conform=_conform_scale,
             table=table.scale_convertor(),
             admission=self._parent.admission,
             deprecation=deprecation_warning(self._parent.definition, self._version),
             typed=True,
         )
+        return replace(scope, kind="Scale", list_kind="", object_version="autoscaling/v1")
 
 
 def conformer(version: Version) -> Callable[[JSONObject], list[str]]:

@@ -48,7 +48,9 @@ class FixedResource:
         self._scopes: dict[str, ResourceScope] = {}
         for subresource, behind in (("", rest), ("status", status)):
             if behind is not None:
-                self._scopes[subresource] = _scope(info, behind, admission, table, _of_kind(info.kind, conform), subresource)
+                whole = _of_kind(info.kind, conform)
+                scope = ResourceScope.of(info, subresource, behind, conform=whole, table=table, admission=admission, typed=True)
+                self._scopes[subresource] = scope
         stored = "list" in verbs
         self._resource = APIResource(
             name=info.resource,
@@ -95,31 +97,6 @@ class FixedResource:
 
     def scope(self, subresource: str) -> ResourceScope | None:
         return self._scopes.get(subresource)
-
-
-def _scope(
-    info: ResourceInfo,
-    rest: object,
-    admission: Chain,
-    table: TableConvertor,
-    conform: Callable[[JSONObject], list[str]],
-    subresource: str,
-) -> ResourceScope:
-    return ResourceScope(
-        group=info.group,
-        version=info.version,
-        resource=info.resource,
-        subresource=subresource,
-        kind=info.kind,
-        list_kind=info.list_kind,
-        object_version=info.api_version,
-        namespaced=info.namespaced,
-        rest=rest,
-        conform=conform,
-        table=table,
-        admission=admission,
-        typed=True,
-    )
 
 
 def _of_kind(kind: str, conform: Callable[[JSONObject], list[str]]) -> Callable[[JSONObject], list[str]]:

@@ -18,6 +18,7 @@ from aggserver.publish.discovery import APIGroup, APIGroupVersion, APIResource
 from aggserver.publish.models import Published
 from aggserver.publish.table import TableConvertor
 from aggserver.registry.rest import JSONObject
+from aggserver.registry.strategy import ResourceInfo
 
 __all__ = ["Installer", "ResourceScope", "Served"]
 
@@ -50,6 +51,39 @@ class ResourceScope:
     selectable_fields: frozenset[str] = frozenset()
     deprecation: str = ""
     typed: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        info: ResourceInfo,
+        subresource: str,
+        rest: object,
+        *,
+        conform: Callable[[JSONObject], list[str]],
+        table: TableConvertor,
+        admission: Chain,
+        selectable_fields: frozenset[str] = frozenset(),
+        deprecation: str = "",
+        typed: bool = False,
+    ) -> ResourceScope:
+        """Of a resource or subresource whose objects are of the resource's own kind."""
+        return cls(
+            group=info.group,
+            version=info.version,
+            resource=info.resource,
+            subresource=subresource,
+            kind=info.kind,
+            list_kind=info.list_kind,
+            object_version=info.api_version,
+            namespaced=info.namespaced,
+            rest=rest,
+            conform=conform,
+            table=table,
+            admission=admission,
+            selectable_fields=selectable_fields,
+            deprecation=deprecation,
+            typed=typed,
+        )
 
     @property
     def api_version(self) -> str:
