@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from aggserver.endpoints.installer import ResourceScope
 from aggserver.meta import errors, field
 from aggserver.meta.field import FieldError, Path
 from aggserver.meta.golang import json_kind
@@ -43,9 +44,7 @@ def write_options(kind: str, query: Mapping[str, Sequence[str]], user_agent: str
     return WriteOptions(dry_run=bool(dry_run), field_manager=manager or default, field_validation=validation or "Warn")
 
 
-def list_options(
-    query: Mapping[str, str], *, watch: bool, name: str, selectable: frozenset[str], namespaced: bool
-) -> ListOptions:
+def list_options(scope: ResourceScope, query: Mapping[str, str], *, watch: bool, name: str) -> ListOptions:
     """For list, watch and deletecollection. `name`: the path's or the field selector's metadata.name, '' for none.
 
     A name in the path is as good as a field selector, and must agree with one that is there.
@@ -69,7 +68,7 @@ def list_options(
     problems = _check_watch(options) if watch else _check_list(options)
     if problems:
         raise errors.invalid(_META_GROUP, "ListOptions", "", problems)
-    _check_fields(fields, selectable, namespaced=namespaced)
+    _check_fields(fields, scope.selectable_fields, namespaced=scope.namespaced)
     if not name or exact_value(fields, "metadata.name") == name:
         return options
     if not fields.empty:
