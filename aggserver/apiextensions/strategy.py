@@ -66,9 +66,9 @@ class DefinitionStrategy:
     def warnings(self, obj: JSONObject, old: JSONObject | None) -> Sequence[str]:
         return ()
 
-    def prepare_for_delete(self, obj: JSONObject, now: str) -> bool:
+    def prepare_for_delete(self, obj: JSONObject, now: str) -> None:
         if "deletionTimestamp" in obj["metadata"]:
-            return False
+            return
         metadata = obj["metadata"]
         finalizers = list(metadata.get("finalizers") or ())
         if CLEANUP_FINALIZER not in finalizers:
@@ -77,7 +77,6 @@ class DefinitionStrategy:
         obj["status"] = conditions.with_condition(
             obj.get("status") or {}, "Terminating", "True", "InstanceDeletionPending", text, now
         )
-        return True
 
     def may_be_removed(self, obj: JSONObject) -> bool:
         return True

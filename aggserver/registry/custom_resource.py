@@ -91,8 +91,8 @@ class CustomResourceStrategy:
         before = set(old["metadata"].get("finalizers") or ()) if old else set()
         return [text for name in sorted(set(finalizers) - before) for text in _finalizer_warnings(name)]
 
-    def prepare_for_delete(self, obj: JSONObject, now: str) -> bool:
-        return False
+    def prepare_for_delete(self, obj: JSONObject, now: str) -> None:
+        return None
 
     def may_be_removed(self, obj: JSONObject) -> bool:
         return True

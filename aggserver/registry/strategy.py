@@ -58,10 +58,10 @@ class Strategy(Protocol):
     def warnings(self, obj: JSONObject, old: JSONObject | None) -> Sequence[str]:
         """Texts for Warning headers, after validation passed; `old` is None on create. Does not mutate."""
 
-    def prepare_for_delete(self, obj: JSONObject, now: str) -> bool:
+    def prepare_for_delete(self, obj: JSONObject, now: str) -> None:
         """Given the object about to be deleted: may change it so that it stays (finalizers of the server's own, a phase).
 
-        Returns True if something changed. Called before the store looks at finalizers.
+        Called before the store looks at finalizers.
         """
 
     def may_be_removed(self, obj: JSONObject) -> bool:

@@ -54,9 +54,8 @@ class NamespaceStrategy:
     def warnings(self, obj: JSONObject, old: JSONObject | None) -> Sequence[str]:
         return ()
 
-    def prepare_for_delete(self, obj: JSONObject, now: str) -> bool:
+    def prepare_for_delete(self, obj: JSONObject, now: str) -> None:
         obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
-        return True
 
     def may_be_removed(self, obj: JSONObject) -> bool:
         return not (obj.get("spec") or {}).get("finalizers")

@@ -81,7 +81,7 @@ def test_update_of_the_status() -> None:
 def test_delete(finalizers: list[str]) -> None:
     crd = stored()
     crd["metadata"]["finalizers"] = finalizers
-    assert DefinitionStrategy().prepare_for_delete(crd, NOW)
+    DefinitionStrategy().prepare_for_delete(crd, NOW)
     assert crd["metadata"]["finalizers"] == list(dict.fromkeys([*finalizers, CLEANUP_FINALIZER]))
     (condition,) = crd["status"]["conditions"]
     assert (condition["type"], condition["status"], condition["reason"]) == ("Terminating", "True", "InstanceDeletionPending")
@@ -92,5 +92,5 @@ def test_delete_of_what_is_being_deleted() -> None:
     crd = stored()
     crd["metadata"]["deletionTimestamp"] = NOW
     before = copy.deepcopy(crd)
-    assert not DefinitionStrategy().prepare_for_delete(crd, NOW)
+    DefinitionStrategy().prepare_for_delete(crd, NOW)
     assert crd == before
