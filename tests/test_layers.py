@@ -49,7 +49,12 @@ DOORS = {
     "jh2": ("aggserver.server.http2",),
     "kubernetes": ("aggserver.cluster", "aggserver.webhook"),
     "prometheus_client": ("aggserver.server.health", "aggserver.server.metrics"),
-    "sqlite3": ("aggserver.storage.sqlite", "aggserver.storage.sqlite_writer"),
+    "sqlite3": (
+        "aggserver.storage.sqlite",
+        "aggserver.storage.sqlite_file",
+        "aggserver.storage.sqlite_maintenance",
+        "aggserver.storage.sqlite_writer",
+    ),
     "starlette": ("aggserver.server", "aggserver.app"),
     "wsproto": ("aggserver.server.websocket",),
     "yaml": ("aggserver.meta.yaml_text", "aggserver.meta.yaml_output"),

@@ -18,7 +18,6 @@ Source: the contract in `interface.py`; sqlite.org/wal.html, sqlite.org/lang_cre
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -29,37 +28,12 @@ from typing import TypeVar
 from aggserver.storage.interface import Compacted, Event, FutureRevision, KeyValue, Page, Sink, Subscription, Unavailable
 from aggserver.storage.keys import prefix_end
 from aggserver.storage.log import Feed, Write
+from aggserver.storage.sqlite_file import COMPACTED, NEWEST, Checkpointer, connect, explain, lock, open_to_write
 from aggserver.storage.sqlite_writer import Writer
 
 __all__ = ["SQLiteStorage"]
 
 T = TypeVar("T")
-
-APPLICATION_ID = 0x61676773  # "aggs", in the file's header: tells our files from other databases
-SCHEMA_VERSION = 1
-
-# `previous` is the revision that an event replaced, 0 for a creation: it is what lists at old revisions, history and compaction
-# follow, so that none needs an index over (key, revision). `value` comes last: scans that don't need it don't read its pages.
-_SCHEMA = """
-CREATE TABLE events (
-    revision INTEGER PRIMARY KEY, key TEXT NOT NULL, create_revision INTEGER NOT NULL, previous INTEGER NOT NULL, value BLOB
-);
-CREATE INDEX tombstones ON events (revision) WHERE value IS NULL;
-CREATE TABLE current (
-    key TEXT PRIMARY KEY, revision INTEGER NOT NULL, create_revision INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE compaction (revision INTEGER NOT NULL);
-INSERT INTO compaction VALUES (0);
-CREATE TRIGGER written AFTER INSERT ON events WHEN new.value IS NOT NULL BEGIN
-    INSERT OR REPLACE INTO current VALUES (new.key, new.revision, new.create_revision);
-END;
-CREATE TRIGGER removed AFTER INSERT ON events WHEN new.value IS NULL BEGIN
-    DELETE FROM current WHERE key = new.key;
-END;
-"""
-
-# Bytes, of a new file: an object of 2 KB with its key leaves half of SQLite's own 4,096 empty.
-_PAGE_SIZE = 8192
 
 _GET = """
 SELECT e.key, e.value, e.create_revision, e.revision FROM current c JOIN events e ON e.revision = c.revision WHERE c.key = ?
@@ -88,44 +62,46 @@ SELECT e.revision, e.key, e.value, e.create_revision, p.key, p.value, p.create_r
 FROM events e LEFT JOIN events p ON p.revision = e.previous
 WHERE e.revision > ? AND e.revision <= ? AND e.key >= ? AND e.key < ? ORDER BY e.revision LIMIT ?
 """
-_NEWEST = "SELECT coalesce(max(revision), 1) FROM events"
-_COMPACTED = "SELECT revision FROM compaction"
 
 
 class SQLiteStorage:
-    """A `Storage` in the file at `path`, which is made if it isn't there; beside it lie SQLite's `-wal` and `-shm`, and `.lock`.
+    """A `Storage` in the file at `path`, which is made if it isn't there.
 
-    The file is on a local disk (WAL needs shared memory) and belongs to one server at a time.
+    The file is on a local disk (WAL needs shared memory) and belongs to one server at a time. synchronous: with `normal` commits
+    don't wait for the disk; a power cut may then lose the last ones (never a kill), but not damage the file.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, synchronous: str = "full") -> None:
         self._path = path
+        self._synchronous = synchronous
         self._lock = -1
         self._feed = Feed(1)
         self._writer: Writer | None = None
         self._local: sqlite3.Connection | None = None
         self._reading: sqlite3.Connection | None = None
+        self._checkpointer: Checkpointer | None = None
         self._reader = ThreadPoolExecutor(1, "storage-read")
 
     async def start(self) -> None:
         try:
-            self._lock = _lock(self._path)
+            self._lock = lock(self._path)
             await asyncio.get_running_loop().run_in_executor(self._reader, self._open)
         except (OSError, sqlite3.Error) as error:
             await self.close()
-            raise Unavailable(f"can't open the store {self._path}: {error}") from error
+            raise Unavailable(f"can't open the store {self._path}: {explain(error)}") from error
         except Unavailable:
             await self.close()
             raise
         assert self._writer is not None
+        assert self._checkpointer is not None
         self._feed = Feed(self._writer.revision)
-        self._writer.start(asyncio.get_running_loop(), self._feed)
+        self._writer.start(asyncio.get_running_loop(), self._feed, self._checkpointer)
 
     def _open(self) -> None:
-        writing = _prepare(self._path)
-        self._writer = Writer(writing)
-        self._reading = _connect(self._path)
-        self._local = _connect(self._path)
+        self._writer = Writer(open_to_write(self._path, self._synchronous))
+        self._reading = connect(self._path)
+        self._local = connect(self._path)
+        self._checkpointer = Checkpointer(self._path, self._reading, self._reader)
         self._writer.load()
 
     async def close(self) -> None:
@@ -187,9 +163,10 @@ class SQLiteStorage:
 
     async def _read(self, query: Callable[[sqlite3.Connection], T]) -> T:
         """Runs `query` in one read transaction, on the reader's thread."""
-        connection = self._opened(self._reading)
+        connection, checkpointer = self._opened(self._reading), self._opened(self._checkpointer)
 
         def run() -> T:
+            checkpointer.between_reads()
             connection.execute("BEGIN")
             try:
                 return query(connection)
@@ -207,11 +184,11 @@ class SQLiteStorage:
         return part
 
     def _failed(self, error: Exception) -> Unavailable:
-        return Unavailable(f"can't read the store {self._path}: {error}")
+        return Unavailable(f"can't read the store: {explain(error)}")
 
 
 def _list(connection: sqlite3.Connection, start: str, end: str, revision: int, limit: int) -> Page:
-    (newest,) = connection.execute(_NEWEST).fetchone()
+    (newest,) = connection.execute(NEWEST).fetchone()
     if revision > newest:
         raise FutureRevision(revision, newest)
     if not revision or revision == newest:
@@ -235,53 +212,6 @@ def _history(connection: sqlite3.Connection, prefix: str, after: int, upto: int,
 
 
 def _check_compaction(connection: sqlite3.Connection, revision: int) -> None:
-    (compacted,) = connection.execute(_COMPACTED).fetchone()
+    (compacted,) = connection.execute(COMPACTED).fetchone()
     if revision < compacted:
         raise Compacted(revision, compacted)
-
-
-def _lock(path: Path) -> int:
-    """Takes the file for this server, by a lock on a file beside it (closing SQLite's own file would drop SQLite's locks).
-
-    The kernel lets go of it when the process ends, however it ends. Returns its descriptor. Raises Unavailable, OSError.
-    """
-    descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise Unavailable(f"the store {path} is in use by another server") from None
-    # Made here, not by SQLite, for its mode: other users of the machine don't read what the API guards.
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-    return descriptor
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    # Autocommit; the connections are handed between threads at start and at close, never used by two at once.
-    return sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
-
-
-def _prepare(path: Path) -> sqlite3.Connection:
-    """The writer's connection, to a file of the right kind. Raises Unavailable, sqlite3.Error."""
-    connection = _connect(path)
-    try:
-        application, version, tables = (
-            connection.execute(question).fetchone()[0]
-            for question in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
-        )
-        if tables and application != APPLICATION_ID:
-            raise Unavailable(f"{path} is a database of another program")
-        if version > SCHEMA_VERSION:
-            raise Unavailable(f"the store {path} was made by a newer version (schema {version}, known is {SCHEMA_VERSION})")
-        connection.execute(f"PRAGMA page_size = {_PAGE_SIZE}")  # no effect on a file that has pages
-        if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
-            raise Unavailable(f"the store {path} can't be used safely: its file system doesn't allow a write-ahead log")
-        connection.execute("PRAGMA synchronous = FULL")
-        if not tables:
-            connection.executescript(
-                f"BEGIN; {_SCHEMA} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
-            )
-    except BaseException:
-        connection.close()
-        raise
-    return connection

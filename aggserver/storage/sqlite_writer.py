@@ -1,13 +1,15 @@
 """The thread that writes to SQLite: group commit, compare-and-swap, compaction.
 
 Only `sqlite.py` uses it; that page tells why a batch is one statement. What is decided here: which writes share a commit (all
-that wait, up to `MAX_BATCH`), and in which order their effects are seen (events first, then the writers' answers).
+that wait, up to `MAX_BATCH`), in which order their effects are seen (events first, then the writers' answers), and what is true
+after a commit that failed (what the file says).
 Source: sqlite.org/wal.html; k8s.io/apiserver pkg/storage/etcd3/compact.go for what compaction promises.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
 import threading
 from collections.abc import Sequence
@@ -17,6 +19,7 @@ from queue import Empty, SimpleQueue
 
 from aggserver.storage.interface import Conflict, Event, KeyExists, KeyValue, StorageError, Unavailable
 from aggserver.storage.log import Feed, Head, Stale, Write, plan
+from aggserver.storage.sqlite_file import COMPACTED, NEWEST, Checkpointer, explain
 
 __all__ = ["Writer"]
 
@@ -28,15 +31,15 @@ _ROW = "(?,?,?,?,?)"
 _INSERT = "INSERT INTO events (revision, key, create_revision, previous, value) VALUES "
 _VALUE = "SELECT value FROM events WHERE revision = ?"
 
-# A deletion at the newest revision stays, whatever is compacted, so that the counter never goes back; the next step takes it, for
-# its range begins where this one ended.
 _COMPACT = """
 BEGIN IMMEDIATE;
 DELETE FROM events WHERE revision IN (SELECT previous FROM events WHERE revision > {after} AND revision <= {upto});
-DELETE FROM events WHERE value IS NULL AND revision >= {after} AND revision <= {upto} AND revision < {newest};
+DELETE FROM events WHERE value IS NULL AND revision <= {upto};
 UPDATE compaction SET revision = {upto};
 COMMIT;
 """
+
+logger = logging.getLogger(__name__)
 
 
 Future = asyncio.Future[int]
@@ -70,21 +73,25 @@ class Writer:
         # The fields of Heads, as tuples: those the collector leaves alone, of Heads it would go through each one again and again.
         self._heads: dict[str, tuple[int, int]] = {}
         self._compacted = 0
+        self._doubtful: _Batch | None = None
+        self._failing = False
         self._queue: SimpleQueue[Job | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="storage-write", daemon=True)
         self._loop: asyncio.AbstractEventLoop
         self._feed: Feed
+        self._checkpointer: Checkpointer
 
     def load(self) -> None:
         """Reads what the compare-and-swap needs: about 300 bytes a key stay in memory."""
         rows = self.connection.execute("SELECT key, revision, create_revision FROM current")
         self._heads = {key: (revision, created) for key, revision, created in rows}
-        (self.revision,) = self.connection.execute("SELECT coalesce(max(revision), 1) FROM events").fetchone()
-        (self._compacted,) = self.connection.execute("SELECT revision FROM compaction").fetchone()
+        (self.revision,) = self.connection.execute(NEWEST).fetchone()
+        (self._compacted,) = self.connection.execute(COMPACTED).fetchone()
 
-    def start(self, loop: asyncio.AbstractEventLoop, feed: Feed) -> None:
+    def start(self, loop: asyncio.AbstractEventLoop, feed: Feed, checkpointer: Checkpointer) -> None:
         self._loop = loop
         self._feed = feed
+        self._checkpointer = checkpointer
         self._thread.start()
 
     async def stop(self) -> None:
@@ -128,25 +135,61 @@ class Writer:
         return jobs
 
     def _commit(self, writes: Sequence[tuple[Write, Future]]) -> None:
+        if not writes:
+            return
         batch = _Batch()
         try:
+            self._settle()
             for write, future in writes:
                 batch.answers.append((future, self._decide(write, batch)))
             if batch.events:
-                self.connection.execute(_INSERT + ",".join([_ROW] * len(batch.events)), batch.parameters)
+                with self._checkpointer.writing:
+                    self.connection.execute(_INSERT + ",".join([_ROW] * len(batch.events)), batch.parameters)
         except Exception as error:
-            # SQLite has rolled the statement back: nothing of the batch has happened, and what depended on it is void.
             # Whatever it was (disk full, I/O, a key that is no UTF-8), the thread goes on and nobody waits for ever.
-            refusal = f"can't write to the store: {error}"
+            self._report(error)
+            self._doubtful = self._doubtful or batch
+            with suppress(sqlite3.Error):
+                self._settle()
+            refusal = f"can't write to the store: {explain(error)}"
             self._post((), [(future, Unavailable(refusal)) for _, future in writes])
             return
+        self._apply(batch)
+        self._post(batch.events, batch.answers)
+        if self._failing:
+            self._failing = False
+            logger.warning("the store takes writes again")
+        self._checkpointer.committed()
+
+    def _apply(self, batch: _Batch) -> None:
         for key, head in batch.heads.items():
             if head is None:
                 self._heads.pop(key, None)
             else:
                 self._heads[key] = (head.revision, head.create_revision)
         self.revision += len(batch.events)
-        self._post(batch.events, batch.answers)
+
+    def _settle(self) -> None:
+        """Finds out whether a batch whose commit failed has happened, before anything else is decided.
+
+        SQLite rolls a failed statement back, and what a failed sync left in the log no reader sees and the next commit writes
+        over. So nothing has happened; but the file is asked, since all that is answered later rests on it. Raises sqlite3.Error
+        while it can't say.
+        """
+        if self.connection.in_transaction:
+            self.connection.rollback()
+        if self._doubtful is None:
+            return
+        (newest,) = self.connection.execute(NEWEST).fetchone()
+        if newest > self.revision:
+            self._apply(self._doubtful)
+            self._post(self._doubtful.events, ())
+        self._doubtful = None
+
+    def _report(self, error: Exception) -> None:
+        if not self._failing:
+            self._failing = True
+            logger.error("the store can't be written to: %s", explain(error))
 
     def _decide(self, write: Write, batch: _Batch) -> Outcome:
         """Adds the write to the batch if it is allowed, as if those before it in the batch had happened."""
@@ -184,17 +227,19 @@ class Writer:
             return
         upto = min(task.revision, self._compacted + COMPACTION_STEP)
         try:
-            self.connection.executescript(_COMPACT.format(after=self._compacted, upto=upto, newest=self.revision))
+            self._settle()
+            with self._checkpointer.writing:
+                self.connection.executescript(_COMPACT.format(after=self._compacted, upto=upto))
         except sqlite3.Error as error:
-            if self.connection.in_transaction:
-                self.connection.rollback()
-            self._post((), [(future, Unavailable(f"can't compact the store: {error}"))])
+            # Had it happened after all, doing it again would change nothing.
+            self._post((), [(future, Unavailable(f"can't compact the store: {explain(error)}"))])
             return
+        self._checkpointer.committed()
         self._compacted = upto
         self._queue.put((task, future))
 
     def _post(self, events: Sequence[Event], answers: Sequence[tuple[Future, Outcome]]) -> None:
-        if answers:
+        if events or answers:
             self._loop.call_soon_threadsafe(self._deliver, events, self.revision, answers)
 
     def _deliver(self, events: Sequence[Event], revision: int, answers: Sequence[tuple[Future, Outcome]]) -> None:

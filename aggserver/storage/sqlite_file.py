@@ -1,0 +1,244 @@
+"""The store's file: who may open it, which files are refused, its schema, and how its write-ahead log is kept small.
+
+Used by `sqlite.py`, which serves from it, and by `sqlite_maintenance.py`, the commands. Beside the file lie SQLite's `-wal` and
+`-shm` while it is open, and `.lock`. A file that is not as it should be is refused as it is: nothing here repairs.
+Source: sqlite.org/fileformat2.html (header, log), sqlite.org/wal.html, sqlite.org/rescode.html.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import sqlite3
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from pathlib import Path
+
+from aggserver.storage.interface import Unavailable
+
+__all__ = ["COMPACTED", "FILE_NAME", "NEWEST", "Checkpointer", "explain", "lock", "open_to_read", "open_to_write"]
+
+FILE_NAME = "aggserver.db"  # in the folder of --data
+
+APPLICATION_ID = 0x61676773  # "aggs", in the file's header: tells our files from other databases
+
+# The steps that lead from an empty file to the newest schema. The file's user_version counts those it has had; what follows is run
+# at open, all in one transaction. A step that has been released is never changed.
+#
+# `previous` is the revision that an event replaced, 0 for a creation: it is what lists at old revisions, history and compaction
+# follow, so that none needs an index over (key, revision). `value` comes last: scans that don't need it don't read its pages.
+STEPS = (
+    """
+CREATE TABLE events (
+    revision INTEGER PRIMARY KEY, key TEXT NOT NULL, create_revision INTEGER NOT NULL, previous INTEGER NOT NULL, value BLOB
+);
+CREATE INDEX tombstones ON events (revision) WHERE value IS NULL;
+CREATE TABLE current (
+    key TEXT PRIMARY KEY, revision INTEGER NOT NULL, create_revision INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE compaction (revision INTEGER NOT NULL);
+INSERT INTO compaction VALUES (0);
+CREATE TRIGGER written AFTER INSERT ON events WHEN new.value IS NOT NULL BEGIN
+    INSERT OR REPLACE INTO current VALUES (new.key, new.revision, new.create_revision);
+END;
+CREATE TRIGGER removed AFTER INSERT ON events WHEN new.value IS NULL BEGIN
+    DELETE FROM current WHERE key = new.key;
+END;
+""",
+)
+
+COMPACTED = "SELECT revision FROM compaction"
+# Compaction never passes the newest revision and may take its event away, so it is what the counter can't fall below.
+NEWEST = "SELECT max(1, (SELECT coalesce(max(revision), 0) FROM events), (SELECT revision FROM compaction))"
+
+# What the log may come to before it is emptied between two reads. The writer's own checkpoint, each 1,000 pages, keeps it at 4.3 MB
+# (16 writers: p99 5 ms, and no better with another number of pages), but it can't begin the log anew while a list is going on, so
+# with lists back to back never: 659 MB after 8 s of 8,600 writes a second beside lists of 100,000 objects of 2 KB. With this limit:
+# 32 MB beside lists of 1,000 objects, 49 MB of 20,000, up to 140 MB of 100,000, which is what is written during one such list.
+LOG_LIMIT = 32 << 20
+LOG_KEPT = 8 << 20  # what stays allocated after it is begun anew, as room for a compaction when the disk is full
+
+# Bytes, of a new file: an object of 2 KB with its key leaves half of SQLite's own 4,096 empty.
+PAGE_SIZE = 8192
+
+# How long an emptying waits for others' reads (a backup, a check). Writers wait as long, so it is seldom tried again: not before
+# the log has grown by as much again.
+CHECKPOINT_WAIT_MS = 200
+
+_LOG_MAGIC = (0x377F0682, 0x377F0683)
+
+_ADVICE = {
+    sqlite3.SQLITE_FULL: "make room on its disk; no restart is needed",
+    sqlite3.SQLITE_READONLY: "its file system or folder is read-only; no restart is needed once it can be written to",
+    sqlite3.SQLITE_IOERR: "the disk may be full, read-only or broken; the system's log says more",
+    sqlite3.SQLITE_CORRUPT: "the file is damaged; restore a backup into another folder (aggserver storage restore)",
+    sqlite3.SQLITE_NOTADB: "keep the file if it is yours, and give another folder with --data",
+    sqlite3.SQLITE_CANTOPEN: "it and its folder must be readable and writable for the user who runs this",
+    sqlite3.SQLITE_BUSY: "another program is writing to it; only one aggserver may",
+}
+
+logger = logging.getLogger(__name__)
+
+
+def explain(error: Exception) -> str:
+    """The error in SQLite's words, and what to do about it, in one line."""
+    code = getattr(error, "sqlite_errorcode", None)
+    advice = _ADVICE.get(code & 0xFF) if code is not None else None
+    return f"{error}: {advice}" if advice else str(error)
+
+
+def lock(path: Path) -> int:
+    """Takes the file for this process, by a lock on a file beside it (closing SQLite's own file would drop SQLite's locks).
+
+    The kernel lets go of it when the process ends, however it ends. Returns its descriptor. Raises Unavailable, OSError.
+    """
+    descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise Unavailable(f"the store {path} is in use by another server: stop that one first, or give another --data") from None
+    return descriptor
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    # Autocommit; the connections are handed between threads at start and at close, never used by two at once.
+    return sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
+
+
+def open_to_write(path: Path, synchronous: str = "full", steps: Sequence[str] = STEPS) -> sqlite3.Connection:
+    """A connection to a file of the newest schema, made if it isn't there. The caller holds the lock.
+
+    synchronous: `full` or `normal`, as sqlite.org/pragma.html#pragma_synchronous has them.
+    Raises Unavailable, sqlite3.Error, OSError; the file is then as it was.
+    """
+    _check_log(path)
+    # Made here, not by SQLite, for its mode: other users of the machine don't read what the API guards.
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    connection = connect(path)
+    try:
+        version = _version(connection, path, len(steps))
+        connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")  # no effect on a file that has pages
+        if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
+            raise Unavailable(f"the store {path} can't be used safely: its file system doesn't allow a write-ahead log")
+        connection.execute(f"PRAGMA synchronous = {synchronous}")
+        connection.execute(f"PRAGMA journal_size_limit = {LOG_KEPT}")
+        _migrate(connection, version, steps)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def open_to_read(path: Path) -> sqlite3.Connection:
+    """A connection that can't write, beside a server or without one. Raises Unavailable, sqlite3.Error, OSError."""
+    if not path.exists() or not path.stat().st_size:
+        raise Unavailable(f"there is no store at {path}")
+    _check_log(path)
+    connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)
+    try:
+        if _version(connection, path, len(STEPS)) < len(STEPS):
+            raise Unavailable(f"the store {path} was made by an older version: start the server once, it brings it up to date")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _check_log(path: Path) -> None:
+    """Refuses what SQLite would take for an empty log, or an empty store, and write over."""
+    log = Path(f"{path}-wal")
+    try:
+        with log.open("rb") as file:
+            header = file.read(32)
+    except FileNotFoundError:
+        return
+    # A power cut may leave zeros; then nothing in the log has been acknowledged.
+    if not any(header):
+        return
+    if not path.exists() or not path.stat().st_size:
+        raise Unavailable(
+            f"the store {path} is missing or empty, but its log {log} is not: put the file back, or restore a backup"
+        )
+    if int.from_bytes(header[:4], "big") not in _LOG_MAGIC:
+        raise Unavailable(
+            f"the log {log} is damaged: restore a backup, or move the log away to go on without the last writes, "
+            "and run `aggserver storage check`"
+        )
+
+
+def _version(connection: sqlite3.Connection, path: Path, known: int) -> int:
+    """Of the file's schema, 0 for an empty file. Raises Unavailable for a file that is not ours, or of the future."""
+    application, version, tables = (
+        connection.execute(question).fetchone()[0]
+        for question in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
+    )
+    if tables and application != APPLICATION_ID:
+        raise Unavailable(f"{path} is a database of another program: give another folder with --data")
+    if version > known:
+        raise Unavailable(
+            f"the store {path} was made by a newer version (schema {version}, known is {known}): "
+            "start that version, or restore a backup of this one's"
+        )
+    return int(version)
+
+
+def _migrate(connection: sqlite3.Connection, version: int, steps: Sequence[str]) -> None:
+    if version == len(steps):
+        return
+    try:
+        connection.executescript(
+            f"BEGIN IMMEDIATE; {''.join(steps[version:])}"
+            f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {len(steps)}; COMMIT;"
+        )
+    except sqlite3.Error:
+        if connection.in_transaction:
+            connection.rollback()
+        raise
+    if version:
+        logger.info("the store was brought from schema %d to %d", version, len(steps))
+
+
+class Checkpointer:
+    """Empties the log between two reads when it has grown beyond LOG_LIMIT. `connection` is the one that reads, on `reader`."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, reader: Executor) -> None:
+        self._log = f"{path}-wal"
+        self._connection = connection
+        self._reader = reader
+        self._due = False
+        self._limit = LOG_LIMIT
+        # Held while somebody writes: SQLite's own lock is polled for, and a busy writer rarely leaves it free when it is looked at.
+        self.writing = threading.Lock()
+        connection.execute(f"PRAGMA busy_timeout = {CHECKPOINT_WAIT_MS}")
+        connection.execute(f"PRAGMA journal_size_limit = {LOG_KEPT}")
+
+    def committed(self) -> None:
+        """For the writer's thread, after each commit. The file only shrinks when its log begins anew, so its size tells."""
+        if not self._due and self._size() > self._limit:
+            self._due = True
+            self._reader.submit(self.between_reads)
+
+    def between_reads(self) -> None:
+        """For the reader's thread, while it reads nothing: what is queued behind a checkpoint that is due doesn't delay it."""
+        if not self._due:
+            return
+        try:
+            # The bulk of the copying beside the writers; what remains is short, and makes them wait.
+            self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            with self.writing:
+                (busy, _, _) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            self._limit = self._size() + LOG_LIMIT if busy else LOG_LIMIT
+        except sqlite3.Error as error:
+            self._limit = self._size() + LOG_LIMIT
+            logger.warning("the store's log could not be emptied: %s", explain(error))
+        finally:
+            self._due = False
+
+    def _size(self) -> int:
+        try:
+            return os.stat(self._log).st_size
+        except OSError:
+            return 0
