@@ -27,7 +27,12 @@ COMMANDS = {
     "serve": "serve the definitions of a folder beside a cluster, through its aggregation layer",
     "dev": "serve CustomResourceDefinitions on their own, without a cluster",
     "version": "print the version",
+    "storage check": "see whether the SQLite store of a folder is sound, also while a server uses it",
+    "storage backup": "copy the SQLite store of a folder to a file, also while a server uses it",
+    "storage restore": "make a backup the SQLite store of a folder that has none",
+    "storage compact": "forget the history of a SQLite store that no server uses, and give the room back",
 }
+STORAGE = frozenset(command for command in COMMANDS if command.startswith("storage "))
 SERVE, DEV = frozenset({"serve"}), frozenset({"dev"})
 BOTH = SERVE | DEV
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -56,6 +61,12 @@ def _path(value: Any) -> Path | None:
 def _integer(value: Any) -> int:
     if isinstance(value, bool) or not re.fullmatch(r"\d{1,9}", str(value)):
         raise ValueError("must be a whole number, 0 or more")
+    return int(value)
+
+
+def _revisions(value: Any) -> int:
+    if isinstance(value, bool) or not re.fullmatch(r"[1-9]\d{0,14}", str(value)):
+        raise ValueError("must be a whole number, 1 or more")
     return int(value)
 
 
@@ -105,7 +116,10 @@ def _one_of(*choices: str) -> Convert:
 
 @dataclass(frozen=True, slots=True)
 class _Flag:
-    """How an option is said: `dev` is its default under that command, where it differs from the field's."""
+    """How an option is said: `dev` is its default under that command, where it differs from the field's.
+
+    One with `positional` is an argument that must be given, and nothing else.
+    """
 
     name: str
     convert: Convert
@@ -115,6 +129,7 @@ class _Flag:
     commands: frozenset[str] = SERVE
     dev: Any = None
     short: str = ""
+    positional: bool = False
 
     @property
     def variable(self) -> str:
@@ -125,7 +140,7 @@ def _flag(name: str, convert: Convert, group: str, text: str, **more: Any) -> di
     return {"flag": _Flag(name, convert, group, text, **more)}
 
 
-_SERVING, _TLS, _CLUSTER = "serving", "TLS", "the cluster beside"
+_SERVING, _STORAGE, _TLS, _CLUSTER = "serving", "storage", "TLS", "the cluster beside"
 _AUTHENTICATION, _AUTHORIZATION, _LIMITS = "authentication", "authorization", "limits"
 
 
@@ -170,11 +185,56 @@ class Options:
         metadata=_flag(
             "data",
             _text,
-            _SERVING,
+            _STORAGE,
             "folder of the database, or :memory: for none",
             metavar="DIR",
-            commands=BOTH,
+            commands=BOTH | STORAGE,
             dev=".aggserver",
+        ),
+    )
+    sqlite_synchronous: str = field(
+        default="full",
+        metadata=_flag(
+            "sqlite-synchronous",
+            _one_of("full", "normal"),
+            _STORAGE,
+            "full: a write is on the disk before it is answered; normal: quicker, a power cut may lose the last writes",
+            metavar="MODE",
+            commands=BOTH,
+        ),
+    )
+    sqlite_compaction_interval_seconds: float = field(
+        default=300.0,
+        metadata=_flag(
+            "sqlite-compaction-interval",
+            _seconds,
+            _STORAGE,
+            "history is kept for one to two of these, and never more than 500,000 writes; 0 leaves only that bound",
+            metavar="DURATION",
+            commands=BOTH,
+        ),
+    )
+    file: Path | None = field(
+        default=None,
+        metadata=_flag(
+            "file",
+            _path,
+            _STORAGE,
+            "the backup",
+            metavar="FILE",
+            commands=frozenset({"storage backup", "storage restore"}),
+            positional=True,
+        ),
+    )
+    bump_revision: int = field(
+        default=1_000_000_000,
+        metadata=_flag(
+            "bump-revision",
+            _revisions,
+            _STORAGE,
+            "how far to raise the revision above the backup's: beyond all that was given since",
+            metavar="N",
+            commands=frozenset({"storage restore"}),
         ),
     )
     shutdown_delay_seconds: float = field(
@@ -453,7 +513,7 @@ def _check(options: Options) -> None:
 
 
 def _from_environment(environ: Mapping[str, str], flags: Mapping[str, _Flag]) -> dict[str, Any]:
-    known = {flag.variable: field for field, flag in _FLAGS.items()}
+    known = {flag.variable: field for field, flag in _FLAGS.items() if not flag.positional}
     values: dict[str, Any] = {}
     for variable, value in environ.items():
         if not variable.startswith(PREFIX) or variable == f"{PREFIX}CONFIG":
@@ -469,7 +529,7 @@ def _from_environment(environ: Mapping[str, str], flags: Mapping[str, _Flag]) ->
 
 
 def _from_file(path: str, flags: Mapping[str, _Flag]) -> dict[str, Any]:
-    known = {flag.name: field for field, flag in _FLAGS.items()}
+    known = {flag.name: field for field, flag in _FLAGS.items() if not flag.positional}
     try:
         content, repeated = yaml_text.decode(Path(path).read_bytes())
     except OSError as error:
@@ -508,18 +568,33 @@ def _parser() -> argparse.ArgumentParser:
         prog="aggserver", description="An extension API server for the Kubernetes aggregation layer.", allow_abbrev=False
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    groups = {
+        "storage": commands.add_parser(
+            "storage",
+            help="check, backup, restore, compact: care for a SQLite store",
+            usage="aggserver storage COMMAND [OPTION...]",
+            description="Care for the SQLite store of a data folder. With --storage etcd, etcdctl and etcdutl do the same.",
+            allow_abbrev=False,
+        ).add_subparsers(dest="command", metavar="COMMAND", required=True)
+    }
     for command, text in COMMANDS.items():
-        sub = commands.add_parser(
-            command,
+        group, _, name = command.rpartition(" ")
+        sub = groups.get(group, commands).add_parser(
+            name,
             help=text,
-            usage=f"aggserver {command} [OPTION...]",
+            usage=f"aggserver {command} [OPTION...]{_arguments(command)}",
             description=text[0].upper() + text[1:] + ".",
             epilog=_epilog(command),
             allow_abbrev=False,
         )
+        sub.set_defaults(command=command)
         if command != "version":
             _add_flags(sub, command)
     return parser
+
+
+def _arguments(command: str) -> str:
+    return "".join(f" {flag.metavar}" for flag in _FLAGS.values() if flag.positional and command in flag.commands)
 
 
 def _epilog(command: str) -> str:
@@ -536,6 +611,9 @@ def _add_flags(parser: argparse.ArgumentParser, command: str) -> None:
     groups: dict[str, Any] = {}
     for name, flag in _FLAGS.items():
         if command not in flag.commands:
+            continue
+        if flag.positional:
+            parser.add_argument(name, metavar=flag.metavar, help=flag.text)
             continue
         group = groups.get(flag.group) or groups.setdefault(flag.group, parser.add_argument_group(flag.group))
         names = [flag.short, f"--{flag.name}"] if flag.short else [f"--{flag.name}"]

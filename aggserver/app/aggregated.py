@@ -45,7 +45,7 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
     async with contextlib.AsyncExitStack() as stack:
         clusters = _Clusters(stack)
         cluster = await clusters.get(options.kubeconfig)
-        storage = await open_storage(options.data)
+        storage = await open_storage(options)
         stack.push_async_callback(storage.close)
         namespaces = ClusterNamespaces(cluster)
         engine = Engine(new_environment(storage), namespaces)
@@ -80,7 +80,7 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
             ("following the cluster's namespaces", namespaces.run),
             ("keeping the serving certificate", certificate.run),
             ("keeping up APIServices", registrar.run),
-            ("compaction", lambda: compact_regularly(storage)),
+            ("compaction", lambda: compact_regularly(storage, options.sqlite_compaction_interval_seconds)),
             *trust_tasks,
         ]
         if options.definitions is not None:

@@ -37,13 +37,13 @@ from aggserver.server.metrics import Metrics, RequestObserver
 from aggserver.storage.interface import Storage
 from aggserver.storage.memory import MemoryStorage
 from aggserver.storage.sqlite import SQLiteStorage
+from aggserver.storage.sqlite_file import FILE_NAME
 
 __all__ = ["IN_MEMORY", "Engine", "Task", "data_folder", "new_environment", "open_storage", "supervise"]
 
 log = logging.getLogger("aggserver")
 
 IN_MEMORY = ":memory:"
-_DATABASE = "aggserver.db"
 
 
 def data_folder(data: str) -> Path:
@@ -53,9 +53,13 @@ def data_folder(data: str) -> Path:
     return folder
 
 
-async def open_storage(data: str) -> Storage:
-    """The storage of a data folder, made if it isn't there, or one that forgets. Raises Unavailable."""
-    storage: Storage = MemoryStorage() if data == IN_MEMORY else SQLiteStorage(data_folder(data) / _DATABASE)
+async def open_storage(options: Options) -> Storage:
+    """The storage of the data folder, made if it isn't there, or one that forgets. Raises Unavailable."""
+    storage: Storage
+    if options.data == IN_MEMORY:
+        storage = MemoryStorage()
+    else:
+        storage = SQLiteStorage(data_folder(options.data) / FILE_NAME, options.sqlite_synchronous)
     await storage.start()
     return storage
 

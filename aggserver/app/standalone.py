@@ -16,24 +16,21 @@ from pathlib import Path
 from aggserver.apiextensions.controller import DefinitionController
 from aggserver.apiextensions.kind import definition_kind
 from aggserver.apiextensions.strategy import DefinitionStrategy
+from aggserver.app.credentials import Credentials
 from aggserver.app.engine import IN_MEMORY, Engine, data_folder, new_environment, open_storage, supervise
-from aggserver.authentication.delegating import AuthenticationConfig, Authenticator, ClientCA
-from aggserver.authentication.user import PRIVILEGED_GROUP
-from aggserver.authentication.x509 import Roots
 from aggserver.authorization.delegating import StandaloneAuthorizer
 from aggserver.endpoints.installer import Served
 from aggserver.options import Options
 from aggserver.registry.store import Store
-from aggserver.server.certificates import CertificateKeeper, Certificates, FolderStore, Names, issue_client
+from aggserver.server.certificates import Names
 from aggserver.server.serving import Server, bind
 from aggserver.server.tls import TLSConfig
-from aggserver.standalone import kinds, kubeconfig, namespaces, seed
+from aggserver.standalone import kinds, namespaces, seed
 from aggserver.storage.compactor import compact_regularly
 from aggserver.storage.interface import Storage
 
 __all__ = ["run"]
 
-_ADMIN = "aggserver-admin"
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
@@ -43,12 +40,11 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
     Raises SeedError, Unavailable, OSError (the port is taken), all with a text for that person.
     """
     objects = seed.read(options.files)
-    async with _folder(options.data) as folder, _storage(options.data) as storage:
+    async with _folder(options.data) as folder, _storage(options) as storage:
         listener = bind(options.bind_address, options.secure_port)
-        keeper = CertificateKeeper(FolderStore(folder / "certificates"), _names(options), time.time)
-        certificates = await keeper.ensure()
         tls = TLSConfig(min_version=options.tls_min_version, cipher_suites=options.tls_cipher_suites)
-        _serve_with(tls, certificates)
+        credentials = Credentials(folder, _names(options), tls, time.time)
+        await credentials.start()
 
         environment = new_environment(storage)
         namespace_store = environment.own_store(namespaces.NamespaceStrategy())
@@ -63,7 +59,8 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
         background = supervise(
             ("the definitions' controller", definition_controller.run),
             ("the namespaces' controller", namespace_controller.run),
-            ("compaction", lambda: compact_regularly(storage)),
+            ("renewing the certificates", credentials.run),
+            ("compaction", lambda: compact_regularly(storage, options.sqlite_compaction_interval_seconds)),
         )
 
         def end_watches() -> None:
@@ -73,7 +70,7 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
                 store.end_watches()
 
         server = Server(
-            engine.asgi(_authenticator(certificates), authorizer, options),
+            engine.asgi(credentials.authenticator, authorizer, options),
             [listener],
             tls,
             on_stopping=engine.checks.begin_shutdown,
@@ -88,10 +85,9 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(server.run())
                 await server.listening.wait()
-                path = folder / "kubeconfig"
                 url = f"https://{_host(options.bind_address)}:{server.port}"
-                kubeconfig.write(path, _kubeconfig(url, certificates))
-                next_step = f"export KUBECONFIG={path.resolve()}; kubectl api-resources"
+                credentials.publish(url)
+                next_step = f"export KUBECONFIG={credentials.kubeconfig.resolve()}; kubectl api-resources"
                 say(f"aggserver serves {url} (data: {options.data}). Next: {next_step}")
 
 
@@ -106,8 +102,8 @@ async def _folder(data: str) -> AsyncIterator[Path]:
 
 
 @contextlib.asynccontextmanager
-async def _storage(data: str) -> AsyncIterator[Storage]:
-    storage = await open_storage(data)
+async def _storage(options: Options) -> AsyncIterator[Storage]:
+    storage = await open_storage(options)
     try:
         yield storage
     finally:
@@ -124,15 +120,6 @@ def _host(address: str) -> str:
     return f"[{plain}]" if ":" in plain else plain
 
 
-def _serve_with(tls: TLSConfig, certificates: Certificates) -> None:
-    tls.update(cert_pem=certificates.serving.cert_pem, key_pem=certificates.serving.key_pem, client_ca_pem=certificates.ca_bundle)
-
-
-def _authenticator(certificates: Certificates) -> Authenticator:
-    bundle = certificates.ca_bundle
-    return Authenticator(AuthenticationConfig(client_ca=ClientCA(bundle, Roots.from_pem(bundle))))
-
-
 def _install(engine: Engine, crds: Store, namespace_store: Store, authorizer: StandaloneAuthorizer) -> None:
     admission = engine.admission
     own: list[tuple[str, list[Served]]] = [
@@ -141,8 +128,3 @@ def _install(engine: Engine, crds: Store, namespace_store: Store, authorizer: St
         ("reviews", list(kinds.review_kinds(authorizer, admission, time.time))),
     ]
     engine.installer.install(own)
-
-
-def _kubeconfig(url: str, certificates: Certificates) -> bytes:
-    admin = issue_client(certificates.ca, _ADMIN, [PRIVILEGED_GROUP], time.time())
-    return kubeconfig.render(url, certificates.ca_bundle, admin.cert_pem, admin.key_pem)

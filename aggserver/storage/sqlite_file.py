@@ -24,8 +24,8 @@ FILE_NAME = "aggserver.db"  # in the folder of --data
 
 APPLICATION_ID = 0x61676773  # "aggs", in the file's header: tells our files from other databases
 
-# The steps that lead from an empty file to the newest schema. The file's user_version counts those it has had; what follows is run
-# at open, all in one transaction. A step that has been released is never changed.
+# The steps that lead from an empty file to the newest schema. The file's user_version counts those it has had; the others are run
+# at open, in one transaction. A step that has been released is never changed.
 #
 # `previous` is the revision that an event replaced, 0 for a creation: it is what lists at old revisions, history and compaction
 # follow, so that none needs an index over (key, revision). `value` comes last: scans that don't need it don't read its pages.
@@ -53,10 +53,10 @@ COMPACTED = "SELECT revision FROM compaction"
 # Compaction never passes the newest revision and may take its event away, so it is what the counter can't fall below.
 NEWEST = "SELECT max(1, (SELECT coalesce(max(revision), 0) FROM events), (SELECT revision FROM compaction))"
 
-# What the log may come to before it is emptied between two reads. The writer's own checkpoint, each 1,000 pages, keeps it at 4.3 MB
-# (16 writers: p99 5 ms, and no better with another number of pages), but it can't begin the log anew while a list is going on, so
-# with lists back to back never: 659 MB after 8 s of 8,600 writes a second beside lists of 100,000 objects of 2 KB. With this limit:
-# 32 MB beside lists of 1,000 objects, 49 MB of 20,000, up to 140 MB of 100,000, which is what is written during one such list.
+# What the log may come to before it is emptied between two reads. The writer's own checkpoint, each 1,000 pages, keeps it at
+# 4.3 MB (16 writers: p99 5 ms), but it can't begin the log anew while a list is going on, so with lists back to back never: 659 MB
+# after 8 s of 8,600 writes a second beside lists of 100,000 objects of 2 KB. With this limit: 32 MB beside lists of 1,000 objects,
+# 49 MB of 20,000, up to 140 MB of 100,000, which is what is written during one such list.
 LOG_LIMIT = 32 << 20
 LOG_KEPT = 8 << 20  # what stays allocated after it is begun anew, as room for a compaction when the disk is full
 
@@ -99,7 +99,9 @@ def lock(path: Path) -> int:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise Unavailable(f"the store {path} is in use by another server: stop that one first, or give another --data") from None
+        raise Unavailable(
+            f"the store {path} is in use by another server or command: stop that first, or give another --data"
+        ) from None
     return descriptor
 
 
@@ -210,7 +212,7 @@ class Checkpointer:
         self._reader = reader
         self._due = False
         self._limit = LOG_LIMIT
-        # Held while somebody writes: SQLite's own lock is polled for, and a busy writer rarely leaves it free when it is looked at.
+        # Held while somebody writes: SQLite's own lock is polled for, and a busy writer rarely leaves it free just then.
         self.writing = threading.Lock()
         connection.execute(f"PRAGMA busy_timeout = {CHECKPOINT_WAIT_MS}")
         connection.execute(f"PRAGMA journal_size_limit = {LOG_KEPT}")

@@ -25,7 +25,8 @@ __all__ = ["Writer"]
 
 MAX_BATCH = 128  # writes per commit: its fixed cost no longer shows, and the statement stays below SQLite's 999 parameters
 
-COMPACTION_STEP = 500  # revisions per commit of a compaction: some milliseconds, for which writers wait
+# Revisions per commit of a compaction, for which writers wait. More than a batch, so that it gets done however much is written.
+COMPACTION_STEP = 200
 
 _ROW = "(?,?,?,?,?)"
 _INSERT = "INSERT INTO events (revision, key, create_revision, previous, value) VALUES "

@@ -1,37 +1,72 @@
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
-from aggserver.storage.compactor import compact_regularly
+from aggserver.storage import compactor
+from aggserver.storage.compactor import LOOK, compact_regularly
 from aggserver.storage.interface import Unavailable
 from aggserver.storage.memory import MemoryStorage
 
 
 class Recording(MemoryStorage):
-    def __init__(self) -> None:
+    """Remembers what it was asked to compact that it hadn't; `fails` says which time of these it can't."""
+
+    def __init__(self, fails: int = 0) -> None:
         super().__init__()
         self.compacted: list[int] = []
+        self._fails = fails
 
     async def compact(self, revision: int) -> None:
-        self.compacted.append(revision)
-        if len(self.compacted) == 3:
-            raise Unavailable("busy")
+        if revision and revision not in self.compacted[-1:]:
+            self.compacted.append(revision)
+            if len(self.compacted) == self._fails:
+                self.compacted.append(-1)
+                raise Unavailable("busy")
         await super().compact(revision)
 
 
-async def test_history_is_kept_for_an_interval() -> None:
-    store = Recording()
-    await store.start()
-    slept: list[float] = []
+async def run(store: Recording, interval: float, seconds: float, writes: Callable[[float], int]) -> None:
+    """`compact_regularly` for so long, by a clock that moves when it sleeps; `writes` are made before that moment."""
+    now = 0.0
 
-    async def sleep(seconds: float) -> None:
-        slept.append(seconds)
-        if len(slept) == 5:
+    async def sleep(pause: float) -> None:
+        nonlocal now
+        for _ in range(writes(now)):
+            await store.create(f"/g.io/foos/{await store.revision()}", b"")
+        now += pause
+        if now >= seconds:
             raise asyncio.CancelledError
-        await store.create(f"/g.io/foos/{len(slept)}", b"")
 
+    await store.start()
     with pytest.raises(asyncio.CancelledError):
-        await compact_regularly(store, 300.0, sleep)
-    # Each time to where the store was the time before; the one that failed is made up for by the next.
-    assert store.compacted == [0, 1, 2, 2, 4]
-    assert slept == [300.0] * 5
+        await compact_regularly(store, interval, sleep)
+
+
+async def test_history_is_kept_for_an_interval() -> None:
+    store = Recording(fails=2)
+    await run(store, 300.0, 1501.0, lambda now: now % 300 == 0)
+    # Each time to where the store was the time before; the one that failed is made up for at the next look.
+    assert store.compacted == [1, 2, -1, 2, 3, 4]
+
+
+async def test_a_burst_does_not_fill_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compactor, "MOST_EVENTS", 100)
+    store = Recording()
+    await run(store, 300.0, 4 * LOOK + 1, lambda now: 80)
+    assert store.compacted == [61, 141, 221]
+
+
+async def test_without_an_interval_only_the_number_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compactor, "MOST_EVENTS", 100)
+    store = Recording()
+    await run(store, 0.0, 3 * 3600.0, lambda now: now == 3600)
+    assert store.compacted == []
+    await run(store, 0.0, 4 * LOOK, lambda now: 110 if now == 0 else 0)
+    assert store.compacted == [12]
+
+
+async def test_an_interval_shorter_than_a_look() -> None:
+    store = Recording()
+    await run(store, 2.0, 7.0, lambda now: 1)
+    assert store.compacted == [1, 2, 3]
