@@ -44,6 +44,7 @@ FLAGS = {
     "with equals": (["--secure-port=0"], {"secure_port": 0}),
     "address": (["--bind-address", "::"], {"bind_address": "::"}),
     "duration": (["--request-timeout", "1m30s"], {"request_timeout_seconds": 90.0}),
+    "no compaction by age": (["--sqlite-compaction-interval", "0"], {"sqlite_compaction_interval_seconds": 0.0}),
     "zero duration": (["--authorization-webhook-cache-authorized-ttl", "0"], {"authorization_allow_cache_seconds": 0.0}),
     "switch": (["--authentication-skip-lookup"], {"authentication_skip_lookup": True}),
     "switch off": (["--anonymous-auth=false"], {"anonymous_auth": False}),
@@ -69,6 +70,20 @@ def test_flags(argv, expected):
 def test_dev_files_may_have_commas():
     expected = {"files": (Path("a,b.yaml"), Path("c.yaml")), "data": ":memory:"}
     assert said("-f", "a,b.yaml", "--filename", "c.yaml", "--data", ":memory:", command="dev") == expected
+
+
+STORAGE = {
+    "check": (["storage", "check", "--data", "d"], {"command": "storage check", "data": "d"}),
+    "backup": (["storage", "backup", "b.db"], {"command": "storage backup", "file": Path("b.db"), "data": "/var/lib/aggserver"}),
+    "restore": (["storage", "restore", "b.db"], {"file": Path("b.db"), "bump_revision": 1_000_000_000}),
+    "bump": (["storage", "restore", "b.db", "--bump-revision", "2000000000"], {"bump_revision": 2_000_000_000}),
+}
+
+
+@pytest.mark.parametrize(("argv", "expected"), STORAGE.values(), ids=STORAGE)
+def test_storage(argv, expected):
+    options = parse(argv, {"AGGSERVER_SECURE_PORT": "8443"})
+    assert {name: getattr(options, name) for name in expected} == expected
 
 
 ENVIRONMENT = {
@@ -128,6 +143,15 @@ def test_flag_before_environment_before_file(tmp_path):
 
 MISTAKES = {
     "no command": ([], {}, "the following arguments are required: COMMAND"),
+    "storage without a command": (["storage"], {}, "the following arguments are required: COMMAND"),
+    "backup to nowhere": (["storage", "backup"], {}, "the following arguments are required: FILE"),
+    "a bump of nothing": (
+        ["storage", "restore", "b", "--bump-revision=0"],
+        {},
+        "--bump-revision: must be a whole number, 1 or more",
+    ),
+    "a file by its variable": (["serve"], {"AGGSERVER_FILE": "b"}, "environment variable AGGSERVER_FILE: no such option"),
+    "unknown mode": (["dev", "--sqlite-synchronous=off"], {}, "--sqlite-synchronous: must be one of full, normal"),
     "unknown flag": (["serve", "--bogus"], {}, "unrecognized arguments: --bogus"),
     "a flag of the other command": (["dev", "--definitions", "x"], {}, "unrecognized arguments: --definitions x"),
     "no abbreviations": (["serve", "--secure", "1"], {}, "unrecognized arguments: --secure 1"),

@@ -1,7 +1,8 @@
 """Credentials: what `aggserver dev` shows, whom it trusts, and the kubeconfig it hands out, all of one CA of its own.
 
 They lie in a folder and are renewed while the server runs: the certificate is shown to new connections, an heir of the CA is
-trusted beside it, and the kubeconfig is written anew. Called by `app/standalone.py`; `server/certificates.py` decides what is due.
+trusted beside it, and the kubeconfig is written anew. What is due is `server/certificates.py`'s to say. Called by
+`app/standalone.py`.
 """
 
 from __future__ import annotations

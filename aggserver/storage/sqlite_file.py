@@ -7,6 +7,7 @@ Source: sqlite.org/fileformat2.html (header, log), sqlite.org/wal.html, sqlite.o
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import logging
 import os
@@ -54,9 +55,9 @@ COMPACTED = "SELECT revision FROM compaction"
 NEWEST = "SELECT max(1, (SELECT coalesce(max(revision), 0) FROM events), (SELECT revision FROM compaction))"
 
 # What the log may come to before it is emptied between two reads. The writer's own checkpoint, each 1,000 pages, keeps it at
-# 4.3 MB (16 writers: p99 5 ms), but it can't begin the log anew while a list is going on, so with lists back to back never: 659 MB
-# after 8 s of 8,600 writes a second beside lists of 100,000 objects of 2 KB. With this limit: 32 MB beside lists of 1,000 objects,
-# 49 MB of 20,000, up to 140 MB of 100,000, which is what is written during one such list.
+# 4.3 MB (16 writers: p99 5 ms), but it can't begin the log anew while a list is going on, so with lists back to back never:
+# 659 MB after 8 s of 8,600 writes a second beside lists of 100,000 objects of 2 KB. With this limit: 32 MB beside lists of 1,000
+# objects, 49 MB of 20,000, up to 140 MB of 100,000, which is what is written during one such list.
 LOG_LIMIT = 32 << 20
 LOG_KEPT = 8 << 20  # what stays allocated after it is begun anew, as room for a compaction when the disk is full
 
@@ -69,24 +70,35 @@ CHECKPOINT_WAIT_MS = 200
 
 _LOG_MAGIC = (0x377F0682, 0x377F0683)
 
+_PERMISSION = "it and its folder must be readable and writable for the user who runs this"
 _ADVICE = {
     sqlite3.SQLITE_FULL: "make room on its disk; no restart is needed",
     sqlite3.SQLITE_READONLY: "its file system or folder is read-only; no restart is needed once it can be written to",
     sqlite3.SQLITE_IOERR: "the disk may be full, read-only or broken; the system's log says more",
     sqlite3.SQLITE_CORRUPT: "the file is damaged; restore a backup into another folder (aggserver storage restore)",
     sqlite3.SQLITE_NOTADB: "keep the file if it is yours, and give another folder with --data",
-    sqlite3.SQLITE_CANTOPEN: "it and its folder must be readable and writable for the user who runs this",
+    sqlite3.SQLITE_CANTOPEN: _PERMISSION,
     sqlite3.SQLITE_BUSY: "another program is writing to it; only one aggserver may",
+}
+
+_SYSTEM_ADVICE = {
+    errno.EACCES: _PERMISSION,
+    errno.EISDIR: "a file is wanted; move the folder away, or give another one with --data",
+    errno.ENOENT: "make the folder, or give another one with --data",
+    errno.ENOSPC: _ADVICE[sqlite3.SQLITE_FULL],
+    errno.EROFS: _ADVICE[sqlite3.SQLITE_READONLY],
 }
 
 logger = logging.getLogger(__name__)
 
 
 def explain(error: Exception) -> str:
-    """The error in SQLite's words, and what to do about it, in one line."""
-    code = getattr(error, "sqlite_errorcode", None)
-    advice = _ADVICE.get(code & 0xFF) if code is not None else None
-    return f"{error}: {advice}" if advice else str(error)
+    """The error in SQLite's or the system's words, and what to do about it, in one line."""
+    if isinstance(error, OSError):
+        text, advice = error.strerror or str(error), _SYSTEM_ADVICE.get(error.errno or 0)
+    else:
+        text, advice = str(error), _ADVICE.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
+    return f"{text}: {advice}" if advice else text
 
 
 def lock(path: Path) -> int:

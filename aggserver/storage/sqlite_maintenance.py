@@ -244,7 +244,7 @@ def _held(path: Path) -> Iterator[None]:
 def _spoken(path: Path) -> Iterator[None]:
     try:
         yield
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError) as error:
         raise Unavailable(f"can't use {path}: {explain(error)}") from error
 
 

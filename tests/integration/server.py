@@ -57,6 +57,10 @@ class AggServer:
             )
 
     @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
     def output(self) -> str:
         return self._log.read_bytes()[self._offset :].decode(errors="replace")
 

@@ -11,6 +11,7 @@ import http.client
 import itertools
 import json
 import random
+import resource
 import ssl
 import threading
 import time
@@ -21,7 +22,7 @@ from typing import Any
 import yaml
 
 from tests.integration import pages
-from tests.integration.server import Standalone
+from tests.integration.server import Standalone, running
 
 CRONTABS = "/apis/stable.example.com/v1/namespaces/default/crontabs"
 ROUNDS = 20
@@ -156,3 +157,43 @@ def check(acknowledged: Acknowledged, version: int, there: dict[str, dict[str, A
     assert {name: there[name] for name in acknowledged.created} == acknowledged.created
     assert not acknowledged.deleted & there.keys()
     assert version >= max(acknowledged.versions, default=0)
+
+
+def test_a_full_disk_is_told_and_got_over(tmp_path: Path) -> None:
+    """Writes are answered with 500 and what to do; reads and watches go on; when there is room again all is as before."""
+    definition = tmp_path / "definition.yaml"
+    definition.write_text(pages.RESOURCE_DEFINITION)
+    server = Standalone(tmp_path / "data", "-f", str(definition))
+    with running(server):
+        connection = connect(server.kubeconfig)
+        watching = connect(server.kubeconfig)
+
+        def ask(method: str, path: str, content: bytes = b"") -> tuple[int, dict[str, Any]]:
+            connection.request(method, path, content, {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            return response.status, json.loads(response.read())
+
+        assert ask("POST", CRONTABS, body("before", 0))[0] == 201
+        version, _ = listed(server)
+        watching.request("GET", f"{CRONTABS}?watch=1&resourceVersion={version}")
+        watch = watching.getresponse()
+
+        soft, hard = resource.prlimit(server.pid, resource.RLIMIT_FSIZE)
+        log = (tmp_path / "data" / "aggserver.db-wal").stat().st_size
+        resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (log, hard))
+        for number in range(2):
+            status, answer = ask("POST", CRONTABS, body(f"refused-{number}", 0))
+            assert (status, answer["kind"], answer["reason"]) == (500, "Status", "InternalError")
+            assert answer["message"] == (
+                "Internal error occurred: can't write to the store: disk I/O error: "
+                "the disk may be full, read-only or broken; the system's log says more"
+            )
+        assert listed(server) == (version, {"before": ask("GET", f"{CRONTABS}/before")[1]})
+
+        resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (soft, hard))
+        assert ask("POST", CRONTABS, body("after", 0))[0] == 201
+        event = json.loads(watch.readline())
+        assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "after")
+        assert set(listed(server)[1]) == {"before", "after"}
+        connection.close()
+        watching.close()

@@ -1,14 +1,14 @@
 import asyncio
-import resource
 import sqlite3
 import stat
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from aggserver.storage import sqlite_file
 from aggserver.storage.interface import Compacted, KeyExists, KeyValue, Unavailable
 from aggserver.storage.sqlite import SQLiteStorage
 from tests.storage import contract, in_process
@@ -110,7 +110,8 @@ async def test_closing_finishes_what_was_asked(path: Path) -> None:
             await refused
 
 
-async def test_commits_wait_for_the_disk(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("synchronous", "mode"), [("full", 2), ("normal", 1)])
+async def test_commits_wait_for_the_disk(synchronous: str, mode: int, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kill can't show it, since the system keeps what a process wrote; a power cut would."""
     connect, made = sqlite3.connect, []
 
@@ -119,10 +120,61 @@ async def test_commits_wait_for_the_disk(path: Path, monkeypatch: pytest.MonkeyP
         return made[-1]
 
     monkeypatch.setattr(sqlite3, "connect", recorded)
-    async with opened(path):
-        writer = made[0]
-        assert writer.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
-        assert writer.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    store = SQLiteStorage(path, synchronous)
+    await store.start()
+    writer = made[0]
+    assert writer.execute("PRAGMA synchronous").fetchone() == (mode,)
+    assert writer.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    await store.close()
+
+
+async def test_the_log_stays_small_while_lists_go_on(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two lists under way at any time never leave the log without a reader: it grew to all that was written."""
+    monkeypatch.setattr(sqlite_file, "LOG_LIMIT", 1 << 20)
+    value, log, largest = b"x" * 4000, path.with_name("store.db-wal"), 0
+    async with opened(path) as store:
+        await asyncio.gather(*(store.create(f"/g.io/foos/{n}", value) for n in range(500)))
+        writing = True
+
+        async def lists() -> None:
+            while writing:
+                await store.list("/g.io/foos/")
+
+        async def writes(worker: int) -> None:
+            nonlocal largest
+            for number in range(500):
+                await store.create(f"/g.io/bars/{worker}-{number}", value)
+                largest = max(largest, log.stat().st_size)
+
+        readers = [asyncio.ensure_future(lists()) for _ in range(2)]
+        await asyncio.gather(*(writes(worker) for worker in range(16)))
+        writing = False
+        await asyncio.gather(*readers)
+    # 8,000 writes of a page or two are 33 MB and more.
+    assert largest < 16 << 20
+
+
+async def test_a_backup_under_way_holds_the_log_for_so_long_and_no_longer(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process that reads can't be asked to make room; the writers don't wait for it each time."""
+    monkeypatch.setattr(sqlite_file, "LOG_LIMIT", 1 << 20)
+    monkeypatch.setattr(sqlite_file, "CHECKPOINT_WAIT_MS", 1)
+    log = path.with_name("store.db-wal")
+    async with opened(path) as store:
+
+        async def write(name: str) -> None:
+            await asyncio.gather(*(store.create(f"/g.io/foos/{name}-{n}", b"x" * 4000) for n in range(1000)))
+
+        other = sqlite_file.open_to_read(path)
+        other.execute("BEGIN")
+        other.execute("SELECT count(*) FROM events").fetchone()
+        await write("held")
+        held = log.stat().st_size
+        assert held > 4 << 20
+        other.close()
+        for number in range(10):
+            await write(f"after-{number}")
+            await store.count("/")
+        assert log.stat().st_size < held
 
 
 async def test_objects_of_2_kb_leave_little_of_the_file_empty(path: Path) -> None:
@@ -145,85 +197,6 @@ async def test_two_servers_cannot_share_a_file(path: Path, store: SQLiteStorage)
     await store.close()
     async with opened(path) as next_store:
         assert await next_store.get(KEY) is not None
-
-
-def contents(path: Path) -> bytes:
-    return path.read_bytes()
-
-
-def fill(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
-
-
-def foreign(connection: sqlite3.Connection) -> None:
-    connection.execute("CREATE TABLE customers (name TEXT)")
-
-
-def newer(connection: sqlite3.Connection) -> None:
-    connection.execute("PRAGMA user_version = 2")
-
-
-REFUSED_FILES = {
-    "another program's": (foreign, "is a database of another program"),
-    "a newer version's": (newer, r"made by a newer version \(schema 2, known is 1\)"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED_FILES)
-async def test_refused_files_stay_as_they_are(name: str, path: Path) -> None:
-    change, message = REFUSED_FILES[name]
-    if name != "another program's":
-        async with opened(path):
-            pass
-    connection = sqlite3.connect(path, isolation_level=None)
-    change(connection)
-    connection.close()
-    before = contents(path)
-    with pytest.raises(Unavailable, match=message):
-        await SQLiteStorage(path).start()
-    assert contents(path) == before
-
-
-async def test_a_file_that_is_no_database(path: Path) -> None:
-    fill(path, b"apiVersion: v1\n" * 1000)
-    with pytest.raises(Unavailable, match="file is not a database"):
-        await SQLiteStorage(path).start()
-
-
-async def test_a_folder_that_is_not_there(path: Path) -> None:
-    with pytest.raises(Unavailable, match="No such file or directory"):
-        await SQLiteStorage(path / "below").start()
-
-
-@contextmanager
-def files_at_most(size: int) -> Iterator[None]:
-    """The kernel refuses this process bytes beyond `size` in any file, as a full disk would."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-async def test_a_full_disk_refuses_writes_and_nothing_else(path: Path) -> None:
-    async with opened(path) as store:
-        first = await store.create(KEY, b"1")
-        recorder, _ = await contract.follow(store, "/", first)
-        with files_at_most(path.with_name("store.db-wal").stat().st_size):
-            results = await asyncio.gather(
-                *(store.create(f"/g.io/foos/{n}", b"x" * 8000) for n in range(5)),
-                store.update(KEY, b"2", first),
-                return_exceptions=True,
-            )
-            assert {type(result) for result in results} == {Unavailable}
-            assert "can't write to the store" in str(results[0])
-            assert await store.get(KEY) == KeyValue(KEY, b"1", first, first)
-            assert (await store.list("/")).revision == first
-        assert recorder.seen == []
-        assert await store.update(KEY, b"2", first) == first + 1
-    async with opened(path) as store:
-        assert [item.value for item in (await store.list("/")).items] == [b"2"]
 
 
 async def test_a_sink_that_fails_loses_only_its_own_subscription(store: SQLiteStorage, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,0 +1,203 @@
+"""What is opened, what is refused, and that what is refused stays as it is."""
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from aggserver.storage import sqlite_file
+from aggserver.storage.interface import StorageError, Unavailable
+from aggserver.storage.sqlite import SQLiteStorage
+from aggserver.storage.sqlite_file import STEPS, open_to_write
+from aggserver.storage.sqlite_maintenance import check
+
+KEY = "/stable.example.com/crontabs/default/a"
+FIRST_SCHEMA = f"""
+{STEPS[0]}
+INSERT INTO events VALUES (2, '{KEY}', 2, 0, CAST('{{"spec":{{}}}}' AS BLOB));
+PRAGMA application_id = 0x61676773; PRAGMA user_version = 1;
+"""
+NOTES = ("CREATE TABLE notes (text TEXT); INSERT INTO notes SELECT key FROM current;", "UPDATE notes SET text = 'on ' || text;")
+
+
+async def served(path: Path) -> int:
+    """Opens the store as a server does, and closes it; how many objects it has."""
+    store = SQLiteStorage(path)
+    await store.start()
+    try:
+        return await store.count("/")
+    finally:
+        await store.close()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+@pytest.fixture
+def older(path: Path) -> Path:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(FIRST_SCHEMA)
+    return path
+
+
+def versions(connection: sqlite3.Connection) -> tuple[int, int]:
+    return connection.execute("PRAGMA application_id").fetchone()[0], connection.execute("PRAGMA user_version").fetchone()[0]
+
+
+async def test_the_first_schema_is_still_read(older: Path) -> None:
+    assert await served(older) == 1
+
+
+def test_steps_lead_from_an_older_schema(older: Path) -> None:
+    for _ in range(2):
+        with closing(open_to_write(older, steps=(*STEPS, *NOTES))) as connection:
+            assert connection.execute("SELECT text FROM notes").fetchall() == [(f"on {KEY}",)]
+            assert versions(connection) == (0x61676773, len(STEPS) + 2)
+
+
+def test_all_steps_lead_from_nothing(path: Path) -> None:
+    with closing(open_to_write(path, steps=(*STEPS, *NOTES))) as connection:
+        assert connection.execute("SELECT count(*) FROM notes").fetchone() == (0,)
+        assert versions(connection) == (0x61676773, len(STEPS) + 2)
+
+
+def test_a_step_that_fails_leaves_the_schema_as_it_was(older: Path) -> None:
+    with pytest.raises(sqlite3.OperationalError, match="no such table: nowhere"):
+        open_to_write(older, steps=(*STEPS, NOTES[0], "INSERT INTO nowhere VALUES (1);"))
+    with closing(open_to_write(older)) as connection:
+        assert versions(connection) == (0x61676773, 1)
+        assert connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'notes'").fetchone() == (0,)
+
+
+def test_a_command_that_only_reads_does_not_migrate(older: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_file, "STEPS", (*STEPS, *NOTES))
+    with pytest.raises(Unavailable, match="made by an older version: start the server once"):
+        check(older, lambda line: None)
+
+
+def foreign(path: Path) -> None:
+    path.unlink()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE customers (name TEXT)")
+
+
+def newer(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA user_version = {len(STEPS) + 1}")
+
+
+def text(path: Path) -> None:
+    path.write_bytes(b"apiVersion: v1\n" * 1000)
+
+
+def truncated(path: Path) -> None:
+    os.truncate(path, 4096 * 3)
+
+
+def folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def killed(path: Path) -> None:
+    """The file and its log as a kill leaves them, with the last write in the log alone."""
+    copy = path.with_name("copy.db")
+    with closing(open_to_write(path)) as connection:
+        connection.execute("INSERT INTO events VALUES (3, ?, 2, 2, CAST('{}' AS BLOB))", (KEY,))
+        shutil.copy(path, copy)
+        shutil.copy(f"{path}-wal", f"{copy}-wal")
+    copy.replace(path)
+    Path(f"{copy}-wal").replace(f"{path}-wal")
+
+
+def garbage_log(path: Path) -> None:
+    killed(path)
+    log = Path(f"{path}-wal")
+    log.write_bytes(b"\xa5" * log.stat().st_size)
+
+
+def emptied(path: Path) -> None:
+    killed(path)
+    os.truncate(path, 0)
+
+
+def removed(path: Path) -> None:
+    killed(path)
+    path.unlink()
+
+
+REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
+    "another program's": (foreign, "is a database of another program: give another folder with --data"),
+    "a newer version's": (newer, r"made by a newer version \(schema 2, known is 1\): start that version, or restore"),
+    "no database": (text, "file is not a database: keep the file if it is yours, and give another folder with --data"),
+    "truncated": (truncated, "database disk image is malformed: the file is damaged; restore a backup"),
+    "a folder": (folder, "Is a directory: a file is wanted; move the folder away"),
+    "garbage in the log": (garbage_log, "-wal is damaged: restore a backup, or move the log away"),
+    "emptied beside its log": (emptied, "is missing or empty, but its log .*-wal is not: put the file back"),
+    "removed from its log": (removed, "is missing or empty, but its log .*-wal is not: put the file back"),
+}
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    """SQLite's shared memory, a log with nothing in it, and our lock are no one's data."""
+    return {
+        file.name: file.read_bytes()
+        for file in path.parent.iterdir()
+        if file.is_file() and file.stat().st_size and not file.name.endswith("-shm")
+    }
+
+
+@pytest.mark.parametrize("name", REFUSED)
+async def test_refused_files_stay_as_they_are(name: str, older: Path) -> None:
+    spoil, message = REFUSED[name]
+    await served(older)
+    spoil(older)
+    before = contents(older)
+    with pytest.raises(Unavailable, match=message) as caught:
+        await served(older)
+    assert "\n" not in str(caught.value)
+    assert contents(older) == before
+    with pytest.raises((StorageError, OSError)):
+        check(older, lambda line: None)
+    assert contents(older) == before
+
+
+async def test_a_log_cut_short_has_what_was_whole(older: Path) -> None:
+    """As a power cut leaves it in the middle of a commit that nobody was told of."""
+    killed(older)
+    log = f"{older}-wal"
+    os.truncate(log, os.stat(log).st_size - 100)
+    assert "is sound: objects: 1 (crontabs.stable.example.com 1); revision 2," in check(older, lambda line: None)
+    assert await served(older) == 1
+
+
+def test_a_log_of_zeros_was_never_synced(older: Path) -> None:
+    Path(f"{older}-wal").write_bytes(bytes(8192))
+    with closing(open_to_write(older)) as connection:
+        assert connection.execute("SELECT count(*) FROM current").fetchone() == (1,)
+
+
+async def test_a_folder_that_is_not_there(path: Path) -> None:
+    with pytest.raises(Unavailable, match="No such file or directory: make the folder"):
+        await served(path / "below")
+
+
+async def test_a_folder_without_permission(path: Path) -> None:
+    path.parent.chmod(0o500)
+    # Root may write anywhere; what it may not do, nobody tests.
+    user = os.geteuid()
+    if user == 0:
+        os.chown(path.parent, 65534, 65534)
+        os.seteuid(65534)
+    try:
+        with pytest.raises(Unavailable, match="Permission denied: it and its folder must be"):
+            await served(path)
+    finally:
+        os.seteuid(user)
+    assert list(path.parent.iterdir()) == []

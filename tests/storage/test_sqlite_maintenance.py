@@ -1,0 +1,290 @@
+"""`aggserver storage` as its user runs it: what is said, how it ends, and what is in the files afterwards."""
+
+import asyncio
+import os
+import shutil
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from aggserver.storage.interface import Compacted, KeyValue
+from aggserver.storage.sqlite import SQLiteStorage
+from aggserver.storage.sqlite_file import FILE_NAME, open_to_read
+from aggserver.storage.sqlite_maintenance import backup, check
+from tests.storage import contract
+
+REPOSITORY = Path(__file__).parents[2]
+KEY = "/stable.example.com/crontabs/default/"
+VALUE = b'{"spec":{}}'
+BUMP = 1_000_000_000
+
+
+def storage(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "aggserver", "storage", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=cwd,
+        env={"PYTHONPATH": str(REPOSITORY)},
+        check=False,
+    )
+
+
+def done(*arguments: str | Path, cwd: Path) -> str:
+    """Its last line, when all went well."""
+    ended = storage(*arguments, cwd=cwd)
+    assert ended.returncode == 0, ended.stderr
+    (line,) = ended.stdout.splitlines()
+    return line
+
+
+def refused(*arguments: str | Path, cwd: Path) -> str:
+    ended = storage(*arguments, cwd=cwd)
+    assert ended.returncode == 1
+    assert ended.stdout == ""
+    line = ended.stderr.splitlines()[-1]
+    assert line.startswith("aggserver: ")
+    assert "Traceback" not in ended.stderr
+    return line.removeprefix("aggserver: ")
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> SQLiteStorage:
+    """A running store in the folder `data`: a and b created, a updated, b deleted, c created, so at revision 6."""
+    (tmp_path / "data").mkdir()
+    store = SQLiteStorage(tmp_path / "data" / FILE_NAME)
+    await store.start()
+    a, b = await store.create(KEY + "a", VALUE), await store.create(KEY + "b", VALUE)
+    await store.update(KEY + "a", b'{"spec":{"a":1}}', a)
+    await store.delete(KEY + "b", b)
+    await store.create("/core/namespaces/default", VALUE)
+    return store
+
+
+@pytest.fixture
+async def data(server: SQLiteStorage, tmp_path: Path) -> Path:
+    """The same folder, with no server."""
+    await server.close()
+    return tmp_path / "data"
+
+
+FACTS = "objects: 2 (crontabs.stable.example.com 1, namespaces 1); revision 6, history since 1, 0.0 MB"
+
+
+async def test_check_and_backup_beside_a_server(server: SQLiteStorage, tmp_path: Path) -> None:
+    assert done("check", "--data", "data", cwd=tmp_path) == f"data/{FILE_NAME} is sound: {FACTS}"
+    assert done("backup", "--data", "data", "b.db", cwd=tmp_path) == f"b.db is a backup of data/{FILE_NAME}, 0.0 MB"
+    await server.create(KEY + "later", VALUE)
+    await server.close()
+    assert stat.S_IMODE((tmp_path / "b.db").stat().st_mode) == 0o600
+    (tmp_path / "copy").mkdir()
+    shutil.copy(tmp_path / "b.db", tmp_path / "copy" / FILE_NAME)
+    assert done("check", "--data", "copy", cwd=tmp_path) == f"copy/{FILE_NAME} is sound: {FACTS}"
+    # A backup is one file, and nothing else is left of making it.
+    assert sorted(os.listdir(tmp_path)) == ["b.db", "copy", "data"]
+    assert os.listdir(tmp_path / "copy") == [FILE_NAME]
+
+
+async def test_a_backup_is_of_one_moment(server: SQLiteStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is written between its steps, and however much."""
+    monkeypatch.setattr("aggserver.storage.sqlite_maintenance.COPY_PAGES", 1)
+    await asyncio.gather(*(server.create(f"{KEY}more-{n}", b'{"a":"' + b"x" * 5000 + b'"}') for n in range(50)))
+    before = await server.revision()
+    other = sqlite3.connect(tmp_path / "data" / FILE_NAME, isolation_level=None)
+    steps = 0
+
+    def write(line: str) -> None:
+        nonlocal steps
+        steps += 1
+        assert line.startswith("copied ")
+        values = (before + steps, f"{KEY}meanwhile-{steps}", before + steps, VALUE)
+        other.execute("INSERT INTO events VALUES (?, ?, ?, 0, ?)", values)
+
+    backup(tmp_path / "data" / FILE_NAME, tmp_path / "b.db", write)
+    other.close()
+    await server.close()
+    assert steps > 50
+    assert f"revision {before}," in check(tmp_path / "b.db", lambda line: None)
+
+
+def test_a_backup_that_fails_leaves_nothing(data: Path, tmp_path: Path) -> None:
+    def stop(line: str) -> None:
+        raise KeyboardInterrupt
+
+    with closing(sqlite3.connect(data / FILE_NAME)) as connection:
+        connection.execute("CREATE TABLE large (a BLOB)")
+        connection.execute("INSERT INTO large VALUES (zeroblob(30000000))")
+        connection.commit()
+    with pytest.raises(KeyboardInterrupt):
+        backup(data / FILE_NAME, tmp_path / "b.db", stop)
+    assert [file.name for file in tmp_path.iterdir()] == ["data"]
+
+
+async def test_restore_raises_the_revision(data: Path, tmp_path: Path) -> None:
+    """A client that saw what was written after the backup is sent to list anew, as are those that knew less."""
+    done("backup", "--data", "data", "b.db", cwd=tmp_path)
+    assert done("restore", "--data", "new", "b.db", cwd=tmp_path) == (
+        f"new/{FILE_NAME} is restored from b.db, at revision {BUMP + 6}; clients that knew an older one list anew"
+    )
+    facts = done("check", "--data", "new", cwd=tmp_path)
+    assert f"objects: 2 (crontabs.stable.example.com 1, namespaces 1); revision {BUMP + 6}, history since {BUMP + 6}" in facts
+    store = SQLiteStorage(tmp_path / "new" / FILE_NAME)
+    await store.start()
+    try:
+        for known in (3, 6, 7, 900_000):
+            with pytest.raises(Compacted):
+                await store.watch("/", known, contract.Recorder())
+            with pytest.raises(Compacted):
+                await store.list("/", revision=known)
+        page = await store.list("/")
+        assert page.revision == BUMP + 6
+        assert page.items[1] == KeyValue(KEY + "a", b'{"spec":{"a":1}}', 2, 4)
+        recorder, _ = await contract.follow(store, "/", page.revision)
+        assert await store.update(KEY + "a", VALUE, 4) == BUMP + 7
+        assert [event.revision for event in recorder.seen] == [BUMP + 7]
+        assert (await store.list("/", revision=page.revision)).items == page.items
+    finally:
+        await store.close()
+    assert "is sound" in done("check", "--data", "new", cwd=tmp_path)
+
+
+async def test_compact_gives_room_back(data: Path, tmp_path: Path) -> None:
+    path = data / FILE_NAME
+    store = SQLiteStorage(path)
+    await store.start()
+    revision = await store.create(KEY + "often", VALUE)
+    for number in range(100):
+        revision = await store.update(KEY + "often", b'{"a":"%d%s"}' % (number, b"x" * 5000), revision)
+    last = await store.delete(KEY + "often", revision)
+    await store.close()
+    before = path.stat().st_size
+    assert f"has no history before revision {last}, and 0.0 MB instead of 0.5 MB" in done(
+        "compact", "--data", "data", cwd=tmp_path
+    )
+    assert path.stat().st_size < before / 10
+    assert f"revision {last}, history since {last}" in done("check", "--data", "data", cwd=tmp_path)
+    store = SQLiteStorage(path)
+    await store.start()
+    # The newest event was a deletion, of which nothing is left; its revision is not given again.
+    assert await store.create(KEY + "often", VALUE) == last + 1
+    await store.close()
+
+
+async def test_a_running_server_keeps_its_store(server: SQLiteStorage, tmp_path: Path) -> None:
+    in_use = f"the store data/{FILE_NAME} is in use by another server or command: stop that first, or give another --data"
+    done("backup", "--data", "data", "b.db", cwd=tmp_path)
+    assert refused("compact", "--data", "data", cwd=tmp_path) == in_use
+    assert refused("restore", "--data", "data", "b.db", cwd=tmp_path) == in_use
+    await server.close()
+
+
+def test_nothing_is_written_over(data: Path, tmp_path: Path) -> None:
+    (tmp_path / "b.db").write_text("mine")
+    assert refused("backup", "--data", "data", "b.db", cwd=tmp_path) == "b.db is there already: give another name"
+    assert (tmp_path / "b.db").read_text() == "mine"
+    done("backup", "--data", "data", "c.db", cwd=tmp_path)
+    before = (data / FILE_NAME).read_bytes()
+    assert refused("restore", "--data", "data", "c.db", cwd=tmp_path) == (
+        f"there is a store already: move data/{FILE_NAME} away first, or give another folder with --data"
+    )
+    (data / FILE_NAME).unlink()
+    (data / f"{FILE_NAME}-wal").write_bytes(b"x")
+    assert f"move data/{FILE_NAME}-wal away first" in refused("restore", "--data", "data", "c.db", cwd=tmp_path)
+    (data / f"{FILE_NAME}-wal").unlink()
+    done("restore", "--data", "data", "c.db", cwd=tmp_path)
+    assert before != (data / FILE_NAME).read_bytes()
+
+
+def test_what_is_not_there(tmp_path: Path) -> None:
+    for arguments in (["check"], ["backup", "b.db"]):
+        assert refused(*arguments, "--data", ".", cwd=tmp_path) == f"there is no store at {FILE_NAME}"
+    assert list(tmp_path.iterdir()) == []
+    assert refused("compact", "--data", ".", cwd=tmp_path) == f"there is no store at {FILE_NAME}"
+    assert refused("restore", "--data", "new", "b.db", cwd=tmp_path) == "there is no store at b.db"
+    assert "No such file or directory" in refused("compact", "--data", "nowhere", cwd=tmp_path)
+
+
+def spoiled(sql: str) -> Callable[[Path], None]:
+    def spoil(path: Path) -> None:
+        with closing(sqlite3.connect(path)) as connection:
+            connection.executescript(f"DROP TRIGGER written; DROP TRIGGER removed; {sql}")
+
+    return spoil
+
+
+def overwritten(path: Path) -> None:
+    """The second page, which the root of a table is on."""
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xa5" * 4096)
+
+
+A, B, DEFAULT = KEY + "a", KEY + "b", "/core/namespaces/default"
+DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
+    "a page": (overwritten, "is damaged: "),
+    "an object without its event": (
+        spoiled(f"INSERT INTO current VALUES ('{KEY}x', 3, 3)"),
+        f"{KEY}x is 3 in the list of objects and absent by its events",
+    ),
+    "an object missing": (
+        spoiled(f"DELETE FROM current WHERE key = '{A}'"),
+        f"{A} is absent in the list of objects and 4 by its events",
+    ),
+    "an object at an old event": (
+        spoiled(f"UPDATE current SET revision = 2 WHERE key = '{A}'"),
+        f"{A} is 2 in the list of objects and 4 by its events",
+    ),
+    "an event missing": (spoiled("DELETE FROM events WHERE revision = 5"), "comes after 4: revisions are missing"),
+    "the wrong thing replaced": (
+        spoiled("UPDATE events SET previous = 3 WHERE revision = 4"),
+        f"the event 4 of {A} says it replaced 3, which was at 2",
+    ),
+    "a creation in the middle": (
+        spoiled("UPDATE events SET create_revision = 4 WHERE revision = 4"),
+        f"the event 4 of {A} says the object was created at 4",
+    ),
+    "no JSON": (spoiled("UPDATE events SET value = CAST('{' AS BLOB) WHERE revision = 6"), "the event 6 of /core/namespaces"),
+    "no object": (
+        spoiled("UPDATE events SET value = CAST('[]' AS BLOB) WHERE revision = 6"),
+        "has a value that is no JSON object",
+    ),
+    "left of a compaction": (
+        spoiled("UPDATE compaction SET revision = 5"),
+        f"the event 4 of {A} is kept although it was compacted",
+    ),
+    "two compactions": (spoiled("INSERT INTO compaction VALUES (0)"), "the compacted revision is kept 2 times"),
+    "no object's key": (
+        spoiled("INSERT INTO events VALUES (7, 'x', 7, 0, CAST('{}' AS BLOB)); INSERT INTO current VALUES ('x', 7, 7)"),
+        "'x' is not an object's key",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_check_finds(name: str, data: Path, tmp_path: Path) -> None:
+    spoil, text = DAMAGE[name]
+    spoil(data / FILE_NAME)
+    line = refused("check", "--data", "data", cwd=tmp_path)
+    assert line.startswith(f"the store data/{FILE_NAME} is damaged: ")
+    assert text in line
+    assert line.endswith("Stop the server, keep a copy of the folder, and restore a backup")
+
+
+def test_a_damaged_backup_is_not_restored(data: Path, tmp_path: Path) -> None:
+    done("backup", "--data", "data", "b.db", cwd=tmp_path)
+    overwritten(tmp_path / "b.db")
+    assert "the store b.db is damaged: " in refused("restore", "--data", "new", "b.db", cwd=tmp_path)
+    assert not (tmp_path / "new" / FILE_NAME).exists()
+
+
+def test_what_only_reads_can_read_what_it_may_not_write(data: Path) -> None:
+    with closing(open_to_read(data / FILE_NAME)) as connection, pytest.raises(sqlite3.OperationalError, match="readonly"):
+        connection.execute("DELETE FROM events")
+    assert os.path.exists(data / FILE_NAME)
