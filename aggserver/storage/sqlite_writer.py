@@ -25,8 +25,10 @@ __all__ = ["Writer"]
 
 MAX_BATCH = 128  # writes per commit: its fixed cost no longer shows, and the statement stays below SQLite's 999 parameters
 
-# Revisions per commit of a compaction, for which writers wait. More than a batch, so that it gets done however much is written.
-COMPACTION_STEP = 200
+# Revisions per commit of a compaction, for which writers wait: more than a batch, so that it gets done however much is written.
+# While 500,000 events of 2 KB were compacted, in half a minute, 16 writers had a p99 of 25 ms with steps of 100 and of 57 ms with
+# steps of 500 (6 to 10 ms without a compaction).
+COMPACTION_STEP = 150
 
 _ROW = "(?,?,?,?,?)"
 _INSERT = "INSERT INTO events (revision, key, create_revision, previous, value) VALUES "
