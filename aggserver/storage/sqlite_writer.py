@@ -190,7 +190,7 @@ class Writer:
         self._doubtful = None
 
     def _report(self, error: Exception) -> None:
-        if not self._failing:
+        if isinstance(error, sqlite3.Error) and not self._failing:
             self._failing = True
             logger.error("the store can't be written to: %s", explain(error))
 
