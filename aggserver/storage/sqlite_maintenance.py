@@ -26,7 +26,7 @@ from aggserver.storage.sqlite_file import COMPACTED, NEWEST, connect, explain, l
 
 __all__ = ["DamagedError", "backup", "check", "compact", "restore"]
 
-COPY_PAGES = 4096  # pages of 4 KiB copied before the progress is told
+COPY_PAGES = 2048  # pages of 8 KiB copied before the progress is told
 TELL_EVENTS = 100_000  # events checked before the progress is told
 MOST_PROBLEMS = 10  # problems told; a damaged page makes thousands
 

@@ -15,7 +15,7 @@ import pytest
 
 from aggserver.storage.interface import Compacted, KeyValue
 from aggserver.storage.sqlite import SQLiteStorage
-from aggserver.storage.sqlite_file import FILE_NAME, open_to_read
+from aggserver.storage.sqlite_file import FILE_NAME, PAGE_SIZE, open_to_read
 from aggserver.storage.sqlite_maintenance import backup, check
 from tests.storage import contract
 
@@ -165,7 +165,7 @@ async def test_compact_gives_room_back(data: Path, tmp_path: Path) -> None:
     last = await store.delete(KEY + "often", revision)
     await store.close()
     before = path.stat().st_size
-    assert f"has no history before revision {last}, and 0.0 MB instead of 0.5 MB" in done(
+    assert f"has no history before revision {last}, and 0.0 MB instead of 0.9 MB" in done(
         "compact", "--data", "data", cwd=tmp_path
     )
     assert path.stat().st_size < before / 10
@@ -222,8 +222,8 @@ def spoiled(sql: str) -> Callable[[Path], None]:
 def overwritten(path: Path) -> None:
     """The second page, which the root of a table is on."""
     with path.open("r+b") as file:
-        file.seek(4096)
-        file.write(b"\xa5" * 4096)
+        file.seek(PAGE_SIZE)
+        file.write(b"\xa5" * PAGE_SIZE)
 
 
 A, B, DEFAULT = KEY + "a", KEY + "b", "/core/namespaces/default"
