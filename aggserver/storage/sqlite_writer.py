@@ -12,10 +12,11 @@ import asyncio
 import logging
 import sqlite3
 import threading
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 
 from aggserver.storage.interface import Conflict, Event, KeyExists, KeyValue, StorageError, Unavailable
 from aggserver.storage.log import Feed, Head, Stale, Write, plan
@@ -78,7 +79,9 @@ class Writer:
         self._compacted = 0
         self._doubtful: _Batch | None = None
         self._failing = False
-        self._queue: SimpleQueue[Job | None] = SimpleQueue()
+        self._jobs: deque[Job | None] = deque()
+        self._bell: SimpleQueue[None] = SimpleQueue()
+        self._ringing = False
         self._thread = threading.Thread(target=self._run, name="storage-write", daemon=True)
         self._loop: asyncio.AbstractEventLoop
         self._feed: Feed
@@ -99,7 +102,8 @@ class Writer:
 
     async def stop(self) -> None:
         """Finishes what is queued, then ends the thread. Nothing is queued after it."""
-        self._queue.put(None)
+        self._jobs.append(None)
+        self._bell.put(None)
         if self._thread.ident is not None:
             await asyncio.to_thread(self._thread.join)
 
@@ -111,9 +115,17 @@ class Writer:
         await self._enqueue(_Compaction(revision))
 
     def _enqueue(self, task: Write | _Compaction) -> Future:
-        future: Future = asyncio.get_running_loop().create_future()
-        self._queue.put((task, future))
+        future: Future = self._loop.create_future()
+        self._jobs.append((task, future))
+        if not self._ringing:
+            self._ringing = True
+            self._loop.call_soon(self._ring)
         return future
+
+    def _ring(self) -> None:
+        """Wakes the thread once for all that one turn of the loop wrote: at each waking it fights for the interpreter's lock."""
+        self._ringing = False
+        self._bell.put(None)
 
     def _run(self) -> None:
         running = True
@@ -125,16 +137,17 @@ class Writer:
             for task, future in present:
                 if isinstance(task, _Compaction):
                     self._compact(task, future)
-        while not self._queue.empty():
-            if job := self._queue.get():
+        while self._jobs:
+            if job := self._jobs.popleft():
                 self._post((), [(job[1], Unavailable("the store is closed"))])
 
     def _waiting(self) -> list[Job | None]:
         """All that wait, at least one, at most `MAX_BATCH`; None can only be the last."""
-        jobs = [self._queue.get()]
-        with suppress(Empty):
-            while jobs[-1] is not None and len(jobs) < MAX_BATCH:
-                jobs.append(self._queue.get_nowait())
+        while not self._jobs:
+            self._bell.get()
+        jobs = [self._jobs.popleft()]
+        while self._jobs and jobs[-1] is not None and len(jobs) < MAX_BATCH:
+            jobs.append(self._jobs.popleft())
         return jobs
 
     def _commit(self, writes: Sequence[tuple[Write, Future]]) -> None:
@@ -239,7 +252,7 @@ class Writer:
             return
         self._checkpointer.committed()
         self._compacted = upto
-        self._queue.put((task, future))
+        self._jobs.append((task, future))
 
     def _post(self, events: Sequence[Event], answers: Sequence[tuple[Future, Outcome]]) -> None:
         if events or answers:
