@@ -1,0 +1,282 @@
+"""The store in etcd: for several servers on one store, and for what kube-apiserver has written.
+
+Keys and values lie as kube-apiserver lays out custom resources, so that either reads what the other wrote; an etcd revision is a
+revision of the contract, and a write is one transaction that compares the key's. Nothing is kept here between calls.
+
+Other servers write too. So a write's event comes when etcd sends it, maybe after the writer has its answer, and `revision` asks
+the cluster each time: that, and waiting for a watch to get as far, is what makes a read consistent.
+Callers: `storage/cacher.py`, `registry/store.py`; made by `app/engine.py`, which imports it when `--storage etcd` is given.
+Source: the contract in `interface.py`; k8s.io/apiserver pkg/storage/etcd3 (store.go, compact.go), pkg/storage/feature, v0.36.3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+from aggserver.storage import etcd_wire as wire
+from aggserver.storage.etcd_client import LONG_READ, Client, OutOfRange
+from aggserver.storage.etcd_watch import Follower, Watch
+from aggserver.storage.interface import (
+    Compacted,
+    Conflict,
+    Event,
+    FutureRevision,
+    KeyExists,
+    KeyValue,
+    NotFound,
+    Page,
+    Sink,
+    Subscription,
+    Unavailable,
+)
+from aggserver.storage.keys import prefix_end
+
+__all__ = ["EtcdStorage"]
+
+PAGE = 1000  # keys read at once: some MB
+START = 10.0  # seconds that etcd has to answer at start
+PROBE = 2.0  # seconds between looks whether etcd still answers
+# Whose turn it is to compact: kube-apiserver's own key, outside of every prefix.
+TURN = b"compact_rev_key"
+
+_RANGE = "/etcdserverpb.KV/Range"
+_TXN = "/etcdserverpb.KV/Txn"
+_COMPACT = "/etcdserverpb.KV/Compact"
+_STATUS = "/etcdserverpb.Maintenance/Status"
+
+
+class EtcdStorage:
+    """A `Storage` in the etcd cluster at `servers`, URLs of its members. All keys begin with `prefix`, as kube-apiserver's do.
+
+    The files are PEM, for https. `sleep` waits between looks whether etcd answers, and between tries of a read.
+    """
+
+    def __init__(
+        self,
+        servers: Sequence[str],
+        prefix: str = "/registry",
+        *,
+        ca_file: Path | None = None,
+        cert_file: Path | None = None,
+        key_file: Path | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        inside = prefix.strip("/")
+        self._prefix = f"/{inside}" if inside else ""
+        self._skip = len(self._prefix.encode())
+        self._servers = tuple(servers)
+        self._files = {"ca_file": ca_file, "cert_file": cert_file, "key_file": key_file}
+        self._sleep = sleep
+        self._client: Client | None = None
+        self._probing: asyncio.Task[None] | None = None
+        self._asking: asyncio.Task[int] | None = None
+        self._next: asyncio.Task[int] | None = None
+        self._turns = 0  # how often somebody had the turn to compact, as far as is known here
+        self._trouble: str | None = None
+
+    # Being there
+
+    async def start(self) -> None:
+        self._client = Client(self._servers, **self._files, sleep=self._sleep)
+        try:
+            _check_version(wire.status_version(await self._client.read(_STATUS, b"", patience=START)))
+            await self.revision()
+        except BaseException:
+            await self.close()
+            raise
+        self._probing = asyncio.create_task(self._probe())
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        for task in (self._probing, self._asking, self._next):
+            if task is not None:
+                task.cancel()
+        if client is not None:
+            await client.close()
+
+    async def _probe(self) -> None:
+        """Knows when etcd is lost though nobody asks; and leaves a member that hangs, before requests do."""
+        while True:
+            await self._sleep(PROBE)
+            try:
+                await self.revision()
+            except Unavailable as error:
+                self._trouble = str(error)
+            else:
+                self._trouble = None
+
+    def trouble(self) -> str | None:
+        return self._trouble
+
+    def _opened(self) -> Client:
+        if self._client is None:
+            raise Unavailable("the store is not open")
+        return self._client
+
+    # Reading
+
+    async def revision(self) -> int:
+        self._opened()
+        # A query that is under way may have been answered before this call; the next one begins after it, for all who wait.
+        if self._next is None:
+            self._next = asyncio.create_task(self._query(self._asking))
+        query = self._next
+        await asyncio.wait([query])
+        if query.cancelled():
+            raise Unavailable("the store is closed")
+        return query.result()
+
+    async def _query(self, before: asyncio.Task[int] | None) -> int:
+        if before is not None:
+            await asyncio.wait([before])
+        self._asking, self._next = self._next, None
+        return (await self._range(wire.range_request(self._key("/"), count_only=True))).revision
+
+    async def get(self, key: str) -> KeyValue | None:
+        items = (await self._range(wire.range_request(self._key(key)))).items
+        return items[0] if items else None
+
+    async def list(self, prefix: str, *, revision: int = 0, start: str = "", limit: int = 0) -> Page:
+        first, end = self._key(max(start, prefix)), self._key(prefix_end(prefix))
+        items: builtins.list[KeyValue] = []
+        at = revision
+        while True:
+            size = min(limit - len(items), PAGE) if limit else PAGE
+            try:
+                page = await self._range(wire.range_request(first, end, limit=size, revision=at), LONG_READ)
+            except OutOfRange as error:
+                raise await self._out_of_range(error, at) from None
+            items += page.items
+            at = at or page.revision
+            if not page.more or len(items) == limit:
+                return Page(items, at, page.more, page.count - len(page.items))
+            first = self._key(items[-1].key) + b"\0"
+
+    async def count(self, prefix: str) -> int:
+        request = wire.range_request(self._key(prefix), self._key(prefix_end(prefix)), count_only=True)
+        return (await self._range(request)).count
+
+    async def _range(self, request: bytes, timeout: float | None = None) -> wire.RangeAnswer:
+        more = {} if timeout is None else {"timeout": timeout}
+        return wire.range_answer(await self._opened().read(_RANGE, request, **more), self._skip)
+
+    # Writing
+
+    async def create(self, key: str, value: bytes) -> int:
+        revision, found = await self._write(key, 0, wire.put_op(self._key(key), value))
+        if found is not None:
+            raise KeyExists(key, found)
+        return revision
+
+    async def update(self, key: str, value: bytes, expected: int) -> int:
+        return await self._replace(key, expected, wire.put_op(self._key(key), value))
+
+    async def delete(self, key: str, expected: int) -> int:
+        return await self._replace(key, expected, wire.delete_op(self._key(key)))
+
+    async def _replace(self, key: str, expected: int, operation: bytes) -> int:
+        revision, found = await self._write(key, expected, operation)
+        if found is not None:
+            raise Conflict(key, found)
+        if not revision:
+            raise NotFound(key)
+        return revision
+
+    async def _write(self, key: str, expected: int, operation: bytes) -> tuple[int, KeyValue | None]:
+        """(the write's revision, None), or (0, what is there instead) if the key's revision is not `expected`."""
+        raw = self._key(key)
+        request = wire.txn_request(raw, wire.MOD, expected, operation, wire.range_op(raw))
+        answer = wire.txn_answer(await self._opened().write(_TXN, request), self._skip)
+        if answer.succeeded:
+            return answer.revision, None
+        assert answer.found is not None
+        return 0, answer.found.items[0] if answer.found.items else None
+
+    # Watching
+
+    async def watch(self, prefix: str, after: int, sink: Sink) -> Subscription:
+        present = await self._check_kept(after)
+        follower = Follower(await self._open_watch(prefix, after), sink)
+        await follower.start(present)
+        return follower
+
+    async def history(self, prefix: str, after: int, upto: int, limit: int) -> Sequence[Event]:
+        await self._check_kept(after)
+        watch = await self._open_watch(prefix, after, previous=True)
+        found: builtins.list[Event] = []
+        try:
+            with watch.asking():
+                while watch.revision < upto and len(found) < limit:
+                    found += await watch.next()
+        finally:
+            watch.close()
+        found = [event for event in found if event.revision <= upto][:limit]
+        for event in found:
+            if event.previous is None and (event.value is None or event.create_revision != event.revision):
+                raise Compacted(after, await self._oldest())
+        return found
+
+    async def _open_watch(self, prefix: str, after: int, *, previous: bool = False) -> Watch:
+        key, end = self._key(prefix), self._key(prefix_end(prefix))
+        return await Watch.open(self._opened(), key, end, after, self._skip, previous=previous)
+
+    async def _check_kept(self, revision: int) -> int:
+        """The newest revision. Raises Compacted, FutureRevision for one that can't be watched after."""
+        try:
+            return (await self._range(wire.range_request(self._key("/"), revision=revision, count_only=True))).revision
+        except OutOfRange as error:
+            raise await self._out_of_range(error, revision) from None
+
+    async def _out_of_range(self, error: OutOfRange, revision: int) -> Compacted | FutureRevision:
+        if "compacted" in str(error):
+            return Compacted(revision, await self._oldest())
+        return FutureRevision(revision, await self.revision())
+
+    async def _oldest(self) -> int:
+        """The revision of the last compaction, which etcd tells only a watch that comes too late. 1 if there was none."""
+        try:
+            watch = await self._open_watch("/", 0)
+            watch.close()
+        except Compacted as refused:
+            return refused.oldest
+        return 1
+
+    # Compaction
+
+    async def claim_compaction(self, revision: int) -> bool:
+        key = wire.VERSION, self._turns
+        request = wire.txn_request(TURN, *key, wire.put_op(TURN, str(revision).encode()), wire.range_op(TURN))
+        answer = wire.txn_answer(await self._opened().write(_TXN, request), 0)
+        if answer.succeeded:
+            self._turns += 1
+            return True
+        assert answer.found is not None
+        self._turns = answer.found.version
+        return False
+
+    async def compact(self, revision: int) -> None:
+        if not revision:
+            return
+        try:
+            await self._opened().write(_COMPACT, wire.compaction_request(revision))
+        except OutOfRange as error:
+            # Somebody who has got further is no failure.
+            if "compacted" not in str(error):
+                raise FutureRevision(revision, await self.revision()) from None
+
+    def _key(self, key: str) -> bytes:
+        return (self._prefix + key).encode()
+
+
+def _check_version(version: str) -> None:
+    """Older ones may report a watch's progress ahead of its events. Raises Unavailable."""
+    found = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
+    if found is None:
+        return
+    numbers = tuple(int(number) for number in found.groups())
+    if numbers < (3, 4, 31) or (3, 5, 0) <= numbers < (3, 5, 13):
+        raise Unavailable(f"etcd {version} can't be relied on for consistent reads: 3.4.31, 3.5.13 or newer is needed")

@@ -1,0 +1,226 @@
+"""The connection to an etcd cluster: one member at a time, another one when that fails.
+
+Decides when a call may be made again. A read may, until PATIENCE is over, on whichever member answers. A write is sent once, over
+a connection that stands: when it fails after that, nobody knows whether it happened, and the caller is told so. A member that
+doesn't answer in time is left: its watch streams are ended, for they would stay silent, and begin anew on the next member.
+The only door to gRPC, whose errors become `Unavailable` here. Called by `etcd.py` and `etcd_watch.py`; knows no messages.
+Source: go.etcd.io/etcd/client/v3 (balancer, retry_interceptor.go, `WithRequireLeader`), k8s.io/apiserver
+pkg/storage/storagebackend/factory/etcd3.go, v0.36.3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import grpc
+import grpc.aio
+
+from aggserver.storage.interface import Unavailable
+
+__all__ = ["Client", "OutOfRange", "Stream"]
+
+PATIENCE = 5.0  # seconds that a read is tried again: an election takes one or two
+PAUSE = 0.05  # seconds between tries
+CONNECT = 2.0  # seconds for a connection to stand
+READ = 3.0  # seconds for an answer of a few keys, before another member is asked
+LONG_READ = 30.0  # seconds for a page of a list; a member that is gone is noticed by KEEPALIVE
+WRITE = 10.0  # seconds; etcd itself gives up after 7
+
+_KEEPALIVE = (10_000, 5_000)  # milliseconds between pings (etcd refuses more than one in 5 s), and for their answer
+_CHANNEL_OPTIONS = [
+    ("grpc.max_receive_message_length", -1),  # a page of large objects has more than the default of 4 MiB
+    ("grpc.max_send_message_length", -1),
+    ("grpc.keepalive_time_ms", _KEEPALIVE[0]),
+    ("grpc.keepalive_timeout_ms", _KEEPALIVE[1]),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    ("grpc.use_local_subchannel_pool", 1),  # members fail each for itself, and so do two stores in one process
+]
+# A member that is cut off from the others refuses, and ends watches, instead of answering from what it still has.
+_METADATA = (("hasleader", "true"),)
+# The member is gone, slow, or without its cluster: another may do better.
+_MEMBERS_FAULT = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED})
+
+logger = logging.getLogger(__name__)
+
+
+class OutOfRange(Exception):
+    """etcd refuses the revision asked for; the text says whether it is compacted or in the future."""
+
+
+class _MemberFailed(Unavailable):
+    """Another member, or the same one later, may do better."""
+
+
+class Client:
+    """servers: URLs of the members, http or https; the files are PEM, read once: CAs, and the client's certificate and key.
+
+    Raises Unavailable for a URL or a file that can't be used. For one event loop, which must run.
+    """
+
+    def __init__(
+        self,
+        servers: Sequence[str],
+        *,
+        ca_file: Path | None = None,
+        cert_file: Path | None = None,
+        key_file: Path | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        ca, cert, key = (_read(file) for file in (ca_file, cert_file, key_file))
+        credentials = grpc.ssl_channel_credentials(ca, key, cert)
+        self._members = [_Member(server, credentials) for server in servers]
+        self._at = 0
+        self._sleep = sleep
+
+    @property
+    def servers(self) -> str:
+        return ",".join(member.url for member in self._members)
+
+    async def read(self, method: str, request: bytes, *, timeout: float = READ, patience: float = PATIENCE) -> bytes:  # noqa: ASYNC109 - of one try
+        """The answer of a call that changes nothing. Raises Unavailable, OutOfRange."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + patience
+        while True:
+            member = self._members[self._at]
+            try:
+                return await member.call(method, request, min(timeout, max(deadline - loop.time(), CONNECT)))
+            except _MemberFailed as error:
+                self._leave(member, error)
+                if loop.time() >= deadline:
+                    raise
+            await self._sleep(PAUSE)
+
+    async def write(self, method: str, request: bytes) -> bytes:
+        """The answer of a call that is made once at most. Raises Unavailable, OutOfRange."""
+        member = await self._connected()
+        try:
+            return await member.call(method, request, WRITE)
+        except _MemberFailed as error:
+            self._leave(member, error)
+            raise
+
+    async def stream(self, method: str) -> Stream:
+        """Raises Unavailable."""
+        member = await self._connected()
+        return Stream(member, method, self._leave)
+
+    async def close(self) -> None:
+        for member in self._members:
+            await member.channel.close()
+
+    async def _connected(self) -> _Member:
+        """The member in use, or the next one that a connection can be made to. Raises Unavailable."""
+        for _ in self._members:
+            member = self._members[self._at]
+            if await member.connect():
+                return member
+            self._leave(member, "there is no connection")
+        raise Unavailable(f"there is no connection to etcd ({self.servers})")
+
+    def _leave(self, member: _Member, why: object) -> None:
+        if len(self._members) > 1 and self._members[self._at] is member:
+            self._at = (self._at + 1) % len(self._members)
+            logger.warning("going on to etcd's member %s: %s", self._members[self._at].url, why)
+            member.end_streams()
+
+
+class _Member:
+    def __init__(self, url: str, credentials: grpc.ChannelCredentials) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.netloc or parts.path.strip("/"):
+            raise Unavailable(f"{url!r} is no URL of an etcd member: it must be as https://host:2379")
+        self.url = url
+        self.streams: set[Stream] = set()
+        self.channel = (
+            grpc.aio.secure_channel(parts.netloc, credentials, _CHANNEL_OPTIONS)
+            if parts.scheme == "https"
+            else grpc.aio.insecure_channel(parts.netloc, _CHANNEL_OPTIONS)
+        )
+        self._calls: dict[str, grpc.aio.UnaryUnaryMultiCallable] = {}
+
+    async def connect(self) -> bool:
+        """Whether there is a connection, made if need be."""
+        ready, failed = grpc.ChannelConnectivity.READY, grpc.ChannelConnectivity.TRANSIENT_FAILURE
+        state = self.channel.get_state(try_to_connect=True)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CONNECT):
+                while state not in (ready, failed):
+                    await self.channel.wait_for_state_change(state)
+                    state = self.channel.get_state(try_to_connect=True)
+        return bool(state is ready)
+
+    async def call(self, method: str, request: bytes, seconds: float) -> bytes:
+        function = self._calls.get(method)
+        if function is None:
+            function = self._calls[method] = self.channel.unary_unary(method)
+        with _translated(self.url):
+            answer: bytes = await function(request, timeout=seconds, metadata=_METADATA)
+        return answer
+
+    def end_streams(self) -> None:
+        for stream in list(self.streams):
+            stream.cancel()
+
+
+class Stream:
+    """A call with messages both ways. `receive` raises Unavailable at its end, however it came."""
+
+    def __init__(self, member: _Member, method: str, leave: Callable[[_Member, object], None]) -> None:
+        self._member = member
+        self._leave = leave
+        self._call = member.channel.stream_stream(method)(metadata=_METADATA)
+        member.streams.add(self)
+
+    async def send(self, message: bytes) -> None:
+        """Nothing happens if the call is over: `receive` tells."""
+        with contextlib.suppress(grpc.RpcError, asyncio.InvalidStateError):
+            await self._call.write(message)
+
+    async def receive(self) -> bytes:
+        try:
+            with _translated(self._member.url):
+                message = await self._call.read()
+            if not isinstance(message, bytes):
+                raise _MemberFailed(f"etcd {self._member.url}: the stream ended")
+        except Unavailable as error:
+            self.cancel()
+            if isinstance(error, _MemberFailed):
+                self._leave(self._member, error)
+            raise
+        return message
+
+    def cancel(self) -> None:
+        self._member.streams.discard(self)
+        self._call.cancel()
+
+
+@contextlib.contextmanager
+def _translated(url: str) -> Iterator[None]:
+    """gRPC's errors as ours."""
+    try:
+        yield
+    except grpc.aio.AioRpcError as error:
+        if error.code() is grpc.StatusCode.OUT_OF_RANGE:
+            raise OutOfRange(error.details() or "") from None
+        kind = _MemberFailed if error.code() in _MEMBERS_FAULT else Unavailable
+        raise kind(f"etcd {url}: {error.details() or error.code().name}") from None
+    except asyncio.CancelledError:
+        # gRPC says so too when the call was cancelled, or its channel closed, and not the task that waits.
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise _MemberFailed(f"etcd {url}: the connection was given up") from None
+
+
+def _read(file: Path | None) -> bytes | None:
+    try:
+        return None if file is None else file.read_bytes()
+    except OSError as error:
+        raise Unavailable(f"can't read {file}: {error.strerror}") from error

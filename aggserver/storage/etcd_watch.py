@@ -1,0 +1,159 @@
+"""Watches on etcd: whole revisions out of a stream of answers, and what that stream knows about its own progress.
+
+One gRPC stream for each watch, for etcd answers a progress request for all watches of a stream at once, and only when every one
+of them has been told everything. While a watch is behind it doesn't answer at all, so whoever waits asks again.
+Called by `etcd.py`; a `Watch` is read either by a `Follower`, which feeds a sink, or until a part of history is complete.
+Source: go.etcd.io/etcd/server/v3 etcdserver/api/v3rpc/watch.go, v3.6.8; k8s.io/apiserver pkg/storage/etcd3/watcher.go,
+pkg/storage/cacher/progress/watch_progress.go, v0.36.3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterator, Sequence
+
+from aggserver.storage.etcd_client import Client, Stream
+from aggserver.storage.etcd_wire import PROGRESS, watch_answer, watch_request
+from aggserver.storage.interface import Compacted, Event, Sink, StorageError, Unavailable
+
+__all__ = ["Follower", "Watch"]
+
+METHOD = "/etcdserverpb.Watch/Watch"
+ASK_AGAIN = 0.1  # seconds until an unanswered progress request is made again, as upstream
+
+logger = logging.getLogger(__name__)
+
+
+class Watch:
+    """The writes to a range of keys after a revision. skip: bytes of each key that are the prefix of all keys."""
+
+    def __init__(self, stream: Stream, after: int, skip: int) -> None:
+        self.revision = after
+        self._stream = stream
+        self._skip = skip
+        self._asked = False  # since the last request was sent
+        self._unanswered: asyncio.TimerHandle | None = None
+        self._sending: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(cls, client: Client, key: bytes, end: bytes, after: int, skip: int, *, previous: bool = False) -> Watch:
+        """previous: events have what they replaced. Raises Compacted, Unavailable."""
+        watch = cls(await client.stream(METHOD), after, skip)
+        try:
+            await watch._stream.send(watch_request(key, end, after + 1, previous=previous))
+            # The answer that it is created has nothing to deliver; if it is refused, that is the first answer.
+            await watch.next()
+        except BaseException:
+            watch.close()
+            raise
+        return watch
+
+    async def next(self) -> Sequence[Event]:
+        """What comes next, whole revisions; then `revision` is how far all has been told. Raises Compacted, Unavailable."""
+        events: list[Event] = []
+        while True:
+            answer = watch_answer(await self._stream.receive(), self._skip)
+            if answer.compact_revision:
+                raise Compacted(self.revision, answer.compact_revision)
+            if answer.canceled:
+                raise Unavailable(f"etcd ended the watch: {answer.cancel_reason}")
+            events += answer.events
+            if answer.fragment:
+                continue
+            if events:
+                # The header's revision may be ahead of what has been told by now.
+                self.revision = events[-1].revision
+            elif not answer.created:
+                self._answered()
+                self.revision = max(self.revision, answer.revision)
+            return events
+
+    def progress(self) -> None:
+        """Asks for an answer without events that says how far the watch is. One request is under way at a time."""
+        self._asked = True
+        if self._unanswered is None:
+            self._send()
+
+    def _send(self) -> None:
+        self._asked = False
+        self._unanswered = asyncio.get_running_loop().call_later(ASK_AGAIN, self._answered)
+        if self._sending is None or self._sending.done():
+            self._sending = asyncio.create_task(self._stream.send(PROGRESS))
+
+    def _answered(self) -> None:
+        """Or given up: who asked meanwhile needs an answer to a request that is made now."""
+        if self._unanswered is not None:
+            self._unanswered.cancel()
+            self._unanswered = None
+        if self._asked:
+            self._send()
+
+    @contextlib.contextmanager
+    def asking(self) -> Iterator[None]:
+        """Asks for progress, again and again, for as long as the block runs."""
+        handle: asyncio.TimerHandle
+
+        def ask() -> None:
+            nonlocal handle
+            self.progress()
+            handle = asyncio.get_running_loop().call_later(ASK_AGAIN, ask)
+
+        ask()
+        try:
+            yield
+        finally:
+            handle.cancel()
+
+    def close(self) -> None:
+        """May be called twice."""
+        self._asked = False
+        self._answered()
+        if self._sending is not None:
+            self._sending.cancel()
+        self._stream.cancel()
+
+
+class Follower:
+    """A `Subscription`: reads a watch and feeds a sink until one of them ends."""
+
+    def __init__(self, watch: Watch, sink: Sink) -> None:
+        self._watch = watch
+        self._sink = sink
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self, present: int) -> None:
+        """Returns when the sink has all up to `present`. Raises Compacted, Unavailable."""
+        try:
+            with self._watch.asking():
+                while self._watch.revision < present:
+                    await self._deliver()
+        except BaseException:
+            self.close()
+            raise
+        self._task = asyncio.create_task(self._run())
+
+    async def _deliver(self) -> None:
+        events = await self._watch.next()
+        try:
+            self._sink.events(events, self._watch.revision)
+        except Exception as error:
+            logger.exception("a subscription failed on an event and is ended")
+            raise Unavailable("a subscription failed on an event") from error
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                await self._deliver()
+        except StorageError as error:
+            self.close()
+            self._sink.lost(error)
+
+    def progress(self) -> None:
+        self._watch.progress()
+
+    def close(self) -> None:
+        self._watch.close()
+        if self._task is not None and self._task is not asyncio.current_task():
+            self._task.cancel()

@@ -1,0 +1,253 @@
+"""etcd's messages as bytes: the few that are used here, with the fields that are used.
+
+Requests are built, answers are taken apart straight into the types of `interface.py`, in one pass. The protobuf library would
+decode no faster, since what costs is to make the objects, and it would be one more dependency.
+Numbers of fields are in the code, with the message's name beside them. Called by `etcd.py` and `etcd_watch.py`. Pure.
+Source: go.etcd.io/etcd/api/v3 etcdserverpb/rpc.proto and mvccpb/kv.proto, v3.6.8; protobuf's encoding guide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from aggserver.storage.interface import Event, KeyValue
+
+__all__ = [
+    "MOD",
+    "PROGRESS",
+    "VERSION",
+    "RangeAnswer",
+    "TxnAnswer",
+    "WatchAnswer",
+    "compaction_request",
+    "delete_op",
+    "put_op",
+    "range_answer",
+    "range_op",
+    "range_request",
+    "status_version",
+    "txn_answer",
+    "txn_request",
+    "watch_answer",
+    "watch_request",
+]
+
+# What a Compare looks at: (Compare.target, the field with the number that it must equal).
+VERSION, MOD = (0, 4), (2, 6)
+# WatchRequest.progress_request
+PROGRESS = b"\x1a\x00"
+
+
+def range_request(key: bytes, end: bytes = b"", *, limit: int = 0, revision: int = 0, count_only: bool = False) -> bytes:
+    return _bytes(1, key) + _bytes(2, end) + _number(3, limit) + _number(4, revision) + _number(9, count_only)
+
+
+def range_op(key: bytes) -> bytes:
+    """RequestOp.request_range; as the next two, a part of a `txn_request`."""
+    return _bytes(1, range_request(key))
+
+
+def put_op(key: bytes, value: bytes) -> bytes:
+    return _bytes(2, _bytes(1, key) + _bytes(2, value))
+
+
+def delete_op(key: bytes) -> bytes:
+    return _bytes(3, _bytes(1, key))
+
+
+def txn_request(key: bytes, what: tuple[int, int], number: int, then: bytes, otherwise: bytes) -> bytes:
+    """`then` if the key's VERSION or MOD is `number` (0: there is no such key), else `otherwise`."""
+    target, field = what
+    # The number is of a oneof, and there even when it is 0. Compare.result is 0, EQUAL.
+    compare = _number(2, target) + _bytes(3, key) + bytes((field << 3,)) + _varint(number)
+    return _bytes(1, compare) + _bytes(2, then) + _bytes(3, otherwise)
+
+
+def compaction_request(revision: int) -> bytes:
+    return _number(1, revision)
+
+
+def watch_request(key: bytes, end: bytes, start_revision: int, *, previous: bool) -> bytes:
+    """Large answers may come in fragments, since a message has a limit."""
+    create = _bytes(1, key) + _bytes(2, end) + _number(3, start_revision) + _number(6, previous) + _number(8, True)
+    return _bytes(1, create)
+
+
+class RangeAnswer(NamedTuple):
+    """`count` is of the whole range, whatever the limit was; `version` is the last item's, how often it was written."""
+
+    revision: int
+    items: list[KeyValue]
+    more: bool
+    count: int
+    version: int
+
+
+class TxnAnswer(NamedTuple):
+    """`found` is the answer to the `range_op` of the branch that was taken, if it had one."""
+
+    revision: int
+    succeeded: bool
+    found: RangeAnswer | None
+
+
+@dataclass(slots=True)
+class WatchAnswer:
+    """`revision` is the store's when it was sent: only without events does it say that all before it was told."""
+
+    events: list[Event]
+    revision: int = 0
+    created: bool = False
+    canceled: bool = False
+    compact_revision: int = 0
+    cancel_reason: str = ""
+    fragment: bool = False
+
+
+def range_answer(data: bytes, skip: int) -> RangeAnswer:
+    """skip: bytes of each key that are the prefix of all keys."""
+    return _range_answer(data, 0, len(data), skip)
+
+
+def _range_answer(data: bytes, at: int, end: int, skip: int) -> RangeAnswer:
+    revision = count = version = 0
+    more = False
+    items: list[KeyValue] = []
+    for field, value, stop in _fields(data, at, end):
+        if field == 2:
+            item, version = _key_value(data, value, stop, skip)
+            items.append(item)
+        elif field == 1:
+            revision = _revision(data, value, stop)
+        elif field == 3:
+            more = bool(value)
+        elif field == 4:
+            count = value
+    return RangeAnswer(revision, items, more, count, version)
+
+
+def txn_answer(data: bytes, skip: int) -> TxnAnswer:
+    revision, succeeded, found = 0, False, None
+    for field, value, stop in _fields(data, 0, len(data)):
+        if field == 1:
+            revision = _revision(data, value, stop)
+        elif field == 2:
+            succeeded = bool(value)
+        elif field == 3:
+            for kind, start, inner in _fields(data, value, stop):
+                if kind == 1:  # ResponseOp.response_range
+                    found = _range_answer(data, start, inner, skip)
+    return TxnAnswer(revision, succeeded, found)
+
+
+def watch_answer(data: bytes, skip: int) -> WatchAnswer:
+    answer = WatchAnswer([])
+    for field, value, stop in _fields(data, 0, len(data)):
+        if field == 11:
+            answer.events.append(_event(data, value, stop, skip))
+        elif field == 1:
+            answer.revision = _revision(data, value, stop)
+        elif field == 3:
+            answer.created = bool(value)
+        elif field == 4:
+            answer.canceled = bool(value)
+        elif field == 5:
+            answer.compact_revision = value
+        elif field == 6:
+            answer.cancel_reason = data[value:stop].decode()
+        elif field == 7:
+            answer.fragment = bool(value)
+    return answer
+
+
+def status_version(data: bytes) -> str:
+    """StatusResponse.version, as 3.6.8."""
+    return next((data[value:stop].decode() for field, value, stop in _fields(data, 0, len(data)) if field == 2), "")
+
+
+def _event(data: bytes, at: int, end: int, skip: int) -> Event:
+    deletion = False
+    item = previous = None
+    for field, value, stop in _fields(data, at, end):
+        if field == 1:
+            deletion = bool(value)  # Event.EventType: PUT is 0, DELETE is 1
+        elif field == 2:
+            item, _ = _key_value(data, value, stop, skip)
+        elif field == 3:
+            previous, _ = _key_value(data, value, stop, skip)
+    assert item is not None
+    created = previous.create_revision if deletion and previous is not None else item.create_revision
+    return Event(item.revision, item.key, None if deletion else item.value, created, previous)
+
+
+def _key_value(data: bytes, at: int, end: int, skip: int) -> tuple[KeyValue, int]:
+    key, content = "", b""
+    create_revision = revision = version = 0
+    for field, value, stop in _fields(data, at, end):
+        if field == 1:
+            key = data[value + skip : stop].decode()
+        elif field == 2:
+            create_revision = value
+        elif field == 3:
+            revision = value
+        elif field == 4:
+            version = value
+        elif field == 5:
+            content = data[value:stop]
+    return KeyValue(key, content, create_revision, revision), version
+
+
+def _revision(data: bytes, at: int, end: int) -> int:
+    """ResponseHeader.revision."""
+    return next((value for field, value, _ in _fields(data, at, end) if field == 3), 0)
+
+
+def _fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """The fields between `at` and `end`: (number of the field, value, 0), or (number of the field, start, end) of bytes."""
+    while at < end:
+        tag, at = _read_varint(data, at)
+        kind = tag & 7
+        if kind == 2:
+            length, at = _read_varint(data, at)
+            yield tag >> 3, at, at + length
+            at += length
+        elif kind == 0:
+            value, at = _read_varint(data, at)
+            yield tag >> 3, value, 0
+        else:
+            at += 8 if kind == 1 else 4  # numbers of a fixed size: none of ours
+
+
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+    value = data[at]
+    at += 1
+    if value < 0x80:
+        return value, at
+    value &= 0x7F
+    shift = 7
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+
+
+def _bytes(field: int, content: bytes) -> bytes:
+    return bytes((field << 3 | 2,)) + _varint(len(content)) + content if content else b""
+
+
+def _number(field: int, value: int) -> bytes:
+    return bytes((field << 3,)) + _varint(value) if value else b""
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
