@@ -238,18 +238,21 @@ class EtcdStorage:
 
     async def _oldest(self) -> int:
         """The revision of the last compaction, which etcd tells only a watch that comes too late. 1 if there was none."""
+        watch = await self._open_watch("/", 0)
         try:
-            watch = await self._open_watch("/", 0)
-            watch.close()
+            with watch.asking():
+                await watch.next()
         except Compacted as refused:
             return refused.oldest
+        finally:
+            watch.close()
         return 1
 
     # Compaction
 
     async def claim_compaction(self, revision: int) -> bool:
-        key = wire.VERSION, self._turns
-        request = wire.txn_request(TURN, *key, wire.put_op(TURN, str(revision).encode()), wire.range_op(TURN))
+        mine = wire.put_op(TURN, str(revision).encode())
+        request = wire.txn_request(TURN, wire.VERSION, self._turns, mine, wire.range_op(TURN))
         answer = wire.txn_answer(await self._opened().write(_TXN, request), 0)
         if answer.succeeded:
             self._turns += 1
