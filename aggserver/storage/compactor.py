@@ -1,8 +1,8 @@
 """Regular compaction: what keeps a store from growing by every write that ever was.
 
-One background task of a server, for stores that nobody else compacts. Decides how long history is kept: between one and two
-intervals, so that a client has that long to go on with a continue token or a watch; and never more than MOST_EVENTS, so that a
-burst of writes can't fill the disk meanwhile.
+One background task of a server. Decides how long history is kept: between one and two intervals, so that a client has that long
+to go on with a continue token or a watch; and, in a store of its own, never more than MOST_EVENTS, so that a burst of writes
+can't fill the disk meanwhile. Of several servers on one store, the one whose turn it is compacts.
 Source: k8s.io/apiserver pkg/storage/etcd3/compact.go, v0.36.3 (`--etcd-compaction-interval`, 5 minutes).
 """
 
@@ -28,9 +28,14 @@ logger = logging.getLogger(__name__)
 
 
 async def compact_regularly(
-    storage: Storage, interval: float = INTERVAL, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    storage: Storage,
+    interval: float = INTERVAL,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    *,
+    most_events: int = MOST_EVENTS,
 ) -> None:
-    """Every `interval` seconds (0: never) forgets what was history an interval ago, and more often what is beyond MOST_EVENTS.
+    """Every `interval` seconds (0: never) forgets what was history an interval ago, and more often what is beyond `most_events`
+    (0: all of it is kept).
 
     Runs until cancelled; a failure is tried again at the next look.
     """
@@ -40,7 +45,8 @@ async def compact_regularly(
         try:
             now = await storage.revision()
             old = bool(interval) and waited >= interval
-            await storage.compact(max(now - MOST_EVENTS, before if old else 0))
+            ours = old and await storage.claim_compaction(before)
+            await storage.compact(max(now - most_events if most_events else 0, before if ours else 0))
             if old:
                 before, waited = now, 0.0
         except StorageError as error:

@@ -46,6 +46,7 @@ TURN = b"compact_rev_key"
 _RANGE = "/etcdserverpb.KV/Range"
 _TXN = "/etcdserverpb.KV/Txn"
 _COMPACT = "/etcdserverpb.KV/Compact"
+_WATCH = "/etcdserverpb.Watch/Watch"
 _STATUS = "/etcdserverpb.Maintenance/Status"
 
 
@@ -75,6 +76,7 @@ class EtcdStorage:
         self._probing: asyncio.Task[None] | None = None
         self._asking: asyncio.Task[int] | None = None
         self._next: asyncio.Task[int] | None = None
+        self._newest = 0  # of the revisions that etcd has named
         self._turns = 0  # how often somebody had the turn to compact, as far as is known here
         self._trouble: str | None = None
 
@@ -162,7 +164,9 @@ class EtcdStorage:
 
     async def _range(self, request: bytes, timeout: float | None = None) -> wire.RangeAnswer:
         more = {} if timeout is None else {"timeout": timeout}
-        return wire.range_answer(await self._opened().read(_RANGE, request, **more), self._skip)
+        answer = wire.range_answer(await self._opened().read(_RANGE, request, **more), self._skip)
+        self._newest = max(self._newest, answer.revision)
+        return answer
 
     # Writing
 
@@ -191,6 +195,7 @@ class EtcdStorage:
         raw = self._key(key)
         request = wire.txn_request(raw, wire.MOD, expected, operation, wire.range_op(raw))
         answer = wire.txn_answer(await self._opened().write(_TXN, request), self._skip)
+        self._newest = max(self._newest, answer.revision)
         if answer.succeeded:
             return answer.revision, None
         assert answer.found is not None
@@ -209,9 +214,9 @@ class EtcdStorage:
         watch = await self._open_watch(prefix, after, previous=True)
         found: builtins.list[Event] = []
         try:
-            with watch.asking():
-                while watch.revision < upto and len(found) < limit:
-                    found += await watch.next()
+            watch.progress()
+            while watch.revision < upto and len(found) < limit:
+                found += await watch.next()
         finally:
             watch.close()
         found = [event for event in found if event.revision <= upto][:limit]
@@ -222,7 +227,9 @@ class EtcdStorage:
 
     async def _open_watch(self, prefix: str, after: int, *, previous: bool = False) -> Watch:
         key, end = self._key(prefix), self._key(prefix_end(prefix))
-        return await Watch.open(self._opened(), key, end, after, self._skip, previous=previous)
+        watch = Watch(await self._opened().stream(_WATCH), after, self._skip, lambda: self._newest)
+        await watch.begin(key, end, previous=previous)
+        return watch
 
     async def _check_kept(self, revision: int) -> int:
         """The newest revision. Raises Compacted, FutureRevision for one that can't be watched after."""
@@ -240,8 +247,8 @@ class EtcdStorage:
         """The revision of the last compaction, which etcd tells only a watch that comes too late. 1 if there was none."""
         watch = await self._open_watch("/", 0)
         try:
-            with watch.asking():
-                await watch.next()
+            watch.progress()
+            await watch.next()
         except Compacted as refused:
             return refused.oldest
         finally:

@@ -10,45 +10,46 @@ pkg/storage/cacher/progress/watch_progress.go, v0.36.3.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 
-from aggserver.storage.etcd_client import Client, Stream
+from aggserver.storage.etcd_client import Stream
 from aggserver.storage.etcd_wire import PROGRESS, watch_answer, watch_request
 from aggserver.storage.interface import Compacted, Event, Sink, StorageError, Unavailable
 
 __all__ = ["Follower", "Watch"]
 
-METHOD = "/etcdserverpb.Watch/Watch"
 ASK_AGAIN = 0.1  # seconds until an unanswered progress request is made again, as upstream
 
 logger = logging.getLogger(__name__)
 
 
 class Watch:
-    """The writes to a range of keys after a revision. skip: bytes of each key that are the prefix of all keys."""
+    """The writes to a range of keys after the revision `after`.
 
-    def __init__(self, stream: Stream, after: int, skip: int) -> None:
+    skip: bytes of each key that are the prefix of all keys. present: the newest revision that is known in this process.
+    """
+
+    def __init__(self, stream: Stream, after: int, skip: int, present: Callable[[], int]) -> None:
         self.revision = after
+        self._after = after
         self._stream = stream
         self._skip = skip
+        self._present = present
+        self._target = 0
         self._asked = False  # since the last request was sent
-        self._unanswered: asyncio.TimerHandle | None = None
+        self._again: asyncio.TimerHandle | None = None
         self._sending: asyncio.Task[None] | None = None
 
-    @classmethod
-    async def open(cls, client: Client, key: bytes, end: bytes, after: int, skip: int, *, previous: bool = False) -> Watch:
-        """previous: events have what they replaced. Raises Compacted, Unavailable."""
-        watch = cls(await client.stream(METHOD), after, skip)
+    async def begin(self, key: bytes, end: bytes, *, previous: bool) -> None:
+        """previous: events shall have what they replaced. Raises Compacted, Unavailable."""
         try:
-            await watch._stream.send(watch_request(key, end, after + 1, previous=previous))
-            # The answer that it is created has nothing to deliver; if it is refused, that is the first answer.
-            await watch.next()
+            await self._stream.send(watch_request(key, end, self.revision + 1, previous=previous))
+            # What is refused at once is refused by the first answer; otherwise that has nothing to deliver.
+            await self.next()
         except BaseException:
-            watch.close()
+            self.close()
             raise
-        return watch
 
     async def next(self) -> Sequence[Event]:
         """What comes next, whole revisions; then `revision` is how far all has been told. Raises Compacted, Unavailable."""
@@ -66,50 +67,52 @@ class Watch:
                 # The header's revision may be ahead of what has been told by now.
                 self.revision = events[-1].revision
             elif not answer.created:
-                self._answered()
                 self.revision = max(self.revision, answer.revision)
+                self._answered()
             return events
 
     def progress(self) -> None:
-        """Asks for an answer without events that says how far the watch is. One request is under way at a time."""
-        self._asked = True
-        if self._unanswered is None:
-            self._send()
+        """Asks for an answer without events that says how far the watch is, until there is one that is no older than this call.
 
-    def _send(self) -> None:
+        One request is under way at a time: who asks meanwhile needs an answer to the next.
+        """
+        self._target = max(self._target, self._present())
+        self._asked = True
+        if self._again is None:
+            self._ask()
+
+    def _ask(self) -> None:
         self._asked = False
-        self._unanswered = asyncio.get_running_loop().call_later(ASK_AGAIN, self._answered)
+        self._again = asyncio.get_running_loop().call_later(ASK_AGAIN, self._repeat)
         if self._sending is None or self._sending.done():
             self._sending = asyncio.create_task(self._stream.send(PROGRESS))
 
+    def _repeat(self) -> None:
+        self._again = None
+        if not self.at_start:
+            self._ask()
+
+    @property
+    def at_start(self) -> bool:
+        """Nothing is known to have been written since `after`: etcd doesn't answer before there is something."""
+        return max(self.revision, self._present()) <= self._after
+
     def _answered(self) -> None:
-        """Or given up: who asked meanwhile needs an answer to a request that is made now."""
-        if self._unanswered is not None:
-            self._unanswered.cancel()
-            self._unanswered = None
         if self._asked:
-            self._send()
+            self._stop_asking()
+            self._ask()
+        elif self.revision >= self._target:
+            self._stop_asking()
+        # Else it answers a request before, or the member is behind the others: the next one may do.
 
-    @contextlib.contextmanager
-    def asking(self) -> Iterator[None]:
-        """Asks for progress, again and again, for as long as the block runs."""
-        handle: asyncio.TimerHandle
-
-        def ask() -> None:
-            nonlocal handle
-            self.progress()
-            handle = asyncio.get_running_loop().call_later(ASK_AGAIN, ask)
-
-        ask()
-        try:
-            yield
-        finally:
-            handle.cancel()
+    def _stop_asking(self) -> None:
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
 
     def close(self) -> None:
         """May be called twice."""
-        self._asked = False
-        self._answered()
+        self._stop_asking()
         if self._sending is not None:
             self._sending.cancel()
         self._stream.cancel()
@@ -126,9 +129,9 @@ class Follower:
     async def start(self, present: int) -> None:
         """Returns when the sink has all up to `present`. Raises Compacted, Unavailable."""
         try:
-            with self._watch.asking():
-                while self._watch.revision < present:
-                    await self._deliver()
+            self._watch.progress()
+            while self._watch.revision < present:
+                await self._deliver()
         except BaseException:
             self.close()
             raise
@@ -152,6 +155,8 @@ class Follower:
 
     def progress(self) -> None:
         self._watch.progress()
+        if self._watch.at_start:
+            self._sink.events((), self._watch.revision)
 
     def close(self) -> None:
         self._watch.close()

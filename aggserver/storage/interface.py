@@ -100,7 +100,8 @@ class Event(NamedTuple):
     """One committed write. `value` is None for a deletion; `create_revision` equals `revision` for a creation.
 
     `previous` is what the write replaced, None for a creation. `Storage.history` always has it; a subscription may leave it None,
-    because its sink knows the state that the write found, and reading every replaced value again would slow down all writes.
+    and `create_revision` of a deletion 0, because its sink knows the state that the write found, and reading every replaced value
+    again would slow down all writes.
     """
 
     revision: int
@@ -126,7 +127,8 @@ class Sink(Protocol):
     def events(self, batch: Sequence[Event], revision: int) -> None:
         """Writes under the prefix, in order; `revision` is the store's after them (events of other prefixes included).
 
-        Also called with an empty batch, as progress. A writer's call returns only after the sinks have had its event.
+        Also called with an empty batch, as progress. A backend in this process calls before the writer's call returns; from etcd
+        the event comes in its own time, and whoever must have it asks for `Storage.revision` and waits until that is reached.
         """
 
     def lost(self, error: StorageError) -> None:
@@ -152,6 +154,9 @@ class Storage(Protocol):
 
     async def close(self) -> None:
         """Finishes what is under way and lets go of everything. May be called twice."""
+
+    def trouble(self) -> str | None:
+        """Why nothing can be stored or read now, None if all is well: for readiness. Answers from what is known, at once."""
 
     async def revision(self) -> int:
         """The newest revision: at least that of every write acknowledged before the call."""
@@ -188,6 +193,9 @@ class Storage(Protocol):
 
         Fewer than `limit` means that there are no more. `upto` has happened. Raises Compacted.
         """
+
+    async def claim_compaction(self, revision: int) -> bool:
+        """Whether it falls to this server to compact to `revision` now. Each server that shares a store asks once an interval."""
 
     async def compact(self, revision: int) -> None:
         """Forgets what is only needed to answer for revisions before `revision`; no-op if that is done. Raises FutureRevision.

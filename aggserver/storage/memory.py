@@ -49,6 +49,9 @@ class MemoryStorage:
     async def close(self) -> None:
         self._open = False
 
+    def trouble(self) -> str | None:
+        return None
+
     async def revision(self) -> int:
         self._check()
         return self._feed.revision
@@ -124,6 +127,9 @@ class MemoryStorage:
             raise Compacted(after, self._compacted)
         first, last = (bisect_right(self._log, revision, key=_revision) for revision in (after, upto))
         return [event for event in self._log[first:last] if event.key.startswith(prefix)][:limit]
+
+    async def claim_compaction(self, revision: int) -> bool:
+        return True
 
     async def compact(self, revision: int) -> None:
         self._check()

@@ -117,6 +117,9 @@ class SQLiteStorage:
             os.close(self._lock)
             self._lock = -1
 
+    def trouble(self) -> str | None:
+        return None
+
     async def revision(self) -> int:
         self._opened(self._writer)
         return self._feed.revision
@@ -155,6 +158,9 @@ class SQLiteStorage:
 
     async def history(self, prefix: str, after: int, upto: int, limit: int) -> Sequence[Event]:
         return await self._read(lambda connection: _history(connection, prefix, after, upto, limit))
+
+    async def claim_compaction(self, revision: int) -> bool:
+        return True
 
     async def compact(self, revision: int) -> None:
         if revision > self._feed.revision:

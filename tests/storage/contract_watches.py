@@ -22,7 +22,8 @@ async def watch_delivers_what_is_written(store: Storage) -> None:
     deleted = await store.delete(A, updated)
     await recorder.reached(deleted)
     assert recorder.short() == [(created, A, b"1"), (updated, A, b"2"), (deleted, A, None)]
-    assert [event.create_revision for event in recorder.seen] == [created] * 3
+    # Of a deletion not every store knows it without reading what was deleted.
+    assert [event.create_revision for event in recorder.seen[:2]] == [created] * 2
 
 
 @SUITE.case
