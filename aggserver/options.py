@@ -36,6 +36,7 @@ STORAGE = frozenset(command for command in COMMANDS if command.startswith("stora
 SERVE, DEV = frozenset({"serve"}), frozenset({"dev"})
 BOTH = SERVE | DEV
 LOG_LEVELS = ("debug", "info", "warning", "error")
+STORAGES = ("sqlite", "etcd")
 TLS_VERSIONS = ("VersionTLS12", "VersionTLS13")
 
 # What the kubelet puts into every container for a Service called aggserver or aggserver-something; not meant for us.
@@ -186,7 +187,7 @@ class Options:
             "data",
             _text,
             _STORAGE,
-            "folder of the database, or :memory: for none",
+            "folder of the database and of what else is kept, or :memory: for none",
             metavar="DIR",
             commands=BOTH | STORAGE,
             dev=".aggserver",
@@ -262,6 +263,52 @@ class Options:
     log_level: str = field(
         default="info",
         metadata=_flag("log-level", _one_of(*LOG_LEVELS), _SERVING, ", ".join(LOG_LEVELS), metavar="LEVEL", commands=BOTH),
+    )
+
+    storage: str = field(
+        default="sqlite",
+        metadata=_flag(
+            "storage",
+            _one_of(*STORAGES),
+            _STORAGE,
+            "sqlite: one file in the folder of --data; etcd: for several servers",
+            metavar="KIND",
+            commands=BOTH,
+        ),
+    )
+    etcd_servers: tuple[str, ...] = field(
+        default=(),
+        metadata=_flag(
+            "etcd-servers", _list, _STORAGE, "URLs of etcd's members, as https://host:2379", metavar="URLS", commands=BOTH
+        ),
+    )
+    etcd_cafile: Path | None = field(
+        default=None,
+        metadata=_flag(
+            "etcd-cafile", _path, _STORAGE, "CAs of etcd's certificates (default: the system's)", metavar="FILE", commands=BOTH
+        ),
+    )
+    etcd_certfile: Path | None = field(
+        default=None,
+        metadata=_flag("etcd-certfile", _path, _STORAGE, "client certificate for etcd", metavar="FILE", commands=BOTH),
+    )
+    etcd_keyfile: Path | None = field(
+        default=None, metadata=_flag("etcd-keyfile", _path, _STORAGE, "its private key", metavar="FILE", commands=BOTH)
+    )
+    etcd_prefix: str = field(
+        default="/registry",
+        metadata=_flag("etcd-prefix", _text, _STORAGE, "what all keys in etcd begin with", metavar="PATH", commands=BOTH),
+    )
+    etcd_compaction_interval_seconds: float = field(
+        default=300.0,
+        metadata=_flag(
+            "etcd-compaction-interval",
+            _seconds,
+            _STORAGE,
+            "how long etcd keeps history, at least; 0 leaves compaction to others",
+            metavar="DURATION",
+            commands=BOTH,
+        ),
     )
 
     tls_cert_file: Path | None = field(
@@ -506,6 +553,12 @@ def _check(options: Options) -> None:
         raise OptionsError("--ca-bundle-file has no meaning without --tls-cert-file")
     if options.authentication_skip_lookup and options.authentication_tolerate_lookup_failure:
         raise OptionsError("--authentication-tolerate-lookup-failure has no meaning with --authentication-skip-lookup")
+    if options.storage == "etcd" and not options.etcd_servers:
+        raise OptionsError("--storage etcd needs --etcd-servers")
+    if options.storage != "etcd" and options.etcd_servers:
+        raise OptionsError("--etcd-servers has no meaning without --storage etcd")
+    if (options.etcd_certfile is None) != (options.etcd_keyfile is None):
+        raise OptionsError("--etcd-certfile and --etcd-keyfile go together")
     if options.request_timeout_seconds <= 0:
         raise OptionsError("--request-timeout: must be more than 0")
     if options.requestheader_client_ca_file and not options.requestheader_username_headers:

@@ -44,7 +44,7 @@ DOORS = {
     "aiohttp": ("aggserver.cluster", "aggserver.webhook"),
     "argparse": ("aggserver.cli", "aggserver.options"),
     "cryptography": ("aggserver.server.certificates", "aggserver.server.tls", "aggserver.authentication.x509"),
-    "grpc": ("aggserver.storage.etcd",),
+    "grpc": ("aggserver.storage.etcd_client",),
     "hypercorn": ("aggserver.server",),
     "jh2": ("aggserver.server.http2",),
     "kubernetes": ("aggserver.cluster", "aggserver.webhook"),
@@ -80,6 +80,7 @@ PURE = (
     "aggserver.authentication.x509",
     "aggserver.authorization.attributes",
     "aggserver.endpoints.request_info",
+    "aggserver.storage.etcd_wire",
     "aggserver.storage.keys",
 )
 

@@ -17,7 +17,7 @@ import aggserver
 from aggserver.admission.cluster_namespaces import ClusterNamespaces
 from aggserver.apiextensions.files import FolderSource, Loaded
 from aggserver.apiextensions.registration import Registrar, Service
-from aggserver.app.engine import Engine, Task, new_environment, open_storage, supervise
+from aggserver.app.engine import Engine, Task, compaction, new_environment, open_storage, supervise
 from aggserver.app.serving_certificate import ServingCertificate
 from aggserver.app.trust import overrides_from, trust_files
 from aggserver.authentication.configmap import ConfigMapSource
@@ -30,7 +30,6 @@ from aggserver.cluster.configuration import SERVICE_ACCOUNT_FOLDER
 from aggserver.options import Options
 from aggserver.server.serving import Server, bind
 from aggserver.server.tls import FileWatcher, TLSConfig
-from aggserver.storage.compactor import compact_regularly
 
 __all__ = ["run"]
 
@@ -80,7 +79,7 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
             ("following the cluster's namespaces", namespaces.run),
             ("keeping the serving certificate", certificate.run),
             ("keeping up APIServices", registrar.run),
-            ("compaction", lambda: compact_regularly(storage, options.sqlite_compaction_interval_seconds)),
+            *compaction(storage, options),
             *trust_tasks,
         ]
         if options.definitions is not None:

@@ -34,14 +34,18 @@ from aggserver.options import Options
 from aggserver.registry.environment import Environment
 from aggserver.server.health import HealthChecks, edges
 from aggserver.server.metrics import Metrics, RequestObserver
-from aggserver.storage.interface import Storage
+from aggserver.storage.compactor import compact_regularly
+from aggserver.storage.interface import Storage, Unavailable
 from aggserver.storage.memory import MemoryStorage
 from aggserver.storage.sqlite import SQLiteStorage
 from aggserver.storage.sqlite_file import FILE_NAME
 
-__all__ = ["IN_MEMORY", "Engine", "Task", "data_folder", "new_environment", "open_storage", "supervise"]
+__all__ = ["IN_MEMORY", "Engine", "Task", "compaction", "data_folder", "new_environment", "open_storage", "supervise"]
 
 log = logging.getLogger("aggserver")
+
+# A name for the log, and a function that makes the coroutine anew.
+Task = tuple[str, Callable[[], Coroutine[Any, Any, None]]]
 
 IN_MEMORY = ":memory:"
 
@@ -54,14 +58,40 @@ def data_folder(data: str) -> Path:
 
 
 async def open_storage(options: Options) -> Storage:
-    """The storage of the data folder, made if it isn't there, or one that forgets. Raises Unavailable."""
+    """etcd, or the storage of the data folder, made if it isn't there, or one that forgets. Raises Unavailable."""
     storage: Storage
-    if options.data == IN_MEMORY:
+    if options.storage == "etcd":
+        storage = _etcd(options)
+    elif options.data == IN_MEMORY:
         storage = MemoryStorage()
     else:
         storage = SQLiteStorage(data_folder(options.data) / FILE_NAME, options.sqlite_synchronous)
     await storage.start()
     return storage
+
+
+def _etcd(options: Options) -> Storage:
+    try:
+        # Only who asks for it has its library, and waits for it.
+        from aggserver.storage.etcd import EtcdStorage
+    except ModuleNotFoundError as error:
+        raise Unavailable(f"--storage etcd needs {error.name}: pip install 'aggserver[etcd]'") from error
+    return EtcdStorage(
+        options.etcd_servers,
+        options.etcd_prefix,
+        ca_file=options.etcd_cafile,
+        cert_file=options.etcd_certfile,
+        key_file=options.etcd_keyfile,
+    )
+
+
+def compaction(storage: Storage, options: Options) -> list[Task]:
+    """The task that keeps the storage from growing by every write, unless that is left to others."""
+    if options.storage != "etcd":
+        return [("compaction", lambda: compact_regularly(storage, options.sqlite_compaction_interval_seconds))]
+    interval = options.etcd_compaction_interval_seconds
+    # How much history others need in an etcd that they share is nothing that the number of writes can say.
+    return [("compaction", lambda: compact_regularly(storage, interval, most_events=0))] if interval else []
 
 
 def new_environment(storage: Storage) -> Environment:
@@ -96,6 +126,8 @@ class Engine:
     def __init__(self, environment: Environment, namespaces: Namespaces) -> None:
         self.installer = Installer()
         self.checks = HealthChecks()
+        # A restart would mend nothing: liveness is no matter of it.
+        self.checks.add("storage", environment.storage.trouble, livez=False)
         self.metrics = Metrics()
         self.admission = Chain([NamespaceLifecycle(namespaces)])
         self.definitions = Definitions(environment, self.admission, self.installer)
@@ -147,10 +179,6 @@ class Engine:
             else:
                 paths += ["/api", *(f"/api/{version.version}" for version in group.versions)]
         return paths
-
-
-# A name for the log, and a function that makes the coroutine anew.
-Task = tuple[str, Callable[[], Coroutine[Any, Any, None]]]
 
 
 class supervise:  # noqa: N801 - reads as a statement: `async with supervise(...)`

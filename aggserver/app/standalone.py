@@ -17,7 +17,7 @@ from aggserver.apiextensions.controller import DefinitionController
 from aggserver.apiextensions.kind import definition_kind
 from aggserver.apiextensions.strategy import DefinitionStrategy
 from aggserver.app.credentials import Credentials
-from aggserver.app.engine import IN_MEMORY, Engine, data_folder, new_environment, open_storage, supervise
+from aggserver.app.engine import IN_MEMORY, Engine, compaction, data_folder, new_environment, open_storage, supervise
 from aggserver.authorization.delegating import StandaloneAuthorizer
 from aggserver.endpoints.installer import Served
 from aggserver.options import Options
@@ -26,7 +26,6 @@ from aggserver.server.certificates import Names
 from aggserver.server.serving import Server, bind
 from aggserver.server.tls import TLSConfig
 from aggserver.standalone import kinds, namespaces, seed
-from aggserver.storage.compactor import compact_regularly
 from aggserver.storage.interface import Storage
 
 __all__ = ["run"]
@@ -60,7 +59,7 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
             ("the definitions' controller", definition_controller.run),
             ("the namespaces' controller", namespace_controller.run),
             ("renewing the certificates", credentials.run),
-            ("compaction", lambda: compact_regularly(storage, options.sqlite_compaction_interval_seconds)),
+            *compaction(storage, options),
         )
 
         def end_watches() -> None:
@@ -88,7 +87,8 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
                 url = f"https://{_host(options.bind_address)}:{server.port}"
                 credentials.publish(url)
                 next_step = f"export KUBECONFIG={credentials.kubeconfig.resolve()}; kubectl api-resources"
-                say(f"aggserver serves {url} (data: {options.data}). Next: {next_step}")
+                data = ",".join(options.etcd_servers) if options.storage == "etcd" else options.data
+                say(f"aggserver serves {url} (data: {data}). Next: {next_step}")
 
 
 @contextlib.asynccontextmanager

@@ -12,6 +12,7 @@ import asyncio
 import builtins
 import gc
 import heapq
+import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -49,6 +50,8 @@ class Cached(Protocol):
     @property
     def revision(self) -> int: ...
 
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=Cached)
 Matches = Callable[[T], bool]
@@ -207,7 +210,10 @@ class Cacher(Generic[T]):
         while self._lost is not None:
             error, self._lost = self._lost, None
             try:
-                if isinstance(error, Compacted):
+                if isinstance(error, FutureRevision):
+                    text = "the store was set back from revision %d to %d, %s is read anew"
+                    logger.warning(text, error.revision, error.current, self._prefix)
+                if isinstance(error, (Compacted, FutureRevision)):
                     await self._load()
                 else:
                     await self._sleep(delay)

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from aggserver.storage import etcd_wire as wire
-from aggserver.storage.etcd_client import LONG_READ, Client, OutOfRange
+from aggserver.storage.etcd_client import LONG_READ, READ, Client, OutOfRange
 from aggserver.storage.etcd_watch import Follower, Watch
 from aggserver.storage.interface import (
     Compacted,
@@ -162,9 +162,8 @@ class EtcdStorage:
         request = wire.range_request(self._key(prefix), self._key(prefix_end(prefix)), count_only=True)
         return (await self._range(request)).count
 
-    async def _range(self, request: bytes, timeout: float | None = None) -> wire.RangeAnswer:
-        more = {} if timeout is None else {"timeout": timeout}
-        answer = wire.range_answer(await self._opened().read(_RANGE, request, **more), self._skip)
+    async def _range(self, request: bytes, seconds: float = READ) -> wire.RangeAnswer:
+        answer = wire.range_answer(await self._opened().read(_RANGE, request, seconds=seconds), self._skip)
         self._newest = max(self._newest, answer.revision)
         return answer
 

@@ -83,14 +83,14 @@ class Client:
     def servers(self) -> str:
         return ",".join(member.url for member in self._members)
 
-    async def read(self, method: str, request: bytes, *, timeout: float = READ, patience: float = PATIENCE) -> bytes:  # noqa: ASYNC109 - of one try
-        """The answer of a call that changes nothing. Raises Unavailable, OutOfRange."""
+    async def read(self, method: str, request: bytes, *, seconds: float = READ, patience: float = PATIENCE) -> bytes:
+        """The answer of a call that changes nothing, tried for `seconds` at a time. Raises Unavailable, OutOfRange."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + patience
         while True:
             member = self._members[self._at]
             try:
-                return await member.call(method, request, min(timeout, max(deadline - loop.time(), CONNECT)))
+                return await member.call(method, request, seconds)
             except _MemberFailed as error:
                 self._leave(member, error)
                 if loop.time() >= deadline:
@@ -203,7 +203,7 @@ class Stream:
 
 @contextlib.contextmanager
 def _translated(url: str) -> Iterator[None]:
-    """gRPC's errors as ours."""
+    """Errors of gRPC as ours."""
     try:
         yield
     except grpc.aio.AioRpcError as error:

@@ -75,7 +75,8 @@ def watch_request(key: bytes, end: bytes, start_revision: int, *, previous: bool
     return _bytes(1, create)
 
 
-class RangeAnswer(NamedTuple):
+@dataclass(slots=True)
+class RangeAnswer:
     """`count` is of the whole range, whatever the limit was; `version` is the last item's, how often it was written."""
 
     revision: int
