@@ -149,7 +149,7 @@ class EtcdStorage:
         while True:
             size = min(limit - len(items), PAGE) if limit else PAGE
             try:
-                page = await self._range(wire.range_request(first, end, limit=size, revision=at), LONG_READ)
+                page = await self._range(wire.range_request(first, end, limit=size, revision=at), long=True)
             except OutOfRange as error:
                 raise await self._out_of_range(error, at) from None
             items += page.items
@@ -162,7 +162,8 @@ class EtcdStorage:
         request = wire.range_request(self._key(prefix), self._key(prefix_end(prefix)), count_only=True)
         return (await self._range(request)).count
 
-    async def _range(self, request: bytes, seconds: float = READ) -> wire.RangeAnswer:
+    async def _range(self, request: bytes, *, long: bool = False) -> wire.RangeAnswer:
+        seconds = LONG_READ if long else READ
         answer = wire.range_answer(await self._opened().read(_RANGE, request, seconds=seconds), self._skip)
         self._newest = max(self._newest, answer.revision)
         return answer

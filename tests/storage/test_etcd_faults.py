@@ -1,0 +1,336 @@
+"""The etcd store against a server of our own in this process, for what a real etcd does only now and then."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from aggserver.storage import etcd, etcd_client
+from aggserver.storage.etcd import EtcdStorage
+from aggserver.storage.interface import Compacted, Event, StorageError, Unavailable
+from tests.storage.suite import PODS, A, Recorder
+
+PATIENCE = 30.0  # seconds for what must happen, on the busiest machine
+
+
+def number(field: int, value: int) -> bytes:
+    return bytes((field << 3, value))
+
+
+def content(field: int, data: bytes) -> bytes:
+    return bytes((field << 3 | 2, len(data))) + data
+
+
+def header(revision: int) -> bytes:
+    return content(1, number(3, revision))
+
+
+def put(key: str, revision: int) -> bytes:
+    item = content(1, f"/registry{key}".encode()) + number(2, revision) + number(3, revision) + content(5, b"v")
+    return content(11, content(2, item))
+
+
+def progress(revision: int) -> bytes:
+    return header(revision)
+
+
+CREATED = header(9) + number(3, 1)
+FRAGMENT = number(7, 1)
+
+Calls = Callable[[bytes, Any], Awaitable[bytes]]
+
+
+class FakeEtcd:
+    """A member: `range` and `txn` answer calls, `script` is what a watch is sent after its creation; then it stays silent.
+
+    A script's entry may be an event to wait for. `requests` are all that came, by method.
+    """
+
+    def __init__(self) -> None:
+        self.revision = 9
+        self.script: Sequence[bytes | asyncio.Event] = ()
+        self.requests: list[tuple[str, bytes]] = []
+        self.range: Calls = self._range
+        self.txn: Calls = self._txn
+        self.ended = False  # the watch ends after its script, instead of staying silent
+        self._server = grpc.aio.server()
+        self.url = f"http://127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+        self._server.add_generic_rpc_handlers((self,))
+
+    async def start(self) -> None:
+        await self._server.start()
+
+    async def stop(self) -> None:
+        await self._server.stop(None)
+
+    def asked(self, method: str) -> int:
+        return sum(name.endswith(method) for name, _ in self.requests)
+
+    def service(self, details: Any) -> Any:
+        handlers = {"Range": self.range, "Txn": self.txn, "Status": self._status}
+        name = details.method.rpartition("/")[2]
+        if name == "Watch":
+            return grpc.stream_stream_rpc_method_handler(self._watch)
+
+        async def handle(request: bytes, context: Any) -> bytes:
+            self.requests.append((details.method, request))
+            return await handlers[name](request, context)
+
+        return grpc.unary_unary_rpc_method_handler(handle)
+
+    async def _status(self, request: bytes, context: Any) -> bytes:
+        return content(2, b"3.6.8")
+
+    async def _range(self, request: bytes, context: Any) -> bytes:
+        return header(self.revision)
+
+    async def _txn(self, request: bytes, context: Any) -> bytes:
+        self.revision += 1
+        return header(self.revision) + number(2, 1)
+
+    async def _watch(self, requests: AsyncIterator[bytes], context: Any) -> None:
+        self.requests.append(("Watch", await anext(requests)))
+        await context.write(CREATED)
+        for step in self.script:
+            if isinstance(step, asyncio.Event):
+                await step.wait()
+            else:
+                await context.write(step)
+        if not self.ended:
+            async for request in requests:
+                self.requests.append(("Progress", request))
+
+
+async def no_pause(seconds: float) -> None:
+    await asyncio.sleep(0 if seconds == etcd_client.PAUSE else 3600)
+
+
+@pytest.fixture
+async def members() -> AsyncIterator[list[FakeEtcd]]:
+    made = [FakeEtcd(), FakeEtcd()]
+    for member in made:
+        await member.start()
+    yield made
+    for member in made:
+        await member.stop()
+
+
+@pytest.fixture
+async def store(members: list[FakeEtcd]) -> AsyncIterator[EtcdStorage]:
+    store = EtcdStorage([member.url for member in members], sleep=no_pause)
+    await store.start()
+    yield store
+    await store.close()
+
+
+class Lost(Recorder):
+    def __init__(self) -> None:
+        super().__init__()
+        self.over = asyncio.Event()
+
+    def lost(self, error: StorageError) -> None:
+        super().lost(error)
+        self.over.set()
+
+
+async def test_a_revision_in_fragments_is_delivered_whole(store: EtcdStorage, members: list[FakeEtcd]) -> None:
+    rest = asyncio.Event()
+    members[0].script = [header(11) + put(A, 10), header(11) + put(A, 11) + FRAGMENT, rest, header(11) + put(A + "b", 11)]
+    batches: list[list[int]] = []
+
+    class Batches(Lost):
+        def events(self, batch: Sequence[Event], revision: int) -> None:
+            batches.append([event.revision for event in batch])
+            assert not batch or revision == batch[-1].revision
+            if len(batches) == 1:
+                rest.set()
+            else:
+                self.over.set()
+
+    sink = Batches()
+    subscription = await store.watch(PODS, 9, sink)
+    async with asyncio.timeout(PATIENCE):
+        await sink.over.wait()
+    assert batches == [[10], [11, 11]]
+    subscription.close()
+
+
+async def test_the_header_of_events_is_no_progress(store: EtcdStorage, members: list[FakeEtcd]) -> None:
+    """While a watch is led up to the present, etcd's answers name a revision that it hasn't told everything up to."""
+    members[0].revision = 20
+    present = asyncio.Event()
+    members[0].script = [header(20) + put(A, 10), present, header(20) + put(A, 12), progress(20)]
+    sink = Lost()
+    watching = asyncio.create_task(store.watch(PODS, 9, sink))
+    async with asyncio.timeout(PATIENCE):
+        await sink.reached(10)
+        assert (sink.revision, watching.done()) == (10, False)
+        present.set()
+        subscription = await watching
+    assert ([event.revision for event in sink.seen], sink.revision) == ([10, 12], 20)
+    subscription.close()
+
+
+async def test_a_watch_that_compaction_has_overtaken_is_lost(store: EtcdStorage, members: list[FakeEtcd]) -> None:
+    members[0].script = [header(20) + number(4, 1) + number(5, 15)]
+    sink = Lost()
+    await store.watch(PODS, 9, sink)
+    async with asyncio.timeout(PATIENCE):
+        await sink.over.wait()
+    assert isinstance(sink.error, Compacted)
+    assert (sink.error.revision, sink.error.oldest) == (9, 15)
+
+
+async def test_a_watch_that_etcd_ends_is_lost_with_the_reason(store: EtcdStorage, members: list[FakeEtcd]) -> None:
+    members[0].script = [number(4, 1) + content(6, b"no such permission")]
+    sink = Lost()
+    await store.watch(PODS, 9, sink)
+    async with asyncio.timeout(PATIENCE):
+        await sink.over.wait()
+    assert isinstance(sink.error, Unavailable)
+    assert "no such permission" in str(sink.error)
+
+
+async def test_a_sink_that_fails_loses_its_subscription(
+    store: EtcdStorage, members: list[FakeEtcd], caplog: pytest.LogCaptureFixture
+) -> None:
+    class Failing(Lost):
+        def events(self, batch: Sequence[Event], revision: int) -> None:
+            raise RuntimeError("on an event")
+
+    members[0].script = [header(10) + put(A, 10)]
+    sink = Failing()
+    await store.watch(PODS, 9, sink)
+    async with asyncio.timeout(PATIENCE):
+        await sink.over.wait()
+    assert isinstance(sink.error, Unavailable)
+    assert "on an event" in caplog.text
+
+
+async def test_progress_is_asked_for_until_it_is_answered(store: EtcdStorage, members: list[FakeEtcd]) -> None:
+    """etcd is silent while it is behind with a watch."""
+    answered = asyncio.Event()
+    members[0].script = [answered, progress(10)]
+    sink = Lost()
+    subscription = await store.watch(PODS, 9, sink)
+    members[0].revision = 10
+    assert await store.revision() == 10
+    subscription.progress()
+    assert sink.revision == 0
+    answered.set()
+    async with asyncio.timeout(PATIENCE):
+        await sink.reached(10)
+    subscription.close()
+
+
+async def unavailable(request: bytes, context: Any) -> bytes:
+    await context.abort(grpc.StatusCode.UNAVAILABLE, "etcdserver: request timed out")
+    return b""
+
+
+async def test_a_write_that_may_have_happened_is_not_made_again(store: EtcdStorage, members: list[FakeEtcd]) -> None:
+    members[0].txn = unavailable
+    with pytest.raises(Unavailable, match="request timed out"):
+        await store.create(A, b"")
+    assert [member.asked("Txn") for member in members] == [1, 0]
+    # The member is left for it: the next write goes to the other.
+    assert await store.create(A, b"") == 10
+    assert [member.asked("Txn") for member in members] == [1, 1]
+
+
+async def test_a_write_that_was_not_sent_goes_to_another_member(store: EtcdStorage, members: list[FakeEtcd]) -> None:
+    await members[0].stop()
+    async with asyncio.timeout(PATIENCE):
+        while members[1].asked("Txn") == 0:
+            # Until gRPC has noticed, the connection seems to stand, and the write may have been sent.
+            try:
+                await store.create(A, b"")
+            except Unavailable:
+                continue
+    assert members[0].asked("Txn") == 0
+
+
+async def test_a_read_is_made_again_on_another_member(store: EtcdStorage, members: list[FakeEtcd]) -> None:
+    members[0].range = unavailable
+    before = [member.asked("Range") for member in members]
+    assert await store.get(A) is None
+    assert [member.asked("Range") - asked for member, asked in zip(members, before, strict=True)] == [1, 1]
+
+
+async def test_a_refused_read_is_not_made_again(store: EtcdStorage, members: list[FakeEtcd]) -> None:
+    async def refused(request: bytes, context: Any) -> bytes:
+        await context.abort(grpc.StatusCode.UNAUTHENTICATED, "etcdserver: invalid auth token")
+        return b""
+
+    members[0].range = refused
+    before = members[0].asked("Range")
+    with pytest.raises(Unavailable, match="invalid auth token"):
+        await store.get(A)
+    assert (members[0].asked("Range") - before, members[1].asked("Range")) == (1, 0)
+
+
+async def test_a_member_that_hangs_is_left_with_its_watches(
+    store: EtcdStorage, members: list[FakeEtcd], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = Lost()
+    await store.watch(PODS, 9, sink)
+
+    async def hang(request: bytes, context: Any) -> bytes:
+        await asyncio.Event().wait()
+        return b""
+
+    members[0].range = hang
+    monkeypatch.setattr("aggserver.storage.etcd.READ", 0.05)
+    async with asyncio.timeout(PATIENCE):
+        assert await store.revision() == 9
+        await sink.over.wait()
+    assert isinstance(sink.error, Unavailable)
+
+
+async def test_concurrent_questions_for_the_revision_share_queries(store: EtcdStorage, members: list[FakeEtcd]) -> None:
+    """But none joins one that was under way: it may have been answered before."""
+    asked, going = asyncio.Event(), asyncio.Event()
+
+    async def slow(request: bytes, context: Any) -> bytes:
+        revision = members[0].revision
+        asked.set()
+        await going.wait()
+        return header(revision)
+
+    members[0].range = slow
+    before = members[0].asked("Range")
+    first = asyncio.create_task(store.revision())
+    async with asyncio.timeout(PATIENCE):
+        await asked.wait()
+        members[0].revision = 10  # a write that is acknowledged now
+        others = [asyncio.create_task(store.revision()) for _ in range(32)]
+        given_up = asyncio.create_task(store.revision())
+        await asyncio.sleep(0)
+        given_up.cancel()
+        going.set()
+        assert await first == 9
+        assert await asyncio.gather(*others) == [10] * 32
+    assert members[0].asked("Range") - before == 2
+
+
+@pytest.mark.parametrize(
+    ("version", "refused"),
+    [("3.4.30", True), ("3.4.31", False), ("3.5.12", True), ("3.5.13", False), ("3.6.0", False), ("not a number", False)],
+)
+def test_versions_whose_progress_is_not_to_be_trusted(version: str, refused: bool) -> None:
+    if refused:
+        with pytest.raises(Unavailable, match="or newer is needed"):
+            etcd._check_version(version)
+    else:
+        etcd._check_version(version)
+
+
+@pytest.mark.parametrize("url", ["localhost:2379", "ftp://localhost", "https://", "http://localhost:2379/path"])
+async def test_what_is_no_url(url: str) -> None:
+    with pytest.raises(Unavailable, match="as https://host:2379"):
+        await EtcdStorage([url]).start()
