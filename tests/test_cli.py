@@ -71,3 +71,14 @@ def test_errors_are_one_line(tmp_path: Path, arguments: list[str], status: int, 
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("aggserver: ")
     assert "Traceback" not in done.stderr
+
+
+def test_etcd_without_its_library(tmp_path: Path) -> None:
+    """What an installation without the extra says."""
+    hidden = "import sys; sys.modules['grpc'] = None; from aggserver.cli import main; sys.exit(main())"
+    arguments = ["dev", "--data", ":memory:", "--storage", "etcd", "--etcd-servers", "http://127.0.0.1:1"]
+    command = [sys.executable, "-c", hidden, *arguments]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, cwd=tmp_path, env={"PYTHONPATH": str(REPOSITORY)}, check=False
+    )
+    assert (done.returncode, done.stderr) == (1, "aggserver: --storage etcd needs grpc: pip install 'aggserver[etcd]'\n")

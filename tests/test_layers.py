@@ -68,6 +68,7 @@ PURE = (
     "aggserver.publish",
     "aggserver.apiextensions.conditions",
     "aggserver.apiextensions.definition",
+    "aggserver.apiextensions.v1beta1",
     "aggserver.apiextensions.validation",
     "aggserver.registry.custom_resource",
     "aggserver.registry.deletion",

@@ -142,6 +142,17 @@ def test_flag_before_environment_before_file(tmp_path):
 
 
 MISTAKES = {
+    "etcd without servers": (["dev", "--storage", "etcd"], {}, "--storage etcd needs --etcd-servers"),
+    "servers without etcd": (
+        ["dev", "--etcd-servers", "http://localhost:2379"],
+        {},
+        "--etcd-servers has no meaning without --storage etcd",
+    ),
+    "half a key pair for etcd": (
+        ["serve", "--storage", "etcd", "--etcd-servers", "https://localhost:2379", "--etcd-certfile", "a"],
+        {},
+        "--etcd-certfile and --etcd-keyfile go together",
+    ),
     "no command": ([], {}, "the following arguments are required: COMMAND"),
     "storage without a command": (["storage"], {}, "the following arguments are required: COMMAND"),
     "backup to nowhere": (["storage", "backup"], {}, "the following arguments are required: FILE"),

@@ -16,6 +16,7 @@ from pathlib import Path
 from aggserver.apiextensions.controller import DefinitionController
 from aggserver.apiextensions.kind import definition_kind
 from aggserver.apiextensions.strategy import DefinitionStrategy
+from aggserver.apiextensions.v1beta1 import StoredDefinitions
 from aggserver.app.credentials import Credentials
 from aggserver.app.engine import IN_MEMORY, Engine, compaction, data_folder, new_environment, open_storage, supervise
 from aggserver.authorization.delegating import StandaloneAuthorizer
@@ -47,7 +48,7 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
 
         environment = new_environment(storage)
         namespace_store = environment.own_store(namespaces.NamespaceStrategy())
-        crds = environment.own_store(DefinitionStrategy())
+        crds = environment.own_store(DefinitionStrategy(), StoredDefinitions())
         engine = Engine(environment, namespaces.StoredNamespaces(namespace_store))
         authorizer = StandaloneAuthorizer(options.authorization_always_allow_paths)
         _install(engine, crds, namespace_store, authorizer)

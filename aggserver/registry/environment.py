@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from aggserver.conversion.converter import NoneConverter
+from aggserver.conversion.converter import Converter, NoneConverter
 from aggserver.registry import stored
 from aggserver.registry.rest import JSONObject
 from aggserver.registry.store import ResourceStorage, Store
@@ -36,8 +36,11 @@ class Environment:
         prefix = keys.resource_prefix(group, resource)
         return Cacher(self.storage, prefix, make=stored.make, at=stored.at, clock=self.monotonic)
 
-    def own_store(self, strategy: Strategy) -> Store:
-        """A store of one of the server's own kinds, which have one version, no schema and no selectable fields."""
+    def own_store(self, strategy: Strategy, converter: Converter | None = None) -> Store:
+        """A store of one of the server's own kinds, which have one version, no schema and no selectable fields.
+
+        converter: for objects that another server stored in a version that isn't served.
+        """
         info = strategy.info
         resource = ResourceStorage(
             group=info.group,
@@ -45,7 +48,7 @@ class Environment:
             api_version=info.api_version,
             storage=self.storage,
             cacher=self.cacher(info.group, info.resource),
-            converter=NoneConverter(),
+            converter=converter or NoneConverter(),
             conform=_as_it_is,
             read_fields=_nothing,
             clock=self.clock,

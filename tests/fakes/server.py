@@ -15,6 +15,7 @@ from aggserver.apiextensions.controller import DefinitionController
 from aggserver.apiextensions.definition import parse
 from aggserver.apiextensions.kind import definition_kind
 from aggserver.apiextensions.strategy import DefinitionStrategy
+from aggserver.apiextensions.v1beta1 import StoredDefinitions
 from aggserver.app.engine import Engine
 from aggserver.authentication.delegating import Authenticator, Outcome
 from aggserver.authentication.user import ANONYMOUS, PRIVILEGED_GROUP, UserInfo
@@ -125,7 +126,7 @@ class LocalServer:
             random=lambda below: 0,
         )
         self.namespaces = self.environment.own_store(namespaces.NamespaceStrategy())
-        self.crds = self.environment.own_store(DefinitionStrategy())
+        self.crds = self.environment.own_store(DefinitionStrategy(), StoredDefinitions())
         self.engine = Engine(self.environment, namespaces.StoredNamespaces(self.namespaces))
         self.controller = DefinitionController(self.crds, self.engine.definitions, self.clock, self.timers.call_later)
         self.namespace_controller = namespaces.NamespaceController(
