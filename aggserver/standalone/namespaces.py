@@ -77,14 +77,20 @@ class NamespaceStatusStrategy(NamespaceStrategy):
 
 
 class StoredNamespaces:
-    """For admission: the phase of a namespace, as stored."""
+    """For admission: the phase of a namespace, as the cache has it; one that isn't there may be another server's, just made.
+
+    What this lets into a namespace that another server is emptying, that server finds: it counts before it gives up.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def phase(self, name: str) -> str | None:
+        return await self._phase(name, "0") or await self._phase(name, "")
+
+    async def _phase(self, name: str, resource_version: str) -> str | None:
         try:
-            obj = await self._store.get(Context(CONTROLLER), name)
+            obj = await self._store.get(Context(CONTROLLER), name, resource_version)
         except StatusError as error:
             if error.code == 404:
                 return None
