@@ -19,7 +19,7 @@ COPY aggserver aggserver
 # write nothing there later; not for the kubernetes client, which is most of the environment and only imported for a kubeconfig.
 RUN python -m pip wheel --no-build-isolation --no-deps --wheel-dir dist . \
  && python -m pip --python /opt/aggserver/bin/python install --only-binary :all: --no-compile --constraint constraints.txt \
-      dist/aggserver-*.whl \
+      "$(echo dist/aggserver-*.whl)[etcd]" \
  && /opt/aggserver/bin/python -m compileall -q -x /kubernetes/ /opt/aggserver/lib \
  && /opt/aggserver/bin/aggserver version
 

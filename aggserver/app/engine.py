@@ -91,7 +91,7 @@ def compaction(storage: Storage, options: Options) -> list[Task]:
         return [("compaction", lambda: compact_regularly(storage, options.sqlite_compaction_interval_seconds))]
     interval = options.etcd_compaction_interval_seconds
     # How much history others need in an etcd that they share is nothing that the number of writes can say.
-    return [("compaction", lambda: compact_regularly(storage, interval, most_events=0))] if interval else []
+    return [("compaction", lambda: compact_regularly(storage, interval, bounded=False))] if interval else []
 
 
 def new_environment(storage: Storage) -> Environment:

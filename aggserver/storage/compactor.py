@@ -32,10 +32,10 @@ async def compact_regularly(
     interval: float = INTERVAL,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     *,
-    most_events: int = MOST_EVENTS,
+    bounded: bool = True,
 ) -> None:
-    """Every `interval` seconds (0: never) forgets what was history an interval ago, and more often what is beyond `most_events`
-    (0: all of it is kept).
+    """Every `interval` seconds (0: never) forgets what was history an interval ago, and more often what is beyond MOST_EVENTS,
+    if it is `bounded`.
 
     Runs until cancelled; a failure is tried again at the next look.
     """
@@ -46,7 +46,7 @@ async def compact_regularly(
             now = await storage.revision()
             old = bool(interval) and waited >= interval
             ours = old and await storage.claim_compaction(before)
-            await storage.compact(max(now - most_events if most_events else 0, before if ours else 0))
+            await storage.compact(max(now - MOST_EVENTS if bounded else 0, before if ours else 0))
             if old:
                 before, waited = now, 0.0
         except StorageError as error:
