@@ -55,13 +55,15 @@ async def test_contract(case: contract.Case, tls: bool, request: pytest.FixtureR
         await case(store)
 
 
-async def test_without_its_certificate_nobody_is_let_in(secure: EtcdCluster) -> None:
+async def test_without_its_certificate_nobody_is_let_in(secure: EtcdCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aggserver.storage.etcd.START", 0.5)
     store = EtcdStorage(secure.urls, ca_file=secure.ca)
     with pytest.raises(Unavailable, match=secure.urls[0]):
         await store.start()
 
 
-async def test_an_etcd_that_is_not_there_ends_the_start(tmp_path: Path) -> None:
+async def test_an_etcd_that_is_not_there_ends_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aggserver.storage.etcd.START", 0.5)
     store = EtcdStorage(["http://127.0.0.1:1", "http://127.0.0.1:2"])
     async with asyncio.timeout(PATIENCE):
         with pytest.raises(Unavailable, match="refused"):
@@ -113,7 +115,7 @@ async def test_the_regular_compaction_keeps_one_interval(etcd: EtcdCluster) -> N
                 raise asyncio.CancelledError
 
         with pytest.raises(asyncio.CancelledError):
-            await compact_regularly(store, 300.0, sleep)
+            await compact_regularly(store, 1.0, sleep, bounded=False)
         with pytest.raises(Compacted):
             await store.list(PODS, revision=first)
         assert len((await store.list(PODS, revision=revisions[-2])).items) == 1

@@ -26,7 +26,7 @@ class Recording(MemoryStorage):
         await super().compact(revision)
 
 
-async def run(store: Recording, interval: float, seconds: float, writes: Callable[[float], int]) -> None:
+async def run(store: Recording, interval: float, seconds: float, writes: Callable[[float], int], *, bounded: bool = True) -> None:
     """`compact_regularly` for so long, by a clock that moves when it sleeps; `writes` are made before that moment."""
     now = 0.0
 
@@ -40,7 +40,7 @@ async def run(store: Recording, interval: float, seconds: float, writes: Callabl
 
     await store.start()
     with pytest.raises(asyncio.CancelledError):
-        await compact_regularly(store, interval, sleep)
+        await compact_regularly(store, interval, sleep, bounded=bounded)
 
 
 async def test_history_is_kept_for_an_interval() -> None:
@@ -70,3 +70,20 @@ async def test_an_interval_shorter_than_a_look() -> None:
     store = Recording()
     await run(store, 2.0, 7.0, lambda now: 1)
     assert store.compacted == [1, 2, 3]
+
+
+async def test_in_a_shared_store_who_has_the_turn_compacts_and_the_number_of_writes_is_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(compactor, "MOST_EVENTS", 3)
+
+    class Shared(Recording):
+        claims = 0
+
+        async def claim_compaction(self, revision: int) -> bool:
+            self.claims += 1
+            return self.claims % 2 == 0
+
+    store = Shared()
+    await run(store, 2.0, 13.0, lambda now: 1, bounded=False)
+    assert (store.claims, store.compacted) == (7, [1, 3, 5])
