@@ -40,6 +40,10 @@ class StoredObject:
         self._labels: Mapping[str, str] | None = None
         self._fields: tuple[FieldReader, Mapping[str, str]] | None = None
 
+    @property
+    def size(self) -> int:
+        return len(self.raw)
+
     def decoded(self) -> JSONObject:
         """A fresh tree, the caller's own to change."""
         tree: JSONObject = codec.decode_stored(self.raw)

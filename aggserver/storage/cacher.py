@@ -16,9 +16,9 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
-from aggserver.storage.changes import ADDED, BOOKMARK, Change, WatchEvent, Window
+from aggserver.storage.changes import ADDED, BOOKMARK, Cached, Change, Telling, WatchEvent, Window
 from aggserver.storage.interface import (
     Compacted,
     Event,
@@ -39,16 +39,6 @@ WAIT = 3.0  # seconds a request waits for a revision that the cache hasn't reach
 CHUNK = 500  # objects made, or events told, before other requests have their turn: a few milliseconds
 PAGE = 10_000  # objects read from the store at once while loading, as upstream: what is there twice for a moment
 RETRY, MAX_RETRY = 0.1, 5.0  # seconds between attempts to follow a store that was lost: doubled each time
-
-
-class Cached(Protocol):
-    """What a cacher holds."""
-
-    @property
-    def key(self) -> str: ...
-
-    @property
-    def revision(self) -> int: ...
 
 
 logger = logging.getLogger(__name__)
@@ -166,14 +156,15 @@ class Cacher(Generic[T]):
 
     def _apply(self, event: Event, now: float) -> None:
         old = self._objects.get(event.key)
+        key = event.key if old is None else old.key  # one text for all that is kept of a key
         if event.value is None:
             new = None
-            self._objects.remove(event.key)
+            self._objects.remove(key)
         else:
-            new = self._make(KeyValue(event.key, event.value, event.create_revision, event.revision))
-            self._objects.put(event.key, new)
+            new = self._make(KeyValue(key, event.value, event.create_revision, event.revision))
+            self._objects.put(key, new)
         self._snapshots.clear()
-        change = Change(event.key, event.revision, old, new, at=self._at, size=len(event.value or b""), time=now)
+        change = Change(key, event.revision, old, new, now)
         self._window.append(change)
         if self._watchers:
             self._tell(change)
@@ -182,9 +173,10 @@ class Cacher(Generic[T]):
 
     def _tell(self, change: Change[T]) -> None:
         slow: builtins.list[CacheWatcher[T]] = []
+        telling = Telling(change, self._at)
         for prefix in ancestors(change.key):
             for watcher in self._watchers.get(prefix, ()):
-                event = change.event() if watcher.matches is None else change.selected(watcher.matches)
+                event = telling.event() if watcher.matches is None else telling.selected(watcher.matches)
                 if event is not None and not watcher.offer(event):
                     slow.append(watcher)
         for watcher in slow:
@@ -423,7 +415,7 @@ class Cacher(Generic[T]):
             nonlocal position
             part = changes[position : position + CHUNK]
             position += CHUNK
-            return _told(part, watcher.matches) if part else None
+            return self._told(part, watcher.matches) if part else None
 
         if changes:
             watcher.begin(past)
@@ -439,7 +431,7 @@ class Cacher(Generic[T]):
                 return None
             events = await self._storage.history(folder, after, upto, CHUNK)
             after = events[-1].revision if len(events) == CHUNK else upto
-            return _told([self._change(event) for event in events if folder == prefix or event.key == prefix], matches)
+            return self._told([self._change(event) for event in events if folder == prefix or event.key == prefix], matches)
 
         return past
 
@@ -448,7 +440,13 @@ class Cacher(Generic[T]):
         new = None
         if event.value is not None:
             new = self._make(KeyValue(event.key, event.value, event.create_revision, event.revision))
-        return Change(event.key, event.revision, old, new, at=self._at)
+        return Change(event.key, event.revision, old, new)
+
+    def _told(self, changes: Iterable[Change[T]], matches: Matches[T] | None) -> builtins.list[WatchEvent[T]]:
+        tellings = [Telling(change, self._at) for change in changes]
+        if matches is None:
+            return [telling.event() for telling in tellings]
+        return [event for telling in tellings if (event := telling.selected(matches)) is not None]
 
 
 def _after(first: builtins.list[WatchEvent[T]] | None, rest: Past[T]) -> Past[T]:
@@ -459,12 +457,6 @@ def _after(first: builtins.list[WatchEvent[T]] | None, rest: Past[T]) -> Past[T]
         return read.pop() if read else await rest()
 
     return past
-
-
-def _told(changes: Iterable[Change[T]], matches: Matches[T] | None) -> builtins.list[WatchEvent[T]]:
-    if matches is None:
-        return [change.event() for change in changes]
-    return [event for change in changes if (event := change.selected(matches)) is not None]
 
 
 def _select(items: Iterable[tuple[str, T]], revision: int, limit: int, matches: Matches[T] | None, total: int = 0) -> ListPage[T]:

@@ -9,28 +9,43 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
-__all__ = ["ADDED", "BOOKMARK", "DELETED", "MODIFIED", "Change", "WatchEvent", "Window"]
+__all__ = ["ADDED", "BOOKMARK", "DELETED", "MODIFIED", "Cached", "Change", "Telling", "WatchEvent", "Window"]
 
 ADDED, MODIFIED, DELETED, BOOKMARK = "ADDED", "MODIFIED", "DELETED", "BOOKMARK"
 
-FRESH = 75.0  # seconds for which events are kept at least, as upstream: a client that reconnects comes back within a minute
-MIN_EVENTS = 100  # kept however old they are, as upstream
-MAX_EVENTS = 100 * 1024  # kept however young they are, as upstream
-MAX_BYTES = 64 << 20  # of values; older events are still in the store's own history, where a watch finds them
+FRESH = 75.0  # seconds for which changes are kept at least, as upstream: a client that reconnects comes back within a minute
+MIN_CHANGES = 100  # kept however old they are, as upstream
+MAX_CHANGES = 100 * 1024  # kept however young they are, as upstream
+MAX_BYTES = 16 << 20  # of replaced objects; older changes are still in the store's own history, where a watch finds them
+
+
+class Cached(Protocol):
+    """What a cacher holds. `size` is about how many bytes of memory."""
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def revision(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
 
 T = TypeVar("T")
+C = TypeVar("C", bound=Cached)
 
 
 class WatchEvent(Generic[T]):
     """What one watch is told. Shared by all watches that are told the same: never changed, but for `encodings`.
 
-    `object` is None in a bookmark. `encodings` is for whoever sends the event: its frames by form, made once for all watches.
-    `size` is about how many bytes the object's value has.
+    `object` is None in a bookmark. `encodings` is for whoever sends the event: its frames by form, made once for all watches, and
+    gone with the event when the last of them was told. `size` is about how many bytes of memory the object takes.
     """
 
-    __slots__ = ("encodings", "initial_events_end", "object", "revision", "size", "type")
+    __slots__ = ("__weakref__", "encodings", "initial_events_end", "object", "revision", "size", "type")
 
     def __init__(self, type: str, object: T | None, revision: int, size: int = 0, initial_events_end: bool = False) -> None:  # noqa: A002
         self.type = type
@@ -44,95 +59,100 @@ class WatchEvent(Generic[T]):
         return f"WatchEvent({self.type}, {self.object!r}, {self.revision})"
 
 
-class Change(Generic[T]):
+class Change(NamedTuple, Generic[C]):
     """One write of one object: `old` is None for a creation, `new` for a deletion. `time` is the clock's when it was seen."""
 
-    __slots__ = ("_at", "_deleted", "_entered", "_plain", "key", "new", "old", "revision", "size", "time")
+    key: str
+    revision: int
+    old: C | None
+    new: C | None
+    time: float = 0.0
 
-    def __init__(
-        self,
-        key: str,
-        revision: int,
-        old: T | None,
-        new: T | None,
-        *,
-        at: Callable[[T, int], T],
-        size: int = 0,
-        time: float = 0.0,
-    ) -> None:
-        self.key = key
-        self.revision = revision
-        self.old = old
-        self.new = new
-        self.size = size
-        self.time = time
+
+class Telling(Generic[C]):
+    """What watches are told of one change. Every event is made once, for as long as it is being told.
+
+    `at` gives an object as it was, shown with the revision of its deletion.
+    """
+
+    __slots__ = ("_at", "_change", "_deleted", "_entered", "_plain")
+
+    def __init__(self, change: Change[C], at: Callable[[C, int], C]) -> None:
+        self._change = change
         self._at = at
-        self._plain: WatchEvent[T] | None = None
-        self._entered: WatchEvent[T] | None = None
-        self._deleted: WatchEvent[T] | None = None
+        self._plain: WatchEvent[C] | None = None
+        self._entered: WatchEvent[C] | None = None
+        self._deleted: WatchEvent[C] | None = None
 
-    def event(self) -> WatchEvent[T]:
+    def event(self) -> WatchEvent[C]:
         """What a watch without a selector is told."""
-        if self.new is None:
+        change = self._change
+        if change.new is None:
             return self._gone()
         if self._plain is None:
-            self._plain = WatchEvent(ADDED if self.old is None else MODIFIED, self.new, self.revision, self.size)
+            self._plain = WatchEvent(ADDED if change.old is None else MODIFIED, change.new, change.revision, change.new.size)
         return self._plain
 
-    def selected(self, matches: Callable[[T], bool]) -> WatchEvent[T] | None:
+    def selected(self, matches: Callable[[C], bool]) -> WatchEvent[C] | None:
         """What a watch with a selector is told, None if nothing."""
-        before = self.old is not None and matches(self.old)
-        if self.new is not None and matches(self.new):
-            return self.event() if before or self.old is None else self._come()
+        old, new = self._change.old, self._change.new
+        before = old is not None and matches(old)
+        if new is not None and matches(new):
+            return self.event() if before or old is None else self._come(new)
         return self._gone() if before else None
 
-    def _come(self) -> WatchEvent[T]:
+    def _come(self, new: C) -> WatchEvent[C]:
         if self._entered is None:
-            self._entered = WatchEvent(ADDED, self.new, self.revision, self.size)
+            self._entered = WatchEvent(ADDED, new, self._change.revision, new.size)
         return self._entered
 
-    def _gone(self) -> WatchEvent[T]:
+    def _gone(self) -> WatchEvent[C]:
         """A removal, or the leaving of a selection: the last content, at the revision of its end."""
         if self._deleted is None:
-            assert self.old is not None
-            self._deleted = WatchEvent(DELETED, self._at(self.old, self.revision), self.revision, self.size)
+            _, revision, old, *_ = self._change
+            assert old is not None
+            self._deleted = WatchEvent(DELETED, self._at(old, revision), revision, old.size)
         return self._deleted
 
 
-class Window(Generic[T]):
-    """The recent changes, in order, without a gap after `floor`."""
+class Window(Generic[C]):
+    """The recent changes, in order, without a gap after `floor`. What it adds to the objects of now is what they replaced."""
 
     __slots__ = ("_bytes", "_changes", "_first", "floor")
 
     def __init__(self, floor: int) -> None:
         self.floor = floor
-        self._changes: list[Change[T]] = []
+        self._changes: list[Change[C]] = []
         self._first = 0  # where the window begins: what lies before it is dropped in bulk, to keep appending cheap
         self._bytes = 0
 
-    def append(self, change: Change[T]) -> None:
+    def append(self, change: Change[C]) -> None:
         self._changes.append(change)
-        self._bytes += change.size
+        self._bytes += _replaced(change)
         while self._excessive(change.time):
             oldest = self._changes[self._first]
-            self._bytes -= oldest.size
+            self._bytes -= _replaced(oldest)
             self.floor = oldest.revision
             self._first += 1
-        # What is dropped must not be held on to by the list: at most as much again, and then only for MIN_EVENTS changes.
-        if self._first > MIN_EVENTS:
+        # What is dropped must not be held on to by the list: at most as much again, and then only for MIN_CHANGES changes.
+        if self._first > MIN_CHANGES:
             del self._changes[: self._first]
             self._first = 0
 
     def _excessive(self, now: float) -> bool:
         count = len(self._changes) - self._first
-        if count <= MIN_EVENTS:
+        if count <= MIN_CHANGES:
             return False
-        return count > MAX_EVENTS or self._bytes > MAX_BYTES or self._changes[self._first].time < now - FRESH
+        return count > MAX_CHANGES or self._bytes > MAX_BYTES or self._changes[self._first].time < now - FRESH
 
-    def since(self, revision: int) -> Sequence[Change[T]]:
+    def since(self, revision: int) -> Sequence[Change[C]]:
         """The changes after `revision`, which is not before `floor`."""
         return self._changes[bisect_right(self._changes, revision, lo=self._first, key=_revision) :]
 
 
-def _revision(change: Change[T]) -> int:
+def _revision(change: Change[C]) -> int:
     return change.revision
+
+
+def _replaced(change: Change[C]) -> int:
+    return 0 if change.old is None else change.old.size

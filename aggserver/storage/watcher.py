@@ -18,7 +18,8 @@ from aggserver.storage.interface import StorageError
 __all__ = ["CacheWatcher"]
 
 MAX_PENDING = 16 * 1024  # events: some ten seconds of the fastest writers; upstream gives up after 1,000 and 50 ms
-MAX_PENDING_BYTES = 64 << 20  # of values, which pending events keep in memory (shared with other watches as slow)
+MAX_PENDING_BYTES = 16 << 20  # of objects, which pending events keep in memory (shared with other watches as slow)
+BATCH_BYTES = 1 << 20  # of objects handed out at once: whoever sends them makes one piece of it, for each watch its own
 
 T = TypeVar("T")
 
@@ -27,7 +28,8 @@ Past = Callable[[], Awaitable[list[WatchEvent[T]] | None]]
 
 
 class CacheWatcher(Generic[T]):
-    """Iteration gives lists of events, never empty: all that is pending, so a busy client is told of many at once.
+    """Iteration gives lists of events, never empty: all that is pending, up to `BATCH_BYTES`, so a busy client is told of many at
+    once.
 
     It ends when the watch was closed, the cacher was closed or the client was too slow, and raises StorageError when events were
     lost: `Compacted` asks the client to list anew. One task iterates; a cancelled `anext` loses nothing.
@@ -72,8 +74,20 @@ class CacheWatcher(Generic[T]):
                 raise StopAsyncIteration
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
-        batch, self._pending = self._pending, []
-        self._bytes = 0
+        return self._next()
+
+    def _next(self) -> list[WatchEvent[T]]:
+        if self._bytes <= BATCH_BYTES:
+            batch, self._pending = self._pending, []
+            self._bytes = 0
+            return batch
+        count = size = 0
+        while size < BATCH_BYTES:
+            size += self._pending[count].size
+            count += 1
+        batch = self._pending[:count]
+        del self._pending[:count]
+        self._bytes -= size
         return batch
 
     async def _earlier(self, past: Past[T]) -> list[WatchEvent[T]] | None:
@@ -117,4 +131,5 @@ class CacheWatcher(Generic[T]):
         self._forget(self)
         self._past = None
         self._pending = []
+        self._bytes = 0
         self.end()
