@@ -147,10 +147,8 @@ class Store:
         self, prefix: str, options: ListOptions, matches: Callable[[StoredObject], bool] | None
     ) -> ListPage[StoredObject]:
         wanted = parse_resource_version(options.resource_version, listing=True)
-        exact = options.resource_version_match == "Exact" or (
-            wanted > 0 and options.limit > 0 and not options.resource_version_match
-        )
-        if exact:
+        match = options.resource_version_match
+        if wanted > 0 and (match == "Exact" or (options.limit > 0 and not match)):
             with reading():
                 return await self._cacher.list_at(wanted, prefix, limit=options.limit, matches=matches)
         await self._catch_up(options.resource_version)
@@ -165,12 +163,12 @@ class Store:
     async def _continued(
         self, prefix: str, options: ListOptions, matches: Callable[[StoredObject], bool] | None
     ) -> ListPage[StoredObject]:
-        if options.resource_version not in ("", "0"):
-            raise errors.bad_request("specifying resource version is not allowed when using continue")
         try:
             start, revision = keys.decode_continue(options.continue_token, prefix)
         except keys.InvalidContinue as error:
             raise errors.bad_request(f"invalid continue token: {error}") from None
+        if options.resource_version not in ("", "0"):
+            raise errors.bad_request("specifying resource version is not allowed when using continue")
         if revision < 0:  # the client accepted an inconsistent rest
             await self._catch_up("")
             return self._cacher.list(prefix, start=start, limit=options.limit, matches=matches)

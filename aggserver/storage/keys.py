@@ -11,13 +11,14 @@ pkg/apiserver/customresource_handler.go (GetRESTOptions), v0.36.3.
 from __future__ import annotations
 
 import base64
-import binascii
 import string
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import orjson
 
 from aggserver.meta import codec
+from aggserver.meta.golang import json_kind, to_json
 
 __all__ = [
     "CORE",
@@ -34,7 +35,11 @@ __all__ = [
 
 CORE = "core"
 _ENCODING = "meta.k8s.io/v1"
-_TOKEN_ALPHABET = frozenset(string.ascii_letters + string.digits + "-_")
+_TOKEN_ALPHABET = frozenset(string.ascii_letters + string.digits + "-_\r\n")
+_LINE_BREAKS = {ord("\r"): None, ord("\n"): None}
+_INVALID = "continue key is not valid"
+# The members of a token: the type in JSON and, for the refusal, in Go.
+_MEMBERS: Mapping[str, tuple[type, str]] = {"v": (str, "string"), "rv": (int, "int64"), "start": (str, "string")}
 
 
 class ObjectKey(NamedTuple):
@@ -101,33 +106,55 @@ def encode_continue(start: str, revision: int) -> str:
 
 def decode_continue(token: str, prefix: str) -> tuple[str, int]:
     """The whole key to go on at, below `prefix` whatever the client wrote, and the revision. Raises InvalidContinue."""
-    document = _document(token)
-    version, revision, start = document.get("v", ""), document.get("rv", 0), document.get("start", "")
-    if not isinstance(version, str) or type(revision) is not int or not isinstance(start, str):
-        raise InvalidContinue("continue key is not valid: json: cannot unmarshal a member of the wrong type")
+    version, revision, start = _members(token)
     if version != _ENCODING:
-        raise InvalidContinue(f"continue key is not valid: server does not recognize this encoded version {version}")
+        raise InvalidContinue(f"{_INVALID}: server does not recognize this encoded version {version}")
     if revision == 0:
-        raise InvalidContinue(f"continue key is not valid: incorrect encoded start resourceVersion (version {_ENCODING})")
+        raise InvalidContinue(f"{_INVALID}: incorrect encoded start resourceVersion (version {_ENCODING})")
     if not start:
-        raise InvalidContinue(f"continue key is not valid: encoded start key empty (version {_ENCODING})")
+        raise InvalidContinue(f"{_INVALID}: encoded start key empty (version {_ENCODING})")
     inside = start.removeprefix("/")
     # A path that cleaning would change could climb out of the prefix, into another namespace or resource.
     if inside and any(segment in ("", ".", "..") for segment in inside.split("/")):
-        raise InvalidContinue(f"continue key is not valid: {start}")
+        raise InvalidContinue(f"{_INVALID}: {start}")
     return prefix + inside, revision
 
 
+def _members(token: str) -> tuple[str, int, str]:
+    """Version, revision and start; what is missing is empty. As Go's decoder, which takes a member's name in any case."""
+    found: dict[str, Any] = {}
+    document = _document(token)
+    for key, value in document.items():
+        name = key.lower()
+        if value is None or name not in _MEMBERS:
+            continue
+        wanted, go_type = _MEMBERS[name]
+        if type(value) is not wanted:
+            kind = json_kind(value)
+            what = f"number {to_json(value)}" if kind == "number" and wanted is int else kind
+            raise InvalidContinue(
+                f"{_INVALID}: json: cannot unmarshal {what} into Go struct field continueToken.{name} of type {go_type}"
+            )
+        found[name] = value
+    return found.get("v", ""), found.get("rv", 0), found.get("start", "")
+
+
 def _document(token: str) -> dict[str, Any]:
+    try:
+        document = codec.decode_json(_decoded(token))
+    except codec.DecodeError as error:
+        raise InvalidContinue(f"{_INVALID}: {error}") from None
+    if isinstance(document, dict | None):
+        return document or {}
+    raise InvalidContinue(f"{_INVALID}: json: cannot unmarshal {json_kind(document)} into Go value of type storage.continueToken")
+
+
+def _decoded(token: str) -> bytes:
+    """As Go's base64.RawURLEncoding, which skips line breaks."""
     for position, character in enumerate(token):
         if character not in _TOKEN_ALPHABET:
-            raise InvalidContinue(f"continue key is not valid: illegal base64 data at input byte {position}")
-    try:
-        document = codec.decode_json(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-    except binascii.Error:
-        raise InvalidContinue(f"continue key is not valid: illegal base64 data at input byte {len(token)}") from None
-    except codec.DecodeError as error:
-        raise InvalidContinue(f"continue key is not valid: {error}") from None
-    if not isinstance(document, dict):
-        raise InvalidContinue("continue key is not valid: json: cannot unmarshal into a continue token")
-    return document
+            raise InvalidContinue(f"{_INVALID}: illegal base64 data at input byte {position}")
+    bare = token.translate(_LINE_BREAKS)
+    if len(bare) % 4 == 1:
+        raise InvalidContinue(f"{_INVALID}: illegal base64 data at input byte {len(token) - 1}")
+    return base64.urlsafe_b64decode(bare + "=" * (-len(bare) % 4))

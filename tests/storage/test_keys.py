@@ -70,10 +70,25 @@ GOOD = {"v": "meta.k8s.io/v1", "rv": 5, "start": "a"}
 REFUSED = {
     "another alphabet": ("a+b/", "continue key is not valid: illegal base64 data at input byte 1"),
     "padding": (token(GOOD) + "=", f"continue key is not valid: illegal base64 data at input byte {len(token(GOOD))}"),
-    "cut short": ("a", "continue key is not valid: illegal base64 data at input byte 1"),
+    "cut short": ("a", "continue key is not valid: illegal base64 data at input byte 0"),
     "no JSON": (token(b"hello"), "continue key is not valid: "),
-    "no object": (token([1]), "continue key is not valid: json: "),
-    "wrong types": (token(GOOD | {"rv": "5"}), "continue key is not valid: json: "),
+    "no object": (
+        token([1]),
+        "continue key is not valid: json: cannot unmarshal array into Go value of type storage.continueToken",
+    ),
+    "null": (token(None), "continue key is not valid: server does not recognize this encoded version "),
+    "a revision as text": (
+        token(GOOD | {"rv": "5"}),
+        "continue key is not valid: json: cannot unmarshal string into Go struct field continueToken.rv of type int64",
+    ),
+    "a revision with a fraction": (
+        token(GOOD | {"rv": 1.5}),
+        "continue key is not valid: json: cannot unmarshal number 1.5 into Go struct field continueToken.rv of type int64",
+    ),
+    "a start of another type": (
+        token(GOOD | {"start": True}),
+        "continue key is not valid: json: cannot unmarshal bool into Go struct field continueToken.start of type string",
+    ),
     "another version": (
         token(GOOD | {"v": "v2"}),
         "continue key is not valid: server does not recognize this encoded version v2",
@@ -100,6 +115,11 @@ def test_refused_tokens(name: str) -> None:
     assert str(refused.value).startswith(message)
     if not message.endswith((": ", "json: ")):
         assert str(refused.value) == message
+
+
+def test_names_of_members_are_taken_in_any_case_and_line_breaks_skipped() -> None:
+    made = token({"V": "meta.k8s.io/v1", "RV": 5, "Start": "a"})
+    assert decode_continue(made[:5] + "\r\n" + made[5:], PREFIX) == (PREFIX + "a", 5)
 
 
 @pytest.mark.parametrize("start", ["a", "/a", "a\0", "..a\0", "..\0"])

@@ -38,7 +38,7 @@ async def delete(scope: ResourceScope, request: Request) -> Response:
 async def delete_collection(scope: ResourceScope, request: Request) -> Response:
     resource = cast(CollectionDeleter, scope.rest)  # the dispatcher has looked
     media = negotiation.for_object(request)
-    selection = options.list_options(scope, request.query, watch=False, name="")
+    selection = options.list_options(scope, request.query, name="")
     wanted = options.delete_options(await body.read_delete_body(request), request.query_all)
     what = attributes.of(scope, request, DELETE, wanted.dry_run)
     await scope.admission.mutate(what, None)

@@ -24,6 +24,6 @@ async def get(scope: ResourceScope, request: Request) -> Response:
 async def list_(scope: ResourceScope, request: Request) -> Response:
     resource = cast(Lister, scope.rest)  # the dispatcher has looked
     media = negotiation.for_object(request)
-    selection = options.list_options(scope, request.query, watch=False, name=request.info.name)
+    selection = options.list_options(scope, request.query, name=request.info.name)
     context = Context(request.user, request.info.namespace, request.warnings)
     return reply.list_reply(scope, request, media, await resource.list(context, selection))

@@ -13,7 +13,7 @@ from typing import Any
 from aggserver.endpoints.installer import ResourceScope
 from aggserver.meta import errors, field
 from aggserver.meta.field import FieldError, Path
-from aggserver.meta.golang import json_kind
+from aggserver.meta.golang import INT64_MAX, INT64_MIN, json_kind
 from aggserver.meta.selectors import FieldSelector, LabelSelector, SelectorError, exact_value
 from aggserver.registry.rest import DeleteOptions, ListOptions, WriteOptions
 
@@ -23,6 +23,7 @@ _META_GROUP = "meta.k8s.io"
 _FIELD_VALIDATIONS = ("", "Ignore", "Strict", "Warn")
 _PROPAGATIONS = ("Foreground", "Background", "Orphan")
 _MAX_MANAGER_BYTES = 128
+_INT64_DIGITS = 19
 
 
 def write_options(kind: str, query: Mapping[str, Sequence[str]], user_agent: str) -> WriteOptions:
@@ -44,11 +45,16 @@ def write_options(kind: str, query: Mapping[str, Sequence[str]], user_agent: str
     return WriteOptions(dry_run=bool(dry_run), field_manager=manager or default, field_validation=validation or "Warn")
 
 
-def list_options(scope: ResourceScope, query: Mapping[str, str], *, watch: bool, name: str) -> ListOptions:
+def list_options(scope: ResourceScope, query: Mapping[str, str], *, name: str) -> ListOptions:
     """For list, watch and deletecollection. `name`: the path's or the field selector's metadata.name, '' for none.
 
-    A name in the path is as good as a field selector, and must agree with one that is there.
+    A name in the path is as good as a field selector, and must agree with one that is there. What the options are checked as is
+    said by the parameter `watch` alone: on the old paths with /watch/ in front they are a list's.
     """
+    watch = _boolean(query, "watch") or False
+    # Upstream's order, since the first refusal is the one that is told: numbers, selectors, the rest.
+    timeout_seconds = _integer(query, "timeoutSeconds")
+    limit = _integer(query, "limit")
     try:
         labels = LabelSelector.parse(query.get("labelSelector", ""))
         fields = FieldSelector.parse(query.get("fieldSelector", ""))
@@ -59,12 +65,14 @@ def list_options(scope: ResourceScope, query: Mapping[str, str], *, watch: bool,
         fields=fields,
         resource_version=query.get("resourceVersion", ""),
         resource_version_match=query.get("resourceVersionMatch", ""),
-        limit=max(0, _integer(query, "limit")),  # less than nothing is no limit
+        limit=max(0, limit),  # less than nothing is no limit
         continue_token=query.get("continue", ""),
         allow_bookmarks=_boolean(query, "allowWatchBookmarks") or False,
         send_initial_events=_boolean(query, "sendInitialEvents"),
-        timeout_seconds=_integer(query, "timeoutSeconds"),
+        timeout_seconds=timeout_seconds,
     )
+    if watch and _is_for_the_state(options):
+        options = replace(options, send_initial_events=True, resource_version_match="NotOlderThan")
     problems = _check_watch(options) if watch else _check_list(options)
     if problems:
         raise errors.invalid(_META_GROUP, "ListOptions", "", problems)
@@ -172,6 +180,12 @@ def _check_list(options: ListOptions) -> list[FieldError]:
     return problems
 
 
+def _is_for_the_state(options: ListOptions) -> bool:
+    """A watch without a revision is one for the objects of now first, and is told where they end if it allows bookmarks."""
+    asked = options.send_initial_events is not None or options.resource_version_match
+    return not asked and options.resource_version in ("", "0")
+
+
 def _check_watch(options: ListOptions) -> list[FieldError]:
     problems = []
     path, match = Path("resourceVersionMatch"), options.resource_version_match
@@ -184,9 +198,8 @@ def _check_watch(options: ListOptions) -> list[FieldError]:
             )
         if match != "NotOlderThan":
             problems.append(field.not_supported(path, match, ("NotOlderThan",)))
-    if options.continue_token:
-        # Upstream's words; it has no others for a watch that is told to go on.
-        problems.append(field.forbidden(path, "resourceVersionMatch is forbidden when continue is provided"))
+        if options.continue_token:
+            problems.append(field.forbidden(path, "resourceVersionMatch is forbidden when continue is provided"))
     return problems
 
 
@@ -225,8 +238,12 @@ def _integer(query: Mapping[str, str], key: str) -> int:
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not (digits.isascii() and digits.isdigit()):
         raise errors.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
-    value = int(text)
-    if not -(1 << 63) <= value < 1 << 63:
+    # The length comes first: int() refuses thousands of digits.
+    digits = digits.lstrip("0") or "0"
+    value = int(digits) if len(digits) <= _INT64_DIGITS else 1 << 64
+    if text[0] == "-":
+        value = -value
+    if not INT64_MIN <= value <= INT64_MAX:
         raise errors.bad_request(f'strconv.ParseInt: parsing "{text}": value out of range')
     return value
 

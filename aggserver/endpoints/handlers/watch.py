@@ -69,7 +69,7 @@ class Watching:
     async def __call__(self, scope: ResourceScope, request: Request) -> StreamResponse:
         resource = cast(Watcher, scope.rest)  # the dispatcher has looked
         media = negotiation.for_watch(request)
-        selection = options.list_options(scope, request.query, watch=True, name=request.info.name)
+        selection = options.list_options(scope, request.query, name=request.info.name)
         encode = _encoder(scope, request, media)
         timeout = selection.timeout_seconds or _MIN_TIMEOUT * (1 + self._random())
         context = Context(request.user, request.info.namespace, request.warnings)

@@ -346,7 +346,7 @@ async def test_a_name_that_does_not_agree(client: Client) -> None:
 
 async def test_bookmarks(server: LocalServer, client: Client) -> None:
     await create(client)
-    async with client.watch(f"{WATCH}&allowWatchBookmarks=true&timeoutSeconds=100") as watch:
+    async with client.watch(f"{WATCH}&allowWatchBookmarks=true&timeoutSeconds=100&resourceVersion=1") as watch:
         await watch.event()
         await settled()  # what was there is told to the end
         assert sorted(server.timers.seconds) == [60.0, 98.0, 100]
@@ -361,6 +361,15 @@ async def test_bookmarks(server: LocalServer, client: Client) -> None:
         server.timers.fire(100)
         assert await watch.event() is None
     assert server.timers.pending == []
+
+
+@pytest.mark.parametrize("revision", ["", "&resourceVersion=0"])
+async def test_a_watch_without_a_revision_is_told_where_the_state_ends(client: Client, revision: str) -> None:
+    await create(client)
+    async with client.watch(f"{WATCH}&allowWatchBookmarks=true{revision}") as watch:
+        assert (await watch.event())["type"] == "ADDED"
+        end = await watch.event()
+        assert end["object"]["metadata"] == {"resourceVersion": "3", "annotations": {"k8s.io/initial-events-end": "true"}}
 
 
 async def test_no_bookmarks_unless_asked_for(server: LocalServer, client: Client) -> None:
