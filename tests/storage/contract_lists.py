@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from aggserver.storage.interface import FutureRevision, Storage
@@ -125,3 +127,44 @@ async def list_in_the_future_is_refused(store: Storage) -> None:
         await store.list(PODS, revision=revision + FAR)
     assert refused.value.revision == revision + FAR
     assert revision <= refused.value.current < revision + FAR
+
+
+@SUITE.case
+async def count_follows_creations_and_deletions(store: Storage) -> None:
+    first = await store.create(A, b"")
+    await store.create(B, b"")
+    await store.update(A, b"2", first)
+    assert await store.count(PODS) == 2
+    current = await store.get(B)
+    assert current is not None
+    await store.delete(B, current.revision)
+    assert (await store.count(PODS), await store.count(f"{PODS}other/")) == (1, 0)
+
+
+@SUITE.case
+async def a_list_after_a_write_has_it(store: Storage) -> None:
+    """And its revision is not before the write's, whoever lists."""
+
+    async def write(name: str) -> None:
+        key = f"{PODS}default/{name}"
+        written = await store.create(key, b"")
+        page = await store.list(PODS)
+        assert page.revision >= written
+        assert key in keys(page.items)
+
+    await asyncio.gather(*(write(str(number)) for number in range(20)))
+
+
+@SUITE.case
+async def a_list_starts_anywhere(store: Storage) -> None:
+    """Between keys, behind the last, and at a key that is gone since the revision listed at."""
+    for key in (A, B, C):
+        await store.create(key, b"")
+    gone = await store.get(B)
+    assert gone is not None
+    deleted = await store.delete(B, gone.revision)
+    assert keys((await store.list(PODS, start=B, limit=1)).items) == [C]
+    assert keys((await store.list(PODS, start=B, limit=1, revision=gone.revision)).items) == [B]
+    assert keys((await store.list(PODS, start=A + "\0", revision=deleted)).items) == [C]
+    behind = await store.list(PODS, start=C + "\0", limit=1)
+    assert (list(behind.items), behind.more, behind.remaining) == ([], False, 0)

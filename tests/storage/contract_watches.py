@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from aggserver.storage.interface import FutureRevision, Storage
+from aggserver.storage.interface import FutureRevision, Storage, StorageError
 from tests.storage.suite import FAR, PODS, A, B, C, Recorder, Suite, follow
 
 __all__ = ["SUITE"]
@@ -112,3 +112,62 @@ async def list_then_watch_misses_and_repeats_nothing(store: Storage) -> None:
             else:
                 state[event.key] = event.value
         assert state == expected
+
+
+@SUITE.case
+async def a_watch_sees_a_key_made_again_as_a_new_one(store: Storage) -> None:
+    recorder, _ = await follow(store, PODS, await store.revision())
+    first = await store.create(A, b"1")
+    gone = await store.delete(A, first)
+    second = await store.create(A, b"2")
+    await recorder.reached(second)
+    assert recorder.short() == [(first, A, b"1"), (gone, A, None), (second, A, b"2")]
+    assert [event.create_revision for event in recorder.seen] == [first, first, second]
+
+
+@SUITE.case
+async def what_is_refused_is_no_event(store: Storage) -> None:
+    start = await store.revision()
+    created = await store.create(A, b"1")
+    for refused in (store.create(A, b"2"), store.update(A, b"2", created + FAR), store.delete(B, created)):
+        with pytest.raises(StorageError):
+            await refused
+    last = await store.create(B, b"1")
+    recorder, _ = await follow(store, PODS, start)
+    await recorder.reached(last)
+    assert recorder.short() == [(created, A, b"1"), (last, B, b"1")]
+
+
+@SUITE.case
+async def a_watch_goes_on_where_another_ended(store: Storage) -> None:
+    whole, _ = await follow(store, PODS, await store.revision())
+    before = whole
+    parts: list[tuple[int, str, bytes | None]] = []
+    for number in range(5):
+        recorder, subscription = await follow(store, PODS, before.seen[-1].revision if before.seen else await store.revision())
+        written = [await store.create(f"{PODS}default/{number}-{name}", b"") for name in "abc"]
+        await recorder.reached(written[-1])
+        subscription.close()
+        parts += recorder.short()
+        before = recorder
+    await whole.reached(parts[-1][0])
+    assert whole.short() == parts
+
+
+@SUITE.case
+async def all_watches_see_one_order(store: Storage) -> None:
+    start = await store.revision()
+    early, _ = await follow(store, PODS, start)
+
+    async def write(name: str) -> None:
+        revision = await store.create(f"{PODS}{name}/x", b"")
+        for _ in range(10):
+            revision = await store.update(f"{PODS}{name}/x", b"", revision)
+
+    await asyncio.gather(*(write(name) for name in "abcde"))
+    late, _ = await follow(store, PODS, start)
+    newest = await store.revision()
+    await early.reached(newest)
+    await late.reached(newest)
+    assert len(early.seen) == 55
+    assert early.short() == late.short()
