@@ -310,8 +310,10 @@ _OLD_PATHS: Cases = {
         ask("GET", f"/apis/{GROUP}/v1/watch/shirts?timeoutSeconds=1&fieldSelector=metadata.namespace%3Dlisted")
     ],
     "old-watch-nothing": [ask("GET", f"/apis/{GROUP}/v1/watch/nothings?timeoutSeconds=1")],
-    "old-watch-post": [ask("POST", path("shirts", namespace="listed").replace("/v1/", "/v1/watch/"), {})],
-    "old-watch-delete": [ask("DELETE", path("shirts", "zz", namespace="listed").replace("/v1/", "/v1/watch/"))],
+    "old-watch-post": [ask("POST", path("shirts", namespace="listed", timeoutSeconds="1").replace("/v1/", "/v1/watch/"), {})],
+    "old-watch-delete": [
+        ask("DELETE", path("shirts", "zz", namespace="listed", timeoutSeconds="1").replace("/v1/", "/v1/watch/"))
+    ],
 }
 
 CASES: Cases = {**_CONTINUE, **_REVISION, **_MATCH, **_NUMBERS, **_OLD_PATHS}

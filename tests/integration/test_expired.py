@@ -53,8 +53,8 @@ def compacted(own_control_plane: ControlPlane) -> Iterator[Client]:
     own_control_plane.kubectl("create", "-f", "-", input=json.dumps(DEFINITION))
     name = f"crd/{DEFINITION['metadata']['name']}"
     own_control_plane.kubectl("wait", "--for=condition=Established", name)
+    own_control_plane.kubectl("get", DEFINITION["metadata"]["name"])  # comes back until the cache is there
     with Client(own_control_plane.kubeconfig) as client:
-        assert client.request("GET", PATH).status == 200
         body = json.dumps({"revision": "3"}).encode()
         urllib.request.urlopen(f"{own_control_plane.etcd}/v3/kv/compaction", body).close()
         yield client
