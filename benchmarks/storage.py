@@ -29,6 +29,10 @@ class Thing:
     revision: int
     value: bytes
 
+    @property
+    def size(self) -> int:
+        return len(self.value)
+
 
 def make(item: KeyValue) -> Thing:
     return Thing(item.key, item.revision, item.value)

@@ -6,10 +6,9 @@ import pytest
 
 from aggserver.storage import cacher as cacher_module
 from aggserver.storage.cacher import Cacher
-from aggserver.storage.interface import KeyValue, Page, Unavailable
+from aggserver.storage.interface import Page, Unavailable
 from aggserver.storage.memory import MemoryStorage
-
-PREFIX = "/g.io/foos/"
+from tests.storage.caching import PREFIX, Thing, at, make
 
 
 class Interrupted(MemoryStorage):
@@ -40,15 +39,15 @@ async def store(monkeypatch: pytest.MonkeyPatch) -> Interrupted:
 
 
 @pytest.fixture
-def cacher(store: Interrupted) -> Cacher[KeyValue]:
-    return Cacher(store, PREFIX, make=lambda item: item, at=lambda item, revision: item)
+def cacher(store: Interrupted) -> Cacher[Thing]:
+    return Cacher(store, PREFIX, make=make, at=at)
 
 
-def held(cacher: Cacher[KeyValue]) -> str:
-    return " ".join(item.key.removeprefix(PREFIX) + item.value.decode() for item in cacher.list(PREFIX).items)
+def held(cacher: Cacher[Thing]) -> str:
+    return " ".join(item.key.removeprefix(PREFIX) + item.value for item in cacher.list(PREFIX).items)
 
 
-async def test_a_load_of_several_pages_is_of_one_revision(store: Interrupted, cacher: Cacher[KeyValue]) -> None:
+async def test_a_load_of_several_pages_is_of_one_revision(store: Interrupted, cacher: Cacher[Thing]) -> None:
     async def write() -> None:
         await store.update(PREFIX + "d", b"2", 5)
         await store.delete(PREFIX + "e", 6)
@@ -62,7 +61,7 @@ async def test_a_load_of_several_pages_is_of_one_revision(store: Interrupted, ca
     assert held(cacher) == "a1 a12 b1 c1 d2"
 
 
-async def test_a_load_overtaken_by_compaction_can_be_tried_again(store: Interrupted, cacher: Cacher[KeyValue]) -> None:
+async def test_a_load_overtaken_by_compaction_can_be_tried_again(store: Interrupted, cacher: Cacher[Thing]) -> None:
     async def compact() -> None:
         await store.compact(await store.update(PREFIX + "a", b"2", 2))
 
