@@ -14,10 +14,11 @@ import pytest
 from aggserver.storage.cacher import Cacher, CacheWatcher
 from aggserver.storage.compactor import compact_regularly
 from aggserver.storage.etcd import EtcdStorage
-from aggserver.storage.interface import Compacted, KeyValue, StorageError, Unavailable
+from aggserver.storage.interface import Compacted, StorageError, Unavailable
 from tests.controlplane.binaries import obtain
 from tests.controlplane.etcd import EtcdCluster
 from tests.storage import contract
+from tests.storage.caching import Thing, at, make
 from tests.storage.suite import PODS, A, B, follow
 
 PATIENCE = 60.0  # seconds for what must happen, on the busiest machine
@@ -129,12 +130,12 @@ class World:
 
     def __init__(self, store: EtcdStorage) -> None:
         self.store = store
-        self.cacher: Cacher[KeyValue] = Cacher(store, PODS, make=lambda item: item, at=lambda item, revision: item)
+        self.cacher: Cacher[Thing] = Cacher(store, PODS, make=make, at=at)
         self.told: list[tuple[str, int]] = []
         self.acknowledged: list[int] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._writing = True
-        self._watcher: CacheWatcher[KeyValue] | None = None
+        self._watcher: CacheWatcher[Thing] | None = None
 
     async def begin(self) -> None:
         await self.cacher.ready()
@@ -227,7 +228,7 @@ async def test_a_compaction_under_a_watch_that_was_cut_off(tmp_path: Path) -> No
     """What was written meanwhile is compacted: the watch ends with an error that makes clients list anew."""
     with EtcdCluster(obtain(os.environ, print), tmp_path) as cluster:
         async with opened(cluster) as store, opened(cluster) as other:
-            cacher: Cacher[KeyValue] = Cacher(store, PODS, make=lambda item: item, at=lambda item, revision: item)
+            cacher: Cacher[Thing] = Cacher(store, PODS, make=make, at=at)
             first = await store.create(A, b"1")
             await cacher.sync()
             watcher = await cacher.watch(PODS, after=first)
@@ -260,7 +261,7 @@ async def test_a_compaction_leaves_a_watch_that_is_up_to_date(etcd: EtcdCluster)
 async def test_an_etcd_that_was_emptied_is_read_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with EtcdCluster(obtain(os.environ, print), tmp_path) as cluster:
         async with opened(cluster) as store:
-            cacher: Cacher[KeyValue] = Cacher(store, PODS, make=lambda item: item, at=lambda item, revision: item)
+            cacher: Cacher[Thing] = Cacher(store, PODS, make=make, at=at)
             revision = await store.create(A, b"1")
             for _ in range(20):
                 revision = await store.update(A, b"1", revision)
@@ -290,7 +291,7 @@ async def test_readiness_knows_of_a_lost_etcd_though_nobody_asks(tmp_path: Path)
 async def test_one_servers_write_is_the_others_read_at_once(etcd: EtcdCluster) -> None:
     prefix = f"/case-{next(_folders)}"
     async with opened(etcd, prefix) as one, opened(etcd, prefix) as two:
-        cacher: Cacher[KeyValue] = Cacher(two, PODS, make=lambda item: item, at=lambda item, revision: item)
+        cacher: Cacher[Thing] = Cacher(two, PODS, make=make, at=at)
         await cacher.ready()
         recorder, _ = await follow(two, PODS, await two.revision())
         for number in range(50):
@@ -299,7 +300,7 @@ async def test_one_servers_write_is_the_others_read_at_once(etcd: EtcdCluster) -
             # Writes elsewhere move the revision too: then only a progress request tells how far the cache is.
             await one.create(f"/core/others/{number}", b"")
             assert await cacher.sync() >= revision
-            assert cacher.get(key) == KeyValue(key, b"", revision, revision)
+            assert cacher.get(key) == Thing(key, revision, "")
         await recorder.reached(revision)
         assert len(recorder.seen) == 50
         cacher.close()
