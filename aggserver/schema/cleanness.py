@@ -63,8 +63,7 @@ def _anything(value: Any) -> None:
 
 
 def _check_embedded(resource: JSONObject) -> None:
-    metadata = resource.get("metadata")
-    if isinstance(metadata, dict) and not object_meta.is_clean(metadata):
+    if not object_meta.is_well_formed(resource):
         raise _UncleanError
 
 

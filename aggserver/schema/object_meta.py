@@ -1,9 +1,10 @@
-"""Metadata of objects and of embedded resources: what the type ObjectMeta keeps of it.
+"""Metadata of objects and of embedded resources: what the type ObjectMeta keeps of it, and what a resource within another must be.
 
 Upstream decodes metadata into a Go struct and encodes it again: fields that the type doesn't know go, and so do members that say
-nothing. Here the same is done to the JSON object. Values of a wrong type are left to validation.
-Pure. Called by `pruning.py`, and by `apiextensions/serving.py` for the root's.
-Source: k8s.io/apiextensions-apiserver pkg/apiserver/schema/objectmeta/coerce.go and k8s.io/apimachinery
+nothing. Here the same is done to the JSON object. What doesn't fit the type can't be decoded: a request with it is refused, and in
+what was stored it is dropped.
+Pure. Called by `pruning.py` and `cleanness.py`, by `validity.py`, and by `compiled.py` for the root's metadata.
+Source: k8s.io/apiextensions-apiserver pkg/apiserver/schema/objectmeta/{coerce,algorithm,validation}.go and k8s.io/apimachinery
 pkg/apis/meta/v1/types.go, v0.36.3.
 """
 
@@ -11,7 +12,21 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["is_clean", "prune_object_meta"]
+from aggserver.meta import field, object_meta
+from aggserver.meta.field import FieldError, Path
+from aggserver.meta.names import dns1035_label, path_segment_name
+from aggserver.meta.versions import parse_group_version
+from aggserver.schema.structural import Structural
+
+__all__ = [
+    "drop_malformed_resources",
+    "is_clean",
+    "is_well_formed",
+    "malformed_resource",
+    "prune_object_meta",
+    "validate_resource",
+    "validate_resources",
+]
 
 JSONObject = dict[str, Any]
 
@@ -82,3 +97,120 @@ def _prune_entry(entry: JSONObject, known: frozenset[str], path: str) -> list[st
 
 def _is_clean_entry(entry: Any, known: frozenset[str]) -> bool:
     return not isinstance(entry, dict) or (entry.keys() <= known and None not in entry.values())
+
+
+# --- embedded resources ---
+
+
+def is_well_formed(resource: JSONObject) -> bool:
+    """Whether kind, apiVersion and metadata of an embedded resource can be decoded, and pruning leaves the metadata as it is."""
+    if not isinstance(resource.get("kind", ""), str) or not isinstance(resource.get("apiVersion", ""), str):
+        return False
+    if "metadata" not in resource:
+        return True
+    metadata = resource["metadata"]
+    return isinstance(metadata, dict) and is_clean(metadata) and not object_meta.type_error(metadata)
+
+
+def malformed_resource(value: Any, node: Structural | None, path: Path | None = None) -> FieldError | None:
+    """The first embedded resource whose kind, apiVersion or metadata can't be decoded."""
+    at = path or Path()
+    if node is None:
+        return None
+    if isinstance(value, list):
+        found = (malformed_resource(item, node.items, at.index(index)) for index, item in enumerate(value))
+        return next((error for error in found if error), None)
+    if not isinstance(value, dict):
+        return None
+    for key in sorted(value):
+        error = None
+        if node.x_embedded_resource and key in ("apiVersion", "kind") and not isinstance(value[key], str):
+            return field.invalid(at.child(key), value[key], "must be a string")
+        if node.x_embedded_resource and key == "metadata" and (why := object_meta.type_error(value[key])):
+            return field.invalid(at.child(key), value[key], why)
+        if key in node.properties:
+            error = malformed_resource(value[key], node.properties[key], at.child(key))
+        elif node.values is not None:
+            error = malformed_resource(value[key], node.values, at.key(key))
+        if error:
+            return error
+    return None
+
+
+def drop_malformed_resources(value: Any, node: Structural | None) -> None:
+    """Drops what `malformed_resource` would find, so that what was stored once can always be read. Mutates `value`."""
+    if node is None:
+        return
+    if isinstance(value, list):
+        for item in value:
+            drop_malformed_resources(item, node.items)
+    elif isinstance(value, dict):
+        if node.x_embedded_resource:
+            for key in ("apiVersion", "kind"):
+                if not isinstance(value.get(key, ""), str):
+                    del value[key]
+            if isinstance(value.get("metadata"), dict):
+                object_meta.drop_malformed(value["metadata"])
+        for key, member in value.items():
+            drop_malformed_resources(member, node.properties.get(key, node.values))
+
+
+def validate_resources(value: Any, node: Structural | None, path: Path | None = None) -> list[FieldError]:
+    """Every error of the embedded resources in a value; of their kind, apiVersion and metadata, that is."""
+    at = path or Path()
+    if node is None:
+        return []
+    problems = []
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            problems += validate_resources(item, node.items, at.index(index))
+    elif isinstance(value, dict):
+        if node.x_embedded_resource:
+            problems += validate_resource(value, at)
+        for key in sorted(value):
+            if key in node.properties:
+                problems += validate_resources(value[key], node.properties[key], at.child(key))
+            else:
+                problems += validate_resources(value[key], node.values, at.key(key))
+    return problems
+
+
+def validate_resource(resource: JSONObject, path: Path | None = None) -> list[FieldError]:
+    """One embedded resource: apiVersion and kind must be there and mean something, metadata must be valid if it is there."""
+    at = path or Path()
+    problems = [field.required(at.child(key)) for key in ("apiVersion", "kind") if key not in resource]
+    for key, rule in (("apiVersion", _api_version_error), ("kind", _kind_error)):
+        if key in resource and (why := rule(resource[key])):
+            problems.append(field.invalid(at.child(key), resource[key], why))
+    if "metadata" in resource:
+        metadata = resource["metadata"]
+        if why := object_meta.type_error(metadata):
+            return [*problems, field.invalid(at.child("metadata"), metadata, why)]
+        # A name is not asked for, and what has a namespace may have one.
+        named = {**(metadata or {}), "name": (metadata or {}).get("name") or "fakename"}
+        namespaced = bool(named.get("namespace"))
+        problems += object_meta.validate_object_meta(
+            named, at.child("metadata"), namespaced=namespaced, name_rule=path_segment_name
+        )
+    return problems
+
+
+def _api_version_error(value: Any) -> str:
+    if not isinstance(value, str):
+        return "must be a string"
+    if not value:
+        return "must not be empty"
+    try:
+        parse_group_version(value)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _kind_error(value: Any) -> str:
+    if not isinstance(value, str):
+        return "must be a string"
+    if not value:
+        return "must not be empty"
+    problems = dns1035_label(value.lower())
+    return "may have mixed case, but should otherwise match: " + ",".join(problems) if problems else ""

@@ -4,7 +4,7 @@ Runs on request bodies, on objects read from storage in another shape and on ans
 Never fails, never adds. Most objects are clean already: a check made for the schema (`cleanness.py`) looks at them, and the
 rare object that fails it goes through `prune`, the plain form of the rules, which also finds the paths. Metadata has a type of
 its own, whatever the schema says of it (`object_meta.py`).
-Pure. Called by `apiextensions/serving.py`, for the handlers and the store. Source: k8s.io/apiextensions-apiserver
+Pure. Called by `compiled.py`, for the handlers and the store. Source: k8s.io/apiextensions-apiserver
 pkg/apiserver/schema/{pruning/algorithm,defaulting/prunenulls,objectmeta/algorithm}.go and
 pkg/apiserver/customresource_handler.go (unstructuredSchemaCoercer), v0.36.3.
 """
@@ -15,16 +15,24 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from aggserver.meta import codec
 from aggserver.schema.cleanness import compile_check, loses_null
-from aggserver.schema.object_meta import prune_object_meta
+from aggserver.schema.object_meta import malformed_resource, prune_object_meta
 from aggserver.schema.structural import TYPE_META, Structural
 
-__all__ = ["Pruner", "compile_pruner", "prune", "prune_object_meta"]
+__all__ = ["MalformedError", "Pruner", "compile_pruner", "drop_unknown", "prune", "prune_object_meta"]
 
 JSONObject = dict[str, Any]
 
 Pruner = Callable[[JSONObject], list[str]]
-"""Mutates an object at its root; returns the dropped paths (`spec.foo`, `spec.list[0].bar`). Its own metadata stays as it is."""
+"""Mutates an object at its root; returns the dropped paths (`spec.foo`, `spec.list[0].bar`). Its own metadata stays as it is.
+
+Raises MalformedError.
+"""
+
+
+class MalformedError(ValueError):
+    """An embedded resource's kind, apiVersion or metadata can't be decoded; `str()` says where and why."""
 
 
 def compile_pruner(structural: Structural) -> Pruner:
@@ -41,14 +49,24 @@ def prune(obj: JSONObject, structural: Structural) -> list[str]:
     """Prunes an object at its root: apiVersion, kind and metadata stay, and so they do in embedded resources.
 
     Returns the dropped paths in upstream's order: sorted, then those from within metadata of embedded resources, sorted. Nulls go
-    without being told: clients send them for nothing all the time.
+    without being told: clients send them for nothing all the time. Raises MalformedError.
     """
     found: list[str] = []
     embedded: list[str] = []
     _prune(obj, replace(structural, x_embedded_resource=True), "", found)
     _drop_nulls(obj, structural, is_resource=True)
+    malformed = malformed_resource(obj, replace(structural, x_embedded_resource=False))
+    if malformed:
+        raise MalformedError(str(malformed))
     _prune_embedded(obj, replace(structural, x_embedded_resource=False), "", embedded, is_resource=True)
     return sorted(found) + sorted(embedded)
+
+
+def drop_unknown(value: Any, node: Structural) -> Any:
+    """A copy of any value without what its schema doesn't know; nulls and metadata stay as they are."""
+    copy = codec.decode_stored(codec.encode_json(value))
+    _prune(copy, node, "", [])
+    return copy
 
 
 def _prune(value: Any, node: Structural | None, path: str, found: list[str]) -> None:
@@ -132,8 +150,9 @@ def _prune_embedded(value: Any, node: Structural | None, path: str, found: list[
         return
     if isinstance(value, dict):
         is_resource = is_resource or node.x_embedded_resource
-        metadata = value.get("metadata")
-        if node.x_embedded_resource and isinstance(metadata, dict):
+        if node.x_embedded_resource and "metadata" in value:
+            # Null becomes metadata that says nothing.
+            metadata = value["metadata"] = value["metadata"] or {}
             found.extend(prune_object_meta(metadata, f"{path}.metadata" if path else "metadata"))
         for key, member in value.items():
             if is_resource and key == "metadata":

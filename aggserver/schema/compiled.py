@@ -1,0 +1,117 @@
+"""CompiledSchema: everything that is done with values under the schema of one version.
+
+Compiled at first use, part by part; what no request needs is never made. A body is conformed (pruned, its metadata typed,
+defaulted) before anything else looks at it; the object that is about to be written is validated; what was stored under another
+schema is conformed when it is read. docs/schema.md follows a value through all of it.
+Pure. Built by `apiextensions/serving.py`; called by the handlers (`conform`), `registry/custom_resource.py` (`on_*`) and
+`registry/store.py` (`conform_stored`, `prune_converted`).
+Source: k8s.io/apiextensions-apiserver pkg/apiserver/customresource_handler.go (unstructuredSchemaCoercer, unstructuredDefaulter)
+and pkg/registry/customresource/{strategy,status_strategy}.go, v0.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from aggserver.meta import object_meta
+from aggserver.meta.field import FieldError, Path
+from aggserver.schema import defaulting, list_type, pruning, structural
+from aggserver.schema.object_meta import drop_malformed_resources, prune_object_meta, validate_resources
+from aggserver.schema.ratcheting import Correlation
+from aggserver.schema.validation import validate
+from aggserver.schema.validity import compile_validity
+
+__all__ = ["CompiledSchema", "Findings"]
+
+JSONObject = dict[str, Any]
+
+_STATUS = Path("status")
+
+
+class Findings(NamedTuple):
+    """What is wrong with an object, in the two places where upstream's order has it.
+
+    values: by the schema as written. structure: embedded resources, and lists of type set and map.
+    """
+
+    values: list[FieldError]
+    structure: list[FieldError]
+
+
+class CompiledSchema:
+    """`schema` is openAPIV3Schema of one version, one that `structural.problems` finds nothing in."""
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        self._schema = schema
+        self._is_valid = compile_validity(schema)
+
+    # --- conforming ---
+
+    def conform(self, obj: JSONObject) -> list[str]:
+        """Prunes and defaults a body; returns the paths of what it dropped.
+
+        Mutates `obj`, whose metadata is well formed. Raises pruning.MalformedError for an embedded resource that isn't.
+        """
+        dropped = self.prune_converted(obj)
+        self._default(obj)
+        return dropped
+
+    def prune_converted(self, obj: JSONObject) -> list[str]:
+        """As `conform`, without the defaults: they are those of the version that was converted, and are there already."""
+        dropped = self._prune(obj)
+        metadata = obj.get("metadata")
+        return prune_object_meta(metadata) + dropped if isinstance(metadata, dict) else dropped
+
+    def conform_stored(self, obj: JSONObject) -> None:
+        """Conforms what was stored, whatever it is: what can't be decoded is dropped, and the generation of old objects is 1."""
+        metadata = obj["metadata"]
+        object_meta.drop_malformed(metadata)
+        drop_malformed_resources(obj, self._structural)
+        self.conform(obj)
+        metadata.setdefault("generation", 1)
+
+    # --- validating ---
+
+    def on_create(self, obj: JSONObject) -> Findings:
+        if self._is_valid(obj):
+            return Findings([], [])
+        structure = validate_resources(obj, self._structural) + list_type.duplicates(obj, self._structural)
+        return Findings(validate(obj, self._schema), structure)
+
+    def on_update(self, obj: JSONObject, old: JSONObject) -> Findings:
+        """Without what was so before: errors of values that have not changed, duplicates where there were some."""
+        if self._is_valid(obj):
+            return Findings([], [])
+        values = validate(obj, self._schema, correlation=Correlation(obj, old, self._structural))
+        return Findings(values, validate_resources(obj, self._structural) + self._new_duplicates(obj, old))
+
+    def on_status(self, obj: JSONObject, old: JSONObject) -> Findings:
+        """Of `.status` alone, since nothing else can have changed; its errors' texts begin there, and so do paths in them."""
+        if self._is_valid(obj):
+            return Findings([], [])
+        schema = (self._schema.get("properties") or {}).get("status")
+        values = []
+        if schema is not None and "status" in obj:
+            correlation = Correlation(obj["status"], old.get("status"), self._structural.properties["status"])
+            values = validate(obj["status"], schema, _STATUS, correlation)
+        return Findings(values, self._new_duplicates(obj, old))
+
+    def _new_duplicates(self, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+        found = list_type.duplicates(obj, self._structural)
+        return [] if found and list_type.duplicates(old, self._structural) else found
+
+    # --- what is compiled ---
+
+    @cached_property
+    def _structural(self) -> structural.Structural:
+        return structural.compile(self._schema)
+
+    @cached_property
+    def _prune(self) -> pruning.Pruner:
+        return pruning.compile_pruner(self._structural)
+
+    @cached_property
+    def _default(self) -> Callable[[JSONObject], None]:
+        return defaulting.compile_defaulter(self._structural)

@@ -1,0 +1,167 @@
+"""Email addresses, as Go's mail.ParseAddress takes them: RFC 5322's single address, with a name, comments or a group around it.
+
+Called by `formats.py`. Pure. Source: Go's net/mail and mime (encodedword.go), 1.26.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+__all__ = ["is_email_address"]
+
+_BLANKS = re.compile("[ \t]*")
+# Of what is past ASCII everything is allowed.
+_ATOM = re.compile(r"""[^\x00-\x20\x7f()<>\[\]:;@\\,"]+""")
+_QUOTED = re.compile(r'"((?:[^\x00-\x08\x0a-\x1f\x7f"\\]|\\[^\x00-\x08\x0a-\x1f\x7f])*)"')
+_LITERAL = re.compile(r"\[([^\x00-\x20\x7f\[\]\\]*)\]")
+_ENCODED_WORD = re.compile(r"=\?([^?]+)\?[bBqQ]\?[^?]*\?=")
+_CHARSETS = ("utf-8", "iso-8859-1", "us-ascii")
+
+
+def is_email_address(text: str) -> bool:
+    """Whether the text is one address and nothing else."""
+    try:
+        return _Parser(text).single()
+    except _NoAddressError:
+        return False
+
+
+class _NoAddressError(Exception):
+    pass
+
+
+class _Parser:
+    """What is to be read still is `_rest`."""
+
+    def __init__(self, text: str) -> None:
+        self._rest = text
+
+    def single(self) -> bool:
+        count = self._addresses(grouped=True)
+        self._skip_comments()
+        return count == 1 and not self._rest
+
+    def _addresses(self, *, grouped: bool) -> int:
+        """How many there are: one, or those of a group, which can't be in another."""
+        self._take(_BLANKS)
+        if not self._rest:
+            raise _NoAddressError
+        start = self._rest
+        try:
+            self._address()
+        except _NoAddressError:
+            self._rest = start
+            return self._named(grouped=grouped)
+        self._take(_BLANKS)
+        if self._rest.startswith("("):
+            self._comment()
+        return 1
+
+    def _named(self, *, grouped: bool) -> int:
+        if not self._rest.startswith("<"):
+            self._phrase()
+        self._take(_BLANKS)
+        if grouped and self._consume(":"):
+            return self._group()
+        self._expect("<")
+        self._address()
+        self._expect(">")
+        return 1
+
+    def _group(self) -> int:
+        self._take(_BLANKS)
+        if self._consume(";"):
+            self._skip_comments()
+            return 0
+        count = 0
+        while True:
+            count += self._addresses(grouped=False)
+            self._skip_comments()
+            if self._consume(";"):
+                self._skip_comments()
+                return count
+            self._expect(",")
+
+    def _address(self) -> None:
+        """local@domain."""
+        self._take(_BLANKS)
+        if self._rest.startswith('"'):
+            if self._take(_QUOTED) == '""':
+                raise _NoAddressError
+        else:
+            self._dotted()
+        self._expect("@")
+        self._take(_BLANKS)
+        if not self._rest.startswith("["):
+            self._dotted()
+            return
+        try:
+            address = ipaddress.ip_address(self._take(_LITERAL)[1:-1])
+        except ValueError:
+            raise _NoAddressError from None
+        if isinstance(address, ipaddress.IPv6Address) and address.scope_id is not None:
+            raise _NoAddressError
+
+    def _dotted(self) -> None:
+        atom = self._take(_ATOM)
+        if atom.startswith(".") or atom.endswith(".") or ".." in atom:
+            raise _NoAddressError
+
+    def _phrase(self) -> None:
+        """The words of a name; whatever is no word ends it."""
+        words = 0
+        while True:
+            if words:
+                self._skip_comments()
+            self._take(_BLANKS)
+            if not self._rest:
+                return
+            try:
+                word = self._take(_QUOTED if self._rest.startswith('"') else _ATOM)
+                encoded = _ENCODED_WORD.fullmatch(word)
+                if encoded is not None and encoded[1].lower() not in _CHARSETS:
+                    raise _NoAddressError
+            except _NoAddressError:
+                if not words:
+                    raise
+                return
+            words += 1
+
+    def _skip_comments(self) -> None:
+        self._take(_BLANKS)
+        while self._rest.startswith("("):
+            self._comment()
+            self._take(_BLANKS)
+
+    def _comment(self) -> None:
+        """Comments may hold comments."""
+        depth, at = 0, 0
+        while at < len(self._rest):
+            char = self._rest[at]
+            if char == "\\" and at + 1 < len(self._rest):
+                at += 1
+            elif char in "()":
+                depth += 1 if char == "(" else -1
+            at += 1
+            if not depth:
+                self._rest = self._rest[at:]
+                return
+        raise _NoAddressError
+
+    def _take(self, pattern: re.Pattern[str]) -> str:
+        found = pattern.match(self._rest)
+        if found is None:
+            raise _NoAddressError
+        self._rest = self._rest[found.end() :]
+        return found[0]
+
+    def _consume(self, char: str) -> bool:
+        there = self._rest.startswith(char)
+        if there:
+            self._rest = self._rest[1:]
+        return there
+
+    def _expect(self, char: str) -> None:
+        if not self._consume(char):
+            raise _NoAddressError

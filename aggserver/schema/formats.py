@@ -1,0 +1,269 @@
+"""Formats: what a string must look like under `format`.
+
+Only the formats here are ever checked; a definition may name others, which mean nothing. Dashes in a format's name don't count
+(`date-time` is `datetime`). The checks are upstream's, with their oddities: Go's parsers decide, not the standards they cite.
+Called by `validation.py` and `validity.py`. Pure.
+Source: k8s.io/kube-openapi pkg/validation/strfmt and pkg/internal/third_party/govalidator; k8s.io/apiextensions-apiserver
+pkg/apiserver/validation/formats.go, v0.36.3; Go's net, net/url, net/mail and time, 1.26.
+"""
+
+from __future__ import annotations
+
+import calendar
+import ipaddress
+import re
+from collections.abc import Callable, Mapping
+from urllib.parse import unquote
+
+from aggserver.meta import duration, golang, regexp
+from aggserver.schema.email_address import is_email_address
+
+__all__ = ["FORMATS", "effective", "is_known"]
+
+Check = Callable[[str], bool]
+
+
+def is_known(format_: str, types: tuple[str, ...]) -> bool:
+    """Whether the format means anything for a value of these types; a definition with another gets a warning."""
+    kind = types[0] if len(types) == 1 else "string"
+    if kind == "string":
+        return format_.replace("-", "") in FORMATS
+    return format_ in {"integer": ("int32", "int64"), "number": ("float", "double")}.get(kind, ())
+
+
+def effective(format_: str, types: tuple[str, ...]) -> str:
+    """The format as validation sees it: '' where it means nothing."""
+    return format_ if format_ and is_known(format_, types) else ""
+
+
+def _pattern(pattern: str, flags: int = 0) -> Check:
+    found = re.compile(pattern, re.ASCII | flags).fullmatch
+    return lambda text: found(text) is not None
+
+
+# --- numbers of all sorts ---
+
+_is_hex_color = _pattern("#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})")
+_BYTE = r"[\t\n\f\r ]*(0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])[\t\n\f\r ]*"
+_is_rgb_color = _pattern(rf"rgb\({_BYTE},{_BYTE},{_BYTE}\)")
+_is_social_security_number = _pattern(r"\d{3}[- ]\d{2}[- ]\d{4}")
+_is_object_id = _pattern("[0-9a-fA-F]{24}")
+_is_base64_text = _pattern(r"[A-Za-z0-9+/]+={0,2}")
+_CARD = (
+    r"4[0-9]{12}(?:[0-9]{3})?|5[1-5][0-9]{14}|6(?:011|5[0-9][0-9])[0-9]{12}|3[47][0-9]{13}|3(?:0[0-5]|[68][0-9])[0-9]{11}"
+    r"|(?:2131|1800|35\d{3})\d{11}"
+)
+_is_card = _pattern(_CARD)
+_NO_DIGITS = re.compile("[^0-9]+")
+_SPACES_AND_MINUS = re.compile(r"[\t\n\f\r -]+")
+_is_isbn10_text, _is_isbn13_text = _pattern("[0-9]{9}[0-9X]"), _pattern("[0-9]{13}")
+
+
+def _is_base64(text: str) -> bool:
+    return len(text) % 4 == 0 and _is_base64_text(text)
+
+
+def _is_credit_card(text: str) -> bool:
+    digits = _NO_DIGITS.sub("", text)
+    if not _is_card(digits):
+        return False
+    doubled = (sum(divmod(2 * int(digit), 10)) for digit in digits[-2::-2])
+    return (sum(map(int, digits[-1::-2])) + sum(doubled)) % 10 == 0
+
+
+def _is_isbn10(text: str) -> bool:
+    given = _SPACES_AND_MINUS.sub("", text)
+    if not _is_isbn10_text(given):
+        return False
+    digits = [10 if char == "X" else int(char) for char in given]
+    return sum(place * digit for place, digit in enumerate(digits, 1)) % 11 == 0
+
+
+def _is_isbn13(text: str) -> bool:
+    given = _SPACES_AND_MINUS.sub("", text)
+    if not _is_isbn13_text(given):
+        return False
+    digits = list(map(int, given))
+    return (sum(digits[0::2]) + 3 * sum(digits[1::2])) % 10 == 0
+
+
+def _uuid(version: str = "[0-9a-f]", variant: str = "[0-9a-f]") -> Check:
+    return _pattern(f"[0-9a-f]{{8}}-?[0-9a-f]{{4}}-?{version}[0-9a-f]{{3}}-?{variant}[0-9a-f]{{3}}-?[0-9a-f]{{12}}", re.IGNORECASE)
+
+
+# --- time ---
+
+_DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)", re.ASCII)
+_TIME = re.compile(r"(\d\d):(\d\d):(\d\d)(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))", re.ASCII)
+_LENGTH = re.compile(r"([0-9]+)[\t\n\f\r ]*([A-Za-zµ]+)")
+_UNITS = ("ns", "us", "µs", "ms", "s", "m", "h", "hr", "d", "w", "wk")
+_UNIT_STARTS = ("nano", "micro", "milli", "sec", "min", "hour", "day", "week")
+_NANOSECONDS = 1e9
+
+
+def _is_date(text: str) -> bool:
+    found = _DATE.fullmatch(text)
+    if found is None:
+        return False
+    year, month, day = map(int, found.groups())
+    # The year 0 is a leap year, and one that Python doesn't know.
+    return 1 <= month <= 12 and 1 <= day <= calendar.monthrange(year or 4, month)[1]
+
+
+def _is_date_time(text: str) -> bool:
+    date, _, rest = text.lower().partition("t")
+    # What follows another t is not looked at.
+    found = _TIME.fullmatch(rest.partition("t")[0])
+    return found is not None and _is_date(date) and found[1] <= "23" and found[2] <= "59" and found[3] <= "59"
+
+
+def _is_duration(text: str) -> bool:
+    """As Go has it, or with whole numbers and the words for units in Scala's way anywhere in the text."""
+    try:
+        if abs(duration.parse(text)) * _NANOSECONDS < golang.INT64_MAX:
+            return True
+    except ValueError:
+        pass
+    lengths = _LENGTH.findall(text)
+    if any(int(number[:30]) > golang.INT64_MAX for number, _ in lengths):
+        return False
+    return any(unit.lower() in _UNITS or unit.lower().startswith(_UNIT_STARTS) for _, unit in lengths)
+
+
+# --- networks ---
+
+_is_hostname_text = regexp.matcher(
+    r"^([a-zA-Z0-9\p{S}\p{L}]((-?[a-zA-Z0-9\p{S}\p{L}]{0,62})?)|([a-zA-Z0-9\p{S}\p{L}]"
+    r"(([a-zA-Z0-9-\p{S}\p{L}]{0,61}[a-zA-Z0-9\p{S}\p{L}])?)(\.)){1,}([a-zA-Z\p{L}]){2,63})$"
+)
+_HEX = "[0-9a-fA-F]{2}"
+_is_mac = _pattern(
+    # 6, 8 or 20 bytes: apart by one sign, in pairs, or together.
+    "|".join(
+        rf"{_HEX}(?::{_HEX}){{{n - 1}}}|{_HEX}(?:-{_HEX}){{{n - 1}}}|{_HEX}{_HEX}(?:\.{_HEX}{_HEX}){{{n // 2 - 1}}}|(?:{_HEX}){{{n}}}"
+        for n in (6, 8, 20)
+    )
+)
+_OCTET = "0*(?:25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])"
+# With the leading zeros that older servers took.
+_is_ip4 = _pattern(rf"{_OCTET}(?:\.{_OCTET}){{3}}")
+_is_length = _pattern("0*[0-9]{1,3}")
+_LEADING_ZEROS = re.compile("(?<![0-9a-fA-F])0+(?=[0-9a-fA-F])")
+
+
+def _is_hostname(text: str) -> bool:
+    """Bytes are counted: 255 in all, 63 between dots."""
+    encoded = text.encode()
+    return len(encoded) <= 255 and all(len(part) <= 63 for part in encoded.split(b".")) and _is_hostname_text(text)
+
+
+def _is_ip6(text: str, *, sloppy: bool = False) -> bool:
+    if "%" in text:
+        return False
+    try:
+        ipaddress.IPv6Address(_LEADING_ZEROS.sub("", text) if sloppy else text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_ipv4_or_mapped(text: str) -> bool:
+    if "." not in text:
+        return False
+    return _is_ip6(text, sloppy=True) if ":" in text.partition(".")[0] else _is_ip4(text)
+
+
+def _is_cidr(text: str) -> bool:
+    address, _, length = text.partition("/")
+    if not _is_length(length):
+        return False
+    longest = 32 if _is_ip4(address) else 128 if _is_ip6(address, sloppy=True) else -1
+    return int(length) <= longest
+
+
+# --- URIs ---
+
+_SCHEME = re.compile("[a-zA-Z][a-zA-Z0-9+.-]*")
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
+_is_escaped = _pattern("(?:[^%]|%[0-9a-fA-F]{2})*", re.DOTALL)
+_is_userinfo = _pattern(r"[A-Za-z0-9._:~!$&'()*+,;=%@-]*")
+_is_port = _pattern("(?::[0-9]*)?")
+_HOST = r"""[A-Za-z0-9._~!$&'()*+,;=:\[\]<>"-]"""
+# What is past ASCII may be escaped in a host, and the percent sign itself; in a zone what could stand there unescaped.
+_is_host = _pattern(rf"(?:{_HOST}|[^\x00-\x7f]|%25|%[89a-fA-F][0-9a-fA-F])*")
+_is_zone = _pattern(rf"(?:{_HOST}|[^\x00-\x7f]|%[0-7][0-9a-fA-F])+")
+_is_unescaped_zone = _pattern(rf"(?:{_HOST}|[^\x00-\x7f]|[ %])+")
+
+
+def _is_uri(text: str) -> bool:
+    """An absolute URI or an absolute path, as url.ParseRequestURI takes it."""
+    if not text or _CONTROLS.search(text):
+        return False
+    if text == "*":
+        return True
+    if text.startswith(":"):
+        return False
+    found = _SCHEME.match(text)
+    has_scheme = found is not None and text[found.end() : found.end() + 1] == ":"
+    rest = text[found.end() + 1 :] if found is not None and has_scheme else text
+    rest = rest.partition("?")[0]
+    if not rest.startswith("/"):
+        return has_scheme
+    if has_scheme and rest.startswith("//"):
+        authority, slash, path = rest[2:].partition("/")
+        userinfo, at, host = authority.rpartition("@")
+        if (at and not (_is_userinfo(userinfo) and _is_escaped(userinfo))) or not _is_authority(host, text[: text.index(":")]):
+            return False
+        rest = slash + path
+    return _is_escaped(rest)
+
+
+def _is_authority(host: str, scheme: str) -> bool:
+    opened = host.rfind("[")
+    if opened > 0:
+        return False
+    if opened < 0:
+        strict = scheme.lower() in ("http", "https")
+        name, colon, port = host.partition(":") if strict or host.count(":") < 2 else host.rpartition(":")
+        return _is_host(name) and _is_port(colon + port)
+    address, closed, port = host[1:].rpartition("]")
+    address, percent, zone = address.partition("%25")
+    if not closed or not _is_port(port) or not _is_ip6(address):
+        return False
+    return not percent or (_is_zone(zone) and _is_unescaped_zone(unquote(zone)))
+
+
+# --- names ---
+
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_is_label, _is_subdomain = _pattern(_LABEL), _pattern(rf"{_LABEL}(\.{_LABEL})*")
+
+FORMATS: Mapping[str, Check] = {
+    "bsonobjectid": _is_object_id,
+    "uri": _is_uri,
+    "email": is_email_address,
+    "hostname": _is_hostname,
+    "ipv4": _is_ipv4_or_mapped,
+    "ipv6": _is_ip6,
+    "cidr": _is_cidr,
+    "mac": _is_mac,
+    "uuid": _uuid(),
+    "uuid3": _uuid("3"),
+    "uuid4": _uuid("4", "[89ab]"),
+    "uuid5": _uuid("5", "[89ab]"),
+    "isbn": lambda text: _is_isbn10(text) or _is_isbn13(text),
+    "isbn10": _is_isbn10,
+    "isbn13": _is_isbn13,
+    "creditcard": _is_credit_card,
+    "ssn": _is_social_security_number,
+    "hexcolor": _is_hex_color,
+    "rgbcolor": _is_rgb_color,
+    "byte": _is_base64,
+    "password": lambda text: True,
+    "date": _is_date,
+    "duration": _is_duration,
+    "datetime": _is_date_time,
+    "k8sshortname": lambda text: len(text) <= 63 and _is_label(text),
+    "k8slongname": lambda text: len(text) <= 253 and _is_subdomain(text),
+}
+"""Name without dashes -> check."""

@@ -1,0 +1,76 @@
+"""Lists of type set and map: no item, and no item's keys, may be there twice.
+
+Called by `compiled.py`, which on an update looks only where the old object had no such error, and by `validity.py`. Pure.
+Source: k8s.io/apiextensions-apiserver pkg/apiserver/schema/listtype/validation.go, v0.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from aggserver.meta import field
+from aggserver.meta.field import FieldError, Path
+from aggserver.meta.golang import to_json
+from aggserver.schema.structural import Structural
+
+__all__ = ["duplicates", "has_duplicates"]
+
+
+def duplicates(value: Any, node: Structural | None, path: Path | None = None) -> list[FieldError]:
+    """Every repetition, told once: at the second item of several that are alike."""
+    at = path or Path()
+    if node is None:
+        return []
+    if isinstance(value, list):
+        found = _in_list(value, node.list_type, node.list_map_keys, at)
+        if node.items is not None:
+            for index, item in enumerate(value):
+                if isinstance(item, dict | list):
+                    found += duplicates(item, node.items, at.index(index))
+        return found
+    if not isinstance(value, dict):
+        return []
+    found = []
+    if node.values is not None:
+        for name in sorted(value):
+            found += duplicates(value[name], node.values, at.key(name))
+    for name in sorted(value.keys() & node.properties.keys()):
+        found += duplicates(value[name], node.properties[name], at.child(name))
+    return found
+
+
+def has_duplicates(items: list[Any], list_type: str, keys: Sequence[str]) -> bool:
+    """Whether there is an error in the list itself."""
+    if list_type == "set":
+        try:
+            # Python holds more values equal than Go: none of these are.
+            if len(set(items)) == len(items):
+                return False
+        except TypeError:
+            pass
+    return bool(_in_list(items, list_type, keys, Path()))
+
+
+def _in_list(items: list[Any], list_type: str, keys: Sequence[str], path: Path) -> list[FieldError]:
+    if list_type == "set":
+        return [field.duplicate(path.index(index), items[index]) for index in _repeated(items)]
+    if list_type != "map":
+        return []
+    for index, item in enumerate(items):
+        if item is not None and not isinstance(item, dict):
+            return [field.invalid(path.index(index), item, "must be an object for an array of list-type map")]
+    shown = [{key: item[key] for key in keys if key in item} if item else {} for item in items]
+    return [field.duplicate(path.index(index), shown[index]) for index in _repeated(shown)]
+
+
+def _repeated(items: list[Any]) -> list[int]:
+    """Where something is for the second time."""
+    times: dict[Hashable, int] = {}
+    found = []
+    for index, item in enumerate(items):
+        key = to_json(item) if isinstance(item, dict | list) else (type(item), item)
+        times[key] = times.get(key, 0) + 1
+        if times[key] == 2:
+            found.append(index)
+    return found

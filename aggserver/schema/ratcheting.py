@@ -1,0 +1,93 @@
+"""Ratcheting: which part of an object an update leaves as it was.
+
+An object that became invalid under a newer schema can still be changed elsewhere: errors of a value that is what it was are
+dropped. A `Correlation` finds for each value what it was before. Members of objects correlate by name, items of lists of type map
+by their keys, other items not at all; and what the schema says nothing of can't be told to be the same.
+Made by `compiled.py`, walked by `validation.py`. Pure.
+Source: k8s.io/apiserver pkg/cel/common/{equality,maplist}.go; k8s.io/apiextensions-apiserver
+pkg/apiserver/validation/ratcheting.go, v0.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from aggserver.meta import codec
+from aggserver.schema.structural import Structural
+
+__all__ = ["Correlation"]
+
+
+class Correlation:
+    """A value, what it was, and the schema that both have. Remembers what it has found out, and so belongs to one validation."""
+
+    __slots__ = ("_children", "_old", "_old_by_key", "_structural", "_unchanged", "_value")
+
+    def __init__(self, value: Any, old: Any, structural: Structural) -> None:
+        self._value = value
+        self._old = old
+        self._structural = structural
+        self._children: dict[str | int, Correlation | None] = {}
+        self._unchanged: bool | None = None
+        self._old_by_key: dict[Hashable, Any] | None = None
+
+    def key(self, name: str) -> Correlation | None:
+        """The member's, None where there was none or the schema doesn't know it."""
+        return self._child(name, self._make_member)
+
+    def index(self, index: int) -> Correlation | None:
+        """The item's, for lists of type map."""
+        return self._child(index, self._make_item)
+
+    def is_unchanged(self) -> bool:
+        if self._unchanged is None:
+            self._unchanged = self._compare()
+        return self._unchanged
+
+    def _child(self, name: Any, make: Callable[[Any], Correlation | None]) -> Correlation | None:
+        if name not in self._children:
+            self._children[name] = make(name)
+        return self._children[name]
+
+    def _make_member(self, name: str) -> Correlation | None:
+        if not isinstance(self._value, dict) or not isinstance(self._old, dict) or name not in self._old:
+            return None
+        child = self._structural.properties.get(name, self._structural.values)
+        return None if child is None else Correlation(self._value[name], self._old[name], child)
+
+    def _make_item(self, index: int) -> Correlation | None:
+        node = self._structural
+        if node.list_type != "map" or node.items is None or not isinstance(self._old, list):
+            return None
+        if self._old_by_key is None:
+            self._old_by_key = {}
+            for item in self._old:
+                if (key := self._key_of(item)) is not None:
+                    self._old_by_key.setdefault(key, item)
+        key = self._key_of(self._value[index])
+        old = None if key is None else self._old_by_key.get(key)
+        return None if old is None else Correlation(self._value[index], old, node.items)
+
+    def _key_of(self, item: Any) -> Hashable | None:
+        """None where a key is missing, or is no scalar. Types count: 1 is not true."""
+        if not isinstance(item, dict) or self._structural.type != "array" or not self._structural.list_map_keys:
+            return None
+        values = [item.get(name) for name in self._structural.list_map_keys]
+        if not all(isinstance(value, bool | int | float | str) for value in values):
+            return None
+        return tuple((type(value), value) for value in values)
+
+    def _compare(self) -> bool:
+        value, old = self._value, self._old
+        if isinstance(value, dict) and isinstance(old, dict):
+            children = (self.key(name) for name in value)
+            return len(value) == len(old) and all(child is not None and child.is_unchanged() for child in children)
+        if isinstance(value, list) and isinstance(old, list):
+            if len(value) != len(old):
+                return False
+            if self._structural.list_type != "map":
+                return codec.same(value, old)
+            items = (self.index(index) for index in range(len(value)))
+            return all(child is not None and child.is_unchanged() for child in items)
+        return codec.same(value, old)

@@ -1,0 +1,294 @@
+"""Validation: what a value must be under the schema as written, in upstream's words and order.
+
+The plain form of the rules: it walks a value with its schema and gathers every error. It is the long way, for values that
+`validity.py`, compiled from the same schema, has found at fault; the tests hold the two together. `compiled.py` calls both.
+On an update errors are dropped where nothing changed (`ratcheting.py`).
+
+Where upstream's order is that of a Go map, names are sorted here. Texts that repeat are told once. An error of a whole
+(allOf, anyOf, oneOf, not; a number that its type can't hold) has no place, and is shown at `<nil>`.
+Pure. Source: k8s.io/kube-openapi pkg/validation/{validate,errors}; k8s.io/apiextensions-apiserver
+pkg/apiserver/validation/{validation,ratcheting}.go, v0.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from aggserver.meta import codec, field, regexp
+from aggserver.meta.field import FieldError, Path
+from aggserver.meta.golang import INT64_MAX, quote, to_json
+from aggserver.schema import formats, numbers
+from aggserver.schema.ratcheting import Correlation
+from aggserver.schema.structural import INT_OR_STRING
+
+__all__ = ["is_in", "mismatch", "type_of", "types_and_format", "validate"]
+
+Schema = Mapping[str, Any]
+
+# Python's classes -> JSON's types, and Go's format of such a value.
+_TYPES: Mapping[type, tuple[str, str]] = {
+    bool: ("boolean", ""),
+    str: ("string", ""),
+    int: ("integer", "int64"),
+    float: ("number", "float64"),
+    list: ("array", ""),
+    dict: ("object", ""),
+    type(None): ("null", ""),
+}
+
+
+def validate(value: Any, schema: Schema, prefix: Path | None = None, correlation: Correlation | None = None) -> list[FieldError]:
+    """Every error of `value`. prefix: where it stands, if it is not the whole object; the texts don't tell of that.
+
+    correlation: what it was before; errors of what has not changed are dropped then.
+    """
+    return list(_Walk(prefix or Path()).node(value, schema, "", correlation).errors.values())
+
+
+def types_and_format(schema: Schema) -> tuple[tuple[str, ...], str]:
+    """The types that are allowed (none: all), and the format if it means something."""
+    given = schema.get("type")
+    types = ("integer", "string") if schema.get(INT_OR_STRING) else (given,) if given else ()
+    return types, formats.effective(schema.get("format") or "", types)
+
+
+def type_of(value: Any) -> str:
+    """The value's type in JSON's words."""
+    return _TYPES[value.__class__][0]
+
+
+def mismatch(value: Any, types: tuple[str, ...], format_: str, *, nullable: bool) -> tuple[str, str] | None:
+    """(what was wanted, what it is) where the value has the wrong type, None where it has the right one."""
+    actual, actual_format = _TYPES[value.__class__]
+    if value is None:
+        return (",".join(types), actual) if types and not nullable else None
+    if not types and not format_:
+        return None
+    fits = (
+        actual in types
+        or (actual == "number" and "integer" in types and numbers.is_integral(value))
+        or (actual == "integer" and "number" in types)
+    )
+    if actual not in ("string", "array"):
+        if format_ and not fits and actual_format != format_:
+            return format_, actual_format
+    elif format_ and not {"number", "integer"} & set(types):
+        # With a format, strings pass here for its check, and lists for none.
+        return None
+    return None if fits else (",".join(types), actual)
+
+
+def is_in(value: Any, enum: Sequence[Any]) -> bool:
+    """Whether the value is one of the enum's, once converted to that one's type as Go would. Null is in none."""
+    return value is not None and any(_equals(value, each) for each in enum)
+
+
+def _equals(value: Any, wanted: Any) -> bool:
+    if isinstance(value, bool) or isinstance(wanted, bool) or value.__class__ is wanted.__class__:
+        return codec.same(value, wanted)
+    if isinstance(value, int):
+        if isinstance(wanted, float):
+            return float(value) == wanted
+        # A number becomes the character it is the code of.
+        return isinstance(wanted, str) and 0 <= value <= 0x10FFFF and chr(value) == wanted
+    return isinstance(value, float) and isinstance(wanted, int) and abs(value) <= INT64_MAX and int(value) == wanted
+
+
+class _Result:
+    """matches: how many checks were passed, by which upstream chooses the errors to tell of several alternatives.
+
+    errors: by their texts, since a text is told once.
+    """
+
+    __slots__ = ("errors", "matches")
+
+    def __init__(self) -> None:
+        self.errors: dict[str, FieldError] = {}
+        self.matches = 0
+
+    def merge(self, other: _Result) -> None:
+        for text, error in other.errors.items():
+            self.errors.setdefault(text, error)
+        self.matches += other.matches
+
+
+class _Walk:
+    def __init__(self, prefix: Path) -> None:
+        self._prefix = prefix
+
+    def node(self, value: Any, schema: Schema, path: str, correlation: Correlation | None) -> _Result:
+        result = _Result()
+        self._check(result, value, schema, path, correlation)
+        if result.errors and correlation is not None and correlation.is_unchanged():
+            result.errors.clear()
+        return result
+
+    def _check(self, result: _Result, value: Any, schema: Schema, path: str, correlation: Correlation | None) -> None:
+        types, format_ = types_and_format(schema)
+        wrong = mismatch(value, types, format_, nullable=bool(schema.get("nullable")))
+        if wrong:
+            wanted, actual = wrong
+            self._type_error(result, path, wanted, actual)
+        if value is None:
+            result.matches += not wrong
+            self._enum(result, value, schema, path)
+            return
+        if types or format_:
+            result.matches += 1 if wrong else 2
+        self._junctors(result, value, schema, path)
+        if isinstance(value, str):
+            self._string(result, value, schema, path)
+            if format_ and (is_valid := formats.FORMATS.get(format_.replace("-", ""))):
+                if not is_valid(value):
+                    self._type_error(result, path, format_, value)
+                result.matches += 1
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            self._number(result, value, schema, path, types[0] if len(types) == 1 else "", format_)
+        elif isinstance(value, list):
+            self._list(result, value, schema, path, correlation)
+        self._enum(result, value, schema, path)
+        result.matches += 1
+        if isinstance(value, dict):
+            self._object(result, value, schema, path, correlation)
+            result.matches += 1
+        result.matches += 1
+
+    def _junctors(self, result: _Result, value: Any, schema: Schema, path: str) -> None:
+        any_of, one_of, all_of = (schema.get(key) or () for key in ("anyOf", "oneOf", "allOf"))
+        if any_of:
+            self._any_of(result, (self.node(value, each, path, None) for each in any_of), path)
+        if one_of:
+            self._one_of(result, [self.node(value, each, path, None) for each in one_of], path)
+        if all_of:
+            outcomes = [self.node(value, each, path, None) for each in all_of]
+            for outcome in outcomes:
+                result.merge(outcome)
+            valid = sum(not outcome.errors for outcome in outcomes)
+            if valid < len(outcomes):
+                more = "" if valid else ". None validated"
+                self._unplaced(result, f"{quote(path)} must validate all the schemas (allOf){more}")
+        if schema.get("not") is not None and not self.node(value, schema["not"], path, None).errors:
+            self._unplaced(result, f"{quote(path)} must not validate the schema (not)")
+        result.matches += 2
+
+    def _any_of(self, result: _Result, outcomes: Iterator[_Result], path: str) -> None:
+        failures = []
+        for outcome in outcomes:
+            if not outcome.errors:
+                result.merge(outcome)
+                return
+            failures.append(outcome)
+        self._unplaced(result, f"{quote(path)} must validate at least one schema (anyOf)")
+        result.merge(max(failures, key=_matches))
+
+    def _one_of(self, result: _Result, outcomes: Sequence[_Result], path: str) -> None:
+        valid = [outcome for outcome in outcomes if not outcome.errors]
+        if len(valid) == 1:
+            result.merge(valid[0])
+            return
+        found = f"Found {len(valid)} valid alternatives" if valid else "Found none valid"
+        self._unplaced(result, f"{quote(path)} must validate one and only one schema (oneOf). {found}")
+        if not valid:
+            result.merge(max(outcomes, key=_matches))
+
+    def _string(self, result: _Result, value: str, schema: Schema, path: str) -> None:
+        """Only the first error is told."""
+        result.matches += 1
+        longest, shortest, pattern = schema.get("maxLength"), schema.get("minLength"), schema.get("pattern")
+        if longest is not None and len(value) > longest:
+            text = f"{path} in body should be at most {longest} chars long"
+            result.errors.setdefault(text, field.too_long(self._place(path), longest))
+        elif shortest is not None and len(value) < shortest:
+            self._invalid(result, path, value, f"should be at least {shortest} chars long")
+        elif pattern:
+            try:
+                if not regexp.matcher(pattern)(value):
+                    self._invalid(result, path, value, f"should match '{pattern}'")
+            except regexp.PatternError as error:
+                self._invalid(result, path, value, f"should match '{pattern}, but pattern is invalid: {error}'")
+
+    def _number(self, result: _Result, value: int | float, schema: Schema, path: str, type_: str, format_: str) -> None:
+        for text, shown in numbers.problems(value, schema, type_, format_, path):
+            if shown is numbers.UNPLACED:
+                self._unplaced(result, text)
+            else:
+                result.errors.setdefault(text, field.invalid(self._place(path), shown, text))
+        result.matches += 2
+
+    def _list(self, result: _Result, value: list[Any], schema: Schema, path: str, correlation: Correlation | None) -> None:
+        if (items := schema.get("items")) is not None:
+            for index, item in enumerate(value):
+                before = correlation.index(index) if correlation else None
+                result.merge(self.node(item, items, f"{path}[{index}]", before))
+        fewest, most = schema.get("minItems"), schema.get("maxItems")
+        if fewest is not None and len(value) < fewest:
+            self._invalid(result, path, len(value), f"should have at least {fewest} items")
+        if most is not None and len(value) > most:
+            text = f"{path} in body should have at most {most} items"
+            result.errors.setdefault(text, field.too_many(self._place(path), len(value), most))
+        if schema.get("uniqueItems") and len(set(map(to_json, value))) < len(value):
+            self._invalid(result, path, "", "shouldn't contain duplicates")
+        result.matches += 2
+
+    def _object(self, result: _Result, value: dict[str, Any], schema: Schema, path: str, correlation: Correlation | None) -> None:
+        fewest, most = schema.get("minProperties"), schema.get("maxProperties")
+        if fewest is not None and len(value) < fewest:
+            self._invalid(result, path, len(value), f"should have at least {fewest} properties")
+        if most is not None and len(value) > most:
+            text = f"{path} in body should have at most {most} properties"
+            result.errors.setdefault(text, field.too_many(self._place(path), len(value), most))
+        properties, extra = schema.get("properties") or {}, schema.get("additionalProperties")
+        known = {name: child for name, child in properties.items() if child is not None}
+        for name in sorted(value.keys() - known.keys()):
+            if extra is False:
+                text = f"{path}.{name} in body is a forbidden property"
+                result.errors.setdefault(text, field.invalid(self._place(path), name, text))
+            elif isinstance(extra, Mapping):
+                self._member(result, value, name, extra, f"{path}.{name}", correlation, at_root=not path)
+        for name in sorted(value.keys() & known.keys()):
+            self._member(result, value, name, known[name], f"{path}.{name}" if path else name, correlation, at_root=not path)
+        for name in schema.get("required") or ():
+            if name not in value:
+                text = f"{path}.{name} in body is required"
+                result.errors.setdefault(text, field.required(self._place(f"{path}.{name}")))
+
+    def _member(
+        self,
+        result: _Result,
+        value: dict[str, Any],
+        name: str,
+        schema: Schema,
+        path: str,
+        correlation: Correlation | None,
+        *,
+        at_root: bool,
+    ) -> None:
+        # The type of the whole is converted before, and so looks the same whatever it was.
+        kept = correlation is not None and not (at_root and name in ("kind", "apiVersion"))
+        result.merge(self.node(value[name], schema, path, correlation.key(name) if correlation and kept else None))
+
+    def _enum(self, result: _Result, value: Any, schema: Schema, path: str) -> None:
+        enum = schema.get("enum")
+        if enum and not is_in(value, enum):
+            supported = [each if isinstance(each, str) else to_json(each) for each in enum]
+            text = f"{path} in body should be one of {supported}"
+            result.errors.setdefault(text, field.not_supported(self._place(path), value, supported))
+
+    def _type_error(self, result: _Result, path: str, wanted: str, shown: str) -> None:
+        text = f"{path} in body must be of type {wanted}: {quote(shown)}"
+        result.errors.setdefault(text, field.type_invalid(self._place(path), shown, text))
+
+    def _invalid(self, result: _Result, path: str, shown: Any, what: str) -> None:
+        text = f"{path} in body {what}"
+        result.errors.setdefault(text, field.invalid(self._place(path), shown, text))
+
+    def _unplaced(self, result: _Result, text: str) -> None:
+        result.errors.setdefault(text, field.invalid(self._prefix, "", text))
+
+    def _place(self, path: str) -> Path:
+        return self._prefix.child(path.removeprefix(".")) if path not in ("", ".") else self._prefix
+
+
+def _matches(result: _Result) -> int:
+    return result.matches

@@ -1,0 +1,250 @@
+"""Validity: is a value without a single error? As generated code, one function for one node of a schema.
+
+Nearly every value that is written is valid; a function here only says so, and `validation.py` then tells of the rest. They must
+agree, and the tests see to it. Beside the schema's own rules it knows what the structural form adds: lists of type set and map,
+and embedded resources. What is rare (floats, enums of other things than strings, bounds with a fraction) it leaves to the plain
+form of the rules.
+
+A node's function is made when a value first gets there: the largest definitions have thousands of nodes, and objects use few.
+Pure. Called by `compiled.py`. Source: as of `validation.py`; the form is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from aggserver.meta import regexp
+from aggserver.meta.golang import INT64_MAX, INT64_MIN
+from aggserver.schema import formats, list_type, object_meta
+from aggserver.schema.generation import Module
+from aggserver.schema.structural import (
+    EMBEDDED,
+    INT_OR_STRING,
+    LIST_MAP_KEYS,
+    LIST_TYPE,
+    MAP_TYPE,
+    PRESERVE,
+    TYPE_META,
+    VALIDATIONS,
+)
+from aggserver.schema.validation import is_in, mismatch, types_and_format, validate
+
+__all__ = ["compile_validity"]
+
+Schema = Mapping[str, Any]
+# Something true for a value that is not valid.
+_Check = Callable[[Any], object]
+
+_INT32_MAX = 2**31 - 1
+# A value of each class that JSON has.
+_SAMPLES: Mapping[str, Any] = {"str": "", "dict": {}, "list": [], "int": 0, "float": 0.5, "bool": True}
+_CLASSES: Mapping[str, type] = {"string": str, "boolean": bool, "integer": int, "object": dict, "array": list}
+# Members of a schema that don't judge values, given its type.
+_SAYS_NOTHING = {"type", "title", "description", "default", "example", "externalDocs", "nullable", "format"}
+_SAYS_NOTHING |= {PRESERVE, MAP_TYPE, VALIDATIONS}
+# As written by those who want to be plain: it says what int-or-string says.
+_INT_OR_STRING_AGAIN = ([{"type": "integer"}, {"type": "string"}], [{"type": "string"}, {"type": "integer"}])
+
+
+def compile_validity(schema: Schema) -> Callable[[Any], bool]:
+    """Whether `validate` and the structural rules would find nothing at all in a value."""
+    check: list[_Check] = []
+
+    def is_valid(value: Any) -> bool:
+        if not check:
+            check.append(_compile(schema, inside=False))
+        return not check[0](value)
+
+    return is_valid
+
+
+class _Children(dict[Any, _Check]):
+    """Checks by name, made from `schemas` when first asked for. inside: of a junctor. others: for any other name."""
+
+    def __init__(self, schemas: Mapping[Any, Schema], others: _Check, *, inside: bool) -> None:
+        super().__init__()
+        self._schemas = schemas
+        self._others = others
+        self._inside = inside
+
+    def __missing__(self, name: Any) -> _Check:
+        schema = self._schemas.get(name)
+        if schema is None:
+            # Not kept: names can be anything.
+            return self._others
+        check = self[name] = _compile(schema, inside=self._inside)
+        return check
+
+
+def _allowed(value: Any) -> bool:
+    return False
+
+
+def _forbidden(value: Any) -> bool:
+    return True
+
+
+def _compile(schema: Schema, *, inside: bool) -> _Check:
+    module = Module(is_in=is_in)
+    name = module.function("bad", _Node(module, schema, inside=inside).lines())
+    check: _Check = module.build()[name]
+    return check
+
+
+class _Node:
+    """The lines of the function for one node; `x` is the value, true is returned where it is not valid.
+
+    inside: the node is in a junctor, where the structural extensions don't count.
+    """
+
+    def __init__(self, module: Module, schema: Schema, *, inside: bool) -> None:
+        self._module = module
+        self._schema = schema
+        self._inside = inside
+        self._types, self._format = types_and_format(schema)
+        self._enum = schema.get("enum") or []
+        # The plain form of the rules for this node, for what the source doesn't spell out.
+        self._plain = module.bind("plain", lambda value: bool(validate(value, schema)))
+
+    def lines(self) -> list[str]:
+        bodies = {"str": self._string, "dict": self._object, "list": self._list, "int": self._integer}
+        lines = ["c = x.__class__"]
+        word = "if"
+        for name, sample in _SAMPLES.items():
+            if name == "float":
+                # Some are integers, nearly.
+                body = [f"return {self._plain}(x)"] if not self._types or {"integer", "number"} & set(self._types) else None
+            elif mismatch(sample, self._types, self._format, nullable=False):
+                body = None
+            else:
+                body = bodies.get(name, self._other)()
+            if body is not None:
+                lines += [f"{word} c is {name}:", *("  " + line for line in body or ["pass"])]
+                word = "elif"
+        null = mismatch(None, self._types, self._format, nullable=bool(self._schema.get("nullable")))
+        lines += [f"{word} x is None: return {bool(null or self._enum)}", "else: return True"]
+        return lines + self._junctors()
+
+    def _string(self) -> list[str]:
+        get = self._schema.get
+        tests = []
+        if get("maxLength") is not None:
+            tests.append(f"len(x) > {int(get('maxLength'))}")
+        if get("minLength") is not None:
+            tests.append(f"len(x) < {int(get('minLength'))}")
+        if self._enum:
+            tests.append(f"x not in {self._module.constant(frozenset(each for each in self._enum if isinstance(each, str)))}")
+        if self._format in ("", "password"):
+            pass
+        elif is_format := formats.FORMATS.get(self._format.replace("-", "")):
+            tests.append(f"not {self._module.bind('is_format', is_format)}(x)")
+        if get("pattern"):
+            try:
+                tests.append(f"not {self._module.bind('matches', regexp.matcher(get('pattern')))}(x)")
+            except regexp.PatternError:
+                tests.append("True")
+        return [f"if {test}: return True" for test in tests]
+
+    def _integer(self) -> list[str]:
+        get = self._schema.get
+        low, high = INT64_MIN, INT64_MAX
+        tests = []
+        if self._format == "int32":
+            low, high = -_INT32_MAX - 1, _INT32_MAX
+            tests.append(f"not {low} <= x <= {high}")
+        for keyword, exclusive, sign in (("minimum", "exclusiveMinimum", "<"), ("maximum", "exclusiveMaximum", ">")):
+            bound = get(keyword)
+            if bound is None:
+                continue
+            if float(bound) != bound or int(bound) != bound or not low <= bound <= min(high, 2**53):
+                return [f"return {self._plain}(x)"]
+            tests.append(f"x {sign}{'=' if get(exclusive) else ''} {int(bound)}")
+        if get("multipleOf") is not None or self._enum:
+            return [f"return {self._plain}(x)"]
+        return [f"if {test}: return True" for test in tests]
+
+    def _other(self) -> list[str]:
+        return [f"if not is_in(x, {self._module.bind('enum', self._enum)}): return True"] if self._enum else []
+
+    def _list(self) -> list[str]:
+        get = self._schema.get
+        lines = self._sizes("minItems", "maxItems") + self._other()
+        if get("uniqueItems"):
+            return [f"if {self._plain}(x): return True"]
+        if not self._inside and get(LIST_TYPE) in ("set", "map"):
+            kind, keys = get(LIST_TYPE), tuple(get(LIST_MAP_KEYS) or ())
+            has = self._module.bind("has_duplicates", lambda items: list_type.has_duplicates(items, kind, keys))
+            lines.append(f"if len(x) > 1 and {has}(x): return True" if kind == "set" else f"if x and {has}(x): return True")
+        if get("items") is not None:
+            lines += ["for v in x:", *("  " + line for line in self._each(get("items")))]
+        return lines
+
+    def _object(self) -> list[str]:
+        get = self._schema.get
+        lines = self._sizes("minProperties", "maxProperties") + self._other()
+        lines += [f"if {self._module.constant(name)} not in x: return True" for name in get("required") or ()]
+        if not self._inside and get(EMBEDDED):
+            lines.append(f"if {self._module.bind('validate_resource', object_meta.validate_resource)}(x): return True")
+        properties = {name: child for name, child in (get("properties") or {}).items() if child is not None}
+        extra = get("additionalProperties")
+        if properties:
+            return lines + self._members(properties, extra)
+        if isinstance(extra, Mapping):
+            lines += ["for v in x.values():", *("  " + line for line in self._each(extra))]
+        elif extra is False:
+            lines.append("if x: return True")
+        return lines
+
+    def _members(self, properties: Mapping[str, Schema], extra: Any) -> list[str]:
+        others: _Check = _forbidden if extra is False else _allowed
+        if isinstance(extra, Mapping):
+            others = _compile(extra, inside=self._inside)
+        children = _Children(properties, others, inside=self._inside)
+        if extra is None:
+            # Most objects have them, and few schemas name them.
+            children.update((name, _allowed) for name in TYPE_META if name not in properties)
+        plain = {name: only for name, child in properties.items() if (only := _only_class(child))}
+        lines = ["for k, v in x.items():"]
+        if plain:
+            lines.append(f"  if {self._module.bind('classes', plain)}.get(k) is v.__class__: continue")
+        return [*lines, f"  if {self._module.bind('checks', children)}[k](v): return True"]
+
+    def _each(self, schema: Schema) -> list[str]:
+        """Lines for one value `v` of many under the same schema."""
+        check = self._module.bind("each", _Children({0: schema}, _allowed, inside=self._inside))
+        only = _only_class(schema)
+        return [f"if {f'v.__class__ is not {only.__name__} and ' if only else ''}{check}[0](v): return True"]
+
+    def _sizes(self, fewest: str, most: str) -> list[str]:
+        least, greatest = self._schema.get(fewest), self._schema.get(most)
+        lines = [] if least is None else [f"if len(x) < {int(least)}: return True"]
+        return lines if greatest is None else [*lines, f"if len(x) > {int(greatest)}: return True"]
+
+    def _junctors(self) -> list[str]:
+        get = self._schema.get
+        lines = []
+        any_of = get("anyOf")
+        if any_of and not (get(INT_OR_STRING) and any_of in _INT_OR_STRING_AGAIN):
+            lines.append(f"if {' and '.join(self._alternatives(any_of))}: return True")
+        if get("oneOf"):
+            counted = " + ".join(f"(not {bad})" for bad in self._alternatives(get("oneOf")))
+            lines.append(f"if {counted} != 1: return True")
+        if get("allOf"):
+            lines.append(f"if {' or '.join(self._alternatives(get('allOf')))}: return True")
+        if get("not") is not None:
+            lines.append(f"if not {self._alternatives([get('not')])[0]}: return True")
+        return ["if x is None: return False", *lines] if lines else []
+
+    def _alternatives(self, schemas: list[Schema]) -> list[str]:
+        checks = self._module.bind("alternatives", _Children(dict(enumerate(schemas)), _allowed, inside=True))
+        return [f"{checks}[{index}](x)" for index in range(len(schemas))]
+
+
+def _only_class(schema: Schema) -> type | None:
+    """The class whose every value the schema takes, without a closer look; None if there is none such."""
+    says = {key for key, value in schema.items() if value is not None} - _SAYS_NOTHING
+    _, format_ = types_and_format(schema)
+    if says - {LIST_TYPE} or format_ not in ("", "int64", "password") or schema.get(LIST_TYPE) not in (None, "atomic"):
+        return None
+    return _CLASSES.get(schema.get("type") or "")
