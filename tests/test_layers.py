@@ -48,6 +48,7 @@ DOORS = {
     "hypercorn": ("aggserver.server",),
     "jh2": ("aggserver.server.http2",),
     "kubernetes": ("aggserver.cluster", "aggserver.webhook"),
+    "re2": ("aggserver.meta.regexp",),
     "prometheus_client": ("aggserver.server.health", "aggserver.server.metrics"),
     "sqlite3": (
         "aggserver.storage.sqlite",

@@ -8,7 +8,7 @@ Source: k8s.io/apiextensions-apiserver pkg/apiserver/customresource_handler.go (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 
@@ -28,7 +28,7 @@ from aggserver.registry.store import ResourceStorage, Store
 from aggserver.registry.stored import StoredObject
 from aggserver.registry.strategy import ResourceInfo
 from aggserver.registry.subresources import ScaleStore, StatusStore
-from aggserver.schema import defaulting, pruning, structural
+from aggserver.schema.compiled import CompiledSchema
 from aggserver.schema.object_meta import prune_object_meta
 from aggserver.storage.cacher import Cacher
 
@@ -56,6 +56,7 @@ class DefinitionResource:
         self._environment = environment
         self._cacher: Cacher[StoredObject] | None = replacing._hand_over(definition) if replacing is not None else None
         self._stores: dict[str, Store] = {}
+        self._schemas: dict[str, CompiledSchema] = dict(replacing._unchanged_schemas(definition)) if replacing is not None else {}
         self.versions = tuple(ServedVersion(self, version) for version in definition.versions if version.served)
 
     def store(self, version: Version) -> Store:
@@ -68,6 +69,12 @@ class DefinitionResource:
         """Of every version, for the stop of the server."""
         if self._cacher is not None:
             self._cacher.end_watches()
+
+    def schema(self, version: Version) -> CompiledSchema:
+        """One for each version, and the same one for as long as the version's schema doesn't change."""
+        if version.name not in self._schemas:
+            self._schemas[version.name] = CompiledSchema(version.schema)
+        return self._schemas[version.name]
 
     def close(self) -> None:
         """Ends the watches and frees the cache. The objects stay where they are."""
@@ -82,6 +89,13 @@ class DefinitionResource:
             self._cacher.close()
             return None
         return self._cacher
+
+    def _unchanged_schemas(self, successor: Definition) -> Iterator[tuple[str, CompiledSchema]]:
+        """Of a definition of which something else has changed."""
+        written = {version.name: version.schema for version in self.definition.versions}
+        for version in successor.versions:
+            if version.name in self._schemas and written.get(version.name) == version.schema:
+                yield version.name, self._schemas[version.name]
 
     def info(self, version: Version) -> ResourceInfo:
         names = self.definition.names
@@ -100,13 +114,15 @@ class DefinitionResource:
             raise errors.forbidden(self.definition.group, self.definition.names.plural, "", why)
 
     def _build_store(self, version: Version) -> Store:
+        schema = self.schema(version)
         strategy = CustomResourceStrategy(
             self.info(version),
+            schema,
             has_status=version.status_subresource,
             scale=version.scale,
             check_context=self.check_context,
         )
-        return Store(self._storage, strategy, conformer(version))
+        return Store(self._storage, strategy, schema.prune_converted, schema)
 
     @cached_property
     def _storage(self) -> ResourceStorage:
@@ -121,12 +137,30 @@ class DefinitionResource:
             storage=environment.storage,
             cacher=self._cacher,
             converter=NoneConverter(),
-            conform=conformer(stored_version),
-            read_fields=read_fields(_selectable_paths(definition)),
+            prune=self.schema(stored_version).prune_converted,
+            conform_stored=self._conform_stored,
+            read_fields=self._field_reader(),
             clock=environment.clock,
             new_uid=environment.new_uid,
             random=environment.random,
         )
+
+    def _conform_stored(self, obj: JSONObject) -> None:
+        """By the schema of the version that the object is stored in, which may no longer be there."""
+        name = obj["apiVersion"].rpartition("/")[2]
+        for version in self.definition.versions:
+            if version.name == name:
+                self.schema(version).conform_stored(obj)
+
+    def _field_reader(self) -> Callable[[JSONObject], Mapping[str, str]]:
+        """Reads the selectable fields of an object as it is served, defaults included."""
+        read = read_fields(_selectable_paths(self.definition))
+
+        def read_conformed(obj: JSONObject) -> Mapping[str, str]:
+            self._conform_stored(obj)
+            return read(obj)
+
+        return read_conformed
 
 
 class ServedVersion:
@@ -207,7 +241,13 @@ class ServedVersion:
         if not subresource:
             rest = store
         elif subresource == "status" and version.status_subresource:
-            strategy = StatusStrategy(info, has_status=True, scale=version.scale, check_context=self._parent.check_context)
+            strategy = StatusStrategy(
+                info,
+                self._parent.schema(version),
+                has_status=True,
+                scale=version.scale,
+                check_context=self._parent.check_context,
+            )
             rest = StatusStore(store.with_strategy(strategy))
         elif subresource == "scale" and version.scale is not None:
             return self._scale_scope(store)
@@ -217,7 +257,7 @@ class ServedVersion:
             info,
             subresource,
             rest,
-            conform=conformer(version),
+            conform=self._parent.schema(version).conform,
             table=TableConvertor(version.columns),
             admission=self._parent.admission,
             selectable_fields=frozenset(_selectable_names(version)),
@@ -238,26 +278,6 @@ class ServedVersion:
             typed=True,
         )
         return replace(scope, kind="Scale", list_kind="", object_version="autoscaling/v1")
-
-
-def conformer(version: Version) -> Callable[[JSONObject], list[str]]:
-    """What a body of this version goes through: pruned by schema and type of metadata, then defaulted. Compiled at first use."""
-    compiled: tuple[Callable[[JSONObject], list[str]], Callable[[JSONObject], None]] | None = None
-
-    def conform(obj: JSONObject) -> list[str]:
-        nonlocal compiled
-        if compiled is None:
-            schema = structural.compile(version.schema)
-            compiled = pruning.compile_pruner(schema), defaulting.compile_defaulter(schema)
-        prune, default = compiled
-        dropped = prune(obj)
-        metadata = obj.get("metadata")
-        if isinstance(metadata, dict):
-            dropped = prune_object_meta(metadata) + dropped
-        default(obj)
-        return dropped
-
-    return conform
 
 
 def deprecation_warning(definition: Definition, version: Version) -> str:

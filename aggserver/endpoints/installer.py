@@ -29,7 +29,8 @@ class ResourceScope:
 
     kind, object_version: of the objects exchanged (`autoscaling/v1` Scale for a scale; else the resource's own).
     rest: an object with the protocols of `registry/rest.py`; which of them it has decides the verbs.
-    conform: prunes a decoded body in place, returns the paths of what it dropped, for fieldValidation.
+    conform: prunes and defaults a decoded body in place, returns the paths of what it dropped, for fieldValidation. Raises
+        schema.pruning.MalformedError.
     selectable_fields: names that field selectors may use beside metadata.name and metadata.namespace.
     deprecation: text of the Warning header that requests of this version get; '' for none.
     typed: upstream has a Go type for this kind; its decoder fills in what the body leaves out of kind and apiVersion, its encoder

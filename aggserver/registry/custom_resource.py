@@ -1,6 +1,6 @@
 """Strategies of custom resources: the object itself, and its `/status`.
 
-They know one version of one definition, as compiled; what the schema says of a value is `schema/`'s and comes in as functions.
+They know one version of one definition; what its schema says of a value is asked of the CompiledSchema they are given.
 Pure; built by `apiextensions/serving.py`, called by `registry/store.py`.
 Source: k8s.io/apiextensions-apiserver pkg/registry/customresource/{strategy,status_strategy,validator}.go, v0.36.3.
 """
@@ -16,6 +16,7 @@ from aggserver.meta.jsonpath import JSONPath
 from aggserver.registry.nested import NestedError, find_integer, find_string, go_text
 from aggserver.registry.rest import Context, JSONObject
 from aggserver.registry.strategy import ResourceInfo
+from aggserver.schema.compiled import CompiledSchema
 
 __all__ = ["CustomResourceStrategy", "ScalePaths", "StatusStrategy", "read_fields"]
 
@@ -35,7 +36,7 @@ class ScalePaths:
 
 
 class CustomResourceStrategy:
-    """Rules of the object at its own path.
+    """Rules of the object at its own path. Its errors come in upstream's order: type, metadata, values, scale, structure.
 
     has_status: the definition has the status subresource, so that this path can't write `.status`.
     check_context: raises StatusError where the resource takes no new objects.
@@ -44,12 +45,14 @@ class CustomResourceStrategy:
     def __init__(
         self,
         info: ResourceInfo,
+        schema: CompiledSchema,
         *,
         has_status: bool,
         scale: ScalePaths | None,
         check_context: Callable[[Context], None],
     ) -> None:
         self._info = info
+        self._schema = schema
         self._has_status = has_status
         self._scale = scale
         self._check_context = check_context
@@ -64,13 +67,14 @@ class CustomResourceStrategy:
         obj["metadata"]["generation"] = 1
 
     def validate(self, obj: JSONObject) -> list[FieldError]:
+        values, structure = self._schema.on_create(obj)
         problems = self._validate_type(obj)
-        if problems:
-            return problems
-        problems = object_meta.validate_object_meta(
-            obj["metadata"], _METADATA, namespaced=self._info.namespaced, name_rule=object_meta.dns1123_subdomain
-        )
-        return problems + self._validate_scale(obj)
+        if not problems:
+            problems = object_meta.validate_object_meta(
+                obj["metadata"], _METADATA, namespaced=self._info.namespaced, name_rule=object_meta.dns1123_subdomain
+            )
+            problems += values + self._validate_scale(obj)
+        return problems + structure
 
     def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
         if self._has_status:
@@ -82,7 +86,8 @@ class CustomResourceStrategy:
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
     def validate_update(self, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        return self._validate_type(obj) or self._validate_scale(obj)
+        values, structure = self._schema.on_update(obj, old)
+        return (self._validate_type(obj) or values + self._validate_scale(obj)) + structure
 
     def warnings(self, obj: JSONObject, old: JSONObject | None) -> Sequence[str]:
         finalizers = obj["metadata"].get("finalizers")
@@ -142,7 +147,8 @@ class StatusStrategy(CustomResourceStrategy):
             obj.pop("status", None)
 
     def validate_update(self, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        return self._validate_type(obj) or self._validate_scale_status(obj)
+        values, structure = self._schema.on_status(obj, old)
+        return (self._validate_type(obj) or values + self._validate_scale_status(obj)) + structure
 
 
 def read_fields(paths: Mapping[str, JSONPath]) -> Callable[[JSONObject], Mapping[str, str]]:

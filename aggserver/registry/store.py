@@ -76,7 +76,9 @@ T = TypeVar("T")
 class ResourceStorage:
     """What all versions of one resource share.
 
-    api_version: the version objects are stored in. conform: prunes (and later defaults) a tree for that version, in place.
+    api_version: the version objects are stored in. prune: what is done to a tree that was converted to it, in place.
+    conform_stored: what is done to a tree that comes from the storage, in whatever version, before anyone looks at it; None where
+    there is no schema, and bytes in the right version are sent as they are.
     read_fields: the selectable fields of an object beside its name and namespace. clock: seconds since the epoch.
     random: an integer below its argument, for generated names.
     """
@@ -87,7 +89,8 @@ class ResourceStorage:
     storage: Storage
     cacher: Cacher[StoredObject]
     converter: Converter
-    conform: Callable[[JSONObject], object]
+    prune: Callable[[JSONObject], object]
+    conform_stored: Callable[[JSONObject], object] | None
     read_fields: Callable[[JSONObject], Mapping[str, str]]
     clock: Callable[[], float]
     new_uid: Callable[[], str]
@@ -101,14 +104,18 @@ class ResourceStorage:
 class Store:
     """One version of a resource: Getter, Lister, Watcher, Creater, Updater, Deleter and CollectionDeleter in one.
 
-    conform: prunes a tree for this version, in place; used on what conversion brings.
+    prune: what is done to a tree that was converted to this version, in place.
+    form: stands for the schema of this version: bytes that are known to be in it are sent as they are.
     """
 
-    def __init__(self, resource: ResourceStorage, strategy: Strategy, conform: Callable[[JSONObject], object]) -> None:
+    def __init__(
+        self, resource: ResourceStorage, strategy: Strategy, prune: Callable[[JSONObject], object], form: object = None
+    ) -> None:
         self._resource = resource
         self._strategy = strategy
         self._info = strategy.info
-        self._conform = conform
+        self._prune = prune
+        self._form = form or object()
         self._cacher = resource.cacher
         self._head = stored.head(self._info.api_version, self._info.kind)
 
@@ -118,7 +125,7 @@ class Store:
 
     def with_strategy(self, strategy: Strategy) -> Store:
         """The same objects under other rules: how `/status` is made."""
-        return Store(self._resource, strategy, self._conform)
+        return Store(self._resource, strategy, self._prune, self._form)
 
     def end_watches(self) -> None:
         """Ends those of every version, once they were told what happened until now."""
@@ -131,7 +138,7 @@ class Store:
         obj = self._cacher.get(self._key(context, name))
         if obj is None:
             raise self._not_found(name)
-        return obj if obj.raw.startswith(self._head) else await self._view(obj)
+        return await self._view_if_needed(obj)
 
     async def list(self, context: Context, options: ListOptions) -> ListResult:
         prefix = self._prefix(context)
@@ -203,7 +210,7 @@ class Store:
                 initial=initial,
                 initial_end=options.send_initial_events is True and options.allow_bookmarks,
             )
-        return Watch(watcher, self._head, self._view)
+        return Watch(watcher, self._form, self._view)
 
     def _watched_prefix(self, context: Context, options: ListOptions) -> str:
         """The one key where a single object is meant: its watch then costs other objects' writes nothing."""
@@ -395,12 +402,16 @@ class Store:
                 current = None
 
     async def _commit(self, name: str, current: StoredObject, obj: JSONObject, old: JSONObject, *, dry_run: bool) -> StoredObject:
-        """Compare and swap; a write that changes nothing is none. Raises Conflict for the loop."""
-        if codec.same(obj, old):
-            return await self._view_if_needed(current)
-        if dry_run:
+        """Compare and swap; a write that changes nothing is none. Raises Conflict for the loop.
+
+        What was stored in another version or under another schema is changed by any write: so objects are migrated.
+        """
+        unchanged = codec.same(obj, old)
+        if dry_run and not unchanged:
             return StoredObject(current.key, self._encode_whole(obj), current.revision)
         encoded = await self._to_stored(obj)
+        if unchanged and (dry_run or codec.same(codec.decode_stored(encoded), codec.decode_stored(stored.value(current)))):
+            return await self._view_if_needed(current)
         with writing():
             revision = await self._resource.storage.update(current.key, encoded, current.revision)
         return await self._written(current.key, encoded, revision)
@@ -410,6 +421,8 @@ class Store:
         obj = self._cacher.get(key)
         if obj is None or obj.revision != revision:
             obj = stored.make(KeyValue(key, encoded, 0, revision))
+        if obj.raw.startswith(self._head):
+            obj.form = self._form  # it went through this version's schema
         return await self._view_if_needed(obj)
 
     async def _to_stored(self, obj: JSONObject) -> bytes:
@@ -417,32 +430,56 @@ class Store:
         if self._info.api_version != target:
             copy = codec.decode_stored(self._encode_whole(obj))
             (obj,) = await self._resource.converter.convert([copy], target)
-            self._resource.conform(obj)
+            self._resource.prune(obj)
         return stored.encode(obj, target, self._info.kind)
 
     def _encode_whole(self, obj: JSONObject) -> bytes:
         return codec.encode_json({"apiVersion": self._info.api_version, "kind": self._info.kind, **obj})
 
     async def _view_if_needed(self, obj: StoredObject) -> StoredObject:
-        return obj if obj.raw.startswith(self._head) else await self._view(obj)
+        return obj if obj.form is self._form else await self._view(obj)
 
     async def _view(self, obj: StoredObject) -> StoredObject:
         (view,) = await self._views([obj])
         return view
 
     async def _views(self, objects: Sequence[StoredObject]) -> Sequence[StoredObject]:
-        """The objects in this version: those stored in it as they are, the others converted in one call."""
-        head = self._head
-        foreign = [obj for obj in objects if not obj.raw.startswith(head)]
-        if not foreign:
+        """The objects as this version has them: mostly as they are, those stored in another version converted in one call.
+
+        An object is looked into once; what was found then is remembered with it until the definition changes.
+        """
+        unknown = [obj for obj in objects if obj.form is not self._form]
+        if not unknown:
             return objects
-        trees = [obj.decoded() async for obj in _in_turns(foreign)]
-        trees = await self._resource.converter.convert(trees, self._info.api_version)
-        views = {}
+        views, foreign, trees = {}, [], []
+        async for obj in _in_turns(unknown):
+            view = obj.conformed(self._form)
+            if view is None:
+                view = self._look_into(obj)
+            if view is None:
+                foreign.append(obj)
+                trees.append(self._stored_tree(obj))
+                continue
+            views[obj.key] = view
+        if foreign:
+            trees = await self._resource.converter.convert(trees, self._info.api_version)
         async for obj, tree in _in_turns(list(zip(foreign, trees, strict=True))):
-            self._conform(tree)
+            self._prune(tree)
             views[obj.key] = StoredObject(obj.key, codec.encode_json(tree), obj.revision)
         return [views.get(obj.key, obj) for obj in objects]
+
+    def _look_into(self, obj: StoredObject) -> StoredObject | None:
+        """The object conformed, None where it is stored in another version."""
+        if not obj.raw.startswith(self._head):
+            return None
+        raw = obj.raw if self._resource.conform_stored is None else codec.encode_json(self._stored_tree(obj))
+        return obj.conform(self._form, raw)
+
+    def _stored_tree(self, obj: StoredObject) -> JSONObject:
+        tree = obj.decoded()
+        if self._resource.conform_stored is not None:
+            self._resource.conform_stored(tree)
+        return tree
 
     # --- rules and errors ---
 

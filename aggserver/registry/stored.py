@@ -29,14 +29,20 @@ _LABELS = re.compile(_HEAD.pattern + rb'"resourceVersion":"[0-9]+","labels":(\{(
 
 
 class StoredObject:
-    """`raw` is the JSON, resourceVersion included. Immutable, but for what it remembers of itself."""
+    """`raw` is the JSON, resourceVersion included. Immutable, but for what it remembers of itself.
 
-    __slots__ = ("_fields", "_labels", "key", "raw", "revision")
+    form: the schema that the bytes are known to be conformed to; None while nobody has looked. Bytes that were written before
+    the definition changed, or by another server, may be in none.
+    """
+
+    __slots__ = ("_conformed", "_fields", "_labels", "form", "key", "raw", "revision")
 
     def __init__(self, key: str, raw: bytes, revision: int) -> None:
         self.key = key
         self.raw = raw
         self.revision = revision
+        self.form: object = None
+        self._conformed: StoredObject | None = None
         self._labels: Mapping[str, str] | None = None
         self._fields: tuple[FieldReader, Mapping[str, str]] | None = None
 
@@ -48,6 +54,22 @@ class StoredObject:
         """A fresh tree, the caller's own to change."""
         tree: JSONObject = codec.decode_stored(self.raw)
         return tree
+
+    def conformed(self, form: object) -> StoredObject | None:
+        """The object as this form has it, if that is known."""
+        if self.form is form:
+            return self
+        other = self._conformed
+        return other if other is not None and other.form is form else None
+
+    def conform(self, form: object, raw: bytes) -> StoredObject:
+        """Takes note of what the bytes are in this form, which mostly are the same; returns the object with them."""
+        if raw == self.raw:
+            self.form = form
+            return self
+        self._conformed = StoredObject(self.key, raw, self.revision)
+        self._conformed.form = form
+        return self._conformed
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -92,7 +114,9 @@ def make(kv: KeyValue) -> StoredObject:
 
 def at(obj: StoredObject, revision: int) -> StoredObject:
     """`obj` as it was, under the revision of its deletion."""
-    return StoredObject(obj.key, _place(value(obj), revision), revision)
+    placed = StoredObject(obj.key, _place(value(obj), revision), revision)
+    placed.form = obj.form
+    return placed
 
 
 def value(obj: StoredObject) -> bytes:

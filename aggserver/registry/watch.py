@@ -17,16 +17,16 @@ __all__ = ["Watch"]
 
 
 class Watch:
-    """A running watch of one version: the cache's events, with objects stored in other versions converted."""
+    """A running watch of one version: the cache's events, with objects that are in another form as `view` has them."""
 
     def __init__(
         self,
         watcher: CacheWatcher[StoredObject],
-        head: bytes,
+        form: object,
         view: Callable[[StoredObject], Awaitable[StoredObject]],
     ) -> None:
         self._watcher = watcher
-        self._head = head
+        self._form = form
         self._view = view
 
     async def __aiter__(self) -> AsyncIterator[Sequence[WatchEvent[StoredObject]]]:
@@ -35,16 +35,17 @@ class Watch:
                 yield [event if self._as_stored(event) else await self._converted(event) for event in batch]
 
     def _as_stored(self, event: WatchEvent[StoredObject]) -> bool:
-        return event.object is None or event.object.raw.startswith(self._head)
+        return event.object is None or event.object.form is self._form
 
     async def _converted(self, event: WatchEvent[StoredObject]) -> WatchEvent[StoredObject]:
         # Kept with the event, so that it is converted once for all the watchers of this version.
         memo: dict[Any, Any] = event.encodings
-        if self._head not in memo:
+        if self._form not in memo:
             assert event.object is not None
-            memo[self._head] = WatchEvent(event.type, await self._view(event.object), event.revision)
-        view: WatchEvent[StoredObject] = memo[self._head]
-        return view
+            view = await self._view(event.object)
+            memo[self._form] = event if view is event.object else WatchEvent(event.type, view, event.revision)
+        converted: WatchEvent[StoredObject] = memo[self._form]
+        return converted
 
     def bookmark(self) -> None:
         """Asks for a bookmark once everything before it has been handed out."""

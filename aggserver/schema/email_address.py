@@ -15,7 +15,7 @@ _BLANKS = re.compile("[ \t]*")
 _ATOM = re.compile(r"""[^\x00-\x20\x7f()<>\[\]:;@\\,"]+""")
 _QUOTED = re.compile(r'"((?:[^\x00-\x08\x0a-\x1f\x7f"\\]|\\[^\x00-\x08\x0a-\x1f\x7f])*)"')
 _LITERAL = re.compile(r"\[([^\x00-\x20\x7f\[\]\\]*)\]")
-_ENCODED_WORD = re.compile(r"=\?([^?]+)\?[bBqQ]\?[^?]*\?=")
+_ENCODED_WORD = re.compile(r"=\?([^?]+)\?[bBqQ]\?([!->@-~]*)\?=")
 _CHARSETS = ("utf-8", "iso-8859-1", "us-ascii")
 
 
@@ -126,7 +126,8 @@ class _Parser:
                 if not words:
                     raise
                 return
-            words += 1
+            # An encoded word may be empty, and is none then.
+            words += encoded is None or bool(encoded[2])
 
     def _skip_comments(self) -> None:
         self._take(_BLANKS)

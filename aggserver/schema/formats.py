@@ -88,7 +88,8 @@ def _is_isbn13(text: str) -> bool:
 
 
 def _uuid(version: str = "[0-9a-f]", variant: str = "[0-9a-f]") -> Check:
-    return _pattern(f"[0-9a-f]{{8}}-?[0-9a-f]{{4}}-?{version}[0-9a-f]{{3}}-?{variant}[0-9a-f]{{3}}-?[0-9a-f]{{12}}", re.IGNORECASE)
+    digit = "[0-9a-f]"
+    return _pattern(f"{digit}{{8}}-?{digit}{{4}}-?{version}{digit}{{3}}-?{variant}{digit}{{3}}-?{digit}{{12}}", re.IGNORECASE)
 
 
 # --- time ---
@@ -137,13 +138,15 @@ _is_hostname_text = regexp.matcher(
     r"(([a-zA-Z0-9-\p{S}\p{L}]{0,61}[a-zA-Z0-9\p{S}\p{L}])?)(\.)){1,}([a-zA-Z\p{L}]){2,63})$"
 )
 _HEX = "[0-9a-fA-F]{2}"
-_is_mac = _pattern(
-    # 6, 8 or 20 bytes: apart by one sign, in pairs, or together.
-    "|".join(
-        rf"{_HEX}(?::{_HEX}){{{n - 1}}}|{_HEX}(?:-{_HEX}){{{n - 1}}}|{_HEX}{_HEX}(?:\.{_HEX}{_HEX}){{{n // 2 - 1}}}|(?:{_HEX}){{{n}}}"
-        for n in (6, 8, 20)
-    )
-)
+
+
+def _mac(count: int) -> str:
+    """So many bytes: apart by one sign, in pairs, or together."""
+    pairs = rf"{_HEX}{_HEX}(?:\.{_HEX}{_HEX}){{{count // 2 - 1}}}"
+    return rf"{_HEX}(?::{_HEX}){{{count - 1}}}|{_HEX}(?:-{_HEX}){{{count - 1}}}|{pairs}|(?:{_HEX}){{{count}}}"
+
+
+_is_mac = _pattern("|".join(map(_mac, (6, 8, 20))))
 _OCTET = "0*(?:25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])"
 # With the leading zeros that older servers took.
 _is_ip4 = _pattern(rf"{_OCTET}(?:\.{_OCTET}){{3}}")

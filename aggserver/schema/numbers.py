@@ -13,7 +13,7 @@ from typing import Any
 
 from aggserver.meta.golang import INT64_MAX, INT64_MIN, format_float, from_float
 
-__all__ = ["UNPLACED", "is_integral", "problems"]
+__all__ = ["UNPLACED", "as_int64", "is_integral", "problems"]
 
 _INT32_MAX = 2**31 - 1
 # From here on a float64 rounds to no float32.
@@ -52,7 +52,7 @@ def problems(value: int | float, schema: Mapping[str, Any], type_: str, format_:
             yield unfit, UNPLACED
             compared = float(value)
         elif isinstance(value, int):
-            bound = _as_int64(bound)
+            bound = as_int64(bound)
         problem = check(compared, bound, schema)
         if problem == _NOT_POSITIVE:
             yield f"factor MultipleOf declared for {path} must be positive: {_show(bound)}", bound
@@ -99,7 +99,7 @@ def _range_error(value: int | float, type_: str, format_: str, word: str, path: 
     return f"{word} value must be of type {type_} {what} in {path}"
 
 
-def _as_int64(value: float) -> int:
+def as_int64(value: float) -> int:
     """Go's conversion, on the processors it mostly runs on: the fraction is cut, what doesn't fit becomes the least."""
     return int(value) if INT64_MIN <= value < INT64_MAX else INT64_MIN
 

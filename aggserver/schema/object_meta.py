@@ -1,8 +1,8 @@
-"""Metadata of objects and of embedded resources: what the type ObjectMeta keeps of it, and what a resource within another must be.
+"""Metadata of objects and of embedded resources: what the type ObjectMeta keeps of it, and what such a resource must be.
 
 Upstream decodes metadata into a Go struct and encodes it again: fields that the type doesn't know go, and so do members that say
-nothing. Here the same is done to the JSON object. What doesn't fit the type can't be decoded: a request with it is refused, and in
-what was stored it is dropped.
+nothing. Here the same is done to the JSON object. What doesn't fit the type can't be decoded: a request with it is refused, and
+what was stored with it loses it.
 Pure. Called by `pruning.py` and `cleanness.py`, by `validity.py`, and by `compiled.py` for the root's metadata.
 Source: k8s.io/apiextensions-apiserver pkg/apiserver/schema/objectmeta/{coerce,algorithm,validation}.go and k8s.io/apimachinery
 pkg/apis/meta/v1/types.go, v0.36.3.

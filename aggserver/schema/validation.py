@@ -17,7 +17,7 @@ from typing import Any
 
 from aggserver.meta import codec, field, regexp
 from aggserver.meta.field import FieldError, Path
-from aggserver.meta.golang import INT64_MAX, quote, to_json
+from aggserver.meta.golang import quote, to_json
 from aggserver.schema import formats, numbers
 from aggserver.schema.ratcheting import Correlation
 from aggserver.schema.structural import INT_OR_STRING
@@ -92,7 +92,7 @@ def _equals(value: Any, wanted: Any) -> bool:
             return float(value) == wanted
         # A number becomes the character it is the code of.
         return isinstance(wanted, str) and 0 <= value <= 0x10FFFF and chr(value) == wanted
-    return isinstance(value, float) and isinstance(wanted, int) and abs(value) <= INT64_MAX and int(value) == wanted
+    return isinstance(value, float) and isinstance(wanted, int) and numbers.as_int64(value) == wanted
 
 
 class _Result:

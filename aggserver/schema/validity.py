@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from aggserver.meta import regexp
-from aggserver.meta.golang import INT64_MAX, INT64_MIN
 from aggserver.schema import formats, list_type, object_meta
 from aggserver.schema.generation import Module
 from aggserver.schema.structural import (
@@ -37,6 +36,8 @@ Schema = Mapping[str, Any]
 _Check = Callable[[Any], object]
 
 _INT32_MAX = 2**31 - 1
+# Bounds up to here are the same as a float64.
+_EXACT = 2**53
 # A value of each class that JSON has.
 _SAMPLES: Mapping[str, Any] = {"str": "", "dict": {}, "list": [], "int": 0, "float": 0.5, "bool": True}
 _CLASSES: Mapping[str, type] = {"string": str, "boolean": bool, "integer": int, "object": dict, "array": list}
@@ -129,10 +130,9 @@ class _Node:
     def _string(self) -> list[str]:
         get = self._schema.get
         tests = []
-        if get("maxLength") is not None:
-            tests.append(f"len(x) > {int(get('maxLength'))}")
-        if get("minLength") is not None:
-            tests.append(f"len(x) < {int(get('minLength'))}")
+        for keyword, sign in (("maxLength", ">"), ("minLength", "<")):
+            if (limit := get(keyword)) is not None:
+                tests.append(f"len(x) {sign} {int(limit)}")
         if self._enum:
             tests.append(f"x not in {self._module.constant(frozenset(each for each in self._enum if isinstance(each, str)))}")
         if self._format in ("", "password"):
@@ -148,7 +148,7 @@ class _Node:
 
     def _integer(self) -> list[str]:
         get = self._schema.get
-        low, high = INT64_MIN, INT64_MAX
+        low, high = -_EXACT, _EXACT
         tests = []
         if self._format == "int32":
             low, high = -_INT32_MAX - 1, _INT32_MAX
@@ -157,7 +157,7 @@ class _Node:
             bound = get(keyword)
             if bound is None:
                 continue
-            if float(bound) != bound or int(bound) != bound or not low <= bound <= min(high, 2**53):
+            if not low <= bound <= high or int(bound) != bound:
                 return [f"return {self._plain}(x)"]
             tests.append(f"x {sign}{'=' if get(exclusive) else ''} {int(bound)}")
         if get("multipleOf") is not None or self._enum:
@@ -172,12 +172,12 @@ class _Node:
         lines = self._sizes("minItems", "maxItems") + self._other()
         if get("uniqueItems"):
             return [f"if {self._plain}(x): return True"]
-        if not self._inside and get(LIST_TYPE) in ("set", "map"):
-            kind, keys = get(LIST_TYPE), tuple(get(LIST_MAP_KEYS) or ())
+        kind, keys = get(LIST_TYPE) or "", tuple(get(LIST_MAP_KEYS) or ())
+        if not self._inside and kind in ("set", "map"):
             has = self._module.bind("has_duplicates", lambda items: list_type.has_duplicates(items, kind, keys))
             lines.append(f"if len(x) > 1 and {has}(x): return True" if kind == "set" else f"if x and {has}(x): return True")
-        if get("items") is not None:
-            lines += ["for v in x:", *("  " + line for line in self._each(get("items")))]
+        if (items := get("items")) is not None:
+            lines += ["for v in x:", *("  " + line for line in self._each(items))]
         return lines
 
     def _object(self) -> list[str]:
@@ -223,17 +223,17 @@ class _Node:
 
     def _junctors(self) -> list[str]:
         get = self._schema.get
+        any_of, one_of, all_of, forbidden = get("anyOf"), get("oneOf"), get("allOf"), get("not")
         lines = []
-        any_of = get("anyOf")
         if any_of and not (get(INT_OR_STRING) and any_of in _INT_OR_STRING_AGAIN):
             lines.append(f"if {' and '.join(self._alternatives(any_of))}: return True")
-        if get("oneOf"):
-            counted = " + ".join(f"(not {bad})" for bad in self._alternatives(get("oneOf")))
+        if one_of:
+            counted = " + ".join(f"(not {bad})" for bad in self._alternatives(one_of))
             lines.append(f"if {counted} != 1: return True")
-        if get("allOf"):
-            lines.append(f"if {' or '.join(self._alternatives(get('allOf')))}: return True")
-        if get("not") is not None:
-            lines.append(f"if not {self._alternatives([get('not')])[0]}: return True")
+        if all_of:
+            lines.append(f"if {' or '.join(self._alternatives(all_of))}: return True")
+        if forbidden is not None:
+            lines.append(f"if not {self._alternatives([forbidden])[0]}: return True")
         return ["if x is None: return False", *lines] if lines else []
 
     def _alternatives(self, schemas: list[Schema]) -> list[str]:

@@ -16,6 +16,7 @@ from aggserver.meta import codec, errors, object_meta, versions
 from aggserver.meta.errors import StatusError
 from aggserver.registry.follower import CONTROLLER
 from aggserver.registry.rest import Context, Creater, JSONObject, Updater, WriteOptions
+from aggserver.schema.pruning import MalformedError
 
 __all__ = ["SeedError", "plant", "read"]
 
@@ -77,7 +78,10 @@ async def _create_or_update(scope: ResourceScope, creater: Creater, updater: Upd
     problem = object_meta.type_error(obj["metadata"])
     if problem:
         raise errors.bad_request(problem)
-    scope.conform(obj)
+    try:
+        scope.conform(obj)
+    except MalformedError as error:
+        raise errors.bad_request(str(error)) from None
     metadata = obj["metadata"]
     namespace = (metadata.get("namespace") or "default") if scope.namespaced else ""
     context = Context(CONTROLLER, namespace)

@@ -21,6 +21,7 @@ from aggserver.registry.store import ResourceStorage, Store
 from aggserver.registry.stored import StoredObject
 from aggserver.registry.strategy import ResourceInfo
 from aggserver.registry.watch import Watch
+from aggserver.schema.compiled import CompiledSchema
 from aggserver.storage.memory import MemoryStorage
 from tests.fakes.clock import FakeClock
 
@@ -31,6 +32,9 @@ USER = UserInfo("alice")
 WRITE = WriteOptions(field_manager="test")
 DRY = WriteOptions(dry_run=True, field_manager="test")
 SCALE = ScalePaths(".spec.replicas", ".status.replicas", ".status.selector")
+# What the schemas say of values is the business of other tests.
+ANYTHING = CompiledSchema({})
+FORMS = {"v1": object(), "v2": object()}
 KNOWN = {"v1": ("replicas", "color", "anything"), "v2": ("replicas", "paused", "anything")}
 
 T = TypeVar("T")
@@ -79,17 +83,18 @@ class World:
         self, version: str = "v1", *, has_status: bool = True, scale: ScalePaths | None = None, namespaced: bool = True
     ) -> CustomResourceStrategy:
         info = self.info(version, namespaced=namespaced)
-        return CustomResourceStrategy(info, has_status=has_status, scale=scale, check_context=self._check_context)
+        return CustomResourceStrategy(info, ANYTHING, has_status=has_status, scale=scale, check_context=self._check_context)
 
     def store(
         self, version: str = "v1", *, has_status: bool = True, scale: ScalePaths | None = None, namespaced: bool = True
     ) -> Store:
         strategy = self.strategy(version, has_status=has_status, scale=scale, namespaced=namespaced)
-        return Store(self._resource(namespaced), strategy, conform(version))
+        return Store(self._resource(namespaced), strategy, conform(version), FORMS[version])
 
     def status(self, store: Store, *, scale: ScalePaths | None = None) -> Store:
         info = store.strategy.info
-        return store.with_strategy(StatusStrategy(info, has_status=True, scale=scale, check_context=self._check_context))
+        strategy = StatusStrategy(info, ANYTHING, has_status=True, scale=scale, check_context=self._check_context)
+        return store.with_strategy(strategy)
 
     def _resource(self, namespaced: bool) -> ResourceStorage:
         if namespaced not in self._storages:
@@ -101,7 +106,8 @@ class World:
                 storage=self.storage,
                 cacher=self.environment.cacher(info.group, info.resource),
                 converter=self.converter,
-                conform=conform("v1"),
+                prune=conform("v1"),
+                conform_stored=conform_stored,
                 read_fields=read_fields({"spec.color": jsonpath.compile(".spec.color")}),
                 clock=self.clock,
                 new_uid=self._new_uid,
@@ -130,6 +136,10 @@ def conform(version: str) -> Callable[[JSONObject], None]:
                 del spec[key]
 
     return prune
+
+
+def conform_stored(obj: JSONObject) -> None:
+    conform(obj["apiVersion"].rpartition("/")[2])(obj)
 
 
 def crontab(name: str = "a", version: str = "v1", **metadata: Any) -> JSONObject:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aggserver.schema import structural
-from aggserver.schema.pruning import compile_pruner, prune, prune_object_meta
+from aggserver.schema.pruning import MalformedError, compile_pruner, prune, prune_object_meta
 
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
 EMBEDDED = "x-kubernetes-embedded-resource"
@@ -156,7 +157,9 @@ CASES = {
             "preserving.metadata.foo",
         ],
     ),
-    "metadata of an embedded resource that is no object": Case(spec({EMBEDDED: True}), {"spec": {"metadata": "text"}}),
+    "metadata of an embedded resource that is null": Case(
+        spec({EMBEDDED: True}), {"spec": {"metadata": None}}, {"spec": {"metadata": {}}}
+    ),
     "nulls go, untold": Case(spec(OBJECT_A), {"spec": {"a": None}}, {"spec": {}}),
     "a null object": Case(spec(OBJECT_A), {"spec": None}, {}),
     "nullable": Case(spec({"properties": {"a": {"type": "string", "nullable": True}}}), {"spec": {"a": None}}),
@@ -231,12 +234,42 @@ def values() -> st.SearchStrategy[Any]:
     )
 
 
+MALFORMED = {
+    "metadata that is no object": (
+        {"metadata": "text"},
+        'spec.metadata: Invalid value: "text": json: cannot unmarshal string into Go value of type v1.ObjectMeta',
+    ),
+    "labels of another type": (
+        {"metadata": {"labels": []}},
+        'spec.metadata: Invalid value: {"labels":[]}: '
+        "json: cannot unmarshal array into Go struct field ObjectMeta.labels of type map[string]string",
+    ),
+    "kind": ({"kind": 1, "metadata": {}}, "spec.kind: Invalid value: 1: must be a string"),
+    "the first by name": ({"kind": None, "apiVersion": {}}, "spec.apiVersion: Invalid value: {}: must be a string"),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_malformed_embedded_resource(name: str) -> None:
+    resource, text = MALFORMED[name]
+    schema = structural.compile(spec({EMBEDDED: True}))
+    for prune_it in (compile_pruner(schema), lambda obj: prune(obj, schema)):
+        with pytest.raises(MalformedError, match=f"^{re.escape(text)}$"):
+            prune_it({"spec": copy.deepcopy(resource)})
+
+
 @given(schemas(), st.dictionaries(KEYS, values(), max_size=4))
 def test_compiled_is_plain_and_twice_is_once(schema: dict[str, Any], obj: dict[str, Any]) -> None:
     compiled = structural.compile(schema)
     pruner = compile_pruner(compiled)
     plain, quick = copy.deepcopy(obj), copy.deepcopy(obj)
-    assert pruner(quick) == prune(plain, compiled)
+    try:
+        dropped = pruner(quick)
+    except MalformedError as error:
+        with pytest.raises(MalformedError, match=re.escape(str(error))):
+            prune(plain, compiled)
+        return
+    assert dropped == prune(plain, compiled)
     assert quick == plain
     assert pruner(quick) == prune(plain, compiled) == []
     assert quick == plain

@@ -17,6 +17,7 @@ from aggserver.endpoints.request import Request
 from aggserver.meta import codec, errors, object_meta, protobuf
 from aggserver.meta.golang import json_kind
 from aggserver.registry.rest import JSONObject
+from aggserver.schema.pruning import MalformedError
 
 __all__ = [
     "add_warnings",
@@ -55,11 +56,14 @@ async def read_object(scope: ResourceScope, request: Request, field_validation: 
     _check_version(scope, obj, body)
     why = object_meta.type_error(obj.get("metadata"))
     if why:
-        raise errors.bad_request(f'{obj["kind"]} in version "{scope.version}" cannot be handled as a {scope.kind}: {why}')
+        raise _unfit(scope, obj, why)
     if obj.get("metadata") is None:
         obj["metadata"] = {}
-    # A schema says nothing of another kind, which the strategy refuses.
-    unknown = scope.conform(obj) if scope.typed or obj["kind"] == scope.kind else []
+    try:
+        # A schema says nothing of another kind, which the strategy refuses.
+        unknown = scope.conform(obj) if scope.typed or obj["kind"] == scope.kind else []
+    except MalformedError as error:
+        raise _unfit(scope, obj, str(error)) from None
     if field_validation != "Ignore":
         duplicates = [] if nothing_repeated else codec.duplicate_fields(body, negotiation.body_is_yaml(content_type))
         report_unknown(scope, request, obj, duplicates, unknown, strict=field_validation == "Strict")
@@ -74,8 +78,7 @@ def report_unknown(
     if not texts:
         return
     if strict:
-        what = f'{obj["kind"]} in version "{scope.version}" cannot be handled as a {scope.kind}'
-        raise errors.bad_request(f"{what}: strict decoding error: {', '.join(texts)}")
+        raise _unfit(scope, obj, f"strict decoding error: {', '.join(texts)}")
     add_warnings(request, texts)
 
 
@@ -171,6 +174,10 @@ def _check_version(scope: ResourceScope, obj: JSONObject, body: bytes) -> None:
         raise errors.bad_request(
             f"the API version in the data ({version}) does not match the expected API version ({scope.object_version})"
         )
+
+
+def _unfit(scope: ResourceScope, obj: JSONObject, why: str) -> errors.StatusError:
+    return errors.bad_request(f'{obj["kind"]} in version "{scope.version}" cannot be handled as a {scope.kind}: {why}')
 
 
 def _unrecognized(scope: ResourceScope, why: str, body: bytes) -> errors.StatusError:

@@ -18,6 +18,7 @@ from aggserver.merge import patch as patches
 from aggserver.meta import codec, errors, field, golang, object_meta
 from aggserver.meta.field import Path
 from aggserver.registry.rest import Context, JSONObject, Updater, WriteOptions
+from aggserver.schema.pruning import MalformedError
 
 __all__ = ["PATCH_TYPES", "patch"]
 
@@ -44,7 +45,10 @@ async def patch(scope: ResourceScope, request: Request) -> Response:
         del request.warnings[warned:]  # of a former try
         obj: JSONObject = apply(current)
         _check_shape(obj)
-        texts = duplicates + [f'unknown field "{path}"' for path in scope.conform(obj)]
+        try:
+            texts = duplicates + [f'unknown field "{path}"' for path in scope.conform(obj)]
+        except MalformedError as error:
+            raise _rejected(apply(current), str(error)) from None
         if texts and write.field_validation == "Warn":
             body.add_warnings(request, texts)
         elif texts and write.field_validation == "Strict":
