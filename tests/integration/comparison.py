@@ -239,6 +239,10 @@ def _without_chance(value: dict[str, Any]) -> dict[str, Any]:
     for key in ("resourceVersion", "continue"):
         if isinstance(value.get(key), str) and value[key] not in ("", "0"):
             value[key] = f"<{key}>"
+    if value.get("reason") == "Invalid":
+        # Errors come in no order where upstream walks a map.
+        before, words, errors = value["message"].partition(" is invalid: ")
+        value["message"] = before + words + ", ".join(sorted(errors.strip("[]").split(", ")))
     if isinstance(value.get("causes"), list):
         value["causes"] = sorted(value["causes"], key=json.dumps)
     return value

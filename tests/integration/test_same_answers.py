@@ -24,6 +24,7 @@ from tests.integration import (
     cases_metadata,
     cases_paths,
     cases_reads,
+    cases_validation,
     cases_websockets,
     cases_writes,
 )
@@ -32,7 +33,7 @@ from tests.integration.raw import Client
 from tests.integration.server import Standalone, running
 from tests.integration.websockets import Asked, open_websocket
 
-_NO_SCHEMA = "values are not checked against the schema yet"
+_NO_RULES = "rules in CEL are not asked yet"
 _NO_APPLY = "the types of patch that are accepted do not include server-side apply yet"
 _NO_PROTOBUF = "there is no protobuf here; what can't be had is told in JSON"
 _GO_SCHEME = "upstream's text is of a Go scheme that lacks the type; ours says what is wrong with the body"
@@ -45,21 +46,8 @@ DIFFERENT: dict[str, str] = {
         (
             "cel-rule",
             "cel-rule-unchecked",
-            "embedded-labels-a-list",
-            "enum",
-            "max-length",
-            "merge-spec-a-list",
-            "merge-wrong-type",
-            "pattern",
-            "put-wrong-type",
-            "range",
-            "required-missing",
-            "several-wrong",
-            "spec-a-string",
-            "status-patch-wrong-type",
-            "wrong-type-in-spec",
         ),
-        _NO_SCHEMA,
+        _NO_RULES,
     ),
     **dict.fromkeys(
         ("patch-type-json", "patch-type-none", "patch-type-nonsense", "scale-patch-strategic", "strategic"), _NO_APPLY
@@ -104,7 +92,7 @@ DIFFERENT: dict[str, str] = {
 }
 
 CASES: Cases = {}
-for _module in (cases_bodies, cases_metadata, cases_writes, cases_reads, cases_limits, cases_paths):
+for _module in (cases_bodies, cases_metadata, cases_writes, cases_validation, cases_reads, cases_limits, cases_paths):
     assert not CASES.keys() & _module.CASES.keys()
     CASES |= _module.CASES
 
@@ -141,7 +129,7 @@ _SCALER_PARTS = {
 
 
 def _version(name: str, properties: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {"name": name, "served": True, "storage": name == "v1", "schema": {"openAPIV3Schema": _object(**properties)}, **more}
+    return {"name": name, "served": True, "storage": name == "v1", "schema": {"openAPIV3Schema": _object(**properties)}} | more
 
 
 def _definition(kind: str, *versions: dict[str, Any], scope: str = "Namespaced", **names: Any) -> dict[str, Any]:
@@ -181,6 +169,16 @@ DEFINITIONS = (
             additionalPrinterColumns=_COLUMNS,
             selectableFields=[{"jsonPath": f".spec.{name}"} for name in ("color", "size", "price")],
         ),
+    ),
+    _definition(
+        "Judged",
+        _version(
+            "v1",
+            {"spec": cases_validation.JUDGED_SPEC, "status": cases_validation.JUDGED_STATUS},
+            storage=False,
+            subresources={"status": {}},
+        ),
+        _version("v2", {"spec": _ANYTHING, "status": _ANYTHING}, storage=True, subresources={"status": {}}),
     ),
     _definition(
         "Gadget",
