@@ -19,13 +19,14 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv dev test unit integration lint format controlplane bench constraints clean
+.PHONY: help venv dev test unit integration fuzz lint format controlplane bench constraints clean
 
 help:
 	@echo 'make dev           the standalone server with the CronTab of the Kubernetes pages; data in .data'
 	@echo 'make test          lint, types, every test: what CI runs (ARGS="-k name" for some)'
 	@echo 'make unit          the tests that need no control plane'
 	@echo 'make integration   the tests that need one (ARGS="--kubeconfig FILE" for a cluster of yours)'
+	@echo 'make fuzz          schemas and values at random, for SECONDS=60'
 	@echo 'make lint          ruff and mypy'
 	@echo 'make format        let ruff mend what it can'
 	@echo 'make controlplane  build etcd, kube-apiserver, the controller manager and kubectl into the cache'
@@ -58,6 +59,10 @@ unit: $(READY)
 
 integration: controlplane
 	$(BIN)/python -m pytest -q -m integration $(ARGS)
+
+SECONDS := 60
+fuzz: $(READY)
+	$(BIN)/python -m tests.fuzz $(SECONDS)
 
 lint: $(READY)
 	$(BIN)/ruff check .

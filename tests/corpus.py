@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-__all__ = ["accepted_samples", "definitions"]
+__all__ = ["Sample", "accepted_samples", "definitions", "samples"]
 
 _VARIABLE = "AGGSERVER_CRD_CORPUS"
 _BESIDE = Path(__file__).parents[2] / "shared" / "crds"
@@ -41,9 +42,35 @@ def definitions() -> list[dict[str, Any]]:
     return [crd for path in sorted(_folder().glob("*.yaml")) for crd in _documents(path) if crd]
 
 
-def accepted_samples() -> list[dict[str, Any]]:
-    """Every object that kube-apiserver took with fieldValidation=Strict. Shared: not to be changed."""
+@dataclass(frozen=True)
+class Sample:
+    """An object, and the message kube-apiserver refused it with under fieldValidation=Strict; '' where it took it."""
+
+    project: str
+    index: int
+    obj: dict[str, Any]
+    message: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.project}-{self.index}"
+
+
+def samples() -> list[Sample]:
+    """All of them. Shared: not to be changed."""
     folder = _folder()
-    lines = (folder / "samples-control.jsonl").read_text().splitlines()
-    answers = [answer for answer in map(json.loads, lines) if answer["ok"]]
-    return [_documents(folder / "samples" / f"{answer['project']}.yaml")[answer["doc"]] for answer in answers]
+    answers = map(json.loads, (folder / "samples-control.jsonl").read_text().splitlines())
+    return [
+        Sample(
+            answer["project"],
+            answer["doc"],
+            _documents(folder / "samples" / f"{answer['project']}.yaml")[answer["doc"]],
+            answer["message"] or "",
+        )
+        for answer in answers
+    ]
+
+
+def accepted_samples() -> list[dict[str, Any]]:
+    """Every object that kube-apiserver took. Shared: not to be changed."""
+    return [sample.obj for sample in samples() if not sample.message]

@@ -55,7 +55,9 @@ def prune(obj: JSONObject, structural: Structural) -> list[str]:
     embedded: list[str] = []
     _prune(obj, replace(structural, x_embedded_resource=True), "", found)
     _drop_nulls(obj, structural, is_resource=True)
-    malformed = malformed_resource(obj, replace(structural, x_embedded_resource=False))
+    # As in the clean check, the root's own kind, apiVersion and metadata are somebody else's.
+    members = {key: member for key, member in obj.items() if key not in TYPE_META}
+    malformed = malformed_resource(members, replace(structural, x_embedded_resource=False))
     if malformed:
         raise MalformedError(str(malformed))
     _prune_embedded(obj, replace(structural, x_embedded_resource=False), "", embedded, is_resource=True)
@@ -155,7 +157,7 @@ def _prune_embedded(value: Any, node: Structural | None, path: str, found: list[
             metadata = value["metadata"] = value["metadata"] or {}
             found.extend(prune_object_meta(metadata, f"{path}.metadata" if path else "metadata"))
         for key, member in value.items():
-            if is_resource and key == "metadata":
+            if is_resource and key in TYPE_META:
                 continue
             # Here, and only here, keys of a map are written in brackets.
             if key in node.properties:

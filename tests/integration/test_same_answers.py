@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from tests.cases.judged import JUDGED_SPEC, JUDGED_STATUS
 from tests.controlplane.cluster import Cluster
 from tests.integration import (
     cases_bodies,
@@ -174,7 +175,7 @@ DEFINITIONS = (
         "Judged",
         _version(
             "v1",
-            {"spec": cases_validation.JUDGED_SPEC, "status": cases_validation.JUDGED_STATUS},
+            {"spec": JUDGED_SPEC, "status": JUDGED_STATUS},
             storage=False,
             subresources={"status": {}},
         ),

@@ -1,0 +1,48 @@
+"""`make fuzz`: the laws of schemas on as many examples as fit into the time, from another seed each time.
+
+`python -m tests.fuzz [seconds]`. A failure prints the smallest example that hypothesis finds, and ends with 1.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections.abc import Callable
+
+from hypothesis import HealthCheck, Phase, seed, settings
+
+from tests.property import test_validation_laws as laws
+from tests.schema import test_defaulting, test_pruning
+
+_LAWS: tuple[Callable[[], None], ...] = (
+    laws.test_the_generated_form_finds_what_the_plain_one_finds,
+    laws.test_ratcheting_only_drops_errors,
+    test_pruning.test_compiled_is_plain_and_twice_is_once,
+    test_defaulting.test_compiled_is_plain_and_twice_is_once,
+)
+# Of one round: enough for hypothesis to get going, few enough to look at the clock.
+_EXAMPLES = 300
+
+
+def main(seconds: float) -> None:
+    end = time.monotonic() + seconds
+    rounds = 0
+    while time.monotonic() < end:
+        law = _LAWS[rounds % len(_LAWS)]
+        number = random.getrandbits(32)
+        bounded = settings(
+            max_examples=_EXAMPLES,
+            deadline=None,
+            database=None,
+            phases=(Phase.generate, Phase.shrink),
+            suppress_health_check=list(HealthCheck),
+        )
+        print(f"{law.__name__}, seed {number}", flush=True)
+        seed(number)(bounded(law))()
+        rounds += 1
+    print(f"{rounds * _EXAMPLES} examples, nothing found")
+
+
+if __name__ == "__main__":
+    main(float(sys.argv[1]) if len(sys.argv) > 1 else 60.0)
