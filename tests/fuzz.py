@@ -12,12 +12,12 @@ from collections.abc import Callable
 
 from hypothesis import HealthCheck, Phase, seed, settings
 
-from tests.property import test_validation_laws as laws
+from tests.property import test_validation_laws
 from tests.schema import test_defaulting, test_pruning
 
 _LAWS: tuple[Callable[[], None], ...] = (
-    laws.test_the_generated_form_finds_what_the_plain_one_finds,
-    laws.test_ratcheting_only_drops_errors,
+    test_validation_laws.test_the_generated_form_finds_what_the_plain_one_finds,
+    test_validation_laws.test_ratcheting_only_drops_errors,
     test_pruning.test_compiled_is_plain_and_twice_is_once,
     test_defaulting.test_compiled_is_plain_and_twice_is_once,
 )
@@ -26,20 +26,21 @@ _EXAMPLES = 300
 
 
 def main(seconds: float) -> None:
+    bounded = settings(
+        max_examples=_EXAMPLES,
+        deadline=None,
+        database=None,
+        phases=(Phase.generate, Phase.shrink),
+        suppress_health_check=list(HealthCheck),
+    )
+    laws = [bounded(law) for law in _LAWS]
     end = time.monotonic() + seconds
     rounds = 0
     while time.monotonic() < end:
-        law = _LAWS[rounds % len(_LAWS)]
+        law = laws[rounds % len(laws)]
         number = random.getrandbits(32)
-        bounded = settings(
-            max_examples=_EXAMPLES,
-            deadline=None,
-            database=None,
-            phases=(Phase.generate, Phase.shrink),
-            suppress_health_check=list(HealthCheck),
-        )
         print(f"{law.__name__}, seed {number}", flush=True)
-        seed(number)(bounded(law))()
+        seed(number)(law)()
         rounds += 1
     print(f"{rounds * _EXAMPLES} examples, nothing found")
 

@@ -21,7 +21,7 @@ from aggserver.schema import defaulting, list_type, pruning, structural
 from aggserver.schema.object_meta import drop_malformed_resources, prune_object_meta, validate_resources
 from aggserver.schema.ratcheting import Correlation
 from aggserver.schema.validation import validate
-from aggserver.schema.validity import compile_validity
+from aggserver.schema.validity import Validity
 
 __all__ = ["CompiledSchema", "Findings"]
 
@@ -45,7 +45,7 @@ class CompiledSchema:
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._schema = schema
-        self._is_valid = compile_validity(schema)
+        self._is_valid = Validity()
 
     # --- conforming ---
 
@@ -75,27 +75,28 @@ class CompiledSchema:
     # --- validating ---
 
     def on_create(self, obj: JSONObject) -> Findings:
-        if self._is_valid(obj):
+        if self._is_valid(obj, self._schema):
             return Findings([], [])
         structure = validate_resources(obj, self._structural) + list_type.duplicates(obj, self._structural)
-        return Findings(validate(obj, self._schema), structure)
+        return Findings(validate(obj, self._schema, passes=self._is_valid), structure)
 
     def on_update(self, obj: JSONObject, old: JSONObject) -> Findings:
         """Without what was so before: errors of values that have not changed, duplicates where there were some."""
-        if self._is_valid(obj):
+        if self._is_valid(obj, self._schema):
             return Findings([], [])
-        values = validate(obj, self._schema, correlation=Correlation(obj, old, self._structural))
+        correlation = Correlation(obj, old, self._structural)
+        values = validate(obj, self._schema, correlation=correlation, passes=self._is_valid)
         return Findings(values, validate_resources(obj, self._structural) + self._new_duplicates(obj, old))
 
     def on_status(self, obj: JSONObject, old: JSONObject) -> Findings:
         """Of `.status` alone, since nothing else can have changed; its errors' texts begin there, and so do paths in them."""
-        if self._is_valid(obj):
+        if self._is_valid(obj, self._schema):
             return Findings([], [])
         schema = (self._schema.get("properties") or {}).get("status")
         values = []
         if schema is not None and "status" in obj:
             correlation = Correlation(obj["status"], old.get("status"), self._structural.properties["status"])
-            values = validate(obj["status"], schema, _STATUS, correlation)
+            values = validate(obj["status"], schema, _STATUS, correlation, self._is_valid)
         return Findings(values, self._new_duplicates(obj, old))
 
     def _new_duplicates(self, obj: JSONObject, old: JSONObject) -> list[FieldError]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
+import orjson
+
 from aggserver.meta import field
 from aggserver.meta.field import FieldError, Path
-from aggserver.meta.golang import to_json
 from aggserver.schema.structural import Structural
 
 __all__ = ["duplicates", "has_duplicates"]
@@ -34,21 +35,28 @@ def duplicates(value: Any, node: Structural | None, path: Path | None = None) ->
     found = []
     if node.values is not None:
         for name in sorted(value):
-            found += duplicates(value[name], node.values, at.key(name))
+            if isinstance(value[name], dict | list):
+                found += duplicates(value[name], node.values, at.key(name))
     for name in sorted(value.keys() & node.properties.keys()):
-        found += duplicates(value[name], node.properties[name], at.child(name))
+        if isinstance(value[name], dict | list):
+            found += duplicates(value[name], node.properties[name], at.child(name))
     return found
 
 
 def has_duplicates(items: list[Any], list_type: str, keys: Sequence[str]) -> bool:
     """Whether there is an error in the list itself."""
-    if list_type == "set":
-        try:
-            # Python holds more values equal than Go: none of these are.
-            if len(set(items)) == len(items):
-                return False
-        except TypeError:
-            pass
+    try:
+        # Python holds more values equal than Go: where it finds none that are, there are none.
+        if list_type == "set":
+            different = set(items)
+        elif len(keys) == 1:
+            different = {item.get(keys[0]) for item in items}
+        else:
+            different = {tuple([item.get(key) for key in keys]) for item in items}
+        if len(different) == len(items):
+            return False
+    except (TypeError, AttributeError):  # lists and objects; items that are no objects
+        pass
     return bool(_in_list(items, list_type, keys, Path()))
 
 
@@ -69,7 +77,8 @@ def _repeated(items: list[Any]) -> list[int]:
     times: dict[Hashable, int] = {}
     found = []
     for index, item in enumerate(items):
-        key = to_json(item) if isinstance(item, dict | list) else (type(item), item)
+        compound = isinstance(item, dict | list)
+        key = orjson.dumps(item, option=orjson.OPT_SORT_KEYS) if compound else (type(item), item)
         times[key] = times.get(key, 0) + 1
         if times[key] == 2:
             found.append(index)

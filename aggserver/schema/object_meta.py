@@ -168,9 +168,11 @@ def validate_resources(value: Any, node: Structural | None, path: Path | None = 
         if node.x_embedded_resource:
             problems += validate_resource(value, at)
         for key in sorted(value):
+            if not isinstance(value[key], dict | list):
+                continue
             if key in node.properties:
                 problems += validate_resources(value[key], node.properties[key], at.child(key))
-            else:
+            elif node.values is not None:
                 problems += validate_resources(value[key], node.values, at.key(key))
     return problems
 

@@ -29,7 +29,7 @@ from aggserver.schema.structural import (
 )
 from aggserver.schema.validation import is_in, mismatch, types_and_format, validate
 
-__all__ = ["compile_validity"]
+__all__ = ["Validity"]
 
 Schema = Mapping[str, Any]
 # Something true for a value that is not valid.
@@ -48,16 +48,19 @@ _SAYS_NOTHING |= {PRESERVE, MAP_TYPE, VALIDATIONS}
 _INT_OR_STRING_AGAIN = ([{"type": "integer"}, {"type": "string"}], [{"type": "string"}, {"type": "integer"}])
 
 
-def compile_validity(schema: Schema) -> Callable[[Any], bool]:
-    """Whether `validate` and the structural rules would find nothing at all in a value."""
-    check: list[_Check] = []
+class Validity:
+    """Whether `validate` and the structural rules would find nothing at all in a value. Remembers what it has compiled."""
 
-    def is_valid(value: Any) -> bool:
-        if not check:
-            check.append(_compile(schema, inside=False))
-        return not check[0](value)
+    def __init__(self) -> None:
+        # The schema is kept with its check, so that its id stays its own.
+        self._checks: dict[int, tuple[_Check, Schema]] = {}
 
-    return is_valid
+    def __call__(self, value: Any, schema: Schema) -> bool:
+        """schema: of the value; it must not change."""
+        known = self._checks.get(id(schema))
+        if known is None:
+            known = self._checks[id(schema)] = _compile(schema, inside=False), schema
+        return not known[0](value)
 
 
 class _Children(dict[Any, _Check]):
