@@ -16,8 +16,10 @@ import re2
 
 __all__ = ["PatternError", "matcher"]
 
-# Compiled patterns that are remembered; a large set of definitions has some hundred that differ.
+# Compiled patterns that are remembered, of which a large set of definitions has some hundred that differ; and outcomes.
 _REMEMBERED = 4096
+# Characters of a text whose outcome is remembered.
+_SHORT = 64
 
 # RE2's words for what is wrong -> Go's.
 _GO_WORDS = {
@@ -53,9 +55,15 @@ def matcher(pattern: str) -> Callable[[str], bool]:
         raise PatternError(_in_go_words(error)) from None
 
     def matches(text: str) -> bool:
-        return search(text.encode()) is not None
+        return _found(search, text) if len(text) <= _SHORT else search(text.encode()) is not None
 
     return matches
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _found(search: Callable[[bytes], object], text: str) -> bool:
+    """The same short texts come again and again: kinds, hosts, names of what is referred to."""
+    return search(text.encode()) is not None
 
 
 def _in_go_words(error: Exception) -> str:

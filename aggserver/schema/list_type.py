@@ -6,7 +6,7 @@ Source: k8s.io/apiextensions-apiserver pkg/apiserver/schema/listtype/validation.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import orjson
@@ -62,24 +62,30 @@ def has_duplicates(items: list[Any], list_type: str, keys: Sequence[str]) -> boo
 
 def _in_list(items: list[Any], list_type: str, keys: Sequence[str], path: Path) -> list[FieldError]:
     if list_type == "set":
-        return [field.duplicate(path.index(index), items[index]) for index in _repeated(items)]
+        return [field.duplicate(path.index(index), items[index]) for index in _repeated(map(_identity, items))]
     if list_type != "map":
         return []
     for index, item in enumerate(items):
         if item is not None and not isinstance(item, dict):
             return [field.invalid(path.index(index), item, "must be an object for an array of list-type map")]
-    shown = [{key: item[key] for key in keys if key in item} if item else {} for item in items]
-    return [field.duplicate(path.index(index), shown[index]) for index in _repeated(shown)]
+    identities = (tuple([_identity(item[key]) if item and key in item else None for key in keys]) for item in items)
+    return [
+        field.duplicate(path.index(index), {key: items[index][key] for key in keys if key in (items[index] or ())})
+        for index in _repeated(identities)
+    ]
 
 
-def _repeated(items: list[Any]) -> list[int]:
+def _identity(value: Any) -> Hashable:
+    """Equal for values that Go holds equal: 1 is not true."""
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS) if isinstance(value, dict | list) else (type(value), value)
+
+
+def _repeated(identities: Iterable[Hashable]) -> list[int]:
     """Where something is for the second time."""
     times: dict[Hashable, int] = {}
     found = []
-    for index, item in enumerate(items):
-        compound = isinstance(item, dict | list)
-        key = orjson.dumps(item, option=orjson.OPT_SORT_KEYS) if compound else (type(item), item)
-        times[key] = times.get(key, 0) + 1
-        if times[key] == 2:
+    for index, identity in enumerate(identities):
+        times[identity] = times.get(identity, 0) + 1
+        if times[identity] == 2:
             found.append(index)
     return found

@@ -141,8 +141,8 @@ def _drop_nulls(value: Any, node: Structural | None, *, is_resource: bool = Fals
             child = node.properties.get(key, node.values)
             if member is None and loses_null(child):
                 del value[key]
-            elif key != "metadata" or not (is_resource or node.x_embedded_resource):
-                # Metadata drops its own nulls.
+            elif key not in TYPE_META or not (is_resource or node.x_embedded_resource):
+                # Metadata drops its own nulls; kind and apiVersion are texts.
                 _drop_nulls(member, child)
 
 

@@ -41,6 +41,7 @@ JUDGED_SPEC = _object(
     text=_STRING,
     whole=_INTEGER,
     number={"type": "number"},
+    defaulted={**_STRING, "default": "x"},
     flag={"type": "boolean"},
     nullable={**_STRING, "nullable": True},
     nullableEnum={**_STRING, "nullable": True, "enum": ["a"]},
