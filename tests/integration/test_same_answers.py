@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,9 @@ from tests.integration import (
     cases_websockets,
     cases_writes,
 )
-from tests.integration.comparison import GROUP, MERGE_PATCH, Case, Cases, Seen, comparable, path, play
+from tests.integration.comparison import GROUP, MERGE_PATCH, Case, Cases, Seen, comparable, path, play, thing
 from tests.integration.raw import Client
-from tests.integration.server import Standalone, running
+from tests.integration.server import Standalone, eventually, running
 from tests.integration.websockets import Asked, open_websocket
 
 _NO_RULES = "rules in CEL are not asked yet"
@@ -259,6 +260,45 @@ def test_same_answer(sides: tuple[Side, Side], name: str) -> None:
         assert ours != upstream, f"no longer differs, though listed because {DIFFERENT[name]!r}"
     else:
         assert ours == upstream
+
+
+def test_objects_from_before_their_definition_changed(sides: tuple[Side, Side]) -> None:
+    """What reads show, what a write that changes nothing does, and which errors an update is told."""
+    upstream, ours = (_changed_definition(side.client) for side in sides)
+    assert upstream == ours
+
+
+_OLD_SPEC = _object(kept=_STRING, gone=_STRING, turned=_INTEGER, template={**_ANYTHING, "properties": {"gone": _STRING}})
+_NEW_SPEC = _object(kept=_STRING, turned=_STRING, tone={"type": "string", "default": "plain"}, template=_object(new=_STRING))
+
+
+def _changed_definition(client: Client) -> list[Any]:
+    definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    old, new = (_definition("Turner", _version("v1", {"spec": spec})) for spec in (_OLD_SPEC, _NEW_SPEC))
+    where, json_type, merge_type = path("turners"), {"content-type": "application/json"}, {"content-type": MERGE_PATCH}
+    obj = thing("Turner", metadata={"name": "a"}, spec={"kept": "x", "gone": "x", "turned": 1, "template": {"gone": "x", "a": 1}})
+
+    def send(method: str, target: str, body: Any, headers: dict[str, str]) -> Any:
+        answer = client.request(method, target, headers, None if body is None else json.dumps(body).encode())
+        return json.loads(answer.body) if answer.body.startswith(b"{") else {}
+
+    def fields(answer: Any) -> tuple[Any, ...]:
+        return answer.get("spec"), answer.get("message"), (answer.get("metadata") or {}).get("generation")
+
+    try:
+        send("POST", definitions, old, json_type)
+        eventually(lambda: send("POST", where, obj, json_type).get("kind") == "Turner", "the definition is served")
+        before = send("GET", f"{where}/a", None, {})
+        send("PATCH", f"{definitions}/turners.{GROUP}", {"spec": new["spec"]}, merge_type)
+        eventually(lambda: "tone" in send("GET", f"{where}/a", None, {})["spec"], "the changed definition is served")
+        read = send("GET", f"{where}/a", None, {})
+        same = send("PUT", f"{where}/a", read, json_type)
+        again = send("PUT", f"{where}/a", same, json_type)
+        revisions = [each["metadata"]["resourceVersion"] for each in (before, read, same, again)]
+        changed = [send("PATCH", f"{where}/a", {"spec": spec}, merge_type) for spec in ({"kept": "y"}, {"turned": 2})]
+        return [*map(fields, (read, same, again, *changed)), [left == right for left, right in pairwise(revisions)]]
+    finally:
+        client.request("DELETE", f"{definitions}/turners.{GROUP}", {}, None)
 
 
 def test_every_difference_is_of_a_case() -> None:

@@ -64,7 +64,10 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "embedded malformed": (
         spec(a={**EMBEDDED, "default": {"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": []}}}),
         [
-            f'{S}[a].default.metadata: Invalid value: {{"labels":[]}}: json: cannot unmarshal array into Go struct field ObjectMeta.labels of type map[string]string'
+            (
+                f'{S}[a].default.metadata: Invalid value: {{"labels":[]}}: '
+                "json: cannot unmarshal array into Go struct field ObjectMeta.labels of type map[string]string"
+            ),
         ],
     ),
     "embedded kind": (
@@ -76,7 +79,10 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
             a={**EMBEDDED, "properties": {"metadata": {"type": "object", "properties": {"name": {**STRING, "default": "a/b"}}}}}
         ),
         [
-            f'{S}[a].properties[metadata].properties[name].default: Invalid value: "a/b": must result in valid metadata: metadata.name: Invalid value: "a/b": may not contain \'/\''
+            (
+                f'{S}[a].properties[metadata].properties[name].default: Invalid value: "a/b": must result in valid metadata: '
+                "metadata.name: Invalid value: \"a/b\": may not contain '/'"
+            ),
         ],
     ),
     "in embedded name good": (
@@ -86,8 +92,17 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "in embedded kind": (
         spec(a={**EMBEDDED, "properties": {"kind": {**STRING, "default": "%"}, "apiVersion": {**STRING, "default": "a/b/c"}}}),
         [
-            f'{S}[a].properties[apiVersion].default: Invalid value: "a/b/c": must result in valid metadata: apiVersion: Invalid value: "a/b/c": unexpected GroupVersion string: a/b/c',
-            f"{S}[a].properties[kind].default: Invalid value: \"%\": must result in valid metadata: kind: Invalid value: \"%\": may have mixed case, but should otherwise match: a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')",
+            (
+                f'{S}[a].properties[apiVersion].default: Invalid value: "a/b/c": must result in valid metadata: '
+                'apiVersion: Invalid value: "a/b/c": unexpected GroupVersion string: a/b/c'
+            ),
+            (
+                f'{S}[a].properties[kind].default: Invalid value: "%": must result in valid metadata: '
+                'kind: Invalid value: "%": may have mixed case, but should otherwise match: '
+                "a DNS-1035 label must consist of lower case alphanumeric characters or '-', "
+                "start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', "
+                "regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
+            ),
         ],
     ),
     "in embedded kind value": (
@@ -109,8 +124,15 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
             },
         },
         [
-            'schema.properties[metadata].properties[generateName].default: Invalid value: "./": must result in valid metadata: metadata.generateName: Invalid value: "./": may not contain \'/\'',
-            'schema.properties[metadata].properties[name].default: Invalid value: "%": must result in valid metadata: metadata.name: Invalid value: "%": may not contain \'%\'',
+            (
+                'schema.properties[metadata].properties[generateName].default: Invalid value: "./": '
+                "must result in valid metadata: "
+                "metadata.generateName: Invalid value: \"./\": may not contain '/'"
+            ),
+            (
+                'schema.properties[metadata].properties[name].default: Invalid value: "%": must result in valid metadata: '
+                "metadata.name: Invalid value: \"%\": may not contain '%'"
+            ),
         ],
     ),
     "false": (spec(a={"type": "boolean", "default": False}), []),
