@@ -174,7 +174,7 @@ class _Node:
         get = self._schema.get
         lines = self._sizes("minItems", "maxItems") + self._other()
         if get("uniqueItems"):
-            return [f"if {self._plain}(x): return True"]
+            lines.append(f"if {self._plain}(x): return True")
         kind, keys = get(LIST_TYPE) or "", tuple(get(LIST_MAP_KEYS) or ())
         if not self._inside and kind in ("set", "map"):
             has = self._module.bind("has_duplicates", lambda items: list_type.has_duplicates(items, kind, keys))

@@ -1,4 +1,4 @@
-"""Schemas of real projects: all compile, and pruning takes nothing from the objects that kube-apiserver takes."""
+"""Schemas of real projects: all compile, and the objects that kube-apiserver takes lose nothing and are valid, in both forms."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from aggserver.schema import structural
 from aggserver.schema.defaulting import compile_defaulter, default
 from aggserver.schema.pruning import compile_pruner, prune
 from aggserver.schema.structural import Structural
+from aggserver.schema.validation import validate
+from aggserver.schema.validity import Validity
 from tests import corpus
 
 
@@ -38,6 +40,9 @@ def test_accepted_samples() -> None:
         compile_defaulter(schema)(obj)
         default(plain, schema)
         assert obj == plain
+
+        assert validate(obj, schema.schema) == []
+        assert Validity()(obj, schema.schema)
 
 
 def test_every_schema_makes_a_pruner_and_a_defaulter() -> None:
