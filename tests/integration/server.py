@@ -42,12 +42,14 @@ def eventually(probe: Callable[[], T | None], what: str, seconds: float = _EVENT
 class AggServer:
     """One process. Its output goes to a file, whose end is in every error."""
 
+    module = "aggserver"
+
     def __init__(self, arguments: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> None:
         self._log = log
         self._offset = log.stat().st_size if log.exists() else 0
         with log.open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "aggserver", *arguments],
+                [sys.executable, "-m", self.module, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

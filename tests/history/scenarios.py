@@ -1,0 +1,140 @@
+"""What happens to the server while it is written to and watched, and a run of it from beginning to verdict.
+
+A scenario needs a server that can be ended and had again at the same address over the same data; `STORES` says with which
+arguments it is started for each store. Everything random comes from the seed, but for what the machine's load decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.controlplane.processes import free_ports
+from tests.history.checker import Verdict, check
+from tests.history.clients import clients
+from tests.history.recording import Listed, Recording, Selection
+from tests.history.wire import KINDS, Shared, Wire, connected, path_of
+from tests.history.writers import Writer
+from tests.integration.server import Standalone
+
+__all__ = ["SCENARIOS", "STORES", "Scenario", "run"]
+
+DEFINITIONS = Path(__file__).with_name("definitions.yaml")
+WRITERS = 6
+
+_END_SECONDS = 20.0  # for clients to come to the end, after the last write: a watch lasts three
+
+# Arguments of `aggserver dev` by store.
+STORES: dict[str, Sequence[str]] = {"sqlite": ()}
+
+
+class _ShortHistory(Standalone):
+    module = "tests.history.short_history"
+
+
+class Server:
+    """At one address over one folder, however often it is ended. `up` tells clients whether it is there."""
+
+    def __init__(self, kind: type[Standalone], folder: Path, arguments: Sequence[str], up: asyncio.Event) -> None:
+        self._kind = kind
+        self._folder = folder
+        self._arguments = ["-f", str(DEFINITIONS), "--secure-port", str(free_ports(1)[0]), *arguments]
+        self._up = up
+        self._process: Standalone | None = None
+
+    async def start(self) -> Path:
+        """Returns its kubeconfig."""
+        self._process = await asyncio.to_thread(self._kind, self._folder, *self._arguments)
+        self._up.set()
+        return self._process.kubeconfig
+
+    async def end(self, number: signal.Signals) -> None:
+        """By SIGKILL or SIGTERM; the latter's end must be a clean one."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        self._up.clear()
+        if number == signal.SIGKILL:
+            process.kill()
+        else:
+            status = await asyncio.to_thread(process.stop)
+            assert status == 0, process.output
+
+
+# What happens meanwhile: returns when it is over.
+Events = Callable[[Server, Shared, random.Random, int], Awaitable[None]]
+
+
+async def _calm(server: Server, shared: Shared, chance: random.Random, goal: int) -> None:
+    await shared.progress.more(goal)
+
+
+def _restarts(times: int, number: signal.Signals) -> Events:
+    async def restarts(server: Server, shared: Shared, chance: random.Random, goal: int) -> None:
+        for _ in range(times):
+            await shared.progress.more(chance.randint(1, 2 * goal // (times + 1)))
+            await server.end(number)
+            await server.start()
+
+    return restarts
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """`events` happen to a server of this `kind`; `goal` writes are acknowledged in all. `expires`: clients must find history gone."""
+
+    events: Events
+    kind: type[Standalone] = Standalone
+    goal: int = 2000
+    expires: bool = False
+
+
+SCENARIOS = {
+    "calm": Scenario(_calm),
+    "compaction": Scenario(_calm, kind=_ShortHistory, goal=3000, expires=True),
+    "killed": Scenario(_restarts(4, signal.SIGKILL)),
+    "restarted": Scenario(_restarts(3, signal.SIGTERM)),
+    "killed in compaction": Scenario(_restarts(3, signal.SIGKILL), kind=_ShortHistory, goal=3000, expires=True),
+}
+
+
+async def run(scenario: Scenario, store: str, seed: int, folder: Path) -> Verdict:
+    chance = random.Random(seed)
+    shared = Shared()
+    server = Server(scenario.kind, folder, STORES[store], shared.up)
+    try:
+        kubeconfig = await server.start()
+        async with connected(kubeconfig) as wire, asyncio.TaskGroup() as tasks:
+            watching = clients(wire, shared, chance)
+            writing = [
+                Writer(f"writer{number}", wire, shared, random.Random(chance.random()), scenario.goal) for number in range(WRITERS)
+            ]
+            following = [tasks.create_task(client.run()) for client in watching]
+            writers = [tasks.create_task(writer.run()) for writer in writing]
+            await scenario.events(server, shared, chance, scenario.goal)
+            await asyncio.wait(writers)
+            final = [await _final(wire, shared, resource) for resource in KINDS]
+            shared.last = max(entry.pages[0][0] for recording in final for entry in recording.entries if isinstance(entry, Listed))
+            shared.progress.finish()
+            # Who is not at the end by then is for the checker to name.
+            await asyncio.wait(following, timeout=_END_SECONDS)
+            for task in following:
+                task.cancel()
+    finally:
+        await server.end(signal.SIGTERM)
+    writes = [write for writer in writing for write in writer.writes]
+    return check(writes, final + [client.recording for client in watching])
+
+
+async def _final(wire: Wire, shared: Shared, resource: str) -> Recording:
+    """What is there at the end: nothing that was acknowledged may be lacking."""
+    sent = shared.tick()
+    status, answer = await wire.call("GET", path_of(resource))
+    assert status == 200, answer
+    items = [shared.same(resource, item) for item in answer["items"]]
+    listed = Listed(sent, [(int(answer["metadata"]["resourceVersion"]), items)], latest=True)
+    return Recording(f"the last list of {resource}", Selection(resource), False, [listed])

@@ -1,0 +1,141 @@
+"""How writers and clients reach the server under test: HTTPS by its kubeconfig, and what they know in common.
+
+A server that is gone is `Gone` to all of them; they wait until the scenario has it back (`Shared.up`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import itertools
+import ssl
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import orjson
+import yaml
+
+from tests.history.recording import Key, Object, key_of, revision_of
+
+__all__ = ["GROUP", "KINDS", "Gone", "Progress", "Shared", "Wire", "connected", "path_of"]
+
+GROUP = "history.example.com/v1"
+KINDS = {"notes": "Note", "signs": "Sign"}
+
+_LIMIT = 1 << 24  # bytes of a line: a whole Table
+_SECONDS = 30.0  # for one answer; no watch is silent for as long
+
+
+class Gone(Exception):
+    """The connection was refused or broken off. Whether the request was carried out is unknown."""
+
+
+class Progress:
+    """Counts acknowledged writes, so that others can wait for some more of them; once it is over, nobody waits."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.over = asyncio.Event()
+        self._moved = asyncio.Event()
+
+    def add(self) -> None:
+        self.count += 1
+        self._moved.set()
+        self._moved = asyncio.Event()
+
+    def finish(self) -> None:
+        self.over.set()
+        self._moved.set()
+
+    async def more(self, count: int) -> None:
+        """Waits for `count` more writes."""
+        goal = self.count + count
+        while self.count < goal and not self.over.is_set():
+            await self._moved.wait()
+
+
+class Shared:
+    """What all of a run share. `up` is set while a server is there; `last` is the revision to which clients follow at the end."""
+
+    def __init__(self) -> None:
+        self.progress = Progress()
+        self.up = asyncio.Event()
+        self.last = 0
+        self._ticks = itertools.count(1)
+        self._seen: dict[tuple[Key, int], Object] = {}
+
+    def tick(self) -> int:
+        return next(self._ticks)
+
+    def same(self, resource: str, obj: dict[str, Any]) -> Object:
+        """The object without its type; one and the same for all who saw the same, so that a recording is small."""
+        obj.pop("apiVersion", None)
+        obj.pop("kind", None)
+        known = self._seen.setdefault((key_of(resource, obj), revision_of(obj)), obj)
+        return known if known == obj else obj
+
+
+class Wire:
+    def __init__(self, url: str, session: aiohttp.ClientSession, context: ssl.SSLContext) -> None:
+        self._url = url
+        self._session = session
+        self._context = context
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+    ) -> tuple[int, dict[str, Any]]:
+        """(status, the decoded answer). Raises Gone."""
+        headers = {"Content-Type": content_type, "Accept": accept}
+        content = None if body is None else orjson.dumps(body)
+        with _gone():
+            async with self._session.request(
+                method, self._url + path, params=query, data=content, headers=headers, ssl=self._context
+            ) as response:
+                return response.status, orjson.loads(await response.read())
+
+    @contextlib.asynccontextmanager
+    async def stream(self, path: str, query: Mapping[str, str], accept: str) -> AsyncIterator[aiohttp.ClientResponse]:
+        """A watch. Raises Gone, also inside the block."""
+        with _gone():
+            async with self._session.get(
+                self._url + path, params=query, headers={"Accept": accept}, ssl=self._context, read_bufsize=_LIMIT
+            ) as response:
+                yield response
+
+
+@contextlib.contextmanager
+def _gone() -> Any:
+    try:
+        yield
+    except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        raise Gone(str(error)) from error
+
+
+@contextlib.asynccontextmanager
+async def connected(kubeconfig: Path) -> AsyncIterator[Wire]:
+    """As many connections as are wanted, to the server that wrote the kubeconfig and to those that take its place."""
+    config = yaml.safe_load(kubeconfig.read_text())
+    cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+    context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
+    with tempfile.NamedTemporaryFile(suffix=".pem") as pair:
+        pair.write(base64.b64decode(user["client-certificate-data"]) + base64.b64decode(user["client-key-data"]))
+        pair.flush()
+        context.load_cert_chain(pair.name)
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=_SECONDS, sock_read=_SECONDS)
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
+        yield Wire(cluster["server"], session, context)
+
+
+def path_of(resource: str, namespace: str = "", name: str = "") -> str:
+    return "/".join(filter(None, [f"/apis/{GROUP}", f"namespaces/{namespace}" * bool(namespace), resource, name]))

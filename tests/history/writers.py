@@ -1,0 +1,138 @@
+"""Writers: creates, updates, patches, status writes, deletions and creations anew, of a few names that all of them fight for.
+
+A writer acts on what it believes, which is what it was answered last; another one may have been there since, and then it is
+refused and looks again. Every write carries a marker of its own in spec or status.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tests.history.recording import ACKNOWLEDGED, REFUSED, UNKNOWN, Key, Object, Write, revision_of, uid_of
+from tests.history.wire import GROUP, KINDS, Gone, Shared, Wire, path_of
+
+__all__ = ["COLORS", "KEYS", "LABELS", "Writer"]
+
+COLORS = ("red", "green")
+LABELS = ("sales", "support")
+KEYS: Sequence[Key] = [
+    *(Key("notes", namespace, f"note-{number}") for namespace in ("default", "other") for number in range(8)),
+    *(Key("signs", "", f"sign-{number}") for number in range(6)),
+]
+
+_MERGE = "application/merge-patch+json"
+
+
+class Writer:
+    """Writes until `goal` writes of all writers are acknowledged."""
+
+    def __init__(self, name: str, wire: Wire, shared: Shared, chance: random.Random, goal: int) -> None:
+        self.name = name
+        self.writes: list[Write] = []
+        self._wire = wire
+        self._shared = shared
+        self._chance = chance
+        self._goal = goal
+        self._known: dict[Key, Object] = {}
+        self._verbs: list[tuple[Callable[[Key, Object, str], Any], int]] = [
+            (self._update, 4),
+            (self._patch, 4),
+            (self._move, 3),
+            (self._status, 3),
+            (self._delete, 3),
+        ]
+
+    async def run(self) -> None:
+        while self._shared.progress.count < self._goal:
+            await self._shared.up.wait()
+            key = self._chance.choice(KEYS)
+            marker = f"{self.name}-{len(self.writes)}"
+            known = self._known.get(key)
+            try:
+                if known is None:
+                    await self._create(key, marker)
+                else:
+                    verbs, weights = zip(*self._verbs, strict=True)
+                    await self._chance.choices(verbs, weights)[0](key, known, marker)
+                if self.writes and self.writes[-1].key == key and self.writes[-1].outcome == REFUSED:
+                    await self._look(key)
+            except Gone:
+                self._known.pop(key, None)
+
+    # Each sends one write.
+
+    async def _create(self, key: Key, marker: str) -> None:
+        color = self._chance.choice(COLORS)
+        metadata = {"name": key.name, "labels": {"team": self._chance.choice(LABELS)}}
+        wanted = {"metadata": metadata, "spec": {"marker": marker, "color": color}}
+        body = {"apiVersion": GROUP, "kind": KINDS[key.resource], **wanted}
+        await self._write("create", key, marker, ("POST", path_of(key.resource, key.namespace), body), wanted)
+
+    async def _update(self, key: Key, known: Object, marker: str) -> None:
+        wanted = {"spec": {"marker": marker, "color": self._chance.choice(COLORS)}}
+        body = {"apiVersion": GROUP, "kind": KINDS[key.resource], **known, **wanted}
+        await self._write("update", key, marker, ("PUT", path_of(*key), body), wanted, base=revision_of(known))
+
+    async def _patch(self, key: Key, known: Object, marker: str) -> None:
+        wanted = {"spec": {"marker": marker}}
+        await self._write("patch", key, marker, ("PATCH", path_of(*key), wanted), wanted)
+
+    async def _move(self, key: Key, known: Object, marker: str) -> None:
+        """Into another selection or out of one; only as the writer knows the object, or as it is."""
+        wanted = {"metadata": {"labels": {"team": self._chance.choice(LABELS)}}, "spec": {"marker": marker}}
+        if self._chance.random() < 0.5:
+            await self._write("patch", key, marker, ("PATCH", path_of(*key), wanted), wanted)
+            return
+        metadata = {**wanted["metadata"], "resourceVersion": str(revision_of(known))}
+        body = {**wanted, "metadata": metadata}
+        await self._write("patch", key, marker, ("PATCH", path_of(*key), body), wanted, base=revision_of(known))
+
+    async def _status(self, key: Key, known: Object, marker: str) -> None:
+        wanted = {"status": {"marker": marker}}
+        path = f"{path_of(*key)}/status"
+        if self._chance.random() < 0.5:
+            await self._write("patch", key, marker, ("PATCH", path, wanted), wanted)
+            return
+        body = {"apiVersion": GROUP, "kind": KINDS[key.resource], **known, **wanted}
+        await self._write("update", key, marker, ("PUT", path, body), wanted, base=revision_of(known))
+
+    async def _delete(self, key: Key, known: Object, marker: str) -> None:
+        body = {"preconditions": {"uid": uid_of(known)}} if self._chance.random() < 0.5 else None
+        await self._write("delete", key, marker, ("DELETE", path_of(*key), body), {})
+
+    async def _write(
+        self, verb: str, key: Key, marker: str, request: tuple[str, str, Any], wanted: Mapping[str, Any], base: int = 0
+    ) -> None:
+        """Sends and records it. Raises Gone."""
+        method, path, body = request
+        sent = self._shared.tick()
+        obj: Object | None = None
+        uid, outcome = "", UNKNOWN
+        try:
+            content_type = _MERGE if method == "PATCH" else "application/json"
+            status, answer = await self._wire.call(method, path, body=body, content_type=content_type)
+            if status < 300:
+                outcome = ACKNOWLEDGED
+                if verb == "delete":
+                    uid = answer["details"]["uid"]
+                else:
+                    obj = self._shared.same(key.resource, answer)
+            elif status < 500:
+                outcome = REFUSED
+        finally:
+            done = self._shared.tick()
+            self.writes.append(Write(self.name, verb, key, marker, outcome, sent, done, obj, uid, base, wanted))
+        if outcome == ACKNOWLEDGED:
+            self._shared.progress.add()
+        if obj is None:
+            self._known.pop(key, None)
+        else:
+            self._known[key] = obj
+
+    async def _look(self, key: Key) -> None:
+        """What is there now, after a refusal. Raises Gone."""
+        status, answer = await self._wire.call("GET", path_of(*key))
+        if status == 200:
+            self._known[key] = self._shared.same(key.resource, answer)
