@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import itertools
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -20,6 +21,7 @@ from tests.history.scenarios import SCENARIOS, STORES, run
 
 def main() -> int:
     options = _parser().parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the server must not be left behind
     end = time.monotonic() + options.minutes * 60
     names = [options.scenario] if options.scenario else list(SCENARIOS)
     for number, name in enumerate(itertools.cycle(names)):
