@@ -1,4 +1,4 @@
-"""Where etcd, kube-apiserver, kube-controller-manager and kubectl come from.
+"""Where etcd, kube-apiserver, kube-controller-manager and kubectl come from, and a program of ours that needs client-go.
 
 KUBEBUILDER_ASSETS (envtest's convention) wins where it is set. Otherwise the commands in the `tool` block of go.mod are built
 once into `${XDG_CACHE_HOME:-~/.cache}/aggserver/controlplane-<hash>`; the hash covers go.mod, go.sum and the platform, so that a
@@ -25,7 +25,7 @@ from pathlib import Path
 
 from tests.controlplane.toolchain import go_command, go_environment
 
-__all__ = ["Binaries", "BinariesError", "cache_folder", "kubernetes_version", "obtain"]
+__all__ = ["Binaries", "BinariesError", "cache_folder", "kubernetes_version", "obtain", "obtain_informer"]
 
 MODULE = Path(__file__).parent
 NAMES = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")
@@ -80,6 +80,24 @@ def obtain(environ: Mapping[str, str], say: Callable[[str], None]) -> Binaries:
     return Binaries(folder)
 
 
+def obtain_informer(environ: Mapping[str, str], say: Callable[[str], None]) -> Path:
+    """`informer/main.go`, which runs client-go's informers: built once for each content of it and of this module.
+
+    Raises BinariesError, ToolchainError.
+    """
+    source = hashlib.sha256((MODULE / "informer" / "main.go").read_bytes()).hexdigest()[:16]
+    module = cache_folder(environ)
+    program = module.with_name(f"{module.name.replace('controlplane', 'informer')}-{source}")
+    if not program.exists():
+        program.parent.mkdir(parents=True, exist_ok=True)
+        with _lock(program.with_name("informer.lock"), say), tempfile.TemporaryDirectory(dir=program.parent) as scratch:
+            if not program.exists():
+                built = Path(scratch, "informer")
+                _run([go_command(MODULE / "go.mod", say), "build", "-v", "-o", str(built), "./informer"], go_environment(environ), say)
+                built.rename(program)
+    return program
+
+
 def cache_folder(environ: Mapping[str, str]) -> Path:
     """The folder for this go.mod, go.sum and platform, whether it is there or not."""
     cache = environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or Path.home(), ".cache")
@@ -113,7 +131,7 @@ def _lock(path: Path, say: Callable[[str], None]) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say("another run is building the control plane: waiting for it")
+            say("another run is building the same: waiting for it")
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
@@ -158,7 +176,7 @@ def _run(command: list[str], environment: Mapping[str, str], say: Callable[[str]
                 said = now
                 say(f"  {now - began:3.0f} s: {downloads} modules downloaded, {packages} packages compiled")
     if process.returncode:
-        raise BinariesError(f"building the control plane failed ({' '.join(command)}):\n{''.join(tail)}")
+        raise BinariesError(f"building failed ({' '.join(command)}):\n{''.join(tail)}")
 
 
 def _ldflags(version: str) -> str:

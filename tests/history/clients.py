@@ -31,7 +31,7 @@ from tests.history.recording import (
 from tests.history.wire import Gone, Shared, Wire, path_of
 from tests.history.writers import COLORS, LABELS
 
-__all__ = ["Client", "clients"]
+__all__ = ["Client", "clients", "witnesses"]
 
 _JSON = "application/json"
 _METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
@@ -279,7 +279,7 @@ class Pager(Client):
 
 
 def clients(wire: Wire, shared: Shared, chance: random.Random) -> list[Client]:
-    """Every kind of client, and every kind of selection. The first two see everything and never break off a watch."""
+    """Every kind of client, and every kind of selection."""
     everything, signs = Selection("notes"), Selection("signs")
     default = Selection("notes", "default")
     sales = Selection("notes", label=("team", LABELS[0]))
@@ -294,8 +294,7 @@ def clients(wire: Wire, shared: Shared, chance: random.Random) -> list[Client]:
         return kind(name, wire, shared, random.Random(chance.random()), selection, **options)
 
     return [
-        make(Reflector, everything, stay=0),
-        make(StreamingReflector, signs, stay=0),
+        *witnesses(wire, shared, chance),
         *(make(Reflector, selection) for selection in (everything, signs, default, sales, red, single, names)),
         *(make(StreamingReflector, selection) for selection in (everything, default, support, red, both, sign, names)),
         *(make(PlainWatcher, selection) for selection in (everything, sales, single, both)),
@@ -304,6 +303,14 @@ def clients(wire: Wire, shared: Shared, chance: random.Random) -> list[Client]:
         *(make(Pager, selection) for selection in (everything, signs, sales)),
         make(Reflector, everything, table=True),
         make(StreamingReflector, Selection("notes", label=("team", LABELS[1]), metadata_only=True), table=True),
+    ]
+
+
+def witnesses(wire: Wire, shared: Shared, chance: random.Random) -> list[Client]:
+    """Those who see everything there is and never stay away, so that everything is seen by somebody."""
+    return [
+        Reflector("witness", wire, shared, random.Random(chance.random()), Selection("notes"), stay=0),
+        StreamingReflector("witness", wire, shared, random.Random(chance.random()), Selection("signs"), stay=0),
     ]
 
 

@@ -10,12 +10,13 @@ import asyncio
 import random
 import signal
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.controlplane.processes import free_ports
 from tests.history.checker import Verdict, check
-from tests.history.clients import clients
+from tests.history.clients import Client, clients
 from tests.history.recording import Listed, Recording, Selection
 from tests.history.wire import KINDS, Shared, Wire, connected, path_of
 from tests.history.writers import Writer
@@ -89,27 +90,39 @@ class Scenario:
 
     events: Events
     kind: type[Standalone] = Standalone
-    goal: int = 2000
+    goal: int = 1000
     expires: bool = False
 
 
 SCENARIOS = {
     "calm": Scenario(_nothing),
-    "compaction": Scenario(_nothing, kind=_ShortHistory, goal=3000, expires=True),
+    "compaction": Scenario(_nothing, kind=_ShortHistory, goal=1200, expires=True),
     "killed": Scenario(_restarts(4, signal.SIGKILL)),
     "restarted": Scenario(_restarts(3, signal.SIGTERM)),
-    "killed in compaction": Scenario(_restarts(3, signal.SIGKILL), kind=_ShortHistory, goal=3000, expires=True),
+    "killed in compaction": Scenario(_restarts(3, signal.SIGKILL), kind=_ShortHistory, goal=1200, expires=True),
 }
 
 
-async def run(scenario: Scenario, store: str, seed: int, folder: Path) -> Verdict:
+# Clients of the run, and who else is there: entered when the server is up, left when the writers are done.
+Audience = Callable[[Wire, Shared, random.Random], list[Client]]
+Beside = Callable[[Path, Shared], AbstractAsyncContextManager[object]]
+
+
+async def run(
+    scenario: Scenario,
+    store: str,
+    seed: int,
+    folder: Path,
+    audience: Audience = clients,
+    beside: Beside = lambda kubeconfig, shared: nullcontext(),
+) -> Verdict:
     chance = random.Random(seed)
     shared = Shared()
     server = Server(scenario.kind, folder, STORES[store], shared.up)
     try:
         kubeconfig = await server.start()
-        async with connected(kubeconfig) as wire, asyncio.TaskGroup() as tasks:
-            watching = clients(wire, shared, chance)
+        async with connected(kubeconfig) as wire, asyncio.TaskGroup() as tasks, beside(kubeconfig, shared):
+            watching = audience(wire, shared, chance)
             writing = [
                 Writer(f"writer{number}", wire, shared, random.Random(chance.random()), scenario.goal) for number in range(WRITERS)
             ]
@@ -118,7 +131,6 @@ async def run(scenario: Scenario, store: str, seed: int, folder: Path) -> Verdic
             await scenario.events(server, shared, chance, scenario.goal)
             await asyncio.wait(writers)
             final = [await _final(wire, shared, resource) for resource in KINDS]
-            shared.last = max(entry.pages[0][0] for recording in final for entry in recording.entries if isinstance(entry, Listed))
             shared.progress.finish()
             # Who is not at the end by then is for the checker to name.
             await asyncio.wait(following, timeout=_END_SECONDS)
@@ -136,5 +148,7 @@ async def _final(wire: Wire, shared: Shared, resource: str) -> Recording:
     status, answer = await wire.call("GET", path_of(resource))
     assert status == 200, answer
     items = [shared.same(resource, item) for item in answer["items"]]
-    listed = Listed(sent, [(int(answer["metadata"]["resourceVersion"]), items)], latest=True)
+    shared.final[resource] = items
+    shared.last = int(answer["metadata"]["resourceVersion"])
+    listed = Listed(sent, [(shared.last, items)], latest=True)
     return Recording(f"the last list of {resource}", Selection(resource), False, [listed])

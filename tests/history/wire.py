@@ -11,7 +11,7 @@ import contextlib
 import itertools
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,12 +59,16 @@ class Progress:
 
 
 class Shared:
-    """What all of a run share. `up` is set while a server is there; `last` is the revision to which clients follow at the end."""
+    """What all of a run share. `up` is set while a server is there.
+
+    At the end `last` is the revision to which clients follow, and `final` what is there then, by resource.
+    """
 
     def __init__(self) -> None:
         self.progress = Progress()
         self.up = asyncio.Event()
         self.last = 0
+        self.final: dict[str, Sequence[Object]] = {}
         self._ticks = itertools.count(1)
         self._seen: dict[tuple[Key, int], Object] = {}
 
@@ -114,7 +118,7 @@ class Wire:
 
 
 @contextlib.contextmanager
-def _gone() -> Any:
+def _gone() -> Iterator[None]:
     try:
         yield
     except (aiohttp.ClientError, OSError, TimeoutError) as error:

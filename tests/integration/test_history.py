@@ -1,0 +1,27 @@
+"""Every client sees the truth: the event history checker on a running server, whatever happens to that.
+
+`tests/history` has the checker; its own tests show what it finds. `python -m tests.history` runs the same for as long as one likes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.history.scenarios import SCENARIOS, STORES, run
+
+
+@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_client_sees_the_truth(name: str, store: str, tmp_path: Path) -> None:
+    seed = random.SystemRandom().randrange(1 << 20)
+    scenario = SCENARIOS[name]
+    verdict = asyncio.run(run(scenario, store, seed, tmp_path / "data"))
+    again = f"python -m tests.history --scenario {name!r} --store {store} --seed {seed}"
+    assert not verdict.faults, f"{verdict}\nonce more: {again}"
+    assert len(verdict.truth.facts) >= scenario.goal
+    # Otherwise nobody came too late, or somebody was sent away who need not be.
+    assert (verdict.expired > 0) == scenario.expires, f"{verdict.expired} clients were told to list anew; once more: {again}"
