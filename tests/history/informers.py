@@ -44,13 +44,15 @@ class InformerRecording:
 class _Progress:
     """How far the handlers are with one object: `position` in its changes, `known` as they know it, None if it is not there.
 
-    `passed` and `repeated` count what only a list explains.
+    `passed` and `repeated` count what only a list explains. After a deletion that was learnt of by a list, `vague`: the object may
+    have come and gone several times since, and which of the deletions it was can't be told.
     """
 
     position: int = -1
     known: Object | None = None
     passed: int = 0
     repeated: int = 0
+    vague: bool = False
 
 
 class _Fault(Exception):
@@ -95,23 +97,27 @@ def _check(progress: _Progress, changes: Sequence[Told], what: str, obj: Object,
             raise _Fault(f"it is told again, and was not listed again: {lists} lists after the first")
         return
     position = _find(changes, progress, what, obj)
-    if position > progress.position + 1 and progress.position >= 0:
+    by_list = what == "delete" and changes[position].object != obj
+    gap = position > progress.position + 1 and progress.position >= 0 and not progress.vague
+    if gap or by_list:
         progress.passed += 1
         if progress.passed > lists:
             due = changes[progress.position + 1]
             raise _Fault(f"it missed {due.type} at {due.revision}, and {lists} lists after the first don't explain that")
     progress.position = position
     progress.known = None if what == "delete" else obj
+    progress.vague = by_list
 
 
 def _find(changes: Sequence[Told], progress: _Progress, what: str, obj: Object) -> int:
     for position in range(progress.position + 1, len(changes)):
         change = changes[position]
         gone = change.type == "DELETED"
-        # One who learns of a deletion by a list knows the object as it was told last.
+        # Who learns of a deletion by a list knows the object as it was told last.
         if gone == (what == "delete") and (change.object == obj or (gone and obj == progress.known)):
             return position
-    raise _Fault(f"there is no such change after {changes[progress.position].revision if progress.position >= 0 else 'the beginning'}")
+    stands = changes[progress.position].revision if progress.position >= 0 else "the beginning"
+    raise _Fault(f"there is no such change after {stands}")
 
 
 def _by_key(resource: str, items: Iterable[Object]) -> dict[Key, Object]:

@@ -30,8 +30,15 @@ RIGHT: dict[str, Entries] = {
         ("update", STATES[7], STATES[6]),
     ],
     "begun late": [LIST, ("add", STATES[4]), ("delete", GONE), ("add", STATES[6]), ("update", STATES[7], STATES[6])],
-    "listed after a pause": [LIST, ("add", STATES[2]), LIST, ("update", STATES[4], STATES[2]), ("delete", GONE), ("add", STATES[6])]
-    + [("update", STATES[7])],
+    "listed after a pause": [
+        LIST,
+        ("add", STATES[2]),
+        LIST,
+        ("update", STATES[4], STATES[2]),
+        ("delete", GONE),
+        ("add", STATES[6]),
+        ("update", STATES[7]),
+    ],
     "listed after a deletion": [LIST, ("add", STATES[3]), LIST, ("delete", STATES[3]), ("add", STATES[6]), ("update", STATES[7])],
     "listed after another took its place": [LIST, ("add", STATES[3]), LIST, ("update", STATES[7], STATES[3])],
     "told again by a list": [LIST, ("add", STATES[7]), LIST, ("update", STATES[7], STATES[7])],
@@ -40,6 +47,7 @@ RIGHT: dict[str, Entries] = {
 WRONG: dict[str, tuple[Entries, str]] = {
     "a missed update": ([LIST, ("add", STATES[2]), ("update", STATES[4])], "missed MODIFIED at 3"),
     "a missed deletion": ([LIST, ("add", STATES[4]), ("update", STATES[6])], "missed DELETED at 5"),
+    "a deletion as by a list without one": ([LIST, ("add", STATES[4]), ("delete", STATES[4])], "missed DELETED at 5"),
     "more missed than lists explain": (
         [LIST, ("add", STATES[2]), LIST, ("update", STATES[4]), ("update", STATES[6])],
         "missed DELETED at 5, and 1 lists",
@@ -57,16 +65,24 @@ WRONG: dict[str, tuple[Entries, str]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def truth() -> Truth:
-    verbs = {2: "create", 3: "patch", 4: "patch", 6: "create", 7: "patch"}
-    writes = [write(number, verb, A, STATES[number]) for number, verb in verbs.items()]
-    writes.append(write(5, "delete", A, None, uid="uid-1"))
-    seen = [Opened(1, 1), Told("ADDED", STATES[2]), Told("MODIFIED", STATES[3]), Told("MODIFIED", STATES[4]), Told("DELETED", GONE)]
-    seen += [Told("ADDED", STATES[6]), Told("MODIFIED", STATES[7])]
+def history(*happened: tuple[int, str, Object]) -> Truth:
+    """(revision, verb, the object after it or as it was deleted)."""
+    writes = [
+        write(number, verb, A, None, uid=obj["metadata"]["uid"]) if verb == "delete" else write(number, verb, A, obj)
+        for number, verb, obj in happened
+    ]
+    types = {"create": "ADDED", "patch": "MODIFIED", "delete": "DELETED"}
+    seen = [Opened(1, 1), *(Told(types[verb], obj) for _, verb, obj in happened)]
     verdict = check(writes, [Recording("the witness", Selection("notes"), True, [*seen])])
     assert not verdict.faults, str(verdict)
     return verdict.truth
+
+
+@pytest.fixture(scope="module")
+def truth() -> Truth:
+    verbs = {2: "create", 3: "patch", 4: "patch", 6: "create", 7: "patch"}
+    happened = {number: (number, verb, STATES[number]) for number, verb in verbs.items()} | {5: (5, "delete", GONE)}
+    return history(*(happened[number] for number in sorted(happened)))
 
 
 def recorded(entries: Entries) -> InformerRecording:
@@ -95,3 +111,14 @@ def test_a_wrong_store(truth: Truth) -> None:
     recording = recorded(RIGHT["everything"])
     recording.items = [STATES[6]]
     assert ["its store has" in fault for fault in check_informer(truth, recording)] == [True]
+
+
+@pytest.mark.parametrize(("listed", "count"), [(True, 0), (False, 1)])
+def test_a_deletion_learnt_of_by_a_list_may_be_any(listed: bool, count: int) -> None:
+    states = [note(A, number, f"uid-{number}", "sales", f"w{number}") for number in (2, 4, 6)]
+    gone = [shown_at(states[0], 3), shown_at(states[1], 5)]
+    made = [(2, "create", states[0]), (3, "delete", gone[0]), (4, "create", states[1]), (5, "delete", gone[1])]
+    deletion = [LIST, ("delete", states[0])] if listed else [("delete", gone[0])]
+    recording = recorded([LIST, ("add", states[0]), *deletion, ("add", states[2])])
+    recording.items = [states[2]]
+    assert len(check_informer(history(*made, (6, "create", states[2])), recording)) == count
