@@ -67,7 +67,7 @@ fuzz: $(READY)
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy -p aggserver -p tests.controlplane
+	$(BIN)/mypy -p aggserver -p tests.controlplane -p tests.history
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

@@ -93,7 +93,11 @@ def obtain_informer(environ: Mapping[str, str], say: Callable[[str], None]) -> P
         with _lock(program.with_name("informer.lock"), say), tempfile.TemporaryDirectory(dir=program.parent) as scratch:
             if not program.exists():
                 built = Path(scratch, "informer")
-                _run([go_command(MODULE / "go.mod", say), "build", "-v", "-o", str(built), "./informer"], go_environment(environ), say)
+                _run(
+                    [go_command(MODULE / "go.mod", say), "build", "-v", "-o", str(built), "./informer"],
+                    go_environment(environ),
+                    say,
+                )
                 built.rename(program)
     return program
 

@@ -1,7 +1,7 @@
 """`python -m tests.history --minutes 10 --seed 7 --store sqlite`: one scenario after the other until the time is over.
 
-Prints each run's seed, and ends with status 1 at the first that has a fault: the same seed and scenario are the same run, as far as
-the machine's load allows.
+Prints each run's seed, and ends with status 1 at the first that has a fault: the same seed and scenario are the same run, as far
+as the machine's load allows.
 """
 
 from __future__ import annotations

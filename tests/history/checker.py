@@ -4,8 +4,8 @@ A client stands at a revision: that of its list, its last event or bookmark. Wha
 it must be told next, each change once, in order, with the right type and content; so its view is the truth's at every revision
 at which it stands. A bookmark may only pass over revisions that changed nothing for it.
 
-Two things are left open, as upstream leaves them: between its beginning and the bookmark that ends the objects of now, a watch may
-be told of changes that came meanwhile; and without that bookmark, only what follows tells where the objects of now end.
+Two things are left open, as upstream leaves them: between its beginning and the bookmark that ends the objects of now, a watch
+may be told of changes that came meanwhile; and without that bookmark, only what follows tells where the objects of now end.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tests.history.recording import (
     Bookmark,
@@ -123,9 +124,9 @@ class _Client:
             self._check_fresh(entry.sent, revision)
         items = [item for _, page in entry.pages for item in page]
         keys = [key_of(self._selection.resource, item) for item in items]
-        for one, other in zip(keys, keys[1:], strict=False):
-            if one >= other:
-                raise _Fault(revision, f"the list has {other} after {one}")
+        for one, following in pairwise(keys):
+            if one >= following:
+                raise _Fault(revision, f"the list has {following} after {one}")
         self._compare(dict(zip(keys, items, strict=True)), revision, "the list")
         self._stands = revision
         self._must_list = False
@@ -226,7 +227,9 @@ class _Client:
                 for event in events[count:]:
                     self._told(event)
                 return
-        raise _Fault(events[0].revision if events else bookmark or 0, "its first events are no state that ever was, and changes after it")
+        raise _Fault(
+            events[0].revision if events else bookmark or 0, "its first events are no state that ever was, and changes after it"
+        )
 
     def _check_facts(self, events: Sequence[Told]) -> None:
         known = {change.revision: change.object for change in self._changes if change.type != "DELETED"}

@@ -44,7 +44,7 @@ _WATCH_SECONDS = "3"
 
 
 class Client(ABC):
-    """`table`: asks for Tables. `stay`: how many events it sees before it breaks off, on average; 0 never does, and stays near."""
+    """`table`: asks for Tables. `stay`: events that it sees before it breaks off, on average; with 0 it never does."""
 
     follows = True
 
@@ -191,6 +191,8 @@ class Reflector(Client):
 
 class StreamingReflector(Client):
     """The same with a watch that begins with the objects of now, and says where they end (WatchList)."""
+
+    _initial = False
 
     async def _turn(self) -> None:
         if self._stands:

@@ -7,7 +7,7 @@ before the handlers hear of it, so it counts for each object once, whenever that
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tests.history.recording import Key, Object, Selection, Told, key_of, revision_of
@@ -20,8 +20,8 @@ __all__ = ["InformerRecording", "check_informer"]
 class InformerRecording:
     """What one informer of all objects of a resource did. `known` is what its handlers make of it, `items` its store at the end.
 
-    `lists` counts the lists it asked for; `entries` are (lists so far, what was told: add, update or delete, object, old object if
-    that is told).
+    `lists` counts the lists it asked for; `entries` are (lists so far, what was told: add, update or delete, object, old object
+    if that is told).
     """
 
     client: str
@@ -44,8 +44,8 @@ class InformerRecording:
 class _Progress:
     """How far the handlers are with one object: `position` in its changes, `known` as they know it, None if it is not there.
 
-    `passed` and `repeated` count what only a list explains. After a deletion that was learnt of by a list, `vague`: the object may
-    have come and gone several times since, and which of the deletions it was can't be told.
+    `passed` and `repeated` count what only a list explains. After a deletion that was learnt of by a list, `vague`: the object
+    may have come and gone several times since, and which of the deletions it was can't be told.
     """
 
     position: int = -1
@@ -73,16 +73,19 @@ def check_informer(truth: Truth, recording: InformerRecording) -> list[str]:
         except _Fault as fault:
             around = truth.around(revision_of(obj))
             faults.append(f"{recording.client} of {recording.resource}, entry {number}: {what} of {key}: {fault}\n{around}")
-    at_end = truth.at(selection, truth.last)
     for name, view in (("view", recording.known), ("store", _by_key(recording.resource, recording.items))):
-        for key in view.keys() ^ at_end.keys():
-            faults.append(f"{recording.client} of {recording.resource}: {key} is {'too much' if key in view else 'missing'} in its {name}")
         faults += [
-            f"{recording.client} of {recording.resource}: its {name} has {view[key]}; right is {at_end[key]}"
-            for key in view.keys() & at_end.keys()
-            if view[key] != at_end[key]
+            f"{recording.client} of {recording.resource}: its {name} {fault}" for fault in _differences(view, truth, selection)
         ]
     return faults
+
+
+def _differences(view: Mapping[Key, Object], truth: Truth, selection: Selection) -> Iterator[str]:
+    """What is wrong with a view at the end."""
+    right = truth.at(selection, truth.last)
+    for key in sorted(view.keys() | right.keys()):
+        if view.get(key) != right.get(key):
+            yield f"has {view.get(key, f'no {key}')}; right is {right.get(key, f'no {key}')}"
 
 
 def _check(progress: _Progress, changes: Sequence[Told], what: str, obj: Object, old: Object | None, lists: int) -> None:

@@ -86,7 +86,7 @@ def _restarts(times: int, number: signal.Signals) -> Events:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """`events` happen to a server of this `kind`; `goal` writes are acknowledged in all. `expires`: clients must find history gone."""
+    """`events` happen to a server of this `kind`; `goal` writes are acknowledged in all. `expires`: clients come too late."""
 
     events: Events
     kind: type[Standalone] = Standalone
@@ -124,7 +124,8 @@ async def run(
         async with connected(kubeconfig) as wire, asyncio.TaskGroup() as tasks, beside(kubeconfig, shared):
             watching = audience(wire, shared, chance)
             writing = [
-                Writer(f"writer{number}", wire, shared, random.Random(chance.random()), scenario.goal) for number in range(WRITERS)
+                Writer(f"writer{number}", wire, shared, random.Random(chance.random()), scenario.goal)
+                for number in range(WRITERS)
             ]
             following = [tasks.create_task(client.run()) for client in watching]
             writers = [tasks.create_task(writer.run()) for writer in writing]

@@ -1,4 +1,4 @@
-"""`python -m tests.history.short_history dev ...`: aggserver with a history of seconds, where a client that stays away comes too late.
+"""`python -m tests.history.short_history dev ...`: aggserver with a history of seconds, for clients that come too late.
 
 The store is compacted every second, and the watch cache keeps only its last events: most of what clients come back for is then
 read from the store's history, or gone.

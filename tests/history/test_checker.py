@@ -40,7 +40,13 @@ EXPIRED = Failed(410, "Expired")
 
 
 def note(key: Key, revision: int, uid: str, team: str, marker: str, status: str = "") -> Object:
-    metadata = {"name": key.name, "namespace": key.namespace, "uid": uid, "resourceVersion": str(revision), "labels": {"team": team}}
+    metadata = {
+        "name": key.name,
+        "namespace": key.namespace,
+        "uid": uid,
+        "resourceVersion": str(revision),
+        "labels": {"team": team},
+    }
     return {"metadata": metadata, "spec": {"marker": marker}} | ({"status": {"marker": status}} if status else {})
 
 
@@ -57,7 +63,7 @@ A8 = shown_at(A7, 8)
 def write(number: int, verb: str, key: Key, obj: Object | None, **more: Any) -> Write:
     """Sent at tick 10 * number, done at 10 * number + 5."""
     wanted = {"spec": {"marker": f"w{number}"}} if verb in ("create", "patch") else {}
-    values = {"outcome": ACKNOWLEDGED, "sent": 10 * number, "done": 10 * number + 5, "wanted": wanted} | more
+    values: dict[str, Any] = {"outcome": ACKNOWLEDGED, "sent": 10 * number, "done": 10 * number + 5, "wanted": wanted} | more
     return Write("writer", verb, key, f"w{number}", object=obj, **values)
 
 
@@ -95,7 +101,11 @@ RIGHT: dict[str, Case] = {
     "only metadata": (NAMES, False, [Opened(1, 3), Told("MODIFIED", {"metadata": A4["metadata"]})]),
     "bookmarks between": (SALES, True, [Opened(1, 4), Bookmark(5), TO_SALES[2], Bookmark(6), Bookmark(8)]),
     "a watch from where it stood": (ALL, True, [Opened(1, 1), *EVENTS[:3], Cut(), Opened(50, 4), *EVENTS[3:]]),
-    "listed anew when told so": (ALL, False, [Opened(1, 1), EXPIRED, Cut(), Listed(90, [(6, [A4, B6])]), Opened(91, 6), EVENTS[5]]),
+    "listed anew when told so": (
+        ALL,
+        False,
+        [Opened(1, 1), EXPIRED, Cut(), Listed(90, [(6, [A4, B6])]), Opened(91, 6), EVENTS[5]],
+    ),
     "the objects of now, marked": (
         ALL,
         True,
@@ -172,10 +182,25 @@ WRONG: dict[str, tuple[Selection, bool, Sequence[Entry], str]] = {
         [Opened(1, 0, marked=True), Told("ADDED", A2), Told("ADDED", A2), Bookmark(2, True)],
         "ADDED of notes/default/a twice",
     ),
-    "a change of what is not known": (ALL, False, [Opened(1, 0, marked=True), Told("MODIFIED", A4), Bookmark(4, True)], "did not know"),
-    "a bookmark among the objects of now": (ALL, False, [Opened(1, 0, marked=True), Told("ADDED", A2), Bookmark(2)], "wrong bookmark"),
+    "a change of what is not known": (
+        ALL,
+        False,
+        [Opened(1, 0, marked=True), Told("MODIFIED", A4), Bookmark(4, True)],
+        "did not know",
+    ),
+    "a bookmark among the objects of now": (
+        ALL,
+        False,
+        [Opened(1, 0, marked=True), Told("ADDED", A2), Bookmark(2)],
+        "wrong bookmark",
+    ),
     "a mark that nobody asked for": (ALL, False, [Opened(1, 1), Bookmark(1, True)], "did not wait for it"),
-    "a gap after unmarked objects": (ALL, False, [Opened(1, 0), Told("ADDED", A2), EVENTS[2], Cut()], "missed ADDED of notes/default/b"),
+    "a gap after unmarked objects": (
+        ALL,
+        False,
+        [Opened(1, 0), Told("ADDED", A2), EVENTS[2], Cut()],
+        "missed ADDED of notes/default/b",
+    ),
     "unmarked objects that are not there": (ALL, False, [Opened(1, 0), Told("ADDED", A7), Bookmark(8)], "no state that ever was"),
     "watched on when told to list": (ALL, False, [Opened(1, 1), EXPIRED, Opened(9, 1)], "was told to list anew, and watched on"),
     "an error": (ALL, False, [Opened(1, 1), Failed(504, "Timeout", "Too large resource version: 9, current: 8")], "got an error"),
@@ -192,7 +217,7 @@ def test_wrong(name: str) -> None:
     assert any("a client" in fault for fault in verdict.faults), str(verdict)
 
 
-# name: (writes in place of those of the same number, what the witness saw in place of that of the same number, what the checker says)
+# name: (writes in place of those of these numbers, what the witness saw in place of what it did, what the checker says)
 CONTRADICTIONS: dict[str, tuple[dict[int, Write], dict[int, Entry | None], str]] = {
     "a lost create": ({}, {6: None}, "missed ADDED of notes/default/b at 6"),
     "a lost delete": ({}, {5: None, 6: None}, "acknowledged delete of notes/default/b by writer (w5) is not in the history"),
@@ -208,7 +233,11 @@ CONTRADICTIONS: dict[str, tuple[dict[int, Write], dict[int, Entry | None], str]]
     "nobody wrote that": ({4: replace(WRITES[4], object=None, marker="w0")}, {}, "which nobody asked for"),
     "nobody deleted that": ({5: replace(WRITES[5], key=A)}, {}, "was deleted, but nobody asked for that"),
     "a lost update": ({7: replace(WRITES[7], base=2)}, {}, "was made for revision 2, but replaced 4"),
-    "a lost patch": ({4: replace(WRITES[4], wanted={"metadata": {"labels": {"team": "legal"}}})}, {}, "does not have what was sent"),
+    "a lost patch": (
+        {4: replace(WRITES[4], wanted={"metadata": {"labels": {"team": "legal"}}})},
+        {},
+        "does not have what was sent",
+    ),
     "a write that was overtaken": ({7: replace(WRITES[7], sent=90)}, {}, "but 8 was acknowledged before it was sent"),
     "a create over what is there": ({4: replace(WRITES[4], verb="create")}, {}, "found the object there"),
 }

@@ -128,6 +128,14 @@ def _gone() -> Iterator[None]:
 @contextlib.asynccontextmanager
 async def connected(kubeconfig: Path) -> AsyncIterator[Wire]:
     """As many connections as are wanted, to the server that wrote the kubeconfig and to those that take its place."""
+    server, context = await asyncio.to_thread(_access, kubeconfig)
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=_SECONDS, sock_read=_SECONDS)
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
+        yield Wire(server, session, context)
+
+
+def _access(kubeconfig: Path) -> tuple[str, ssl.SSLContext]:
     config = yaml.safe_load(kubeconfig.read_text())
     cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
     context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
@@ -135,10 +143,7 @@ async def connected(kubeconfig: Path) -> AsyncIterator[Wire]:
         pair.write(base64.b64decode(user["client-certificate-data"]) + base64.b64decode(user["client-key-data"]))
         pair.flush()
         context.load_cert_chain(pair.name)
-    timeout = aiohttp.ClientTimeout(total=None, sock_connect=_SECONDS, sock_read=_SECONDS)
-    connector = aiohttp.TCPConnector(limit=0)
-    async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
-        yield Wire(cluster["server"], session, context)
+    return cluster["server"], context
 
 
 def path_of(resource: str, namespace: str = "", name: str = "") -> str:

@@ -81,12 +81,12 @@ class Writer:
 
     async def _move(self, key: Key, known: Object, marker: str) -> None:
         """Into another selection or out of one; only as the writer knows the object, or as it is."""
-        wanted = {"metadata": {"labels": {"team": self._chance.choice(LABELS)}}, "spec": {"marker": marker}}
+        labels = {"team": self._chance.choice(LABELS)}
+        wanted: Mapping[str, Any] = {"metadata": {"labels": labels}, "spec": {"marker": marker}}
         if self._chance.random() < 0.5:
             await self._write("patch", key, marker, ("PATCH", path_of(*key), wanted), wanted)
             return
-        metadata = {**wanted["metadata"], "resourceVersion": str(revision_of(known))}
-        body = {**wanted, "metadata": metadata}
+        body = {**wanted, "metadata": {"labels": labels, "resourceVersion": str(revision_of(known))}}
         await self._write("patch", key, marker, ("PATCH", path_of(*key), body), wanted, base=revision_of(known))
 
     async def _status(self, key: Key, known: Object, marker: str) -> None:

@@ -1,6 +1,7 @@
 """Every client sees the truth: the event history checker on a running server, whatever happens to that.
 
-`tests/history` has the checker; its own tests show what it finds. `python -m tests.history` runs the same for as long as one likes.
+`tests/history` has the checker; its own tests show what it finds. `python -m tests.history` runs the same for as long as one
+likes.
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ from tests.history.informers import InformerRecording, check_informer
 from tests.history.recording import Object
 from tests.history.scenarios import SCENARIOS, run
 from tests.history.wire import GROUP, KINDS, Shared
+from tests.integration.server import eventually
 
 # Seconds for informers to come to the end: client-go waits for up to 30 s between attempts to reach a server that is gone.
 _END_SECONDS = 60.0
@@ -37,10 +38,12 @@ Recordings = dict[str, InformerRecording]
 async def at_end(shared: Shared, recordings: Recordings) -> None:
     """Waits until the handlers know what is there. If that never comes to be, the check says what they lack."""
     final = {resource: sorted(items, key=_name) for resource, items in shared.final.items()}
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_END_SECONDS):
-            while any(sorted(recordings[resource].known.values(), key=_name) != final[resource] for resource in KINDS):
-                await asyncio.sleep(0.05)  # they run elsewhere, and tell nobody
+
+    def there() -> bool:
+        return all(sorted(recordings[resource].known.values(), key=_name) == final[resource] for resource in KINDS)
+
+    with contextlib.suppress(AssertionError):
+        await asyncio.to_thread(eventually, there, "the informers are at the end", _END_SECONDS)
 
 
 def _name(obj: Object) -> tuple[str, str]:
@@ -115,13 +118,15 @@ def _informer(api: client.CustomObjectsApi, recording: InformerRecording) -> Sha
     group, _, version = GROUP.partition("/")
 
     def read(watch: bool = False, **query: Any) -> Any:
-        """:rtype: object"""  # noqa: D400 - where the watch looks for the type
+        """:rtype: object"""
         found = api.list_cluster_custom_object(group, version, recording.resource, watch=watch, **query)
         if watch:
             return found
         recording.lists += 1
         # As the typed APIs answer, which is what the informer reads.
-        return SimpleNamespace(items=found["items"], metadata=SimpleNamespace(resource_version=found["metadata"]["resourceVersion"]))
+        return SimpleNamespace(
+            items=found["items"], metadata=SimpleNamespace(resource_version=found["metadata"]["resourceVersion"])
+        )
 
     informer = SharedInformer(read)
     for event, what in (("ADDED", "add"), ("MODIFIED", "update"), ("DELETED", "delete")):
