@@ -225,6 +225,9 @@ class PlainWatcher(Client):
         revision = self._chance.choice(("", "0"))
         await self._watch(Opened(self._shared.tick(), 0), **({"resourceVersion": revision} if revision else {}))
 
+    def _follow(self, revision: int) -> None:
+        """The newest object may come first; only a bookmark says where it stands."""
+
 
 class Historian(Client):
     """Watches from any revision there ever was, anew each time."""
