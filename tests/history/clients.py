@@ -154,6 +154,8 @@ class Client(ABC):
 
     def _fail(self, status: dict[str, Any]) -> None:
         failed = Failed(status.get("code", 0), status.get("reason", ""), status.get("message", ""))
+        if failed.code == 503 and not self._shared.up.is_set():
+            raise Gone(failed.message)  # it is being stopped
         self._record(failed)
         self._stands = 0
         self._broken = not failed.expired

@@ -27,7 +27,10 @@ __all__ = ["SCENARIOS", "STORES", "Scenario", "run"]
 DEFINITIONS = Path(__file__).with_name("definitions.yaml")
 WRITERS = 6
 
+_COMPACT_WRITES = 100  # between compactions, where history is short: less than clients stay away, or look back
+
 _END_SECONDS = 20.0  # for clients to come to the end, after the last write: a watch lasts three
+
 
 # Arguments of `aggserver dev` by store.
 STORES: dict[str, Sequence[str]] = {"sqlite": ()}
@@ -35,6 +38,9 @@ STORES: dict[str, Sequence[str]] = {"sqlite": ()}
 
 class _ShortHistory(Standalone):
     module = "tests.history.short_history"
+
+    def compact(self) -> None:
+        self._process.send_signal(signal.SIGUSR1)
 
 
 class Server:
@@ -53,6 +59,11 @@ class Server:
         self._up.set()
         return self._process.kubeconfig
 
+    def compact(self) -> None:
+        """Forgets what was history at the last call; nothing while the server is not there, or if it is not made for that."""
+        if isinstance(self._process, _ShortHistory):
+            self._process.compact()
+
     async def end(self, number: signal.Signals) -> None:
         """By SIGKILL or SIGTERM; the latter's end must be a clean one."""
         process, self._process = self._process, None
@@ -64,6 +75,13 @@ class Server:
         else:
             status = await asyncio.to_thread(process.stop)
             assert status == 0, process.output
+
+
+async def _compact(server: Server, shared: Shared) -> None:
+    """By writes and not by time, so that it is never quicker than those who come back at once."""
+    while not shared.progress.over.is_set():
+        await shared.progress.more(_COMPACT_WRITES)
+        server.compact()
 
 
 # What happens meanwhile: returns when it is over.
@@ -86,20 +104,19 @@ def _restarts(times: int, number: signal.Signals) -> Events:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """`events` happen to a server of this `kind`; `goal` writes are acknowledged in all. `expires`: clients come too late."""
+    """`events` happen to a server while `goal` writes are acknowledged. `short`: history is, so that clients come too late."""
 
     events: Events
-    kind: type[Standalone] = Standalone
-    goal: int = 1000
-    expires: bool = False
+    goal: int = 800
+    short: bool = False
 
 
 SCENARIOS = {
     "calm": Scenario(_nothing),
-    "compaction": Scenario(_nothing, kind=_ShortHistory, goal=1200, expires=True),
+    "compaction": Scenario(_nothing, goal=1000, short=True),
     "killed": Scenario(_restarts(4, signal.SIGKILL)),
     "restarted": Scenario(_restarts(3, signal.SIGTERM)),
-    "killed in compaction": Scenario(_restarts(3, signal.SIGKILL), kind=_ShortHistory, goal=1200, expires=True),
+    "killed in compaction": Scenario(_restarts(3, signal.SIGKILL), goal=1000, short=True),
 }
 
 
@@ -118,7 +135,7 @@ async def run(
 ) -> Verdict:
     chance = random.Random(seed)
     shared = Shared()
-    server = Server(scenario.kind, folder, STORES[store], shared.up)
+    server = Server(_ShortHistory if scenario.short else Standalone, folder, STORES[store], shared.up)
     try:
         kubeconfig = await server.start()
         async with connected(kubeconfig) as wire, asyncio.TaskGroup() as tasks, beside(kubeconfig, shared):
@@ -128,6 +145,7 @@ async def run(
                 for number in range(WRITERS)
             ]
             following = [tasks.create_task(client.run()) for client in watching]
+            tasks.create_task(_compact(server, shared))
             writers = [tasks.create_task(writer.run()) for writer in writing]
             await scenario.events(server, shared, chance, scenario.goal)
             await asyncio.wait(writers)

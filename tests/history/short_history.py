@@ -1,21 +1,35 @@
-"""`python -m tests.history.short_history dev ...`: aggserver with a history of seconds, for clients that come too late.
+"""`python -m tests.history.short_history dev ...`: aggserver with as short a history as a scenario wants.
 
-The store is compacted every second, and the watch cache keeps only its last events: most of what clients come back for is then
-read from the store's history, or gone.
+The watch cache keeps only its last events, so that most of what clients come back for is read from the store's history. On
+SIGUSR1 that is compacted up to where it was at the last signal.
 """
 
 from __future__ import annotations
 
-import functools
+import asyncio
+import signal
 import sys
 
 from aggserver import cli
 from aggserver.app import standalone
 from aggserver.storage import changes
-from aggserver.storage.compactor import compact_regularly
+from aggserver.storage.interface import Storage
+
+
+async def compact_when_told(storage: Storage, interval: float) -> None:
+    told = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, told.set)
+    before = 0
+    while True:
+        await told.wait()
+        told.clear()
+        now = await storage.revision()
+        await storage.compact(before)
+        before = now
+
 
 if __name__ == "__main__":
     changes.FRESH = 0.2
     changes.MIN_EVENTS = 20
-    standalone.compact_regularly = functools.partial(compact_regularly, interval=1.0)  # type: ignore[attr-defined]
+    standalone.compact_regularly = compact_when_told  # type: ignore[assignment, attr-defined]
     sys.exit(cli.main())
