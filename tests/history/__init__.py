@@ -2,6 +2,6 @@
 
 `recording.py` is what is written down, `truth.py` makes the one history of it, `checker.py` holds the clients' recordings of
 watches against that, `informers.py` what the handlers of informers were told. These are pure, and have tests of their own:
-`test_checker.py`, `test_informers.py`. `clients.py`, `writers.py` and `scenarios.py` drive a server, for
+`test_checker.py`, `test_informers.py`. `clients.py`, `writers.py`, `servers.py` and `scenarios.py` drive servers, for
 `tests/integration/test_history.py` and for `python -m tests.history`.
 """

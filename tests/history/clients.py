@@ -10,7 +10,6 @@ import asyncio
 import random
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -72,8 +71,10 @@ class Client(ABC):
     async def run(self) -> None:
         while not self._broken and not self._at_end():
             await self._shared.up.wait()
-            with suppress(Gone):
+            try:
                 await self._turn()
+            except Gone:
+                await self._shared.progress.more(1)  # a sign of life
             if self._stay and self._chance.random() < 0.3:
                 await self._shared.progress.more(self._chance.randrange(200))
 
@@ -154,8 +155,9 @@ class Client(ABC):
 
     def _fail(self, status: dict[str, Any]) -> None:
         failed = Failed(status.get("code", 0), status.get("reason", ""), status.get("message", ""))
-        if failed.code == 503 and not self._shared.up.is_set():
-            raise Gone(failed.message)  # it is being stopped
+        stopping = failed.code == 503 and not self._shared.up.is_set()
+        if stopping or (failed.code >= 500 and self._shared.shaken):
+            raise Gone(failed.message)
         self._record(failed)
         self._stands = 0
         self._broken = not failed.expired
@@ -220,12 +222,14 @@ class StreamingReflector(Client):
 
 
 class PlainWatcher(Client):
-    """Watches without a list and without knowing where the objects of now end; begins anew each time."""
+    """Watches without a list; begins anew each time. Only with bookmarks is it told where the objects of now end."""
 
     async def _turn(self) -> None:
         self._stands = 0
-        revision = self._chance.choice(("", "0"))
-        await self._watch(Opened(self._shared.tick(), 0), **({"resourceVersion": revision} if revision else {}))
+        query = self._chance.choice(({}, {"resourceVersion": "0"}))
+        bookmarks = self._shared.progress.over.is_set() or self._chance.random() < 0.5
+        opened = Opened(self._shared.tick(), 0, marked=bookmarks, latest=not query)
+        await self._watch(opened, allowWatchBookmarks=str(bookmarks).lower(), **query)
 
     def _follow(self, revision: int) -> None:
         """The newest object may come first; only a bookmark says where it stands."""

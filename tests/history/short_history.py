@@ -11,12 +11,12 @@ import signal
 import sys
 
 from aggserver import cli
-from aggserver.app import standalone
+from aggserver.app import engine
 from aggserver.storage import changes
 from aggserver.storage.interface import Storage
 
 
-async def compact_when_told(storage: Storage, interval: float) -> None:
+async def compact_when_told(storage: Storage, interval: float, bounded: bool = True) -> None:
     told = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, told.set)
     before = 0
@@ -30,6 +30,6 @@ async def compact_when_told(storage: Storage, interval: float) -> None:
 
 if __name__ == "__main__":
     changes.FRESH = 0.2
-    changes.MIN_EVENTS = 20
-    standalone.compact_regularly = compact_when_told  # type: ignore[assignment, attr-defined]
+    changes.MIN_CHANGES = 20
+    engine.compact_regularly = compact_when_told  # type: ignore[assignment, attr-defined]
     sys.exit(cli.main())

@@ -9,6 +9,7 @@ import asyncio
 import base64
 import contextlib
 import itertools
+import random
 import ssl
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -59,7 +60,7 @@ class Progress:
 
 
 class Shared:
-    """What all of a run share. `up` is set while a server is there.
+    """What all of a run share. `up` is set while a server is there; `shaken`: it may now and then be unable to do its work.
 
     At the end `last` is the revision to which clients follow, and `final` what is there then, by resource.
     """
@@ -67,6 +68,7 @@ class Shared:
     def __init__(self) -> None:
         self.progress = Progress()
         self.up = asyncio.Event()
+        self.shaken = False
         self.last = 0
         self.final: dict[str, Sequence[Object]] = {}
         self._ticks = itertools.count(1)
@@ -84,10 +86,14 @@ class Shared:
 
 
 class Wire:
-    def __init__(self, url: str, session: aiohttp.ClientSession, context: ssl.SSLContext) -> None:
-        self._url = url
+    """To any of several servers, another one with each request. `access`: the URL of each, and how it is trusted."""
+
+    def __init__(
+        self, session: aiohttp.ClientSession, access: Sequence[tuple[str, ssl.SSLContext]], chance: random.Random
+    ) -> None:
         self._session = session
-        self._context = context
+        self._access = access
+        self._chance = chance
 
     async def call(
         self,
@@ -101,18 +107,20 @@ class Wire:
         """(status, the decoded answer). Raises Gone."""
         headers = {"Content-Type": content_type, "Accept": accept}
         content = None if body is None else orjson.dumps(body)
+        url, context = self._chance.choice(self._access)
         with _gone():
             async with self._session.request(
-                method, self._url + path, params=query, data=content, headers=headers, ssl=self._context
+                method, url + path, params=query, data=content, headers=headers, ssl=context
             ) as response:
                 return response.status, orjson.loads(await response.read())
 
     @contextlib.asynccontextmanager
     async def stream(self, path: str, query: Mapping[str, str], accept: str) -> AsyncIterator[aiohttp.ClientResponse]:
         """A watch. Raises Gone, also inside the block."""
+        url, context = self._chance.choice(self._access)
         with _gone():
             async with self._session.get(
-                self._url + path, params=query, headers={"Accept": accept}, ssl=self._context, read_bufsize=_LIMIT
+                url + path, params=query, headers={"Accept": accept}, ssl=context, read_bufsize=_LIMIT
             ) as response:
                 yield response
 
@@ -126,13 +134,13 @@ def _gone() -> Iterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def connected(kubeconfig: Path) -> AsyncIterator[Wire]:
-    """As many connections as are wanted, to the server that wrote the kubeconfig and to those that take its place."""
-    server, context = await asyncio.to_thread(_access, kubeconfig)
+async def connected(kubeconfigs: Sequence[Path], chance: random.Random) -> AsyncIterator[Wire]:
+    """As many connections as are wanted, to the servers that wrote the kubeconfigs and to those that take their places."""
+    access = [await asyncio.to_thread(_access, kubeconfig) for kubeconfig in kubeconfigs]
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=_SECONDS, sock_read=_SECONDS)
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
-        yield Wire(server, session, context)
+        yield Wire(session, access, random.Random(chance.random()))
 
 
 def _access(kubeconfig: Path) -> tuple[str, ssl.SSLContext]:

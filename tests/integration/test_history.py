@@ -12,15 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.history.scenarios import SCENARIOS, STORES, run
+from tests.history.scenarios import RUNS, SCENARIOS, run
 
 
-@pytest.mark.parametrize("store", STORES)
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize(("name", "store"), RUNS)
 def test_every_client_sees_the_truth(name: str, store: str, tmp_path: Path) -> None:
     seed = random.SystemRandom().randrange(1 << 20)
     scenario = SCENARIOS[name]
-    verdict = asyncio.run(run(scenario, store, seed, tmp_path / "data"))
+    verdict = asyncio.run(run(scenario, store, seed, tmp_path))
     again = f"python -m tests.history --scenario {name!r} --store {store} --seed {seed}"
     assert not verdict.faults, f"{verdict}\nonce more: {again}"
     assert len(verdict.truth.facts) >= scenario.goal

@@ -155,7 +155,7 @@ def test_informers_see_the_truth(name: str, tmp_path: Path) -> None:
                 await informers.enter_async_context(run_informers(kubeconfig, shared, recordings[kind]))
             yield
 
-    verdict = asyncio.run(run(SCENARIOS[name], "sqlite", seed, tmp_path / "data", witnesses, beside))
+    verdict = asyncio.run(run(SCENARIOS[name], "sqlite", seed, tmp_path, witnesses, beside))
     assert not verdict.faults, f"{verdict}\nseed {seed}"
     for recording in (recording for of_kind in recordings.values() for recording in of_kind.values()):
         faults = check_informer(verdict.truth, recording)

@@ -1,0 +1,107 @@
+"""The servers under test, each at one address over one folder, however often it is ended; and the etcd of those that have one.
+
+A replica is `aggserver dev`, with a CA of its own: to be one of several it only needs the same store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+from tests.controlplane.binaries import obtain
+from tests.controlplane.etcd import EtcdCluster
+from tests.controlplane.processes import free_ports
+from tests.history.wire import Shared
+from tests.integration.server import Standalone
+
+__all__ = ["STORES", "Backing", "Fleet"]
+
+DEFINITIONS = Path(__file__).with_name("definitions.yaml")
+
+
+class Backing:
+    """Where the servers of one run keep their objects: arguments that say so, and the etcd, if there is one."""
+
+    def __init__(self, arguments: Sequence[str] = (), etcd: EtcdCluster | None = None) -> None:
+        self.arguments = arguments
+        self._etcd = etcd
+
+    async def restart(self) -> None:
+        """Kills etcd, and starts it over the same data."""
+        assert self._etcd is not None, "only etcd is a process of its own"
+        await asyncio.to_thread(self._etcd.kill, 0)
+        self._etcd.start_again(0)
+
+
+@contextmanager
+def _sqlite(folder: Path) -> Iterator[Backing]:
+    yield Backing()
+
+
+@contextmanager
+def _etcd(folder: Path) -> Iterator[Backing]:
+    folder = folder / "etcd"
+    folder.mkdir()
+    with EtcdCluster(obtain(os.environ, print), folder) as etcd:
+        yield Backing(("--storage", "etcd", "--etcd-servers", ",".join(etcd.urls)), etcd)
+
+
+# By name: what is entered for a run, with a folder for its files.
+STORES: dict[str, Callable[[Path], AbstractContextManager[Backing]]] = {"sqlite": _sqlite, "etcd": _etcd}
+
+
+class _ShortHistory(Standalone):
+    module = "tests.history.short_history"
+
+    def compact(self) -> None:
+        self._process.send_signal(signal.SIGUSR1)
+
+
+class Fleet:
+    """`count` servers of one backing; `short`: their history is. `Shared.up` is set while any of them is there."""
+
+    def __init__(self, folder: Path, backing: Backing, shared: Shared, *, count: int, short: bool) -> None:
+        self.backing = backing
+        self.count = count
+        self._kind = _ShortHistory if short else Standalone
+        self._folders = [folder / f"server-{number}" for number in range(count)]
+        self._ports = free_ports(count)
+        self._shared = shared
+        self._running: dict[int, Standalone] = {}
+
+    async def start_all(self) -> list[Path]:
+        """Returns their kubeconfigs."""
+        return [await self.start(number) for number in range(len(self._ports))]
+
+    async def start(self, number: int) -> Path:
+        port = str(self._ports[number])
+        arguments = ["-f", str(DEFINITIONS), "--secure-port", port, *self.backing.arguments]
+        self._running[number] = await asyncio.to_thread(self._kind, self._folders[number], *arguments)
+        self._shared.up.set()
+        return self._running[number].kubeconfig
+
+    def compact(self) -> None:
+        """Forgets what was history at the last call, where history is short and a server there to do it."""
+        for server in self._running.values():
+            if isinstance(server, _ShortHistory):
+                server.compact()
+                return
+
+    async def end(self, number: int, how: signal.Signals) -> None:
+        """By SIGKILL or SIGTERM; the latter's end must be a clean one."""
+        server = self._running.pop(number)
+        if not self._running:
+            self._shared.up.clear()
+        if how == signal.SIGKILL:
+            server.kill()
+        else:
+            status = await asyncio.to_thread(server.stop)
+            assert status == 0, server.output
+
+    async def end_all(self) -> None:
+        for number in list(self._running):
+            await self.end(number, signal.SIGTERM)
