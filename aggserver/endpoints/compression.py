@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable
+
+from aggserver.endpoints.request import LongBody
 
 __all__ = ["compressed"]
 
@@ -18,12 +20,13 @@ _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 Headers = list[tuple[bytes, bytes]]
 
 
-async def compressed(pieces: list[bytes], accept_encoding: str) -> tuple[list[bytes], Headers]:
-    """The pieces to send and the headers that tell of it."""
-    if sum(map(len, pieces)) <= _MIN_BYTES or not _accepts(accept_encoding):
-        return pieces, []
+async def compressed(body: bytes | LongBody, accept_encoding: str) -> tuple[bytes | LongBody, Headers]:
+    """The body to send and the headers that tell of it."""
+    size, pieces = (len(body), (body,)) if isinstance(body, bytes) else (body.size, body.pieces())
+    if size <= _MIN_BYTES or not _accepts(accept_encoding):
+        return body, []
     packed = await asyncio.get_running_loop().run_in_executor(None, _gzip, pieces)
-    return [packed], [(b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding")]
+    return packed, [(b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding")]
 
 
 def _accepts(header: str) -> bool:
@@ -31,7 +34,7 @@ def _accepts(header: str) -> bool:
     return any(part.strip() == "gzip" for part in header.split(","))
 
 
-def _gzip(pieces: Sequence[bytes]) -> bytes:
+def _gzip(pieces: Iterable[bytes]) -> bytes:
     # zlib lets go of the interpreter lock while it works, so that other requests go on.
     packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP_WINDOW)
     return b"".join([*map(packer.compress, pieces), packer.flush()])

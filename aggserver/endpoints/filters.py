@@ -180,19 +180,21 @@ def _cut_short(texts: Sequence[str]) -> list[str]:
 
 
 async def _send_whole(request: Request, response: Response, send: Send) -> int:
-    pieces = [response.body] if isinstance(response.body, bytes) else list(response.body)
+    body = response.body
     headers = _headers(request, response.content_type, response.headers)
     if response.status == 200:
-        pieces, encoding = await compressed(pieces, request.header(b"accept-encoding"))
+        body, encoding = await compressed(body, request.header(b"accept-encoding"))
         headers.extend(encoding)
-    size = sum(map(len, pieces))
+    size = len(body) if isinstance(body, bytes) else body.size
     headers.append((b"content-length", b"%d" % size))
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
     if request.method == "HEAD":
-        pieces = [b""]
-    for piece in pieces[:-1]:
-        await send({"type": "http.response.body", "body": piece, "more_body": True})
-    await send({"type": "http.response.body", "body": pieces[-1] if pieces else b""})
+        body = b""
+    if not isinstance(body, bytes):
+        for piece in body.pieces():
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        body = b""
+    await send({"type": "http.response.body", "body": body})
     return size
 
 

@@ -7,7 +7,7 @@ one place. Called by `app.py`, which builds the chain, and by everything under `
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from urllib.parse import parse_qsl
@@ -26,6 +26,7 @@ __all__ = [
     "Chunks",
     "Filter",
     "Handler",
+    "LongBody",
     "Message",
     "Receive",
     "Request",
@@ -141,11 +142,19 @@ class Request:
 
 
 @dataclass(slots=True)
+class LongBody:
+    """A body that is made as it is sent, so that a long list is not in memory a second time. `size` is that of all pieces."""
+
+    size: int
+    pieces: Callable[[], Iterable[bytes]]
+
+
+@dataclass(slots=True)
 class Response:
-    """A whole answer. `body` may be a sequence of pieces, which are sent as they are, so that a long list is joined only once."""
+    """A whole answer."""
 
     status: int
-    body: bytes | Sequence[bytes]
+    body: bytes | LongBody
     content_type: bytes = JSON
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from aggserver.endpoints import compression
+from aggserver.endpoints.request import LongBody
 from tests.fakes.asgi import Client
 from tests.fakes.definitions import CRONTABS, CRONTABS_PATH, WIDGETS, WIDGETS_PATH, crontab, widget
 from tests.fakes.server import LocalServer
@@ -180,11 +181,26 @@ async def test_gzip(client: Client, header: str, size: int, packed: bool) -> Non
     assert json.loads(plain.body)["spec"]["image"] == "x" * size
 
 
+@pytest.mark.parametrize("sizes", [(400_000,), (10,) * 4 + (400_000,) + (10,) * 4, (90_000,) * 7], ids=str)
+@pytest.mark.parametrize("encoding", ["", "gzip"])
+async def test_a_long_list_is_the_same_in_pieces(client: Client, sizes: tuple[int, ...], encoding: str) -> None:
+    for number, size in enumerate(sizes):
+        await client.post(CRONTABS_PATH, large(f"o{number}", size))
+    answer = await client.get(CRONTABS_PATH, headers={"accept-encoding": encoding})
+    assert answer.header("content-length") == str(len(answer.body))
+    tree = json.loads(gzip.decompress(answer.body) if encoding else answer.body)
+    assert (tree["kind"], tree["metadata"]) == ("CronTabList", {"resourceVersion": str(3 + len(sizes)), "continue": ""})
+    assert [item["metadata"]["name"] for item in tree["items"]] == [*(f"o{number}" for number in range(len(sizes))), "one"]
+    assert [len(item["spec"]["image"]) for item in tree["items"][:-1]] == list(sizes)
+
+
 @pytest.mark.parametrize(("size", "packed"), [(THRESHOLD, False), (THRESHOLD + 1, True)])
 async def test_the_threshold(size: int, packed: bool) -> None:
-    pieces, headers = await compression.compressed([b"x" * (size - 10), b"y" * 10], "gzip")
-    assert bool(headers) == packed
-    assert (gzip.decompress(pieces[0]) if packed else b"".join(pieces)) == b"x" * (size - 10) + b"y" * 10
+    whole = b"x" * (size - 10) + b"y" * 10
+    for body in (whole, LongBody(size, lambda: iter((whole[:7], whole[7:])))):
+        answer, headers = await compression.compressed(body, "gzip")
+        assert bool(headers) == packed
+        assert gzip.decompress(answer) == whole if packed else answer is body
 
 
 async def test_errors_are_not_packed(client: Client) -> None:
