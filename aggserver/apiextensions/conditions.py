@@ -158,7 +158,7 @@ def _established(crd: Mapping[str, Any], *, accepted: bool) -> tuple[str, str, s
     """(status, reason, message) of a definition that is not Established yet."""
     if not accepted:
         return "False", "NotAccepted", "not all names are accepted"
-    if not conversion_rules.has_valid_ca_bundle(member(member(crd, "spec", {}), "conversion", {})):
+    if conversion_rules.ca_bundle_problem(member(member(crd, "spec", {}), "conversion", {})):
         return "False", "InvalidCABundle", "The conversion webhook CABundle is invalid"
     return "True", "InitialNamesAccepted", "the initial names have been accepted"
 

@@ -18,7 +18,7 @@ from aggserver.apiextensions.manifest import member
 from aggserver.meta.field import FieldError, Path, forbidden, invalid, not_supported, required
 from aggserver.meta.names import dns1035_label, dns1123_subdomain
 
-__all__ = ["has_valid_ca_bundle", "validate"]
+__all__ = ["ca_bundle_problem", "validate"]
 
 JSONObject = Mapping[str, Any]
 Errors = Iterator[FieldError]
@@ -28,7 +28,8 @@ _FORM = "; desired format: https://host[/path]"
 _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----\s(.*?)-----END CERTIFICATE-----", re.DOTALL)
 
 
-def validate(conversion: JSONObject, path: Path) -> Errors:
+def validate(conversion: JSONObject, path: Path, old: JSONObject | None = None, *, established: bool = False) -> Errors:
+    """old: the conversion before, which may have been accepted under milder rules. established: whether the definition is."""
     strategy = member(conversion, "strategy", "")
     webhook = member(conversion, "webhook", {})
     if not strategy:
@@ -38,23 +39,42 @@ def validate(conversion: JSONObject, path: Path) -> Errors:
     config, versions = webhook.get("clientConfig"), member(webhook, "conversionReviewVersions", [])
     if strategy == "Webhook":
         yield from _client_config(config, path.child("webhookClientConfig"))
-        yield from _review_versions(versions, path.child("conversionReviewVersions"))
+        # Before a definition is Established, a condition tells of a bad bundle; one that was bad may stay so.
+        problem = ca_bundle_problem(conversion) if established and not ca_bundle_problem(old or {}) else ""
+        if problem:
+            at, bundle = path.child("webhookClientConfig", "caBundle"), member(config or {}, "caBundle", "")
+            yield invalid(at, bundle, f"unable to load root certificates: {problem}")
+        recognized = member(member(old or {}, "webhook", {}), "conversionReviewVersions", [])
+        strict = not recognized or any(version in _REVIEW_VERSIONS for version in recognized)
+        yield from _review_versions(versions, path.child("conversionReviewVersions"), strict=strict)
         return
     for name, value in (("webhookClientConfig", config is not None), ("conversionReviewVersions", versions)):
         if value:
             yield forbidden(path.child(name), "should not be set when strategy is not set to Webhook")
 
 
-def has_valid_ca_bundle(conversion: JSONObject) -> bool:
-    """Whether the webhook's CA bundle, where there is one, has a certificate in it. (What is in the certificate is not read.)"""
+def ca_bundle_problem(conversion: JSONObject) -> str:
+    """What is wrong with the webhook's CA bundle, in upstream's words; '' where there is a certificate in it, or no bundle.
+
+    What is in a certificate is not read.
+    """
     config = member(member(conversion, "webhook", {}), "clientConfig", {})
     try:
         bundle = base64.b64decode(member(config, "caBundle", ""), validate=True)
-        certificates = [base64.b64decode(b"".join(body.split()), validate=True) for body in _CERTIFICATE.findall(bundle)]
+    except binascii.Error:
+        return "unable to parse bytes as PEM block"
+    if not bundle or any(map(_is_certificate, _CERTIFICATE.findall(bundle))):
+        return ""
+    if _CERTIFICATE.search(bundle):
+        return "failed to parse certificate: x509: malformed certificate"
+    return "unable to parse bytes as PEM block"
+
+
+def _is_certificate(body: bytes) -> bool:
+    try:
+        return base64.b64decode(b"".join(body.split()), validate=True)[:1] == b"\x30"  # DER: a certificate is a SEQUENCE
     except binascii.Error:
         return False
-    # DER: a certificate is a SEQUENCE.
-    return not bundle.strip() or (bool(certificates) and all(der[:1] == b"\x30" for der in certificates))
 
 
 def _client_config(config: JSONObject | None, path: Path) -> Errors:
@@ -116,7 +136,7 @@ def _service_path(text: str, path: Path) -> Errors:
             yield invalid(path, text, f"segment[{index}]: {problem}")
 
 
-def _review_versions(versions: Sequence[str], path: Path) -> Errors:
+def _review_versions(versions: Sequence[str], path: Path, *, strict: bool) -> Errors:
     if not versions:
         yield required(path)
         return
@@ -126,5 +146,5 @@ def _review_versions(versions: Sequence[str], path: Path) -> Errors:
             continue
         for problem in dns1035_label(version):
             yield invalid(path.index(index), version, problem)
-    if not any(version in _REVIEW_VERSIONS for version in versions):
+    if strict and not any(version in _REVIEW_VERSIONS for version in versions):
         yield invalid(path, versions, f"must include at least one of {', '.join(_REVIEW_VERSIONS)}")

@@ -9,6 +9,7 @@ Source: k8s.io/apiextensions-apiserver pkg/apis/apiextensions/v1/{types,types_js
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +30,7 @@ class _Schema:
     """An openAPIV3Schema, which is `structural`'s to judge."""
 
 
-# A dict is an object with these members, a list a list of one thing; None is anything at all.
+# A dict is an object with these members, a list a list of one thing, bytes are base64; None is anything at all.
 _Form = type | Mapping[str, Any] | list[Any] | _Schema | None
 
 _NAMES: _Form = {"plural": str, "singular": str, "shortNames": [str], "kind": str, "listKind": str, "categories": [str]}
@@ -48,7 +49,7 @@ _VERSION: _Form = {
 }
 _SERVICE: _Form = {"namespace": str, "name": str, "path": str, "port": int}
 _WEBHOOK: _Form = {
-    "clientConfig": {"url": str, "service": _SERVICE, "caBundle": str},
+    "clientConfig": {"url": str, "service": _SERVICE, "caBundle": bytes},
     "conversionReviewVersions": [str],
 }
 _CONDITION: _Form = {
@@ -119,6 +120,9 @@ def _problems(value: Any, form: _Form, path: Path) -> Iterator[FieldError]:
         return
     if isinstance(form, _Schema):
         yield from structural.problems(value, path)
+    elif form is bytes:
+        if not _is_base64(value):
+            yield type_invalid(path, value, "must be base64")
     elif isinstance(form, type):
         # JSON's true is no number, whatever Python says.
         if not isinstance(value, form) or (isinstance(value, bool) and form is not bool):
@@ -130,6 +134,13 @@ def _problems(value: Any, form: _Form, path: Path) -> Iterator[FieldError]:
     else:
         for name, inner in form.items():
             yield from _problems(value.get(name), inner, path.child(name))
+
+
+def _is_base64(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and base64.b64decode(value, validate=True) is not None
+    except ValueError:
+        return False
 
 
 def _list_problems(value: Any, form: _Form, path: Path) -> Iterator[FieldError]:
@@ -176,10 +187,11 @@ def _prune_schema(schema: JSONObject, path: str) -> Iterator[str]:
     for name in sorted(schema.keys() & structural.SUBSCHEMAS):
         value = schema[name]
         at = f"{path}.{name}"
-        if name == "properties":
+        if name in ("definitions", "dependencies", "patternProperties", "properties"):
             for key in sorted(value):
-                value[key] = value[key] or {}
-                yield from _prune_schema(value[key], f"{at}.{key}")
+                value[key] = {} if value[key] is None else value[key]
+                if isinstance(value[key], dict):
+                    yield from _prune_schema(value[key], f"{at}.{key}")
         elif isinstance(value, list):
             for index, item in enumerate(value):
                 yield from _prune_schema(item, f"{at}[{index}]")

@@ -93,4 +93,4 @@ class DefinitionStatusStrategy(DefinitionStrategy):
             obj["spec"] = old["spec"]
 
     def validate_update(self, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        return []
+        return validation.validate_status_update(obj)

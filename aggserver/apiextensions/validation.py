@@ -2,7 +2,7 @@
 
 `validate` and `validate_update` are for a definition that is written; they take a manifest of any shape, and where the form is
 wrong (`manifest.py`), its problems are the answer and the rules wait. `essentials` are those of the rules without which there is
-nothing to serve, for a definition that somebody else has accepted. Schemas are checked for their form alone.
+nothing to serve, for a definition that somebody else has accepted.
 
 Upstream validates an internal type, in which what all versions have in common stands at the top. The paths show it: a definition
 of one version has `spec.subresources`, never `spec.versions[0].subresources`.
@@ -19,12 +19,13 @@ from urllib.parse import urlsplit
 
 from aggserver.apiextensions import conversion_rules, manifest, version_rules
 from aggserver.apiextensions.manifest import member
-from aggserver.apiextensions.version_rules import Facets, schema_of
+from aggserver.apiextensions.schema_rules import SchemaOptions, has_defaults, schema_of, schemas_of
+from aggserver.apiextensions.version_rules import Facets
 from aggserver.meta.field import FieldError, Path, RawJSON, invalid, not_supported, required
-from aggserver.meta.golang import quote, to_json
+from aggserver.meta.golang import quote
 from aggserver.meta.names import dns1035_label, dns1123_subdomain
 
-__all__ = ["API_APPROVED", "approval", "essentials", "is_protected", "validate", "validate_update"]
+__all__ = ["API_APPROVED", "approval", "essentials", "is_protected", "validate", "validate_status_update", "validate_update"]
 
 JSONObject = Mapping[str, Any]
 Errors = Iterator[FieldError]
@@ -44,7 +45,7 @@ def validate(crd: JSONObject) -> list[FieldError]:
     spec = member(crd, "spec", {})
     return [
         *_name(crd, spec),
-        *_spec(spec, every_version_has_a_schema=True),
+        *_spec(spec),
         *_status(crd, spec),
         *_approval(crd, None),
         *_preserve_unknown_fields(spec),
@@ -57,14 +58,19 @@ def validate_update(new: JSONObject, old: JSONObject) -> list[FieldError]:
     if problems:
         return problems
     spec, old_spec = member(new, "spec", {}), member(old, "spec", {})
-    strict = all(schema_of(version) is not None for version in member(old_spec, "versions", []))
     return [
-        *_spec(spec, every_version_has_a_schema=strict, old=old_spec),
+        *_spec(spec, old),
         *_immutable(spec, old_spec, established=is_established(old)),
         *_status(new, spec),
         *_approval(new, old),
         *(() if member(old_spec, "preserveUnknownFields", False) else _preserve_unknown_fields(spec)),
     ]
+
+
+def validate_status_update(new: JSONObject) -> list[FieldError]:
+    """What is wrong with a definition whose status was changed."""
+    problems = manifest.problems(new)
+    return problems or [*_accepted_names(new)]
 
 
 def essentials(crd: JSONObject) -> list[FieldError]:
@@ -138,13 +144,24 @@ def _approval(crd: JSONObject, old: JSONObject | None) -> Errors:
 # --- spec ---
 
 
-def _spec(spec: JSONObject, *, every_version_has_a_schema: bool, old: JSONObject | None = None) -> Errors:
-    versions = member(spec, "versions", [])
-    common = Facets.in_common(versions)
+def _spec(spec: JSONObject, old: JSONObject | None = None) -> Errors:
+    """old: the definition before, where there is one."""
+    old_spec = None if old is None else member(old, "spec", {})
+    versions, preserves = member(spec, "versions", []), member(spec, "preserveUnknownFields", False)
+    common, options = Facets.in_common(versions), SchemaOptions.of(spec, old_spec)
     yield from _group(spec)
     yield from _scope(spec)
-    yield from _schemas(versions, every_version_has_a_schema)
-    yield from _versions(versions, common, old)
+    if old_spec is None or all(schema_of(version) is not None for version in member(old_spec, "versions", [])):
+        yield from _schemas(versions)
+    elif not preserves:
+        yield from _schemas(versions, "because otherwise all fields are pruned")
+    if preserves and any(map(has_defaults, schemas_of(spec))):
+        yield invalid(_SPEC.child("preserveUnknownFields"), True, "must be false in order to use defaults in the schema")
+    for index, version in enumerate(versions):
+        path = _SPEC.child("versions").index(index)
+        yield from _label(member(version, "name", ""), path.child("name"))
+        yield from version_rules.deprecation_warning(version, path.child("deprecationWarning"))
+        yield from version_rules.validate(version, path, common.others(), options, old_spec)
     yield from _version_set(versions)
     # The internal type names the first version at the top too.
     for version in versions[:1]:
@@ -153,12 +170,14 @@ def _spec(spec: JSONObject, *, every_version_has_a_schema: bool, old: JSONObject
     yield from _required_names(spec)
     yield from _names(manifest.default_names(member(spec, "names", {})), _SPEC.child("names"))
     if versions:
-        yield from version_rules.validate(versions[0], _SPEC, common, old)
+        yield from version_rules.validate_common(versions, _SPEC, common, options, old_spec)
     conversion = member(spec, "conversion", {"strategy": "None"})
-    if member(spec, "preserveUnknownFields", False) and member(conversion, "strategy", "") != "None":
+    if preserves and member(conversion, "strategy", "") != "None":
         path = _SPEC.child("conversion", "strategy")
         yield invalid(path, member(conversion, "strategy", ""), "must be None if spec.preserveUnknownFields is true")
-    yield from conversion_rules.validate(conversion, _SPEC.child("conversion"))
+    before = None if old_spec is None else member(old_spec, "conversion", {})
+    established = old is not None and is_established(old)
+    yield from conversion_rules.validate(conversion, _SPEC.child("conversion"), before, established=established)
 
 
 def _group(spec: JSONObject) -> Errors:
@@ -180,14 +199,11 @@ def _scope(spec: JSONObject) -> Errors:
         yield not_supported(path, scope, ("Cluster", "Namespaced"))
 
 
-def _schemas(versions: Sequence[JSONObject], every: bool) -> Errors:
+def _schemas(versions: Sequence[JSONObject], why_served: str = "") -> Errors:
+    """Every version has a schema; with `why_served` those that are served, for that reason."""
     for index, version in enumerate(versions):
-        if schema_of(version) is None:
-            path = _SPEC.child("versions").index(index).child("schema", "openAPIV3Schema")
-            if every:
-                yield required(path)
-            elif member(version, "served", False):
-                yield required(path, "because otherwise all fields are pruned")
+        if schema_of(version) is None and (member(version, "served", False) or not why_served):
+            yield required(_SPEC.child("versions").index(index).child("schema", "openAPIV3Schema"), why_served)
 
 
 def _label(name: str, path: Path, prefix: str = "") -> Errors:
@@ -201,35 +217,17 @@ def _version_names(versions: Sequence[JSONObject]) -> Errors:
         yield from _label(member(version, "name", ""), _SPEC.child("versions").index(index).child("name"))
 
 
-def _versions(versions: Sequence[JSONObject], common: Facets, old: JSONObject | None) -> Errors:
-    for index, version in enumerate(versions):
-        path = _SPEC.child("versions").index(index)
-        yield from _label(member(version, "name", ""), path.child("name"))
-        yield from version_rules.deprecation_warning(version, path.child("deprecationWarning"))
-        yield from version_rules.validate(version, path, common.others(), old)
-
-
 def _version_set(versions: Sequence[JSONObject]) -> Errors:
     path = _SPEC.child("versions")
     names = [member(version, "name", "") for version in versions]
+    problems = []
     if len(set(names)) < len(names):
-        yield invalid(path, _shown(versions), "must contain unique version names")
+        problems.append("must contain unique version names")
     if sum(member(version, "storage", False) for version in versions) != 1:
-        yield invalid(path, _shown(versions), "must have exactly one version marked as storage version")
-
-
-def _shown(versions: Sequence[JSONObject]) -> RawJSON:
-    """The versions as an error shows them: upstream's internal type, without what would fill pages."""
-    texts = []
-    for version in versions:
-        shown = {
-            "Name": member(version, "name", ""),
-            **{name.title(): member(version, name, False) for name in ("served", "storage", "deprecated")},
-            "DeprecationWarning": version.get("deprecationWarning"),
-            **dict.fromkeys(("Schema", "Subresources", "AdditionalPrinterColumns", "SelectableFields")),
-        }
-        texts.append("{" + ",".join(f'"{name}":{to_json(value)}' for name, value in shown.items()) + "}")
-    return RawJSON(f"[{','.join(texts)}]")
+        problems.append("must have exactly one version marked as storage version")
+    if problems:
+        shown = RawJSON(version_rules.internal_text(versions))
+        yield from (invalid(path, shown, why) for why in problems)
 
 
 def _preserve_unknown_fields(spec: JSONObject) -> Errors:
@@ -281,10 +279,14 @@ def _names(names: JSONObject, path: Path) -> Errors:
 
 
 def _status(crd: JSONObject, spec: JSONObject) -> Errors:
+    yield from _accepted_names(crd)
     status = member(crd, "status", {})
-    yield from _names(member(status, "acceptedNames", {}), _STATUS.child("acceptedNames"))
     if "storedVersions" in status:
         yield from _stored_versions(member(status, "storedVersions", []), member(spec, "versions", []))
+
+
+def _accepted_names(crd: JSONObject) -> Errors:
+    yield from _names(member(member(crd, "status", {}), "acceptedNames", {}), _STATUS.child("acceptedNames"))
 
 
 def _stored_versions(stored: Sequence[str], versions: Sequence[JSONObject]) -> Errors:

@@ -1,4 +1,4 @@
-"""Rules of what a version of a definition has: subresources, columns, selectable fields, its deprecation.
+"""Rules of what a version of a definition has: schema, subresources, columns, selectable fields, its deprecation.
 
 Pure. Called by `validation.py`, which says at which path: upstream's internal type has at the top what all versions share.
 Source: k8s.io/apiextensions-apiserver pkg/apis/apiextensions/validation/validation.go, pkg/apis/apiextensions/v1/conversion.go,
@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from aggserver.apiextensions import schema_rules
 from aggserver.apiextensions.manifest import member
+from aggserver.apiextensions.schema_rules import SchemaOptions, schema_of
 from aggserver.meta.field import FieldError, Path, duplicate, invalid, required, too_many
-from aggserver.schema import structural
-from aggserver.schema.structural import Structural
+from aggserver.meta.golang import to_json
+from aggserver.schema import constructs, internal, invariants
 
-__all__ = ["Facets", "deprecation_warning", "schema_of", "validate"]
+__all__ = ["Facets", "deprecation_warning", "internal_text", "validate", "validate_common"]
 
 JSONObject = Mapping[str, Any]
 Errors = Iterator[FieldError]
@@ -25,13 +27,6 @@ _MAX_SELECTABLE_FIELDS = 8
 _MAX_DEPRECATION_WARNING = 256  # bytes, in spite of the text
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
-# As upstream says it, who means the opposite.
-_VERSION_SCHEMA = "`version.schema.openAPIV3Schema` is not included"
-
-
-def schema_of(version: JSONObject) -> Any:
-    """openAPIV3Schema; None where there is none."""
-    return member(version, "schema", {}).get("openAPIV3Schema")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +46,9 @@ class Facets:
             return all(read(version) == read(versions[0]) for version in versions)
 
         return cls(
-            same(lambda version: member(version, "subresources", {})),
-            same(schema_of),
+            # Go tells an empty object from none.
+            same(lambda version: version.get("subresources")),
+            same(lambda version: version.get("schema")),
             same(lambda version: member(version, "additionalPrinterColumns", [])),
             same(lambda version: member(version, "selectableFields", [])),
         )
@@ -62,16 +58,96 @@ class Facets:
         return Facets(not self.subresources, not self.schema, not self.columns, not self.selectable_fields)
 
 
-def validate(version: JSONObject, path: Path, which: Facets, old: JSONObject | None) -> Errors:
-    """The rules of those facets of a version that `which` has."""
+def validate(version: JSONObject, path: Path, which: Facets, options: SchemaOptions, old: JSONObject | None) -> Errors:
+    """The rules of those facets of a version that `which` has. old: the spec before."""
+    schema = schema_of(version)
+    if which.schema and schema is not None:
+        at = path.child("schema", "openAPIV3Schema")
+        yield from schema_rules.validate(schema, at, status=_has_status(version), options=options)
+    yield from _subresources(version, path, which)
+    if which.selectable_fields and member(version, "selectableFields", []):
+        if not which.schema or schema is None:
+            why = "may only be set when `version.schema.openAPIV3Schema` is not included"  # who means the opposite
+            yield invalid(path.child("selectableFields"), "", why)
+        else:
+            yield from _selectable_fields(version, schema, path, old)
+
+
+def validate_common(
+    versions: Sequence[JSONObject], path: Path, which: Facets, options: SchemaOptions, old: JSONObject | None
+) -> Errors:
+    """The rules of those facets that all versions have in common, at the top of the internal type."""
+    version, schema = versions[0], schema_of(versions[0])
+    if which.schema and schema is not None:
+        at, status = path.child("validation", "openAPIV3Schema"), any(map(_has_status, versions))
+        yield from schema_rules.validate(schema, at, status=status, options=options)
+    yield from _subresources(version, path, which)
+    if which.selectable_fields and member(version, "selectableFields", []):
+        # Upstream refuses fields that all versions share where the schema is not shared too, and the other way round. So does
+        # this: what works here shall work in a cluster.
+        if not which.schema or version.get("schema") is None:
+            yield invalid(path.child("selectableFields"), "", "may only be set when validations.schema is included")
+        else:
+            yield from _selectable_fields(version, schema, path, old)
+
+
+def internal_text(versions: Sequence[JSONObject]) -> str:
+    """The versions as upstream's internal type is printed in errors; what is common to all stands elsewhere."""
+    common = Facets.in_common(versions)
+    return f"[{','.join(_internal_text(version, common) for version in versions)}]"
+
+
+def _internal_text(version: JSONObject, common: Facets) -> str:
+    schema = subresources = columns = fields = "null"
+    if not common.schema and version.get("schema") is not None:
+        inner = schema_of(version)
+        schema = f'{{"OpenAPIV3Schema":{"null" if inner is None else internal.text(inner)}}}'
+    if not common.subresources and (given := version.get("subresources")) is not None:
+        scale = given.get("scale")
+        status = "null" if given.get("status") is None else "{}"
+        subresources = f'{{"Status":{status},"Scale":{"null" if scale is None else _members(scale, _SCALE)}}}'
+    if not common.columns and (given := version.get("additionalPrinterColumns")) is not None:
+        columns = f"[{','.join(_members(column, _COLUMN) for column in given)}]"
+    if not common.selectable_fields and (given := version.get("selectableFields")) is not None:
+        fields = f"[{','.join(_members(field, _FIELD) for field in given)}]"
+    own = _members(version, _VERSION)[:-1]
+    more = f'"Schema":{schema},"Subresources":{subresources},"AdditionalPrinterColumns":{columns},"SelectableFields":{fields}'
+    return f"{own},{more}}}"
+
+
+# Member -> (Go's name, Go's zero).
+_SCALE = {
+    "specReplicasPath": ("SpecReplicasPath", ""),
+    "statusReplicasPath": ("StatusReplicasPath", ""),
+    "labelSelectorPath": ("LabelSelectorPath", None),
+}
+_COLUMN = {
+    **{name: (name.title(), "") for name in ("name", "type", "format", "description")},
+    "priority": ("Priority", 0),
+    "jsonPath": ("JSONPath", ""),
+}
+_FIELD = {"jsonPath": ("JSONPath", "")}
+_VERSION: Mapping[str, tuple[str, Any]] = {
+    "name": ("Name", ""),
+    **{name: (name.title(), False) for name in ("served", "storage", "deprecated")},
+    "deprecationWarning": ("DeprecationWarning", None),
+}
+
+
+def _members(obj: JSONObject, names: Mapping[str, tuple[str, Any]]) -> str:
+    return "{" + ",".join(f'"{go}":{to_json(member(obj, name, zero))}' for name, (go, zero) in names.items()) + "}"
+
+
+def _has_status(version: JSONObject) -> bool:
+    return member(version, "subresources", {}).get("status") is not None
+
+
+def _subresources(version: JSONObject, path: Path, which: Facets) -> Errors:
     if which.subresources:
         yield from _scale(member(version, "subresources", {}).get("scale"), path.child("subresources"))
     if which.columns:
         for index, column in enumerate(member(version, "additionalPrinterColumns", [])):
             yield from _column(column, path.child("additionalPrinterColumns").index(index))
-    if which.selectable_fields:
-        schema = schema_of(version) if which.schema else None
-        yield from _selectable_fields(version, schema, path.child("selectableFields"), old)
 
 
 def _scale(scale: JSONObject | None, path: Path) -> Errors:
@@ -110,20 +186,13 @@ def _column(column: JSONObject, path: Path) -> Errors:
         yield invalid(path.child("JSONPath"), text, "must be a simple json path starting with .")
 
 
-def _selectable_fields(version: JSONObject, schema: Any, path: Path, old: JSONObject | None) -> Errors:
-    """schema: where it is judged at the same place as the fields.
-
-    Upstream refuses fields that all versions share where the schema is not shared too, and the other way round. So does this:
-    what works here shall work in a cluster.
-    """
-    fields = member(version, "selectableFields", [])
-    if not fields:
+def _selectable_fields(version: JSONObject, schema: JSONObject | None, path: Path, old: JSONObject | None) -> Errors:
+    unsupported = invariants.unsupported(schema) if schema is not None else ""
+    if unsupported:
+        # Upstream says so, and then fails for want of a schema.
+        yield invalid(path.child("schema.openAPIV3Schema"), "", unsupported)
         return
-    if schema is None:
-        which = "validations.schema is included" if path.text == "spec.selectableFields" else _VERSION_SCHEMA
-        yield invalid(path, "", f"may only be set when {which}")
-        return
-    compiled = structural.compile(schema)
+    fields, path = member(version, "selectableFields", []), path.child("selectableFields")
     seen: set[str] = set()
     for index, entry in enumerate(fields):
         at, text = path.index(index).child("jsonPath"), member(entry, "jsonPath", "")
@@ -131,7 +200,7 @@ def _selectable_fields(version: JSONObject, schema: Any, path: Path, old: JSONOb
             yield required(at)
             continue
         try:
-            steps, node = _find_field(text, compiled)
+            steps, node = constructs.find_field(text, schema or {}, brackets=False)
         except ValueError as error:
             yield invalid(at, text, f"is an invalid path: {error}")
             continue
@@ -143,10 +212,10 @@ def _selectable_fields(version: JSONObject, schema: Any, path: Path, old: JSONOb
         yield too_many(path, len(seen), _MAX_SELECTABLE_FIELDS)
 
 
-def _selectable_field(steps: Sequence[str], node: Structural | None, path: Path, text: str) -> Errors:
+def _selectable_field(steps: Sequence[str], node: JSONObject | None, path: Path, text: str) -> Errors:
     if steps[0] == "metadata":
         yield invalid(path, text, "must not point to fields in metadata")
-    if node is None or node.type not in ("string", "boolean", "integer"):
+    if node is None or node.get("type") not in ("string", "boolean", "integer"):
         why = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed."
         yield invalid(path, text, why)
 
@@ -156,26 +225,6 @@ def _had_as_many(version: JSONObject, old: JSONObject | None) -> bool:
     fields = member(version, "selectableFields", [])
     before = [each for each in member(old or {}, "versions", []) if each.get("name") == version.get("name")]
     return any(member(each, "selectableFields", []) == fields for each in before)
-
-
-def _find_field(text: str, node: Structural | None) -> tuple[list[str], Structural | None]:
-    """The steps of a path like `.spec.color`, and the schema there. Raises ValueError with upstream's text."""
-    steps: list[str] = []
-    if "[" in text:
-        raise ValueError("array notation is not allowed")
-    head, *names = text.split(".")
-    if head:
-        raise ValueError(f"expected [ or . but got: {head}")
-    for name in names:
-        if not name:
-            raise ValueError("unexpected end of JSON path" if name is names[-1] else "does not refer to a valid field")
-        if node is None or (node.properties and name not in node.properties):
-            raise ValueError("does not refer to a valid field")
-        if not node.properties and node.additional_properties is None:
-            raise ValueError("does not refer to a valid field")
-        node = node.properties[name] if node.properties else node.values
-        steps.append(name)
-    return steps, node
 
 
 def deprecation_warning(version: JSONObject, path: Path) -> Errors:

@@ -1,11 +1,11 @@
 """Structural: an openAPIV3Schema as a tree of typed nodes, the form that everything compiled from a schema starts from.
 
-`problems` says what keeps a schema from having that form: members of the wrong JSON type, and the constructs that custom
-resources never had. `compile` makes the tree, and relies on there being none. What only judges values (patterns, limits, enums,
-junctors, rules) stays in the schema as written, for the validator to compile.
+`problems` says what keeps a schema from having that form: members of the wrong JSON type. What a schema may not say, though it
+has the form, is for `invariants.py` and `constructs.py`. `compile` makes the tree, and relies on there being none. What only
+judges values (patterns, limits, enums, junctors, rules) stays in the schema as written, for the validator to compile.
 Called when a definition is read (`apiextensions/definition.py`) and when a version is first served. Pure.
-Source: k8s.io/apiextensions-apiserver pkg/apiserver/schema/{structural,convert}.go and
-pkg/apis/apiextensions/validation/validation.go (specStandardValidatorV3), v0.36.3.
+Source: k8s.io/apiextensions-apiserver pkg/apiserver/schema/{structural,convert}.go,
+pkg/apis/apiextensions/v1/{types_jsonschema,marshal}.go, v0.36.3.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from aggserver.meta.field import FieldError, Path, forbidden, invalid, type_invalid
+from aggserver.meta.field import FieldError, Path, invalid, type_invalid
 
 __all__ = ["KNOWN", "MAX_DEPTH", "SUBSCHEMAS", "TYPE_META", "Structural", "compile", "problems"]
 
@@ -74,7 +74,7 @@ def compile(schema: Mapping[str, Any]) -> Structural:  # noqa: A001  -- as in re
     return Structural(
         type=get("type") or "",
         properties={name: compile(child or {}) for name, child in (get("properties") or {}).items()},
-        items=None if items is None else compile(items),
+        items=compile(items) if isinstance(items, Mapping) else None,
         additional_properties=compile(extra) if isinstance(extra, Mapping) else extra,
         nullable=bool(get("nullable")),
         default=get("default"),
@@ -153,10 +153,16 @@ def _schema_or_boolean(value: Any, path: Path, depth: int) -> Iterator[FieldErro
 
 
 def _items(value: Any, path: Path, depth: int) -> Iterator[FieldError]:
-    if isinstance(value, list):
-        yield forbidden(path, "items must be a schema object and not an array")
-    else:
-        yield from _schema(value, path, depth)
+    yield from (_LIST_OF_SCHEMAS if isinstance(value, list) else _schema)(value, path, depth)
+
+
+def _dependencies(value: Any, path: Path, depth: int) -> Iterator[FieldError]:
+    if not isinstance(value, Mapping):
+        yield type_invalid(path, value, "must be an object")
+        return
+    for name, child in value.items():
+        if child is not None:
+            yield from (_list_of(_STRING) if isinstance(child, list) else _schema)(child, path.key(name), depth)
 
 
 def _default(value: Any, path: Path, depth: int) -> Iterator[FieldError]:
@@ -178,18 +184,7 @@ def _members(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
     return value.values() if isinstance(value, dict) else value
 
 
-def _unsupported(value: Any, path: Path, depth: int) -> Iterator[FieldError]:
-    # Go can't tell an empty one from none.
-    if value not in ("", [], {}):
-        yield forbidden(path, f"{path.text.rpartition('.')[2]} is not supported")
-
-
-def _preserve(value: Any, path: Path, depth: int) -> Iterator[FieldError]:
-    if value is False:
-        yield invalid(path, value, "must be true or undefined")
-    else:
-        yield from _BOOLEAN(value, path, depth)
-
+_LIST_OF_SCHEMAS = _list_of(_schema)
 
 _RULE: Mapping[str, Check] = {
     **dict.fromkeys(("rule", "message", "messageExpression", "reason", "fieldPath"), _STRING),
@@ -207,28 +202,31 @@ def _rule(value: Any, path: Path, depth: int) -> Iterator[FieldError]:
 
 
 _CHECKS: Mapping[str, Check] = {
-    **dict.fromkeys(("description", "type", "format", "title", "pattern", LIST_TYPE, MAP_TYPE), _STRING),
+    **dict.fromkeys(("id", "$schema", "$ref", "description", "type", "format", "title", "pattern", LIST_TYPE, MAP_TYPE), _STRING),
     **dict.fromkeys(("maximum", "minimum", "multipleOf"), _NUMBER),
     **dict.fromkeys(("maxLength", "minLength", "maxItems", "minItems", "maxProperties", "minProperties"), _INTEGER),
-    **dict.fromkeys(("exclusiveMaximum", "exclusiveMinimum", "uniqueItems", "nullable", EMBEDDED, INT_OR_STRING), _BOOLEAN),
-    **dict.fromkeys(
-        ("id", "$schema", "$ref", "patternProperties", "dependencies", "additionalItems", "definitions"), _unsupported
-    ),
-    **dict.fromkeys(("allOf", "anyOf", "oneOf"), _list_of(_schema)),
+    **dict.fromkeys(("exclusiveMaximum", "exclusiveMinimum", "uniqueItems", "nullable"), _BOOLEAN),
+    **dict.fromkeys((EMBEDDED, INT_OR_STRING, PRESERVE), _BOOLEAN),
+    **dict.fromkeys(("allOf", "anyOf", "oneOf"), _LIST_OF_SCHEMAS),
     **dict.fromkeys(("required", LIST_MAP_KEYS), _list_of(_STRING)),
-    "additionalProperties": _schema_or_boolean,
+    **dict.fromkeys(("additionalProperties", "additionalItems"), _schema_or_boolean),
+    **dict.fromkeys(("properties", "patternProperties", "definitions"), _properties),
+    "dependencies": _dependencies,
     "default": _default,
     "enum": _LIST,
     "externalDocs": _OBJECT,
     "items": _items,
     "not": _schema,
-    "properties": _properties,
-    PRESERVE: _preserve,
     VALIDATIONS: _list_of(_rule),
 }
 
 KNOWN = frozenset(_CHECKS) | {"example"}
 """Every member that a schema may have; upstream's type knows no other."""
 
-SUBSCHEMAS = frozenset({"additionalProperties", "allOf", "anyOf", "items", "not", "oneOf", "properties"})
-"""The members with schemas in them: one, a list of them, or (properties) a map."""
+SUBSCHEMAS = frozenset(
+    {
+        *("additionalItems", "additionalProperties", "allOf", "anyOf", "definitions", "dependencies", "items"),
+        *("not", "oneOf", "patternProperties", "properties"),
+    }
+)
+"""The members with schemas in them: one, a list of them, or a map."""

@@ -66,7 +66,9 @@ OLD_SINS = {
                     "name": "v1",
                     "served": True,
                     "storage": True,
-                    "schema": {"openAPIV3Schema": {"properties": {name: {"type": "string"} for name in "abcdefghi"}}},
+                    "schema": {
+                        "openAPIV3Schema": {"type": "object", "properties": {name: {"type": "string"} for name in "abcdefghi"}}
+                    },
                     "selectableFields": [{"jsonPath": f".{name}"} for name in "abcdefghi"],
                 }
             ]
@@ -104,7 +106,7 @@ PEM = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1BPT0KLS0tLS1FTkQgQ0VSVElGSUNBVEUtL
 
 BUNDLES = {
     "none": ("", True),
-    "white space": ("Cg==", True),
+    "white space": ("Cg==", False),
     "PEM": (PEM, True),
     "text": ("eA==", False),
     "no base64": ("%", False),
@@ -113,7 +115,7 @@ BUNDLES = {
 
 @pytest.mark.parametrize(("bundle", "valid"), BUNDLES.values(), ids=BUNDLES)
 def test_ca_bundle(bundle: str, valid: bool) -> None:
-    assert conversion_rules.has_valid_ca_bundle({"webhook": {"clientConfig": {"caBundle": bundle}}}) is valid
+    assert (conversion_rules.ca_bundle_problem({"webhook": {"clientConfig": {"caBundle": bundle}}}) == "") is valid
 
 
 def test_corpus() -> None:

@@ -22,6 +22,7 @@ from tests.cases.judged import JUDGED_SPEC, JUDGED_STATUS
 from tests.controlplane.cluster import Cluster
 from tests.integration import (
     cases_bodies,
+    cases_definitions,
     cases_limits,
     cases_metadata,
     cases_paths,
@@ -94,7 +95,7 @@ DIFFERENT: dict[str, str] = {
 }
 
 CASES: Cases = {}
-for _module in (cases_bodies, cases_metadata, cases_writes, cases_validation, cases_reads, cases_limits, cases_paths):
+for _module in (cases_bodies, cases_definitions, cases_metadata, cases_writes, cases_validation, cases_reads, cases_limits, cases_paths):
     assert not CASES.keys() & _module.CASES.keys()
     CASES |= _module.CASES
 

@@ -77,7 +77,7 @@ PROBLEMS: dict[str, tuple[Any, list[str]]] = {
     ),
     "properties": ({"properties": [1]}, ["s.properties: Invalid value: [1]: must be an object"]),
     "a property": ({"properties": {"a": 1}}, ["s.properties[a]: Invalid value: 1: must be a schema (an object)"]),
-    "items that are a list": ({"items": [{}]}, ["s.items: Forbidden: items must be a schema object and not an array"]),
+    "items that are a list": ({"items": [{"type": 1}]}, ["s.items[0].type: Invalid value: 1: must be a string"]),
     "additionalProperties": (
         {"additionalProperties": "x"},
         ['s.additionalProperties: Invalid value: "x": must be a schema (an object)'],
@@ -85,13 +85,18 @@ PROBLEMS: dict[str, tuple[Any, list[str]]] = {
     "junctors": ({"anyOf": [{}, {"not": {"type": 1}}]}, ["s.anyOf[1].not.type: Invalid value: 1: must be a string"]),
     "numbers": ({"maximum": "1", "minimum": 1.5}, ['s.maximum: Invalid value: "1": must be a number']),
     "required": ({"required": ["a", 1]}, ["s.required[1]: Invalid value: 1: must be a string"]),
-    "preserve-unknown-fields: false": (
-        {"x-kubernetes-preserve-unknown-fields": False},
-        ["s.x-kubernetes-preserve-unknown-fields: Invalid value: false: must be true or undefined"],
+    "preserve-unknown-fields": (
+        {"x-kubernetes-preserve-unknown-fields": "yes"},
+        ['s.x-kubernetes-preserve-unknown-fields: Invalid value: "yes": must be a boolean'],
     ),
-    "references": (
-        {"properties": {"a": {"$ref": "#/definitions/a"}}, "definitions": {"a": {}}},
-        ["s.properties[a].$ref: Forbidden: $ref is not supported", "s.definitions: Forbidden: definitions is not supported"],
+    "what is forbidden has a form too": (
+        {"$ref": 1, "definitions": {"a": 1}, "dependencies": {"b": [1], "c": {"type": 1}}},
+        [
+            "s.$ref: Invalid value: 1: must be a string",
+            "s.definitions[a]: Invalid value: 1: must be a schema (an object)",
+            "s.dependencies[b][0]: Invalid value: 1: must be a string",
+            "s.dependencies[c].type: Invalid value: 1: must be a string",
+        ],
     ),
     "rules": (
         {"x-kubernetes-validations": [{"rule": 1, "optionalOldSelf": "x"}, 2]},

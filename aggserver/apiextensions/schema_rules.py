@@ -1,0 +1,120 @@
+"""Rules of a version's `schema`: which may stand at the root, that it is structural, what is in it.
+
+Pure. Called by `validation.py`, which says at which path: upstream's internal type has at the top what all versions share.
+Source: k8s.io/apiextensions-apiserver pkg/apis/apiextensions/validation/validation.go
+(validateCustomResourceDefinitionValidation, validationOptions), v0.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aggserver.apiextensions.manifest import member
+from aggserver.meta.field import FieldError, Path, RawJSON, forbidden, invalid
+from aggserver.schema import constructs, internal, invariants
+from aggserver.schema.constructs import Strictness
+from aggserver.schema.structural import EMBEDDED, INT_OR_STRING, LIST_MAP_KEYS, LIST_TYPE, PRESERVE, VALIDATIONS
+
+__all__ = ["SchemaOptions", "has_defaults", "schema_of", "schemas_of", "validate"]
+
+JSONObject = Mapping[str, Any]
+Errors = Iterator[FieldError]
+
+# Where a status subresource takes `properties.status` out of the schema, nothing at the root may be lost by that.
+_AT_ROOT_WITH_STATUS = (
+    "Description",
+    "Type",
+    "Format",
+    "Title",
+    "Maximum",
+    "ExclusiveMaximum",
+    "Minimum",
+    "ExclusiveMinimum",
+    "MaxLength",
+    "MinLength",
+    "Pattern",
+    "MaxItems",
+    "MinItems",
+    "UniqueItems",
+    "MultipleOf",
+    "Required",
+    "Items",
+    "Properties",
+    "ExternalDocs",
+    "Example",
+    "XPreserveUnknownFields",
+    "XValidations",
+)
+_EXTENSIONS = (EMBEDDED, PRESERVE, INT_OR_STRING, LIST_MAP_KEYS, LIST_TYPE, VALIDATIONS)
+
+
+def schema_of(version: JSONObject) -> Any:
+    """openAPIV3Schema; None where there is none."""
+    return member(version, "schema", {}).get("openAPIV3Schema")
+
+
+def schemas_of(spec: JSONObject) -> list[JSONObject]:
+    return [schema for version in member(spec, "versions", []) if (schema := schema_of(version)) is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaOptions:
+    """structural: whether schemas must be. strict: the rules that hold beside."""
+
+    structural: bool
+    strict: Strictness
+
+    @classmethod
+    def of(cls, spec: JSONObject, old: JSONObject | None) -> SchemaOptions:
+        """For a definition that follows `old`, which may have been accepted before there were these rules."""
+        schemas = schemas_of(spec)
+        structural = (
+            not member(spec, "preserveUnknownFields", False)
+            or old is None
+            or all(_is_structural(schema) for schema in schemas_of(old))
+            or any(map(_needs_structure, schemas))
+        )
+        return cls(structural, Strictness() if old is None else Strictness.of(schemas_of(old)))
+
+
+def has_defaults(schema: JSONObject) -> bool:
+    return any(node.get("default") is not None for node in internal.nodes(schema))
+
+
+def _needs_structure(schema: JSONObject) -> bool:
+    return any(node.get("default") is not None or any(map(node.get, _EXTENSIONS)) for node in internal.nodes(schema))
+
+
+def _is_structural(schema: JSONObject) -> bool:
+    return not invariants.unsupported(schema) and not invariants.violations(schema, Path())
+
+
+def validate(schema: JSONObject, path: Path, *, status: bool, options: SchemaOptions) -> list[FieldError]:
+    """status: whether it has a status subresource. path: of openAPIV3Schema."""
+    errors = [*_root(schema, path, status=status)]
+    unsupported = invariants.unsupported(schema) if options.structural else ""
+    if options.structural and not unsupported:
+        errors += invariants.violations(schema, path)
+    errors += constructs.violations(schema, path, options.strict)
+    if unsupported and not errors:
+        errors.append(invalid(path, "", unsupported))
+    return errors
+
+
+def _root(schema: JSONObject, path: Path, *, status: bool) -> Errors:
+    members: Sequence[str] = internal.set_members(schema) if status else ()
+    for name in members:
+        if name == "type":
+            if schema["type"] != "object":
+                why = 'only "object" is allowed as the type at the root of the schema if the status subresource is enabled'
+                yield invalid(path.child("type"), schema["type"], why)
+                break
+        elif internal.go_name(name) not in _AT_ROOT_WITH_STATUS:
+            allowed = f"[{' '.join(_AT_ROOT_WITH_STATUS)}]"
+            why = f"only {allowed} fields are allowed at the root of the schema if the status subresource is enabled"
+            yield invalid(path, RawJSON(internal.text(schema)), why)
+            break
+    if schema.get("nullable"):
+        yield forbidden(path.child("nullable"), "nullable cannot be true at the root")

@@ -1,0 +1,166 @@
+// Package fixtures: k8s.io/apiextensions-apiserver/test/integration/fixtures/server.go, but for a server that runs already.
+//
+// tests/conformance copies it over upstream's file of that name, which starts an apiextensions-apiserver for each test. Here
+// the server is that of $KUBECONFIG, and stays: what a test left behind is removed when the next one asks for a server. The
+// functions and their signatures are those that upstream's tests call.
+package fixtures
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"k8s.io/apiextensions-apiserver/pkg/apiserver"
+	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	serveroptions "k8s.io/apiextensions-apiserver/pkg/cmd/server/options"
+	servertesting "k8s.io/apiextensions-apiserver/pkg/cmd/server/testing"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+var namespaces = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+
+// StartDefaultServer gives a config for the running server. It skips a test that wants another one.
+func StartDefaultServer(t servertesting.Logger, flags ...string) (func(), *rest.Config, *serveroptions.CustomResourceDefinitionsServerOptions, error) {
+	for _, flag := range flags {
+		if !strings.HasPrefix(flag, "--watch-cache=") {
+			skip(t, "wants a server of its own: "+flag)
+		}
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	config.QPS, config.Burst = -1, -1
+	if err := removeDefinitions(config); err != nil {
+		return nil, nil, nil, err
+	}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &namespaceMaker{next, config} })
+	return func() {}, config, serveroptions.NewCustomResourceDefinitionsServerOptions(os.Stdout, os.Stderr), nil
+}
+
+// StartDefaultServerWithConfigAccess skips: a server in another process has no config to look into.
+func StartDefaultServerWithConfigAccess(t servertesting.Logger, flags ...string) (func(), *rest.Config, apiserver.CompletedConfig, error) {
+	skip(t, "looks into the server's config")
+	return nil, nil, apiserver.CompletedConfig{}, errors.ErrUnsupported
+}
+
+// StartDefaultServerWithClients gives clients for the running server.
+func StartDefaultServerWithClients(t servertesting.Logger, flags ...string) (func(), clientset.Interface, dynamic.Interface, error) {
+	tearDown, config, _, err := StartDefaultServer(t, flags...)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	definitions, err := clientset.NewForConfig(config)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	objects, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return tearDown, definitions, objects, nil
+}
+
+// StartDefaultServerWithClientsAndEtcd skips: there is no etcd.
+func StartDefaultServerWithClientsAndEtcd(t servertesting.Logger, flags ...string) (func(), clientset.Interface, dynamic.Interface, *clientv3.Client, string, error) {
+	skip(t, "looks into etcd")
+	return nil, nil, nil, nil, "", errors.ErrUnsupported
+}
+
+// IntegrationEtcdServers returns none.
+func IntegrationEtcdServers() []string { return nil }
+
+func skip(t servertesting.Logger, why string) {
+	if test, ok := t.(testing.TB); ok {
+		test.Skip(why)
+	}
+}
+
+// removeDefinitions deletes every definition and waits until all are gone, with finalizers that a failed test left on objects
+// taken off.
+func removeDefinitions(config *rest.Config) error {
+	definitions, err := clientset.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	objects, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	client := definitions.ApiextensionsV1().CustomResourceDefinitions()
+	return wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		list, err := client.List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return false, err
+		}
+		for _, crd := range list.Items {
+			if crd.DeletionTimestamp == nil {
+				// A definition whose webhook is gone could not read its objects.
+				conversion := []byte(`{"spec":{"conversion":{"strategy":"None","webhook":null}}}`)
+				_, _ = client.Patch(ctx, crd.Name, types.MergePatchType, conversion, metav1.PatchOptions{})
+				_ = client.Delete(ctx, crd.Name, metav1.DeleteOptions{})
+				continue
+			}
+			for _, version := range crd.Spec.Versions {
+				release(ctx, objects.Resource(schema.GroupVersionResource{Group: crd.Spec.Group, Version: version.Name, Resource: crd.Spec.Names.Plural}))
+			}
+		}
+		return len(list.Items) == 0, nil
+	})
+}
+
+func release(ctx context.Context, resource dynamic.NamespaceableResourceInterface) {
+	list, err := resource.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return
+	}
+	for _, object := range list.Items {
+		if len(object.GetFinalizers()) > 0 {
+			none := []byte(`{"metadata":{"finalizers":null}}`)
+			_, _ = resource.Namespace(object.GetNamespace()).Patch(ctx, object.GetName(), types.MergePatchType, none, metav1.PatchOptions{})
+		}
+	}
+}
+
+// namespaceMaker makes the namespaces that requests name: upstream's server of these tests knows no namespaces, and its tests
+// write into them without making them first.
+type namespaceMaker struct {
+	next   http.RoundTripper
+	config *rest.Config
+}
+
+var inNamespace = regexp.MustCompile(`/namespaces/([^/]+)/`)
+
+func (m *namespaceMaker) RoundTrip(request *http.Request) (*http.Response, error) {
+	found := inNamespace.FindStringSubmatch(request.URL.Path)
+	if found != nil && (request.Method == http.MethodPost || request.Method == http.MethodPatch) {
+		plain := rest.CopyConfig(m.config)
+		plain.WrapTransport = nil
+		client, err := dynamic.NewForConfig(plain)
+		if err != nil {
+			return nil, err
+		}
+		namespace := &unstructured.Unstructured{}
+		namespace.SetAPIVersion("v1")
+		namespace.SetKind("Namespace")
+		namespace.SetName(found[1])
+		// One that is there already is as good.
+		_, _ = client.Resource(namespaces).Create(request.Context(), namespace, metav1.CreateOptions{})
+	}
+	return m.next.RoundTrip(request)
+}
