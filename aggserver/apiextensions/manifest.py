@@ -10,12 +10,12 @@ Source: k8s.io/apiextensions-apiserver pkg/apis/apiextensions/v1/{types,types_js
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from aggserver.meta.field import FieldError, Path, not_supported, type_invalid
-from aggserver.schema import structural
+from aggserver.schema import internal, structural
 
 __all__ = ["API_VERSION", "KIND", "default_names", "member", "problems", "prune"]
 
@@ -71,6 +71,15 @@ _DEFINITION: _Form = {
     },
     "status": {"conditions": [_CONDITION], "acceptedNames": _NAMES, "storedVersions": [str], "observedGeneration": int},
 }
+
+# Where Go has no omitempty, or a pointer.
+_WRITTEN_WHEN_EMPTY = frozenset(
+    {
+        *("group", "scope", "plural", "kind", "versions", "strategy", "conversionReviewVersions", "name", "served", "storage"),
+        *("type", "status", "conditions", "storedVersions", "specReplicasPath", "statusReplicasPath", "namespace", "jsonPath"),
+        *("deprecationWarning", "labelSelectorPath", "url", "path"),
+    }
+)
 
 _WORDS = {str: "a string", bool: "a boolean", int: "an integer"}
 
@@ -154,9 +163,9 @@ def _list_problems(value: Any, form: _Form, path: Path) -> Iterator[FieldError]:
 
 
 def prune(manifest: JSONObject) -> list[str]:
-    """Drops the members that the type doesn't know, and nulls. Mutates; returns the unknown paths, sorted by key.
+    """Drops the members that the type doesn't know, and those that say nothing, as Go writes the type. Mutates.
 
-    Relies on `problems` finding nothing; metadata is left as it is.
+    Returns the unknown paths, in the order of the manifest. Relies on `problems` finding nothing; metadata is left as it is.
     """
     return list(_prune(manifest, _DEFINITION, ""))
 
@@ -168,32 +177,37 @@ def _prune(value: Any, form: _Form, path: str) -> Iterator[str]:
         for index, item in enumerate(value):
             yield from _prune(item, form[0], f"{path}[{index}]")
     elif isinstance(form, Mapping):
-        yield from _prune_members(value, path, form.__contains__)
-        for name in sorted(value):
-            yield from _prune(value[name], form[name], f"{path}.{name}" if path else name)
-
-
-def _prune_members(value: JSONObject, path: str, is_known: Callable[[str], bool]) -> Iterator[str]:
-    for name in sorted(value):
-        if not is_known(name):
-            del value[name]
-            yield f"{path}.{name}" if path else name
-        elif value[name] is None:
-            del value[name]
+        for name, member in list(value.items()):
+            at = f"{path}.{name}" if path else name
+            if name not in form:
+                del value[name]
+                yield at
+            elif member is None or (name not in _WRITTEN_WHEN_EMPTY and (member in ("", []) or member is False)):
+                del value[name]
+            else:
+                yield from _prune(member, form[name], at)
 
 
 def _prune_schema(schema: JSONObject, path: str) -> Iterator[str]:
-    yield from _prune_members(schema, path, structural.KNOWN.__contains__)
-    for name in sorted(schema.keys() & structural.SUBSCHEMAS):
-        value = schema[name]
+    for name, value in list(schema.items()):
         at = f"{path}.{name}"
-        if name in ("definitions", "dependencies", "patternProperties", "properties"):
-            for key in sorted(value):
-                value[key] = {} if value[key] is None else value[key]
-                if isinstance(value[key], dict):
-                    yield from _prune_schema(value[key], f"{at}.{key}")
-        elif isinstance(value, list):
-            for index, item in enumerate(value):
-                yield from _prune_schema(item, f"{at}[{index}]")
-        elif isinstance(value, dict):
-            yield from _prune_schema(value, at)
+        if name not in structural.KNOWN:
+            del schema[name]
+            yield at
+        elif internal.is_omitted(name, value):
+            del schema[name]
+        elif name in structural.SUBSCHEMAS:
+            yield from _prune_subschemas(value, at, are_named=name in structural.NAMED_SUBSCHEMAS)
+
+
+def _prune_subschemas(value: Any, path: str, *, are_named: bool) -> Iterator[str]:
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _prune_schema(item, f"{path}[{index}]")
+    elif are_named:
+        for key, item in value.items():
+            value[key] = {} if item is None else item
+            if isinstance(value[key], dict):
+                yield from _prune_schema(value[key], f"{path}.{key}")
+    elif isinstance(value, dict):
+        yield from _prune_schema(value, path)

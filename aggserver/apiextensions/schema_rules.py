@@ -17,7 +17,7 @@ from aggserver.schema import constructs, internal, invariants
 from aggserver.schema.constructs import Strictness
 from aggserver.schema.structural import EMBEDDED, INT_OR_STRING, LIST_MAP_KEYS, LIST_TYPE, PRESERVE, VALIDATIONS
 
-__all__ = ["SchemaOptions", "has_defaults", "schema_of", "schemas_of", "validate"]
+__all__ = ["SchemaOptions", "has_defaults", "schema_of", "schemas_of", "unrecognized_formats", "validate"]
 
 JSONObject = Mapping[str, Any]
 Errors = Iterator[FieldError]
@@ -81,6 +81,35 @@ class SchemaOptions:
 
 def has_defaults(schema: JSONObject) -> bool:
     return any(node.get("default") is not None for node in internal.nodes(schema))
+
+
+def unrecognized_formats(spec: JSONObject) -> list[str]:
+    """The values of `format` that mean nothing at their place, once for each; of schemas that all versions share, once."""
+    schemas = schemas_of(spec)
+    different = schemas[:1] if all(schema == schemas[0] for schema in schemas) else schemas
+    found = []
+    for schema in different:
+        for node in internal.nodes(schema):
+            name, type_ = member(node, "format", ""), member(node, "type", "")
+            known = _FORMATS.get(type_, frozenset())
+            if name and (name.replace("-", "") if type_ in ("", "string") else name) not in known:
+                found.append(name)
+    return found
+
+
+_STRING_FORMATS = frozenset(
+    {
+        *("bsonobjectid", "uri", "email", "hostname", "ipv4", "ipv6", "cidr", "mac", "uuid", "uuid3", "uuid4", "uuid5", "isbn"),
+        *("isbn10", "isbn13", "creditcard", "ssn", "hexcolor", "rgbcolor", "byte", "password", "date", "duration", "datetime"),
+    }
+)
+# Type -> its formats, without dashes. Upstream takes the dashes out of k8s-short-name too, and then doesn't know it.
+_FORMATS = {
+    "": _STRING_FORMATS,
+    "string": _STRING_FORMATS,
+    "integer": frozenset({"int32", "int64"}),
+    "number": frozenset({"float", "double"}),
+}
 
 
 def _needs_structure(schema: JSONObject) -> bool:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aggserver.apiextensions import conditions, manifest, validation
+from aggserver.apiextensions import conditions, manifest, schema_rules, validation
 from aggserver.meta import object_meta
 from aggserver.meta.field import FieldError, Path
+from aggserver.meta.golang import quote
 from aggserver.registry.rest import Context, JSONObject
 from aggserver.registry.strategy import ResourceInfo
 
@@ -36,7 +37,13 @@ def set_defaults(obj: JSONObject) -> None:
         return
     if "names" in spec:
         spec["names"] = manifest.default_names(spec["names"])
-    spec.setdefault("conversion", {"strategy": "None"})
+    for version in spec.get("versions") or ():
+        version.setdefault("served", False)
+        version.setdefault("storage", False)
+    conversion = spec.setdefault("conversion", {"strategy": "None"})
+    service = conversion.get("webhook", {}).get("clientConfig", {}).get("service")
+    if service is not None:
+        service.setdefault("port", 443)
 
 
 class DefinitionStrategy:
@@ -64,7 +71,10 @@ class DefinitionStrategy:
         return validation.validate_update(obj, old)
 
     def warnings(self, obj: JSONObject, old: JSONObject | None) -> Sequence[str]:
-        return ()
+        known = schema_rules.unrecognized_formats(old["spec"]) if old is not None else []
+        return [
+            f"unrecognized format {quote(name)}" for name in schema_rules.unrecognized_formats(obj["spec"]) if name not in known
+        ]
 
     def prepare_for_delete(self, obj: JSONObject, now: str) -> None:
         if "deletionTimestamp" in obj["metadata"]:
@@ -77,6 +87,7 @@ class DefinitionStrategy:
         obj["status"] = conditions.with_condition(
             obj.get("status") or {}, "Terminating", "True", "InstanceDeletionPending", text, now
         )
+        metadata["deletionTimestamp"] = now
 
     def may_be_removed(self, obj: JSONObject) -> bool:
         return True
@@ -94,3 +105,6 @@ class DefinitionStatusStrategy(DefinitionStrategy):
 
     def validate_update(self, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return validation.validate_status_update(obj)
+
+    def warnings(self, obj: JSONObject, old: JSONObject | None) -> Sequence[str]:
+        return ()

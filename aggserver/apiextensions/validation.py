@@ -77,7 +77,7 @@ def essentials(crd: JSONObject) -> list[FieldError]:
     """What keeps a definition of the right form from being served at all."""
     spec = member(crd, "spec", {})
     versions = member(spec, "versions", [])
-    return [*_group(spec), *_scope(spec), *_version_names(versions), *_version_set(versions), *_required_names(spec)]
+    return [*_group(spec), *_scope(spec), *_version_names(versions), *_version_set(spec.get("versions")), *_required_names(spec)]
 
 
 def is_established(crd: JSONObject) -> bool:
@@ -89,9 +89,12 @@ def is_established(crd: JSONObject) -> bool:
 
 
 def _name(crd: JSONObject, spec: JSONObject) -> Errors:
-    name = member(member(crd, "metadata", {}), "name", "")
-    if name != f"{member(member(spec, 'names', {}), 'plural', '')}.{member(spec, 'group', '')}":
-        yield invalid(Path("metadata.name"), name, 'must be spec.names.plural+"."+spec.group')
+    metadata = member(crd, "metadata", {})
+    wanted = f"{member(member(spec, 'names', {}), 'plural', '')}.{member(spec, 'group', '')}"
+    for key in ("generateName", "name"):
+        name = member(metadata, key, "")
+        if name and name != wanted:
+            yield invalid(Path("metadata").child(key), name, 'must be spec.names.plural+"."+spec.group')
 
 
 def is_protected(group: str) -> bool:
@@ -162,7 +165,7 @@ def _spec(spec: JSONObject, old: JSONObject | None = None) -> Errors:
         yield from _label(member(version, "name", ""), path.child("name"))
         yield from version_rules.deprecation_warning(version, path.child("deprecationWarning"))
         yield from version_rules.validate(version, path, common.others(), options, old_spec)
-    yield from _version_set(versions)
+    yield from _version_set(spec.get("versions"))
     # The internal type names the first version at the top too.
     for version in versions[:1]:
         if member(version, "name", ""):
@@ -217,8 +220,8 @@ def _version_names(versions: Sequence[JSONObject]) -> Errors:
         yield from _label(member(version, "name", ""), _SPEC.child("versions").index(index).child("name"))
 
 
-def _version_set(versions: Sequence[JSONObject]) -> Errors:
-    path = _SPEC.child("versions")
+def _version_set(given: Sequence[JSONObject] | None) -> Errors:
+    path, versions = _SPEC.child("versions"), given or []
     names = [member(version, "name", "") for version in versions]
     problems = []
     if len(set(names)) < len(names):
@@ -226,7 +229,7 @@ def _version_set(versions: Sequence[JSONObject]) -> Errors:
     if sum(member(version, "storage", False) for version in versions) != 1:
         problems.append("must have exactly one version marked as storage version")
     if problems:
-        shown = RawJSON(version_rules.internal_text(versions))
+        shown = RawJSON("null" if given is None else version_rules.internal_text(versions))
         yield from (invalid(path, shown, why) for why in problems)
 
 

@@ -351,7 +351,8 @@ class Store:
         if not finalizers:
             metadata.pop("finalizers", None)
         if finalizers or not self._strategy.may_be_removed(obj):
-            deletion.mark_as_deleting(metadata, now)
+            if "deletionTimestamp" not in metadata:
+                deletion.mark_as_deleting(metadata, now)
             return Deleted(await self._commit(name, current, obj, old, dry_run=options.dry_run), gone=False)
         if options.dry_run:
             return Deleted(view, gone=True)

@@ -61,7 +61,8 @@ class Strategy(Protocol):
     def prepare_for_delete(self, obj: JSONObject, now: str) -> None:
         """Given the object about to be deleted: may change it so that it stays (finalizers of the server's own, a phase).
 
-        Called before the store looks at finalizers.
+        One that sets deletionTimestamp itself has neither generation nor grace period touched. Called before the store looks at
+        finalizers.
         """
 
     def may_be_removed(self, obj: JSONObject) -> bool:

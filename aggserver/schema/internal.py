@@ -12,7 +12,7 @@ from typing import Any
 
 from aggserver.meta.golang import to_json
 
-__all__ = ["go_name", "items_text", "members_in_order", "nodes", "set_members", "text"]
+__all__ = ["go_name", "is_omitted", "items_text", "members_in_order", "nodes", "set_members", "text"]
 
 JSONObject = Mapping[str, Any]
 Printer = Callable[[Any], str]
@@ -118,6 +118,13 @@ _MEMBERS: Mapping[str, tuple[str, str, Printer]] = {
     "x-kubernetes-validations": ("XValidations", _POINTER, _rules),
 }
 
+_COLLECTIONS = frozenset(
+    {
+        *("enum", "required", "allOf", "oneOf", "anyOf", "properties", "patternProperties", "dependencies", "definitions"),
+        *("x-kubernetes-list-map-keys", "x-kubernetes-validations"),
+    }
+)
+
 
 def members_in_order() -> tuple[str, ...]:
     """JSON names of all members, in Go's order."""
@@ -126,6 +133,11 @@ def members_in_order() -> tuple[str, ...]:
 
 def go_name(member: str) -> str:
     return _MEMBERS[member][0]
+
+
+def is_omitted(name: str, value: Any) -> bool:
+    """Whether Go leaves a member out when it writes a schema: unset, or an empty list or map."""
+    return value is None or value == _UNSET.get(_MEMBERS[name][1]) or (name in _COLLECTIONS and not value)
 
 
 def set_members(schema: JSONObject) -> list[str]:

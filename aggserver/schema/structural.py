@@ -16,7 +16,7 @@ from typing import Any
 
 from aggserver.meta.field import FieldError, Path, invalid, type_invalid
 
-__all__ = ["KNOWN", "MAX_DEPTH", "SUBSCHEMAS", "TYPE_META", "Structural", "compile", "problems"]
+__all__ = ["KNOWN", "MAX_DEPTH", "NAMED_SUBSCHEMAS", "SUBSCHEMAS", "TYPE_META", "Structural", "compile", "problems"]
 
 # Steps of properties, items, additionalProperties and junctors from the root. Compilers recurse, and so does what they generate;
 # the deepest schema in use has fewer than twenty.
@@ -223,10 +223,8 @@ _CHECKS: Mapping[str, Check] = {
 KNOWN = frozenset(_CHECKS) | {"example"}
 """Every member that a schema may have; upstream's type knows no other."""
 
-SUBSCHEMAS = frozenset(
-    {
-        *("additionalItems", "additionalProperties", "allOf", "anyOf", "definitions", "dependencies", "items"),
-        *("not", "oneOf", "patternProperties", "properties"),
-    }
-)
+NAMED_SUBSCHEMAS = frozenset({"definitions", "dependencies", "patternProperties", "properties"})
+"""The members with a map of schemas in them."""
+
+SUBSCHEMAS = NAMED_SUBSCHEMAS | {"additionalItems", "additionalProperties", "allOf", "anyOf", "items", "not", "oneOf"}
 """The members with schemas in them: one, a list of them, or a map."""

@@ -56,6 +56,7 @@ class NamespaceStrategy:
 
     def prepare_for_delete(self, obj: JSONObject, now: str) -> None:
         obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
+        obj["metadata"].setdefault("deletionTimestamp", now)
 
     def may_be_removed(self, obj: JSONObject) -> bool:
         return not (obj.get("spec") or {}).get("finalizers")

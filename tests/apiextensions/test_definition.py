@@ -152,7 +152,7 @@ REFUSED: dict[str, tuple[Any, list[str]]] = {
         [
             "spec.group: Required value",
             "spec.scope: Required value",
-            "spec.versions: Invalid value: []: must have exactly one version marked as storage version",
+            "spec.versions: Invalid value: null: must have exactly one version marked as storage version",
             "spec.names.plural: Required value",
             "spec.names.singular: Required value",
             "spec.names.kind: Required value",
@@ -251,13 +251,13 @@ def test_prune() -> None:
         zzz=1,
     )
     assert manifest.prune(value) == [
-        "spec.zzz",
         "spec.versions[0].x",
+        "spec.versions[0].subresources.status.y",
         "spec.versions[0].schema.openAPIV3Schema.xml",
-        "spec.versions[0].schema.openAPIV3Schema.anyOf[0].x-foo",
         "spec.versions[0].schema.openAPIV3Schema.properties.xml.deprecated",
         "spec.versions[0].schema.openAPIV3Schema.properties.xml.items.readOnly",
-        "spec.versions[0].subresources.status.y",
+        "spec.versions[0].schema.openAPIV3Schema.anyOf[0].x-foo",
+        "spec.zzz",
     ]
     assert value["spec"]["versions"] == [
         {

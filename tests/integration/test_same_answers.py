@@ -91,6 +91,8 @@ DIFFERENT: dict[str, str] = {
         "numbers in a token are read as in any body: 1.0 is 1, and what doesn't fit into 64 bits is told rounded",
     ),
     "token-bad": "standalone knows no tokens: who has one is anonymous",
+    "crd-generate-name": "a generated name is another on every server",
+    "crd-body-delete-wrong-uid": "upstream's handler of definitions has a text of its own for this",
     "impersonated-groups-only": "upstream prints a Go struct",
 }
 
