@@ -501,6 +501,16 @@ class Options:
         ),
     )
 
+    protect_definitions: bool = field(
+        default=False,
+        metadata=_flag(
+            "protect-definitions",
+            _boolean,
+            _LIMITS,
+            "refuse to delete a definition that still has objects, unless it is annotated otherwise",
+            commands=DEV,
+        ),
+    )
     max_requests_inflight: int = field(
         default=400,
         metadata=_flag("max-requests-inflight", _integer, _LIMITS, "reads at once; 0 is no limit", metavar="N", commands=BOTH),

@@ -52,6 +52,10 @@ class Chain:
         self._mutating = tuple(mutating)
         self._validating = tuple(validating)
 
+    def then(self, *validating: Validating) -> Chain:
+        """The same chain with more to ask at its end: for a resource that has rules of its own."""
+        return Chain(self._mutating, (*self._validating, *validating))
+
     async def mutate(self, attributes: Attributes, obj: dict[str, Any] | None) -> None:
         for plugin in self._mutating:
             await plugin.mutate(attributes, obj)

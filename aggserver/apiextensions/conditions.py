@@ -1,10 +1,10 @@
 """Conditions: the status of a definition, as a function of it, of its group's others, and of the time.
 
 Where upstream has a queue for each condition, here one function finds them all: whose names are whose, whether the definition is
-served, whether its group is approved. Names are given to whoever came first, and are kept until they are given up. A definition
-that was once Established stays so, whatever becomes of its names.
+served, whether its group is approved and its schemas are structural. Names are given to whoever came first, and are kept until
+they are given up. A definition that was once Established stays so, whatever becomes of its names.
 Pure. Called by `controller.py` and `strategy.py`, and by `files.py` for names.
-Source: k8s.io/apiextensions-apiserver pkg/controller/{status/naming,establish/establishing,apiapproval}_controller.go,
+Source: k8s.io/apiextensions-apiserver pkg/controller/{status,establish,apiapproval,nonstructuralschema},
 pkg/apihelpers/helpers.go, v0.36.3.
 """
 
@@ -15,12 +15,26 @@ from typing import Any
 
 from aggserver.apiextensions import conversion_rules, manifest, validation
 from aggserver.apiextensions.manifest import member
+from aggserver.apiextensions.schema_rules import schema_of
+from aggserver.meta.field import Path, invalid
 from aggserver.meta.golang import quote
 from aggserver.meta.times import format_time
+from aggserver.schema import invariants
 
-__all__ = ["accept_names", "conditions", "initial_status", "is_true", "stored_versions", "with_condition"]
+__all__ = [
+    "Structure",
+    "accept_names",
+    "conditions",
+    "initial_status",
+    "is_true",
+    "non_structural",
+    "stored_versions",
+    "with_condition",
+]
 
 JSONObject = dict[str, Any]
+# Status, reason and message of a condition.
+Structure = tuple[str, str, str]
 
 # In the order in which upstream looks; of several conflicts the last one names the condition.
 _RESOURCE_NAMES = (("plural", "PluralConflict"), ("singular", "SingularConflict"))
@@ -34,11 +48,13 @@ _APPROVALS = {
 }
 
 
-def conditions(crd: Mapping[str, Any], others: Sequence[Mapping[str, Any]], now: float) -> JSONObject:
+def conditions(
+    crd: Mapping[str, Any], others: Sequence[Mapping[str, Any]], structure: Structure | None, now: float
+) -> JSONObject:
     """The new status, equal to the old one where there is nothing to say.
 
-    crd: a valid definition. others: the other definitions, of whichever group. now: seconds since the epoch, for
-    lastTransitionTime, which changes with the status of a condition alone.
+    crd: a valid definition. others: the other definitions, of whichever group. structure: of `non_structural`. now: seconds since
+    the epoch, for lastTransitionTime, which changes with the status of a condition alone.
     """
     names, conflict = accept_names(crd, others)
     status = dict(member(crd, "status", {}))
@@ -47,6 +63,11 @@ def conditions(crd: Mapping[str, Any], others: Sequence[Mapping[str, Any]], now:
     status["storedVersions"] = stored_versions(crd)
     time = format_time(now)
     status = _with_approval(crd, status, time)
+    if structure is None:
+        kept = [each for each in member(status, "conditions", []) if each.get("type") != "NonStructuralSchema"]
+        status["conditions"] = kept
+    else:
+        status = with_condition(status, "NonStructuralSchema", *structure, time)
     if conflict is None:
         status = with_condition(status, "NamesAccepted", "True", "NoConflicts", "no conflicts found", time)
     else:
@@ -57,6 +78,27 @@ def conditions(crd: Mapping[str, Any], others: Sequence[Mapping[str, Any]], now:
         text = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
         status = with_condition(status, "Terminating", "True", "InstanceDeletionPending", text, time)
     return status
+
+
+def non_structural(crd: Mapping[str, Any]) -> Structure | None:
+    """The condition NonStructuralSchema, which only a definition from before the rules can have; None where all is well.
+
+    Takes time for large schemas: ask once for each generation.
+    """
+    spec = member(crd, "spec", {})
+    errors = []
+    if member(spec, "preserveUnknownFields", False):
+        errors.append(invalid(Path("spec.preserveUnknownFields"), True, "must be false"))
+    for index, version in enumerate(member(spec, "versions", [])):
+        schema = schema_of(version)
+        if schema is None:
+            continue
+        unsupported = invariants.unsupported(schema)
+        if unsupported:
+            text = f"failed to check validation schema for version {member(version, 'name', '')}: {unsupported}"
+            return "Unknown", "StructuralError", text
+        errors += invariants.violations(schema, Path("spec.versions").index(index).child("schema", "openAPIV3Schema"))
+    return ("True", "Violations", _aggregate([str(error) for error in errors])) if errors else None
 
 
 def initial_status(crd: Mapping[str, Any]) -> JSONObject:
@@ -138,7 +180,12 @@ def _short_names(
 
 
 def _in_use(names: Sequence[str]) -> str:
-    texts = list(dict.fromkeys(f"{quote(name)} is already in use" for name in names))
+    return _aggregate([f"{quote(name)} is already in use" for name in names])
+
+
+def _aggregate(errors: Sequence[str]) -> str:
+    """The text of several errors, as upstream's Aggregate has it."""
+    texts = list(dict.fromkeys(errors))
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
 

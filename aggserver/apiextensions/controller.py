@@ -16,6 +16,7 @@ from aggserver.apiextensions.definition import DefinitionError, parse
 from aggserver.apiextensions.definitions import Definitions
 from aggserver.apiextensions.strategy import CLEANUP_FINALIZER, DefinitionStatusStrategy
 from aggserver.meta import times
+from aggserver.meta.errors import StatusError
 from aggserver.registry.follower import ALL, CONTROLLER, CallLater, Follower, call_later
 from aggserver.registry.rest import Context, DeleteOptions, JSONObject, WriteOptions
 from aggserver.registry.store import Store
@@ -26,6 +27,8 @@ log = logging.getLogger("aggserver.definitions")
 
 # Seconds between looks at a definition whose objects wait for finalizers of others.
 _LOOK_AGAIN = 0.5
+# Seconds after which a condition says that they were waited for in vain; the looks go on.
+_PATIENCE = 60.0
 _WRITE = WriteOptions(field_manager="aggserver")
 
 
@@ -39,6 +42,9 @@ class DefinitionController:
         self._follower = Follower(store, self._sync, later)
         self._settled: dict[str, asyncio.Event] = {}
         self._refused: dict[str, str] = {}  # why a definition is not served
+        # Name -> (uid and generation that were looked at, what was found).
+        self._structures: dict[str, tuple[tuple[str, int] | None, conditions.Structure | None]] = {}
+        self._emptying: dict[str, float] = {}  # since when objects of a deleted definition are waited for
 
     async def run(self) -> None:
         await self._follower.run()
@@ -58,6 +64,8 @@ class DefinitionController:
         if crd is None:
             self._definitions.remove(name)
             self._refused.pop(name, None)
+            self._structures.pop(name, None)
+            self._emptying.pop(name, None)
             self._look_at_group(name)
             return None
         if "deletionTimestamp" in crd["metadata"]:
@@ -92,7 +100,16 @@ class DefinitionController:
         """The status it should have; names must be unique among the other definitions of the group."""
         name = crd["metadata"]["name"]
         others = [other for key, other in self._follower.objects.items() if key != name]
-        return conditions.conditions(crd, others, self._clock())
+        return conditions.conditions(crd, others, self._structure_of(crd), self._clock())
+
+    def _structure_of(self, crd: JSONObject) -> conditions.Structure | None:
+        metadata = crd["metadata"]
+        key = metadata["uid"], metadata.get("generation", 0)
+        seen, structure = self._structures.get(metadata["name"], (None, None))
+        if seen != key:
+            structure = conditions.non_structural(crd)
+            self._structures[metadata["name"]] = key, structure
+        return structure
 
     def _look_at_group(self, gone: str) -> None:
         """A name that was given up may be what another definition waits for."""
@@ -108,8 +125,18 @@ class DefinitionController:
             await self._finish(name, "NeverEstablished", "resource was never established")
             return None
         self._serve(name, crd, terminating=True)
-        await self._say(name, "True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
-        if not await self._emptied(name):
+        since = self._emptying.setdefault(name, self._clock())
+        if self._clock() - since < _PATIENCE:
+            await self._say(name, "True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
+        else:
+            text = "could not confirm zero CustomResources remaining: timed out waiting for the condition"
+            await self._say(name, "True", "InstanceDeletionCheck", text)
+        try:
+            emptied = await self._emptied(name)
+        except StatusError as error:
+            await self._say(name, "True", "InstanceDeletionFailed", f"could not issue all deletes: {error}")
+            raise
+        if not emptied:
             return _LOOK_AGAIN
         await self._finish(name, "InstanceDeletionCompleted", "removed all instances")
         return None

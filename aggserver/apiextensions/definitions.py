@@ -13,6 +13,8 @@ from aggserver.apiextensions.definition import Definition
 from aggserver.apiextensions.serving import DefinitionResource
 from aggserver.endpoints.installer import Installer, Served
 from aggserver.registry.environment import Environment
+from aggserver.registry.follower import CONTROLLER
+from aggserver.registry.rest import Context
 from aggserver.registry.store import Store
 
 __all__ = ["Definitions"]
@@ -55,6 +57,13 @@ class Definitions:
         if resource is not None:
             self._installer.install([(name, ())])
             resource.close()
+
+    async def count_objects(self, name: str) -> int:
+        """How many objects a definition has; none where it isn't served."""
+        resource = self._resources.get(name)
+        if resource is None:
+            return 0
+        return await resource.store(resource.definition.storage_version).count(Context(CONTROLLER))
 
     def namespaced_stores(self) -> Iterator[Store]:
         """One store for each namespaced resource, whichever version."""

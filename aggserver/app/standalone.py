@@ -15,6 +15,7 @@ from pathlib import Path
 
 from aggserver.apiextensions.controller import DefinitionController
 from aggserver.apiextensions.kind import definition_kind
+from aggserver.apiextensions.protection import DefinitionProtection
 from aggserver.apiextensions.strategy import DefinitionStrategy
 from aggserver.apiextensions.v1beta1 import StoredDefinitions
 from aggserver.app.credentials import Credentials
@@ -51,7 +52,7 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
         crds = environment.own_store(DefinitionStrategy(), StoredDefinitions())
         engine = Engine(environment, namespaces.StoredNamespaces(namespace_store))
         authorizer = StandaloneAuthorizer(options.authorization_always_allow_paths)
-        _install(engine, crds, namespace_store, authorizer)
+        _install(engine, crds, namespace_store, authorizer, protect_definitions=options.protect_definitions)
 
         definition_controller = DefinitionController(crds, engine.definitions, time.time)
         namespace_controller = namespaces.NamespaceController(namespace_store, engine.definitions.namespaced_stores)
@@ -121,11 +122,14 @@ def _host(address: str) -> str:
     return f"[{plain}]" if ":" in plain else plain
 
 
-def _install(engine: Engine, crds: Store, namespace_store: Store, authorizer: StandaloneAuthorizer) -> None:
+def _install(
+    engine: Engine, crds: Store, namespace_store: Store, authorizer: StandaloneAuthorizer, *, protect_definitions: bool
+) -> None:
     admission = engine.admission
+    protection = DefinitionProtection(engine.definitions.count_objects, everywhere=protect_definitions)
     own: list[tuple[str, list[Served]]] = [
         ("namespaces", [kinds.namespace_kind(namespace_store, admission)]),
-        ("customresourcedefinitions", [definition_kind(crds, admission)]),
+        ("customresourcedefinitions", [definition_kind(crds, admission.then(protection))]),
         ("reviews", list(kinds.review_kinds(authorizer, admission, time.time))),
     ]
     engine.installer.install(own)

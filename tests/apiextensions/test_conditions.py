@@ -25,7 +25,8 @@ def crd(plural: str = "crontabs", group: str = "stable.example.com", **names: An
 
 
 def settled(definition: dict[str, Any], *others: dict[str, Any], now: float = NOW) -> dict[str, Any]:
-    return definition | {"status": conditions.conditions(definition, others, now)}
+    structure = conditions.non_structural(definition)
+    return definition | {"status": conditions.conditions(definition, others, structure, now)}
 
 
 def condition(type_: str, status: str, reason: str, message: str, time: str = TIME) -> dict[str, str]:
@@ -49,6 +50,47 @@ def test_new() -> None:
         },
         "storedVersions": ["v2"],
     }
+
+
+def with_schemas(*schemas: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    versions = [{"name": f"v{index}", "schema": {"openAPIV3Schema": schema}} for index, schema in enumerate(schemas, 1)]
+    return crd() | {"spec": crd()["spec"] | {"versions": versions} | spec}
+
+
+STRUCTURES: dict[str, tuple[dict[str, Any], Any]] = {
+    "structural": (with_schemas({"type": "object"}), None),
+    "without a schema": (crd(), None),
+    "violations": (
+        with_schemas({"type": "object"}, {"properties": {"a": {}}}, preserveUnknownFields=True),
+        (
+            "True",
+            "Violations",
+            "[spec.preserveUnknownFields: Invalid value: true: must be false, "
+            "spec.versions[1].schema.openAPIV3Schema.properties[a].type: Required value: must not be empty for specified object "
+            "fields, spec.versions[1].schema.openAPIV3Schema.type: Required value: must not be empty at the root]",
+        ),
+    ),
+    "not even that": (
+        with_schemas({"$ref": "#/a"}),
+        (
+            "Unknown",
+            "StructuralError",
+            "failed to check validation schema for version v1: OpenAPIV3Schema '$ref' is not supported",
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(("definition", "structure"), STRUCTURES.values(), ids=STRUCTURES)
+def test_non_structural(definition: dict[str, Any], structure: Any) -> None:
+    assert conditions.non_structural(definition) == structure
+
+
+def test_structure_is_mended() -> None:
+    wrong = settled(with_schemas({"properties": {}}))
+    assert is_true(wrong, "NonStructuralSchema")
+    mended = settled(wrong | {"spec": with_schemas({"type": "object"})["spec"]})
+    assert [each["type"] for each in mended["status"]["conditions"]] == ["NamesAccepted", "Established"]
 
 
 def test_nothing_new() -> None:
