@@ -27,6 +27,8 @@ log = logging.getLogger("aggserver.definitions")
 
 # Seconds between looks at a definition whose objects wait for finalizers of others.
 _LOOK_AGAIN = 0.5
+# Each waits for its writes to be on the disk, which many do together.
+_WORKERS = 16
 # Seconds after which a condition says that they were waited for in vain; the looks go on.
 _PATIENCE = 60.0
 _WRITE = WriteOptions(field_manager="aggserver")
@@ -39,7 +41,9 @@ class DefinitionController:
         self._status = store.with_strategy(DefinitionStatusStrategy())
         self._definitions = definitions
         self._clock = clock
-        self._follower = Follower(store, self._sync, later)
+        self._follower = Follower(store, self._sync, later, workers=_WORKERS)
+        # Definitions whose status is being written: two that want the same name must not both be told that it is free.
+        self._writing: dict[str, JSONObject] = {}
         self._settled: dict[str, asyncio.Event] = {}
         self._refused: dict[str, str] = {}  # why a definition is not served
         # Name -> (uid and generation that were looked at, what was found).
@@ -99,7 +103,9 @@ class DefinitionController:
     def _status_of(self, crd: JSONObject) -> JSONObject:
         """The status it should have; names must be unique among the other definitions of the group."""
         name = crd["metadata"]["name"]
-        others = [other for key, other in self._follower.objects.items() if key != name]
+        group = crd["spec"]["group"]
+        objects = {**self._follower.objects, **self._writing}
+        others = [other for key, other in objects.items() if key != name and other["spec"]["group"] == group]
         return conditions.conditions(crd, others, self._structure_of(crd), self._clock())
 
     def _structure_of(self, crd: JSONObject) -> conditions.Structure | None:
@@ -170,10 +176,14 @@ class DefinitionController:
         async def with_status(crd: JSONObject) -> JSONObject:
             # Of the definition as it is now, whose storedVersions somebody may have changed since it was looked at.
             crd["status"] = self._status_of(crd)
+            self._writing[name] = crd
             return crd
 
-        written = (await self._status.update(Context(CONTROLLER), name, with_status, _WRITE)).decoded()
-        self._follower.learn(written)
+        try:
+            written = (await self._status.update(Context(CONTROLLER), name, with_status, _WRITE)).decoded()
+            self._follower.learn(written)
+        finally:
+            self._writing.pop(name, None)
         return written
 
 

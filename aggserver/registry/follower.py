@@ -40,14 +40,19 @@ def call_later(seconds: float, callback: Callable[[], None]) -> object:
 
 
 class Follower:
-    """For cluster-scoped resources: the key is the name. `objects` is what the store holds, as last heard."""
+    """For cluster-scoped resources: the key is the name. `objects` is what the store holds, as last heard.
 
-    def __init__(self, store: Store, sync: Sync, later: CallLater = call_later) -> None:
+    workers: how many keys are looked at at once. No key is by two of them.
+    """
+
+    def __init__(self, store: Store, sync: Sync, later: CallLater = call_later, *, workers: int = 1) -> None:
         self.objects: dict[str, JSONObject] = {}
         self._store = store
         self._sync = sync
         self._later = later
+        self._workers = workers
         self._waiting: dict[str, None] = {}  # in order, each once
+        self._running: set[str] = set()
         self._wake = asyncio.Event()
         self._failures: dict[str, int] = {}
         self._losses = 0  # in a row
@@ -78,7 +83,8 @@ class Follower:
         """Until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch())
-            group.create_task(self._work())
+            for _ in range(self._workers):
+                group.create_task(self._work())
 
     async def _watch(self) -> None:
         while True:
@@ -128,12 +134,17 @@ class Follower:
 
     async def _work(self) -> None:
         while True:
-            while self._waiting:
-                name = next(iter(self._waiting))
-                del self._waiting[name]
+            name = next((name for name in self._waiting if name not in self._running), None)
+            if name is None:
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            del self._waiting[name]
+            self._running.add(name)
+            try:
                 await self._one(name)
-            self._wake.clear()
-            await self._wake.wait()
+            finally:
+                self._running.discard(name)
 
     def _looked_at(self, name: str) -> None:
         if self._first_look is not None and not self._caught_up.is_set():

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +31,10 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
+
+const cleanup = "customresourcecleanup.apiextensions.k8s.io"
+
+var noFinalizers = []byte(`{"metadata":{"finalizers":null}}`)
 
 var namespaces = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 
@@ -90,8 +95,8 @@ func skip(t servertesting.Logger, why string) {
 	}
 }
 
-// removeDefinitions deletes every definition and waits until all are gone, with finalizers that a failed test left on objects
-// taken off.
+// removeDefinitions deletes every definition and waits until all are gone. Finalizers that a test left behind are taken
+// off.
 func removeDefinitions(config *rest.Config) error {
 	definitions, err := clientset.NewForConfig(config)
 	if err != nil {
@@ -116,6 +121,9 @@ func removeDefinitions(config *rest.Config) error {
 				_ = client.Delete(ctx, crd.Name, metav1.DeleteOptions{})
 				continue
 			}
+			if !slices.Contains(crd.Finalizers, cleanup) {
+				_, _ = client.Patch(ctx, crd.Name, types.MergePatchType, noFinalizers, metav1.PatchOptions{})
+			}
 			for _, version := range crd.Spec.Versions {
 				release(ctx, objects.Resource(schema.GroupVersionResource{Group: crd.Spec.Group, Version: version.Name, Resource: crd.Spec.Names.Plural}))
 			}
@@ -131,8 +139,7 @@ func release(ctx context.Context, resource dynamic.NamespaceableResourceInterfac
 	}
 	for _, object := range list.Items {
 		if len(object.GetFinalizers()) > 0 {
-			none := []byte(`{"metadata":{"finalizers":null}}`)
-			_, _ = resource.Namespace(object.GetNamespace()).Patch(ctx, object.GetName(), types.MergePatchType, none, metav1.PatchOptions{})
+			_, _ = resource.Namespace(object.GetNamespace()).Patch(ctx, object.GetName(), types.MergePatchType, noFinalizers, metav1.PatchOptions{})
 		}
 	}
 }
