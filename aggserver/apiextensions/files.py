@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aggserver.apiextensions import conditions, manifest, validation
+from aggserver.apiextensions import conditions, manifest, v1beta1, validation
 from aggserver.apiextensions.definition import Definition, parse
 from aggserver.meta import codec, object_meta
 from aggserver.meta.field import FieldError, RawJSON, type_invalid
@@ -30,7 +30,7 @@ __all__ = ["POLL_SECONDS", "FolderSource", "Loaded", "Problem", "load"]
 POLL_SECONDS = 2.0
 
 _SUFFIXES = (".yaml", ".yml", ".json")
-_LISTS = {("v1", "List"), (manifest.API_VERSION, f"{manifest.KIND}List")}
+_LISTS = {("v1", "List"), *((version, f"{manifest.KIND}List") for version in (manifest.API_VERSION, v1beta1.API_VERSION))}
 # As kubectl has it: a line that starts so ends a document. What follows on that line belongs to the next one.
 _SEPARATOR = re.compile(rb"^---(?=\s|$)", re.MULTILINE)
 
@@ -209,7 +209,7 @@ def _objects(body: bytes, *, is_json: bool) -> Iterator[tuple[int, Any]]:
         number += 1
         items = value.get("items") if isinstance(value, dict) and (value.get("apiVersion"), value.get("kind")) in _LISTS else None
         for item in items if isinstance(items, list) else [value]:
-            yield number, item
+            yield number, v1beta1.to_v1(item)
 
 
 def _other_kind(value: Any) -> str:

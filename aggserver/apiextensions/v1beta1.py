@@ -1,10 +1,12 @@
-"""Definitions as kube-apiserver stores them: in v1beta1, which says once above all versions what is alike in each of them.
+"""v1beta1: definitions that say once above all versions what is alike in each of them, made into v1.
 
-Nobody is served v1beta1. But where an etcd is shared with kube-apiserver, or was taken over from it, its definitions are read,
-and must not be taken for v1; what is written here is v1, which kube-apiserver reads too.
-Given to the definitions' own store by `app/standalone.py`. Changes only what it is given.
-Source: k8s.io/apiextensions-apiserver pkg/apis/apiextensions/{v1/conversion.go,v1beta1/types.go}, v0.36.3; that v1beta1 is
-stored: k8s.io/kubernetes pkg/controlplane/apiserver/apiextensions.go, v1.36.3.
+Nobody is served v1beta1: kube-apiserver gave it up with 1.22. But files of it are still about; and kube-apiserver goes on storing
+it, so that an etcd which is shared with it, or was taken over from it, has definitions that must not be taken for v1. (What is
+written here is v1, which kube-apiserver reads too.)
+`StoredDefinitions` is given to the definitions' own store by `app/standalone.py`, and changes what it is given. `to_v1`, for
+manifests, is called by `files.py` and `app/standalone.py`, and copies. Pure.
+Source: k8s.io/apiextensions-apiserver pkg/apis/apiextensions/{v1/conversion.go,v1beta1/{types,defaults}.go}, v0.36.3; that
+v1beta1 is stored: k8s.io/kubernetes pkg/controlplane/apiserver/apiextensions.go, v1.36.3.
 """
 
 from __future__ import annotations
@@ -13,7 +15,12 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["StoredDefinitions"]
+from aggserver.apiextensions import manifest
+from aggserver.schema.structural import PRESERVE
+
+__all__ = ["API_VERSION", "StoredDefinitions", "to_v1"]
+
+API_VERSION = "apiextensions.k8s.io/v1beta1"
 
 # Member of the spec -> member of a version.
 _HOISTED = {
@@ -57,3 +64,68 @@ def _conversion_to_v1(conversion: dict[str, Any]) -> None:
         conversion["webhook"] = {"conversionReviewVersions": reviews or []}
         if client is not None:
             conversion["webhook"]["clientConfig"] = client
+
+
+def to_v1(obj: Any) -> Any:
+    """A manifest in v1; whatever is no definition of v1beta1 is given back as it is.
+
+    Where the form is wrong, it is left for `manifest.py` to complain of. preserveUnknownFields, which was true unless said
+    otherwise, v1 no longer takes: the schemas say it instead, object by object.
+    """
+    if not isinstance(obj, dict) or (obj.get("apiVersion"), obj.get("kind")) != (API_VERSION, manifest.KIND):
+        return obj
+    made = {**copy.deepcopy(obj), "apiVersion": manifest.API_VERSION}
+    spec = made.get("spec")
+    if isinstance(spec, dict):
+        made["spec"] = spec = {name: value for name, value in spec.items() if value is not None}
+        if _has_form(spec):
+            _fill_in(spec)
+    return made
+
+
+def _has_form(spec: dict[str, Any]) -> bool:
+    """Whether those members can be moved that must be."""
+    versions = spec.get("versions", [])
+    if not isinstance(versions, list) or not all(isinstance(version, dict) for version in versions):
+        return False
+    columns = [spec.get("additionalPrinterColumns", []), *(version.get("additionalPrinterColumns") or [] for version in versions)]
+    return (
+        isinstance(spec.get("conversion", {}), dict)
+        and isinstance(spec.get("validation", {}), dict)
+        and all(isinstance(entry, list) and all(isinstance(column, dict) for column in entry) for entry in columns)
+    )
+
+
+def _fill_in(spec: dict[str, Any]) -> None:
+    conversion = spec.setdefault("conversion", {"strategy": "None"})
+    if conversion.get("strategy") == "Webhook" and not conversion.get("conversionReviewVersions"):
+        conversion["conversionReviewVersions"] = ["v1beta1"]
+    spec["scope"] = spec.get("scope") or "Namespaced"
+    preserves = spec.get("preserveUnknownFields", True)
+    if not spec.get("versions"):
+        spec.pop("versions", None)
+    _to_v1(spec)
+    if preserves is not True:
+        return
+    spec.pop("preserveUnknownFields", None)
+    for version in spec["versions"]:
+        schema = version.get("schema") or {}
+        if isinstance(schema, dict):
+            written = schema.get("openAPIV3Schema")
+            version["schema"] = {"openAPIV3Schema": _preserving({"type": "object"} if written is None else written)}
+
+
+def _preserving(schema: Any) -> Any:
+    """The schema, in which no object drops a field: what preserveUnknownFields said of all of them."""
+    if not isinstance(schema, dict):
+        return schema
+    made = dict(schema)
+    if schema.get("type") == "object" and schema.get("additionalProperties") is None:
+        made[PRESERVE] = True
+    properties = schema.get("properties")
+    if isinstance(properties, dict):
+        made["properties"] = {name: child if name == "metadata" else _preserving(child) for name, child in properties.items()}
+    for name in ("items", "additionalProperties"):
+        if name in schema:
+            made[name] = _preserving(schema[name])
+    return made

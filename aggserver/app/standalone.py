@@ -17,7 +17,7 @@ from aggserver.apiextensions.controller import DefinitionController
 from aggserver.apiextensions.kind import definition_kind
 from aggserver.apiextensions.protection import DefinitionProtection
 from aggserver.apiextensions.strategy import DefinitionStrategy
-from aggserver.apiextensions.v1beta1 import StoredDefinitions
+from aggserver.apiextensions.v1beta1 import StoredDefinitions, to_v1
 from aggserver.app.credentials import Credentials
 from aggserver.app.engine import IN_MEMORY, Engine, compaction, data_folder, new_environment, open_storage, supervise
 from aggserver.authorization.delegating import StandaloneAuthorizer
@@ -40,7 +40,7 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
 
     Raises SeedError, Unavailable, OSError (the port is taken), all with a text for that person.
     """
-    objects = seed.read(options.files)
+    objects = [(file, to_v1(obj)) for file, obj in seed.read(options.files)]
     async with _folder(options.data) as folder, _storage(options) as storage:
         listener = bind(options.bind_address, options.secure_port)
         tls = TLSConfig(min_version=options.tls_min_version, cipher_suites=options.tls_cipher_suites)

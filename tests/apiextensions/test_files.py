@@ -108,14 +108,25 @@ def test_a_link_that_leads_back(tmp_path: Path) -> None:
     assert problems(load(tmp_path)) == []
 
 
+def test_v1beta1(tmp_path: Path) -> None:
+    old = crd("as") | {"apiVersion": "apiextensions.k8s.io/v1beta1"}
+    write(
+        tmp_path / "a.yaml",
+        old,
+        {"apiVersion": "apiextensions.k8s.io/v1beta1", "kind": "CustomResourceDefinitionList", "items": [crd("bs")]},
+    )
+    assert names(load(tmp_path)) == ["as", "bs"]
+    assert problems(load(tmp_path)) == []
+
+
 BROKEN: dict[str, tuple[Any, str]] = {
     "another kind": (
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}},
         "a.yaml, document 2 (x): is a ConfigMap of v1: only CustomResourceDefinitions of apiextensions.k8s.io/v1 are read",
     ),
-    "v1beta1": (
-        crd() | {"apiVersion": "apiextensions.k8s.io/v1beta1"},
-        "a.yaml, document 2 (crontabs.example.com): is a CustomResourceDefinition of apiextensions.k8s.io/v1beta1: "
+    "another version": (
+        crd() | {"apiVersion": "apiextensions.k8s.io/v1alpha1"},
+        "a.yaml, document 2 (crontabs.example.com): is a CustomResourceDefinition of apiextensions.k8s.io/v1alpha1: "
         "only CustomResourceDefinitions of apiextensions.k8s.io/v1 are read",
     ),
     "no object": ("- 1", "a.yaml, document 2: is no object: only CustomResourceDefinitions of apiextensions.k8s.io/v1 are read"),
