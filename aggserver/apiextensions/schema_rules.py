@@ -101,9 +101,10 @@ _STRING_FORMATS = frozenset(
     {
         *("bsonobjectid", "uri", "email", "hostname", "ipv4", "ipv6", "cidr", "mac", "uuid", "uuid3", "uuid4", "uuid5", "isbn"),
         *("isbn10", "isbn13", "creditcard", "ssn", "hexcolor", "rgbcolor", "byte", "password", "date", "duration", "datetime"),
+        *("k8sshortname", "k8slongname"),
     }
 )
-# Type -> its formats, without dashes. Upstream takes the dashes out of k8s-short-name too, and then doesn't know it.
+# Type -> its formats; dashes don't count in those of strings.
 _FORMATS = {
     "": _STRING_FORMATS,
     "string": _STRING_FORMATS,

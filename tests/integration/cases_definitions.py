@@ -469,7 +469,6 @@ _ROOTS: dict[str, JSONObject] = {
 _UPDATES: Cases = {
     "group": _change(_crd(), _spec(group="other.example.com")),
     "plural": _change(_crd(), _spec(names={"plural": "gadgets"})),
-    "scope": _change(_crd(), _spec(scope="Nowhere")),
     "columns": _change(_crd(), _spec(versions=[_version(additionalPrinterColumns=[_COLUMN])])),
     "add-version": _change(_crd(), _spec(versions=[_version(), _version("v2", _object())])),
     "move-storage": _change(
@@ -482,7 +481,6 @@ _UPDATES: Cases = {
     "no-change": _change(_crd(), {}),
     "labels": _change(_crd(), {"metadata": {"labels": {"a": "b"}}}),
     "status-ignored": _change(_crd(), {"status": {"storedVersions": ["v7"]}}),
-    "spec-null": _change(_crd(), {"spec": None}),
     "spec-of-wrong-type": _change(_crd(), {"spec": {"versions": None}}),
     "json-patch": _change(_crd(), [{"op": "replace", "path": "/spec/names/shortNames", "value": ["wi"]}], kind=JSON_PATCH),
     "preserve-unknown-fields": _change(_crd(), _spec(preserveUnknownFields=True)),

@@ -1,0 +1,107 @@
+"""Upstream's own integration tests of definitions, built to be run against a server that is there already.
+
+The packages k8s.io/apiextensions-apiserver/test/integration/... are compiled as published; only the file that starts a server is
+replaced by `server.go`, which takes the one of $KUBECONFIG. Go refuses to overlay files of the module cache, so the module is
+copied to a folder of the build, and nothing of it is kept but the test binary, in the user's cache. Called by
+`test_conformance.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from tests.controlplane.binaries import kubernetes_version
+from tests.controlplane.toolchain import go_command, go_environment
+
+__all__ = ["Results", "SuiteError", "build", "run"]
+
+MODULE = "k8s.io/apiextensions-apiserver"
+PACKAGE = "test/integration"
+SERVER = Path(__file__).with_name("server.go")
+CONTROL_PLANE = Path(__file__).parents[1] / "controlplane"
+BINARY = "integration.test"
+
+# Name of a test -> PASS, FAIL or SKIP.
+Results = dict[str, str]
+_RESULT = re.compile(r"^\s*--- (PASS|FAIL|SKIP): (\S+) \(", re.MULTILINE)
+
+
+class SuiteError(RuntimeError):
+    """The tests can't be built; the text is the end of what Go said."""
+
+
+def build(environ: Mapping[str, str], say: Callable[[str], None]) -> Path:
+    """The folder with the test binary and the files that it reads, built first if need be (two minutes).
+
+    Raises SuiteError, ToolchainError.
+    """
+    folder = _cache_folder(environ)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with _lock(folder.with_name("conformance.lock")):
+        if not folder.is_dir():
+            say("building upstream's tests of definitions: about two minutes, once")
+            _build(folder, go_command(CONTROL_PLANE / "go.mod", say), go_environment(environ))
+    return folder
+
+
+def run(folder: Path, kubeconfig: Path, skip: list[str], timeout_minutes: int) -> tuple[Results, str]:
+    """(results of all tests and their subtests, everything that was printed)."""
+    command = [str(folder / BINARY), "-test.v", f"-test.timeout={timeout_minutes}m"]
+    if skip:
+        command.append(f"-test.skip=^({'|'.join(map(re.escape, skip))})$")
+    environment = {**os.environ, "KUBECONFIG": str(kubeconfig)}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    output = done.stdout + done.stderr
+    return {name: result for result, name in _RESULT.findall(output)}, output
+
+
+def _cache_folder(environ: Mapping[str, str]) -> Path:
+    cache = environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or Path.home(), ".cache")
+    key = hashlib.sha256(f"{platform.system()} {platform.machine()}\n".encode())
+    for file in (SERVER, CONTROL_PLANE / "go.mod", CONTROL_PLANE / "go.sum", Path(__file__)):
+        key.update(file.read_bytes())
+    return Path(cache, "aggserver", f"conformance-{key.hexdigest()[:16]}")
+
+
+@contextlib.contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # dropped by the kernel when the process ends, however it ends
+        yield
+
+
+def _build(folder: Path, go: str, environment: Mapping[str, str]) -> None:
+    version = kubernetes_version().replace("v1.", "v0.", 1)
+    source = _go([go, "mod", "download", "-json", f"{MODULE}@{version}"], CONTROL_PLANE, environment)
+    match = re.search(r'"Dir": "(.*)"', source)
+    if match is None:
+        raise SuiteError(f"Go did not say where {MODULE} is:\n{source}")
+    with tempfile.TemporaryDirectory(prefix=f"{folder.name}.", dir=folder.parent) as scratch:
+        module, made = Path(scratch, "module"), Path(scratch, "made")
+        shutil.copytree(match[1], module, copy_function=shutil.copyfile)
+        for path in (module, *module.rglob("*")):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+        shutil.copyfile(SERVER, module / PACKAGE / "fixtures" / "server.go")
+        _go([go, "test", "-c", "-o", str(made / BINARY), f"./{PACKAGE}"], module, environment)
+        # The tests of ratcheting read files that lie beside them.
+        for found in (module / PACKAGE).iterdir():
+            if found.is_dir() and not list(found.glob("*.go")):
+                shutil.copytree(found, made / found.name)
+        made.rename(folder)
+
+
+def _go(command: list[str], where: Path, environment: Mapping[str, str]) -> str:
+    done = subprocess.run(command, cwd=where, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SuiteError(f"{' '.join(command)} failed:\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
+    return done.stdout
