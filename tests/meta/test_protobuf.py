@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -144,3 +146,19 @@ def test_every_prefix_of_a_body_is_an_error_or_an_object(length: int) -> None:
     assert isinstance(body, bytes)
     with contextlib.suppress(protobuf.ProtobufError, protobuf.UnknownKind):
         assert isinstance(protobuf.decode(body[:length]), dict)
+
+
+def test_a_definition_with_everything_in_it() -> None:
+    """definition.protobuf is definition.json as Go's own encoder wrote it."""
+    folder = Path(__file__).parent
+    decoded = protobuf.decode((folder / "definition.protobuf").read_bytes())
+    assert decoded == json.loads((folder / "definition.json").read_text())
+
+
+def test_no_depth_is_too_great() -> None:
+    schema = b""
+    for _ in range(2000):
+        schema = _bytes(28, schema)  # not
+    version = _bytes(4, _bytes(1, schema))
+    with pytest.raises(protobuf.ProtobufError, match="nest deeper"):
+        protobuf.decode(_body("apiextensions.k8s.io/v1", "CustomResourceDefinition", _bytes(2, _bytes(7, version))))
