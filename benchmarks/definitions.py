@@ -57,7 +57,7 @@ def _servers(folder: Path, options: argparse.Namespace) -> Iterator[Server]:
         with KubeApiserver(obtain(os.environ, lambda line: print(line, file=sys.stderr)), folder / BASELINE) as baseline:
             yield baseline
     if options.only != BASELINE:
-        with Aggserver(folder / MEASURED, options.profile) as measured:
+        with Aggserver(folder / MEASURED, profile=options.profile) as measured:
             yield measured
 
 
