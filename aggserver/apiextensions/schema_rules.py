@@ -13,8 +13,9 @@ from typing import Any
 
 from aggserver.apiextensions.manifest import member
 from aggserver.meta.field import FieldError, Path, RawJSON, forbidden, invalid
-from aggserver.schema import constructs, internal, invariants
+from aggserver.schema import constructs, formats, internal, invariants, structural
 from aggserver.schema.constructs import Strictness
+from aggserver.schema.defaults import validate_defaults
 from aggserver.schema.structural import EMBEDDED, INT_OR_STRING, LIST_MAP_KEYS, LIST_TYPE, PRESERVE, VALIDATIONS
 
 __all__ = ["SchemaOptions", "has_defaults", "schema_of", "schemas_of", "unrecognized_formats", "validate"]
@@ -61,9 +62,12 @@ def schemas_of(spec: JSONObject) -> list[JSONObject]:
 
 @dataclass(frozen=True, slots=True)
 class SchemaOptions:
-    """structural: whether schemas must be. strict: the rules that hold beside."""
+    """structural: whether schemas must be. pruned_defaults: whether defaults have only fields that the schema knows. strict: the
+    rules that hold beside.
+    """
 
     structural: bool
+    pruned_defaults: bool
     strict: Strictness
 
     @classmethod
@@ -76,7 +80,10 @@ class SchemaOptions:
             or all(_is_structural(schema) for schema in schemas_of(old))
             or any(map(_needs_structure, schemas))
         )
-        return cls(structural, Strictness() if old is None else Strictness.of(schemas_of(old)))
+        if old is None:
+            return cls(structural, pruned_defaults=True, strict=Strictness())
+        before = schemas_of(old)
+        return cls(structural, all(map(_has_pruned_defaults, before)), Strictness.of(before))
 
 
 def has_defaults(schema: JSONObject) -> bool:
@@ -91,26 +98,9 @@ def unrecognized_formats(spec: JSONObject) -> list[str]:
     for schema in different:
         for node in internal.nodes(schema):
             name, type_ = member(node, "format", ""), member(node, "type", "")
-            known = _FORMATS.get(type_, frozenset())
-            if name and (name.replace("-", "") if type_ in ("", "string") else name) not in known:
+            if name and not formats.is_known(name, (type_,) if type_ else ()):
                 found.append(name)
     return found
-
-
-_STRING_FORMATS = frozenset(
-    {
-        *("bsonobjectid", "uri", "email", "hostname", "ipv4", "ipv6", "cidr", "mac", "uuid", "uuid3", "uuid4", "uuid5", "isbn"),
-        *("isbn10", "isbn13", "creditcard", "ssn", "hexcolor", "rgbcolor", "byte", "password", "date", "duration", "datetime"),
-        *("k8sshortname", "k8slongname"),
-    }
-)
-# Type -> its formats; dashes don't count in those of strings.
-_FORMATS = {
-    "": _STRING_FORMATS,
-    "string": _STRING_FORMATS,
-    "integer": frozenset({"int32", "int64"}),
-    "number": frozenset({"float", "double"}),
-}
 
 
 def _needs_structure(schema: JSONObject) -> bool:
@@ -121,12 +111,22 @@ def _is_structural(schema: JSONObject) -> bool:
     return not invariants.unsupported(schema) and not invariants.violations(schema, Path())
 
 
+def _has_pruned_defaults(schema: JSONObject) -> bool:
+    if not has_defaults(schema) or not _is_structural(schema):
+        return True
+    tree = structural.compile(schema)
+    return len(validate_defaults(tree, Path())) == len(validate_defaults(tree, Path(), pruned=False))
+
+
 def validate(schema: JSONObject, path: Path, *, status: bool, options: SchemaOptions) -> list[FieldError]:
     """status: whether it has a status subresource. path: of openAPIV3Schema."""
     errors = [*_root(schema, path, status=status)]
     unsupported = invariants.unsupported(schema) if options.structural else ""
     if options.structural and not unsupported:
-        errors += invariants.violations(schema, path)
+        violations = invariants.violations(schema, path)
+        if not violations and has_defaults(schema):
+            violations = validate_defaults(structural.compile(schema), path, pruned=options.pruned_defaults)
+        errors += violations
     errors += constructs.violations(schema, path, options.strict)
     if unsupported and not errors:
         errors.append(invalid(path, "", unsupported))

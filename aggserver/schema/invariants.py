@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from aggserver.meta.field import FieldError, Path, forbidden, invalid, required
-from aggserver.schema import internal, pattern
+from aggserver.meta.regexp import PatternError, matcher
+from aggserver.schema import internal
 from aggserver.schema.structural import EMBEDDED, INT_OR_STRING, LIST_MAP_KEYS, LIST_TYPE, MAP_TYPE, PRESERVE, VALIDATIONS
 
 __all__ = ["unsupported", "violations"]
@@ -149,8 +150,9 @@ def _value_validation(schema: JSONObject, path: Path, *, skip_any_of: bool = Fal
     if schema.get("not") is not None:
         yield from _nested(schema["not"], path.child("not"))
     text = _get(schema, "pattern", "")
-    why = pattern.error(text) if text else ""
-    if why:
+    try:
+        matcher(text)
+    except PatternError as why:
         yield invalid(path.child("pattern"), text, f"must be a valid regular expression, but isn't: {why}")
 
 

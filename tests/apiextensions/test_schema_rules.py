@@ -16,7 +16,7 @@ from aggserver.schema import internal
 from aggserver.schema.constructs import Strictness
 
 CASES = yaml.safe_load((File(__file__).parents[1] / "cases" / "crd_schemas.yaml").read_text())
-STRICT = SchemaOptions(structural=True, strict=Strictness())
+STRICT = SchemaOptions(structural=True, pruned_defaults=True, strict=Strictness())
 
 JSONObject = dict[str, Any]
 
@@ -74,6 +74,7 @@ STORED: dict[str, tuple[JSONObject, JSONObject]] = {
         around({"type": "array", "items": {"type": "string", "nullable": True}, "x-kubernetes-list-type": "set"}),
         {},
     ),
+    "a default with a field of its own": (around({"type": "object", "properties": {}, "default": {"b": 1}}), {}),
     "no structure": ({"properties": {"a": {"allOf": [{"type": "string"}]}}}, {"preserveUnknownFields": True}),
 }
 

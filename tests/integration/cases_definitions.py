@@ -396,6 +396,13 @@ _PROPERTIES: dict[str, JSONObject] = {
     "map-type-without-type": {"x-kubernetes-int-or-string": True, "x-kubernetes-map-type": "atomic"},
     "default": {"type": "string", "default": "x"},
     "default-null": {"type": "string", "default": None},
+    "default-wrong-type": {"type": "string", "default": 5},
+    "default-unknown-field": {**_object(a=_STRING), "default": {"b": 1}},
+    "default-out-of-range": {"type": "integer", "maximum": 3, "default": 5},
+    "default-in-embedded-metadata": {
+        **_object(metadata=_object(name={**_STRING, "default": "A b"})),
+        "x-kubernetes-embedded-resource": True,
+    },
     "default-nested": {**_object(a=_STRING), "default": {"a": "x"}},
 }
 

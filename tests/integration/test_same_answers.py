@@ -97,7 +97,16 @@ DIFFERENT: dict[str, str] = {
 }
 
 CASES: Cases = {}
-for _module in (cases_bodies, cases_definitions, cases_metadata, cases_writes, cases_validation, cases_reads, cases_limits, cases_paths):
+for _module in (
+    cases_bodies,
+    cases_definitions,
+    cases_metadata,
+    cases_writes,
+    cases_validation,
+    cases_reads,
+    cases_limits,
+    cases_paths,
+):
     assert not CASES.keys() & _module.CASES.keys()
     CASES |= _module.CASES
 
