@@ -113,7 +113,7 @@ _NAMES = Message(
         6: Field("categories", "string", repeated=True),
     }
 )
-_JSON = Message({1: Field("raw", "json")}, lambda members: members.get("raw"))
+_JSON = Message({1: Field("raw", "json", pointer=True)}, lambda members: members.get("raw"))
 # It contains itself: filled below.
 _SCHEMA_FIELDS: dict[int, Field] = {}
 _SCHEMA = Message(_SCHEMA_FIELDS)
