@@ -35,26 +35,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"aggserver {aggserver.__version__}")
         return 0
     _log_to_stderr(options.log_level)
-    if options.command in STORAGE:
-        return _storage(options)
-    # The storage's threads take the interpreter back from a busy loop this soon (5 ms else): 16 writers got 1,880 writes a second
-    # at the default, 3,270 so.
-    sys.setswitchinterval(0.0005)
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(_serve(options))
-
-
-async def _serve(options: Options) -> int:
     try:
-        # Each mode brings its own libraries: standalone starts without those that talk to a cluster.
-        if options.command == "dev":
-            from aggserver.app import standalone
-
-            await standalone.run(options, _say, _stop_on_signals)
-        else:
-            from aggserver.app import aggregated
-
-            await aggregated.run(options, _say, _stop_on_signals)
+        run = _storage if options.command in STORAGE else _serve
+        run(options)
     except Exception as error:
         if not _is_for_people(error):
             raise
@@ -63,7 +46,20 @@ async def _serve(options: Options) -> int:
     return 0
 
 
-def _storage(options: Options) -> int:
+def _serve(options: Options) -> None:
+    # Each mode brings its own libraries: standalone starts without those that talk to a cluster.
+    if options.command == "dev":
+        from aggserver.app.standalone import run
+    else:
+        from aggserver.app.aggregated import run
+    # The storage's threads take the interpreter back from a busy loop this soon (5 ms else): 16 writers got 1,880 writes a second
+    # at the default, 3,270 so.
+    sys.setswitchinterval(0.0005)
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(run(options, _say, _stop_on_signals))
+
+
+def _storage(options: Options) -> None:
     from aggserver.storage import sqlite_maintenance as maintenance
     from aggserver.storage.sqlite_file import FILE_NAME
 
@@ -75,14 +71,7 @@ def _storage(options: Options) -> int:
         "storage restore": lambda: maintenance.restore(path, file, _progress, options.bump_revision),
         "storage compact": lambda: maintenance.compact(path, _progress),
     }
-    try:
-        _say(commands[options.command]())
-    except Exception as error:
-        if not _is_for_people(error):
-            raise
-        print(f"aggserver: {error}", file=sys.stderr)
-        return 1
-    return 0
+    _say(commands[options.command]())
 
 
 def _progress(line: str) -> None:
