@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from aggserver.endpoints import filters
-from aggserver.endpoints.request import ASGIResponse, Request, Response, StreamResponse
+from aggserver.endpoints.request import ASGIResponse, LongBody, Request, Response, StreamResponse
 from aggserver.meta import errors
 from tests.fakes.asgi import Client
 from tests.fakes.clock import settled, until
@@ -31,7 +31,7 @@ def always(server: LocalServer, outcome: Any) -> None:
 
 
 async def test_headers(server: LocalServer, client: Client) -> None:
-    always(server, Response(200, [b"a", b"", b"bc"]))
+    always(server, Response(200, LongBody(3, lambda: [b"a", b"", b"bc"])))
     answer = await client.get("/x")
     assert answer.body == b"abc"
     assert answer.headers == [
