@@ -45,6 +45,10 @@ WRITE_NOW = 64 * 1024
 
 READ_SIZE = 64 * 1024
 
+# Bytes that a client leaves unread before no more of its HTTP/2 frames are read: it may ask for answers (PING, SETTINGS) faster
+# than it takes them. More than what the responses of a busy connection have waiting.
+MAX_UNREAD = 16 * WRITE_NOW
+
 
 class EngineConfig(Config):
     """hypercorn's settings, as an API server needs them, and a Date header made once a second."""
@@ -165,7 +169,8 @@ class Connection:
             http2.initiate()
             self._watch_idle()
             while (data := await self._reader.read(READ_SIZE)) and http2.receive(data):
-                pass
+                if self._writer.transport.get_write_buffer_size() > MAX_UNREAD:
+                    await self.drain()
         finally:
             http2.closed()
         await self._close()

@@ -247,7 +247,8 @@ class HTTP2:
             return
         if padding := event.flow_controlled_length - len(event.data):
             self._consumed(event.stream_id, padding)
-        stream.inbox.put({"type": "http.request", "body": bytes(event.data), "more_body": True})
+        if event.data:  # flow control doesn't bound how many empty frames there are
+            stream.inbox.put({"type": "http.request", "body": bytes(event.data), "more_body": True})
 
     def _end_of_body(self, event: StreamEnded) -> None:
         if (stream := self._streams.get(event.stream_id)) is not None:

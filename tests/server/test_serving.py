@@ -8,6 +8,7 @@ import ssl
 import time
 
 import pytest
+from hyperframe.frame import PingFrame
 
 from aggserver.authentication.x509 import Roots, verify
 from aggserver.server.certificates import issue_client, issue_serving, new_ca
@@ -138,8 +139,8 @@ class Running:
     async def stopped(self):
         await asyncio.wait_for(self.task, PATIENCE)
 
-    async def http2(self, **options):
-        client = await HTTP2Client.connect(self.port, tls_context(CA.cert_pem, **options))
+    async def http2(self, receive_buffer=0, **options):
+        client = await HTTP2Client.connect(self.port, tls_context(CA.cert_pem, **options), receive_buffer)
         self.clients.append(client)
         return client
 
@@ -453,6 +454,37 @@ async def test_flood_of_resets(monkeypatch):
         await client.until(lambda: client.goaway)
         assert client.goaway[0] == 11  # ENHANCE_YOUR_CALM
         assert running.app.asked <= 60
+
+
+async def test_flood_of_pings(monkeypatch):
+    """Of a client that asks and doesn't read, the server stops reading: what it can't send is bounded."""
+    monkeypatch.setattr("aggserver.server.connection.MAX_UNREAD", 256 * 1024)
+    async with Running() as running:
+        client = await running.http2(receive_buffer=16 * 1024)
+        assert (await client.get())["status"] == 200
+        pings = b"".join(PingFrame(0, b"%08d" % number).serialize() for number in range(1000))
+        (connection,) = running.server._connections.values()
+        unsent = connection._writer.transport.get_write_buffer_size
+        for _ in range(2000):
+            client.writer.write(pings)
+            await asyncio.sleep(0)
+            if client.writer.transport.get_write_buffer_size() > 1_000_000:
+                break
+        assert client.writer.transport.get_write_buffer_size() > 1_000_000, "the server reads on"
+        assert unsent() < 600_000
+        client.writer.transport.abort()
+
+
+async def test_flood_of_empty_frames():
+    async with Running() as running:
+        client = await running.http2()
+        stalled = client.request("/stall", method="POST", end=False)
+        for _ in range(10_000):
+            client.h2.send_data(stalled, b"")
+        client.flush()
+        assert (await client.get())["status"] == 200
+        (connection,) = running.server._connections.values()
+        assert len(connection._http2._streams[stalled].inbox._events) == 0
 
 
 @pytest.mark.parametrize("factory", LOOPS.values(), ids=LOOPS)
