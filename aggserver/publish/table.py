@@ -1,7 +1,7 @@
 """Table and PartialObjectMetadata: the two forms in which clients ask for less than the object.
 
-kubectl prints what `TableConvertor` makes; garbage collector and namespace controller live on metadata alone. Cells are computed
-when asked for (an age is never stored), from compiled columns, since a table of 500 rows is kubectl's everyday request.
+kubectl prints what `TableConvertor` makes; garbage collector and namespace controller live on metadata alone. A table of 500 rows
+is what kubectl asks for every day, so all that a row takes from its object is kept, as a `Row`; ages are told as of the request.
 Pure. Called by `endpoints/handlers/` for get, list and watch. Source: k8s.io/apiextensions-apiserver
 pkg/registry/customresource/tableconvertor/tableconvertor.go, pkg/apiserver/helpers.go, k8s.io/apiserver
 pkg/endpoints/handlers/response.go, v0.36.3.
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import orjson
 
@@ -23,6 +23,7 @@ from aggserver.publish import builtin
 __all__ = [
     "Column",
     "ColumnSpec",
+    "Row",
     "TableConvertor",
     "encode_table",
     "partial_object_metadata",
@@ -31,9 +32,7 @@ __all__ = [
 
 JSONObject = dict[str, Any]
 
-# On the bookmark that ends a watch's initial events. Its row always has the object: the annotation is all that it is for.
-_INITIAL_EVENTS_END = "k8s.io/initial-events-end"
-
+_METADATA = b'"metadata":'
 _MAX_INT64 = 2**63
 # Go's zero time: a timestamp that was never set.
 _ZERO_TIME = -62135596800.0
@@ -68,9 +67,22 @@ class Column:
     priority: int = 0
 
 
-# (object, now in seconds since 1970) -> the cell
-_Cell = Callable[[Mapping[str, Any], float], Any]
+_Cell = Callable[[Mapping[str, Any]], Any]
 _MISSING: Any = object()
+
+
+class _Moment(float):
+    """Seconds since 1970, in the place of the age that is told of it."""
+
+
+class Row(NamedTuple):
+    """What a table needs of one object. cells: ready to encode, but for moments. metadata: where the object's begins and ends
+    in `raw`, or its own bytes where that is not as the object has it.
+    """
+
+    cells: list[Any]
+    metadata: tuple[int, int] | bytes
+    raw: bytes
 
 
 class TableConvertor:
@@ -91,9 +103,17 @@ class TableConvertor:
             self.definitions.append(_definition(column.name, column.type, text, column.format, column.priority))
             self._cells.append(_cell(column.type, find))
 
-    def cells(self, obj: Mapping[str, Any], now: float) -> list[Any]:
-        """The cells of one row, ready to encode; `now` in seconds since 1970."""
-        return [obj["metadata"].get("name", ""), *(cell(obj, now) for cell in self._cells)]
+    def row(self, obj: JSONObject, raw: bytes) -> Row:
+        """`obj` is decoded `raw`. The row may be kept for as long as the object is as it is."""
+        cells = [obj["metadata"].get("name", ""), *(cell(obj) for cell in self._cells)]
+        metadata = orjson.dumps(obj["metadata"])
+        start = raw.find(_METADATA) + len(_METADATA)
+        end = start + len(metadata)
+        return Row(cells, (start, end) if raw[start:end] == metadata else metadata, raw)
+
+
+def _aged(cells: list[Any], now: float) -> list[Any]:
+    return [times.human_duration(now - cell) if type(cell) is _Moment else cell for cell in cells]
 
 
 def _described(name: str) -> str:
@@ -120,14 +140,14 @@ def _cell(kind: str, find: Callable[[Mapping[str, Any]], Any]) -> _Cell:
     """Null for what is missing or of another type. Only a column of type string prints whatever it finds."""
     if kind == "date":
 
-        def date_cell(obj: Mapping[str, Any], now: float) -> Any:
+        def date_cell(obj: Mapping[str, Any]) -> Any:
             value = find(obj)
-            return _age(value, now) if isinstance(value, str) else None
+            return _moment(value) if isinstance(value, str) else None
 
         return date_cell
     convert: Callable[[Any], Any] = _CONVERSIONS.get(kind, _nothing)
 
-    def cell(obj: Mapping[str, Any], now: float) -> Any:
+    def cell(obj: Mapping[str, Any]) -> Any:
         value = find(obj)
         return None if value is _MISSING else convert(value)
 
@@ -173,14 +193,14 @@ _CONVERSIONS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-def _age(text: str, now: float) -> str:
+def _moment(text: str) -> _Moment | str:
     if text in ("", "null"):
         return "<unknown>"
     try:
         moment = _seconds(text)
     except ValueError:
         return "<invalid>"
-    return "<unknown>" if moment == _ZERO_TIME else times.human_duration(now - moment)
+    return "<unknown>" if moment == _ZERO_TIME else _Moment(moment)
 
 
 def _seconds(text: str) -> float:
@@ -210,7 +230,7 @@ def scale_convertor() -> TableConvertor:
 
 def encode_table(
     convertor: TableConvertor,
-    objects: Iterable[tuple[JSONObject, bytes]],
+    rows: Iterable[Row],
     include: str,
     list_meta: Mapping[str, Any],
     now: float,
@@ -218,7 +238,7 @@ def encode_table(
     api_version: str = "meta.k8s.io/v1",
     with_definitions: bool = True,
 ) -> bytes:
-    """A Table as JSON, a row for each of `objects` (decoded, and its bytes).
+    """A Table as JSON. `now` in seconds since 1970.
 
     include: what rows carry, Metadata, Object or None. list_meta: the list's metadata (resourceVersion, continue,
     remainingItemCount), or the resourceVersion of a single object. with_definitions: false in all events of a watch but the
@@ -230,24 +250,22 @@ def encode_table(
         "metadata": list_meta,
         "columnDefinitions": convertor.definitions if with_definitions else None,
     }
-    rows = [
-        b'{"cells":%b,"object":%b}' % (orjson.dumps(convertor.cells(obj, now)), _row_object(obj, raw, include, api_version))
-        for obj, raw in objects
-    ]
-    return b'%b,"rows":[%b]}' % (orjson.dumps(head)[:-1], b",".join(rows))
+    carried = _CARRIED[include]
+    partial = orjson.dumps({"kind": "PartialObjectMetadata", "apiVersion": api_version})[:-1] + b',"metadata":%b}'
+    encoded = [b'{"cells":%b,"object":%b}' % (orjson.dumps(_aged(row.cells, now)), carried(row, partial)) for row in rows]
+    return b'%b,"rows":[%b]}' % (orjson.dumps(head)[:-1], b",".join(encoded))
 
 
-def _row_object(obj: JSONObject, raw: bytes, include: str, api_version: str) -> bytes:
-    if include == "Object":
-        return raw
-    if include == "None" and not _ends_initial_events(obj):
-        return b"null"
-    return orjson.dumps(partial_object_metadata(obj, api_version))
+def _metadata(row: Row, partial: bytes) -> bytes:
+    found = row.metadata
+    return partial % (found if isinstance(found, bytes) else row.raw[found[0] : found[1]])
 
 
-def _ends_initial_events(obj: JSONObject) -> bool:
-    annotations = obj["metadata"].get("annotations") or {}
-    return bool(annotations.get(_INITIAL_EVENTS_END) == "true")
+_CARRIED: Mapping[str, Callable[[Row, bytes], bytes]] = {
+    "Metadata": _metadata,
+    "Object": lambda row, _: row.raw,
+    "None": lambda row, _: b"null",
+}
 
 
 def partial_object_metadata(obj: JSONObject, api_version: str = "meta.k8s.io/v1") -> JSONObject:

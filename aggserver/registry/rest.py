@@ -14,6 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from aggserver.authentication.user import UserInfo
 from aggserver.meta.selectors import FieldSelector, LabelSelector
+from aggserver.publish.table import Row, TableConvertor
 from aggserver.storage.cacher import WatchEvent
 
 __all__ = [
@@ -65,6 +66,9 @@ class Object(Protocol):
 
     def decoded(self) -> JSONObject:
         """A fresh tree, the caller's own to change."""
+
+    def row(self, table: TableConvertor) -> Row:
+        """Its row of a table. Shared: never changed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from aggserver.meta import codec
+from aggserver.publish.table import Row, TableConvertor
 from aggserver.registry.rest import JSONObject
 from aggserver.storage.interface import KeyValue
 
@@ -35,7 +36,7 @@ class StoredObject:
     the definition changed, or by another server, may be in none.
     """
 
-    __slots__ = ("_conformed", "_fields", "_labels", "form", "key", "raw", "revision")
+    __slots__ = ("_conformed", "_fields", "_labels", "_row", "form", "key", "raw", "revision")
 
     def __init__(self, key: str, raw: bytes, revision: int) -> None:
         self.key = key
@@ -45,6 +46,7 @@ class StoredObject:
         self._conformed: StoredObject | None = None
         self._labels: Mapping[str, str] | None = None
         self._fields: tuple[FieldReader, Mapping[str, str]] | None = None
+        self._row: tuple[TableConvertor, Row] | None = None
 
     @property
     def size(self) -> int:
@@ -82,6 +84,12 @@ class StoredObject:
         if self._fields is None or self._fields[0] is not read:
             self._fields = (read, read(self.decoded()))
         return self._fields[1]
+
+    def row(self, table: TableConvertor) -> Row:
+        """Its row of a table, made once for each: there is one for a version, until its definition changes."""
+        if self._row is None or self._row[0] is not table:
+            self._row = (table, table.row(self.decoded(), self.raw))
+        return self._row[1]
 
     def __repr__(self) -> str:
         return f"StoredObject({self.key!r}, revision={self.revision})"

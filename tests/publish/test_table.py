@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import orjson
 import pytest
 
 from aggserver.publish.table import Column, TableConvertor, encode_table, partial_object_metadata, scale_convertor
@@ -88,9 +89,15 @@ CELLS: dict[str, tuple[str, str, Any]] = {
 }
 
 
+def cells(convertor: TableConvertor, obj: dict[str, Any]) -> list[Any]:
+    body = encode_table(convertor, [convertor.row(obj, orjson.dumps(obj))], "None", {}, NOW)
+    found: list[Any] = json.loads(body)["rows"][0]["cells"]
+    return found
+
+
 @pytest.mark.parametrize(("kind", "path", "wanted"), CELLS.values(), ids=CELLS)
 def test_cell(kind: str, path: str, wanted: Any) -> None:
-    name, cell = TableConvertor([Column("X", kind, path)]).cells(OBJECT, NOW)
+    name, cell = cells(TableConvertor([Column("X", kind, path)]), OBJECT)
     assert name == "one"
     assert cell == wanted
     assert type(cell) is type(wanted)
@@ -119,7 +126,7 @@ def test_age_only_without_columns() -> None:
     convertor = TableConvertor([])
     assert [definition["name"] for definition in convertor.definitions] == ["Name", "Age"]
     assert convertor.definitions[1]["description"].startswith("CreationTimestamp is a timestamp")
-    assert convertor.cells(OBJECT, NOW) == ["one", "6m40s"]
+    assert cells(convertor, OBJECT) == ["one", "6m40s"]
 
 
 def test_a_path_that_does_not_parse_ends_the_columns() -> None:
@@ -127,7 +134,7 @@ def test_a_path_that_does_not_parse_ends_the_columns() -> None:
         [Column("A", "string", ".spec.text"), Column("B", "string", ".spec["), Column("C", "string", ".x")]
     )
     assert [definition["name"] for definition in convertor.definitions] == ["Name", "A"]
-    assert convertor.cells(OBJECT, NOW) == ["one", "* *"]
+    assert cells(convertor, OBJECT) == ["one", "* *"]
 
 
 def test_scale() -> None:
@@ -139,11 +146,21 @@ def test_scale() -> None:
         ("Age", "date"),
     ]
     scale = {"metadata": {"name": "one", "creationTimestamp": CREATED}, "spec": {"replicas": 3}, "status": {"replicas": 2}}
-    assert convertor.cells(scale, NOW) == ["one", 3, 2, "6m40s"]
+    assert cells(convertor, scale) == ["one", 3, 2, "6m40s"]
 
 
-def encoded(include: str, obj: dict[str, Any] = OBJECT, **options: Any) -> dict[str, Any]:
-    body = encode_table(TableConvertor([]), [(obj, json.dumps(obj).encode())], include, {"resourceVersion": "7"}, NOW, **options)
+def test_a_kept_row_ages() -> None:
+    convertor = TableConvertor([])
+    row = convertor.row(OBJECT, orjson.dumps(OBJECT))
+    told = [json.loads(encode_table(convertor, [row], "None", {}, NOW + later))["rows"][0]["cells"] for later in (0, 60)]
+    assert told == [["one", "6m40s"], ["one", "7m40s"]]
+
+
+def encoded(include: str, obj: dict[str, Any] = OBJECT, raw: bytes = b"", **options: Any) -> dict[str, Any]:
+    convertor = TableConvertor([])
+    body = encode_table(
+        convertor, [convertor.row(obj, raw or orjson.dumps(obj))], include, {"resourceVersion": "7"}, NOW, **options
+    )
     tree: dict[str, Any] = json.loads(body)
     return tree
 
@@ -168,15 +185,9 @@ def test_later_events_have_no_definitions() -> None:
     assert encoded("None", with_definitions=False)["columnDefinitions"] is None
 
 
-def test_the_end_of_initial_events_always_has_its_annotation() -> None:
-    bookmark = {
-        "kind": "CronTab",
-        "apiVersion": "stable.example.com/v1",
-        "metadata": {"resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"}},
-    }
-    [row] = encoded("None", bookmark)["rows"]
-    assert row["cells"] == ["", None]
-    assert row["object"]["metadata"] == bookmark["metadata"]
+@pytest.mark.parametrize("raw", [json.dumps(OBJECT).encode(), b'{"note":{"metadata":1},' + orjson.dumps(OBJECT)[1:]])
+def test_metadata_are_told_however_the_object_is_written(raw: bytes) -> None:
+    assert encoded("Metadata", raw=raw)["rows"][0]["object"] == PARTIAL
 
 
 def test_no_rows() -> None:

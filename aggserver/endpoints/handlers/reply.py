@@ -75,7 +75,7 @@ def _table_reply(
 ) -> Response:
     body = table.encode_table(
         scope.table,
-        ((obj.decoded(), obj.raw) for obj in objects),
+        (obj.row(scope.table) for obj in objects),
         include_object(request.query),
         meta,
         time.time(),

@@ -169,15 +169,17 @@ def _metadata_only(scope: ResourceScope, event: WatchEvent[Any], api_version: st
 
 
 def _table_encoder(scope: ResourceScope, request: Request, api_version: str) -> Encode:
-    """Rows are made for each watcher, since ages are told as of now; the columns go out with the first event only."""
+    """A table for each watcher, since ages are told as of now; the columns go out with the first event only."""
     include = options.include_object(request.query)
     first = True
 
     def encode(event: WatchEvent[Any]) -> bytes:
         nonlocal first
-        row = (_tree(scope, event), _raw(scope, event))
+        # The annotation is all that the bookmark at the end of the initial events is for: its row always has the object.
+        carried = "Metadata" if event.initial_events_end and include == "None" else include
+        row = event.object.row(scope.table) if event.object else scope.table.row(_tree(scope, event), _raw(scope, event))
         meta = {"resourceVersion": str(event.revision)}
-        rows = table.encode_table(scope.table, [row], include, meta, time.time(), api_version=api_version, with_definitions=first)
+        rows = table.encode_table(scope.table, [row], carried, meta, time.time(), api_version=api_version, with_definitions=first)
         first = False
         return _frame(event.type, rows)
 

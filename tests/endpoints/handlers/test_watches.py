@@ -402,6 +402,17 @@ async def test_initial_events(client: Client) -> None:
         assert short([await watch.event()]) == [("ADDED", "two")]
 
 
+@pytest.mark.parametrize("include", ["None", "Metadata"])
+async def test_the_end_of_initial_events_always_has_its_annotation_in_a_table(client: Client, include: str) -> None:
+    await create(client)
+    path = f"{WATCH}{STREAMING_LIST}&includeObject={include}"
+    async with client.watch(path, headers={"accept": "application/json;as=Table;g=meta.k8s.io;v=v1"}) as watch:
+        added, mark = [event["object"]["rows"][0] for event in await watch.events(2)]
+        assert (added["cells"][0], added["object"] is None) == ("one", include == "None")
+        assert (mark["cells"][0], mark["object"]["kind"]) == ("", "PartialObjectMetadata")
+        assert mark["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+
+
 async def test_no_initial_events(client: Client) -> None:
     await create(client)
     async with client.watch(f"{WATCH}&resourceVersionMatch=NotOlderThan&sendInitialEvents=false") as watch:
