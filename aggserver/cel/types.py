@@ -1,0 +1,152 @@
+"""The types of CEL: what the checker reasons with, the cost estimate looks at and generated code may count on.
+
+Types are values: two types with the same name and parameters are equal. Objects are known by name alone; their fields come from
+a TypeProvider, so that this package needs to know no schemas.
+Source: cel-go common/types/types.go and checker/format.go, v0.26.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Protocol
+
+__all__ = [
+    "BOOL",
+    "BYTES",
+    "DOUBLE",
+    "DURATION",
+    "DYN",
+    "ERROR",
+    "INT",
+    "NULL",
+    "STRING",
+    "TIMESTAMP",
+    "TYPE",
+    "UINT",
+    "Kind",
+    "NoTypes",
+    "Type",
+    "TypeProvider",
+    "list_of",
+    "map_of",
+    "object_type",
+    "opaque",
+    "optional_of",
+    "type_of",
+    "type_param",
+]
+
+
+class Kind(Enum):
+    NULL = auto()
+    BOOL = auto()
+    INT = auto()
+    UINT = auto()
+    DOUBLE = auto()
+    STRING = auto()
+    BYTES = auto()
+    TIMESTAMP = auto()
+    DURATION = auto()
+    DYN = auto()
+    ERROR = auto()
+    TYPE = auto()
+    LIST = auto()
+    MAP = auto()
+    OBJECT = auto()
+    OPAQUE = auto()
+    PARAM = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    kind: Kind
+    name: str
+    """As error messages print it, without parameters; for objects and opaque types it tells them apart."""
+    parameters: tuple[Type, ...] = ()
+    runtime_name: str = ""
+    """What `type(x)` of it is called in CEL, where it is not `name`: null_type, google.protobuf.Timestamp, ..."""
+
+    def __str__(self) -> str:
+        """As cel-go's checker prints it in errors: `map(string, list(int))`."""
+        if not self.parameters:
+            return self.name
+        return f"{self.name}({', '.join(map(str, self.parameters))})"
+
+    @property
+    def is_dyn(self) -> bool:
+        return self.kind is Kind.DYN
+
+    @property
+    def is_error(self) -> bool:
+        return self.kind is Kind.ERROR
+
+    @property
+    def is_optional(self) -> bool:
+        return self.kind is Kind.OPAQUE and self.name == "optional_type"
+
+    @property
+    def element(self) -> Type:
+        """The type of a list's elements, of a map's values or within an optional: the last parameter."""
+        return self.parameters[-1]
+
+
+NULL = Type(Kind.NULL, "null", runtime_name="null_type")
+BOOL = Type(Kind.BOOL, "bool")
+INT = Type(Kind.INT, "int")
+UINT = Type(Kind.UINT, "uint")
+DOUBLE = Type(Kind.DOUBLE, "double")
+STRING = Type(Kind.STRING, "string")
+BYTES = Type(Kind.BYTES, "bytes")
+TIMESTAMP = Type(Kind.TIMESTAMP, "timestamp", runtime_name="google.protobuf.Timestamp")
+DURATION = Type(Kind.DURATION, "duration", runtime_name="google.protobuf.Duration")
+DYN = Type(Kind.DYN, "dyn")
+ERROR = Type(Kind.ERROR, "!error!")
+TYPE = Type(Kind.TYPE, "type")
+"""The type of types, of what it is a type left open. See `type_of`."""
+
+
+def type_of(parameter: Type) -> Type:
+    """The type of the type `parameter`, as the identifier `int` has."""
+    return Type(Kind.TYPE, "type", (parameter,))
+
+
+def list_of(element: Type) -> Type:
+    return Type(Kind.LIST, "list", (element,))
+
+
+def map_of(key: Type, value: Type) -> Type:
+    return Type(Kind.MAP, "map", (key, value))
+
+
+def optional_of(parameter: Type) -> Type:
+    return Type(Kind.OPAQUE, "optional_type", (parameter,))
+
+
+def opaque(name: str, *parameters: Type) -> Type:
+    """A type that only functions can look into: net.IP, kubernetes.Quantity."""
+    return Type(Kind.OPAQUE, name, parameters)
+
+
+def object_type(name: str) -> Type:
+    """A type with declared fields, which a TypeProvider gives for its name."""
+    return Type(Kind.OBJECT, name)
+
+
+def type_param(name: str) -> Type:
+    """A variable over types in the signature of a function: the T of list(T)."""
+    return Type(Kind.PARAM, name)
+
+
+class TypeProvider(Protocol):
+    def fields(self, type_name: str) -> Mapping[str, Type] | None:
+        """The fields of an object type by their CEL names; None if there is no such type."""
+
+
+class NoTypes:
+    """The provider where all is built in."""
+
+    def fields(self, type_name: str) -> Mapping[str, Type] | None:
+        del type_name
+        return None
