@@ -1,0 +1,286 @@
+"""What calls can cost, and how large their results can be: the static cost of every function of the libraries.
+
+`cost.py` asks for each overload that a call may mean. Kubernetes' figures are looked up by function, and where it has none cel-go's by
+overload. They are part of the API: an expression that is allowed in one version must be in the next, so nothing is mended here.
+Source: k8s.io/apiserver pkg/cel/library/cost.go, v0.36.3 (EstimateCallCost); cel-go checker/cost.go, v0.26.0 (functionCost).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from aggserver.cel.ast import Expr, Literal
+from aggserver.cel.ranges import LARGEST, ONE, UNKNOWN, ZERO, Range
+from aggserver.cel.types import Kind, Type
+
+__all__ = ["AUTHORIZATION_CHECK", "REGEXP", "TRAVERSAL", "Node", "call_cost"]
+
+TRAVERSAL = 0.1
+"""For each character of a string that is looked at."""
+REGEXP = 0.25
+"""For each character of a pattern, for each unit of the string's own cost: about four of them make one step."""
+AUTHORIZATION_CHECK = 350_000
+"""So that an expression may have two of them."""
+
+# The longest pattern among the formats, in characters; the longest name of one.
+_LONGEST_FORMAT_PATTERN = 128
+_LONGEST_FORMAT = 64
+# A selector makes a list, and a list and a struct for each requirement; the shortest of these are two characters: `k,`.
+_SELECTOR = Range(10, 10)
+_REQUIREMENTS_PER_CHARACTER = 0.5
+_REQUIREMENT = 50.0
+# Bytes in an address, of IPv4 or IPv6.
+_ADDRESS = Range(4, 16)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A target or argument."""
+
+    path: tuple[str, ...]
+    type: Type
+    size: Range | None
+    expr: Expr | None = None
+
+
+Sizes: TypeAlias = Callable[[tuple[str, ...]], Range | None]
+# Cost, and the size of the result if it is known.
+_Estimate: TypeAlias = tuple[Range, Range | None]
+
+
+def call_cost(
+    function: str, overload: str, target: Node | None, args: Sequence[Node], arg_costs: Sequence[Range], sizes: Sizes
+) -> _Estimate:
+    """The cost of a call with that of its arguments, and the size of its result if it is known."""
+    if (found := _kubernetes(function, overload, target, args, sizes)) is not None:
+        return found[0] + sum(arg_costs, ZERO), found[1]
+    if overload in ("logical_or", "logical_and"):
+        # The right side may not be needed.
+        return Range(arg_costs[0].min, (arg_costs[0] + arg_costs[1]).max), None
+    if overload == "conditional":
+        return arg_costs[0] + (arg_costs[1] | arg_costs[2]), _size(args[1]) | _size(args[2])
+    cost, size = _standard(overload, target, args) or (ONE, None)
+    return cost + sum(arg_costs, ZERO), size
+
+
+def _size(node: Node) -> Range:
+    return UNKNOWN if node.size is None else node.size
+
+
+# cel-go
+
+
+def _standard(overload: str, target: Node | None, args: Sequence[Node]) -> _Estimate | None:
+    """By the overload. None for what costs 1, and for methods that were called as functions."""
+    match overload, target, [_size(arg) for arg in args]:
+        case "string_format", Node(), _:
+            return _size(target).times(TRAVERSAL), None
+        case "string_to_bytes", _, [size]:
+            # At most four bytes a character. What is too much wraps around, here and below, since it does upstream.
+            return size.times(TRAVERSAL), Range(size.min, size.max * 4 & LARGEST)
+        case "bytes_to_string", _, [size]:
+            return size.times(TRAVERSAL), Range(size.min // 4, size.max)
+        case "strings_quote", _, [size]:
+            return size.times(TRAVERSAL), Range(size.min + 2 & LARGEST, size.max * 2 + 2 & LARGEST)
+        case "starts_with_string" | "ends_with_string", _, [size]:
+            return size.times(TRAVERSAL), None
+        case "in_list", _, [_, size]:
+            return size.times(1), None
+        case "matches_string", Node(), [pattern]:
+            return _matching(_size(target), pattern), None
+        case "contains_string", Node(), [part]:
+            return _size(target).times(TRAVERSAL) * part.times(TRAVERSAL), None
+        case "add_list", _, [left, right]:
+            return ONE, left + right
+        case "add_string" | "add_bytes", _, [left, right]:
+            return (left + right).times(TRAVERSAL), left + right
+        case ("equals" | "not_equals"), _, [left, right]:
+            return _comparison(left, right), None
+        case _, _, [left, right] if overload in _ORDER:
+            return _comparison(left, right), None
+        case _:
+            return None
+
+
+_ORDER = frozenset(
+    f"{order}_{type_}" for order in ("less", "less_equals", "greater", "greater_equals") for type_ in ("string", "bytes")
+)
+
+
+def _matching(text: Range, pattern: Range) -> Range:
+    # One more character, since a pattern costs something for an empty text too.
+    return (text + ONE).times(TRAVERSAL) * pattern.times(REGEXP)
+
+
+def _comparison(left: Range, right: Range) -> Range:
+    """As far as the shorter one reaches."""
+    most = min(left.max, right.max)
+    return Range(min(most, 1), most).times(TRAVERSAL)
+
+
+# Kubernetes
+
+_NOMINAL = frozenset(
+    (
+        *("serviceAccount", "path", "group", "resource", "subresource", "namespace", "name", "allowed", "reason", "error"),
+        *("errored", "masked", "prefixLength", "family", "isUnspecified", "isLoopback", "isLinkLocalMulticast"),
+        *("isLinkLocalUnicast", "isGlobalUnicast", "format.named", "sign", "asInteger", "isInteger", "asApproximateFloat"),
+        *("isGreaterThan", "isLessThan", "compareTo", "add", "sub", "major", "minor", "patch", "getScheme", "getHostname"),
+        *("getHost", "getPort", "getEscapedPath", "getQuery"),
+    )
+)
+# Functions that read their first argument once.
+_READING = frozenset({"cidr", "ip", "isIP", "isCIDR", "quantity", "isQuantity", "semver", "isSemver"})
+# Objects that are equal or not in one step.
+_SIMPLE_OBJECTS = frozenset(
+    (
+        *("kubernetes.Quantity", "kubernetes.Semver", "kubernetes.authorization.Authorizer"),
+        *("kubernetes.authorization.PathCheck", "kubernetes.authorization.GroupCheck"),
+        *("kubernetes.authorization.ResourceCheck", "kubernetes.authorization.Decision"),
+    )
+)
+
+
+def _kubernetes(function: str, overload: str, target: Node | None, args: Sequence[Node], sizes: Sizes) -> _Estimate | None:
+    """By the function, whatever it is called with; None for what Kubernetes says nothing of."""
+    if function in _NOMINAL or overload == "cidr_ip":
+        return ONE, None
+    if function == "check":
+        return Range.of(AUTHORIZATION_CHECK), None
+    if function == "_==_":
+        return _equality(args[0], args[1])
+    if target is not None and (of_target := _ON_TARGET.get(function)):
+        return of_target(target, args, sizes)
+    if not args:
+        return None
+    size = _size(args[0])
+    if function in _READING:
+        return size.times(TRAVERSAL), None
+    match function:
+        case "url" | "jsonpatch.escapeKey" if len(args) == 1:
+            return size.times(TRAVERSAL), size
+        case "ip.isCanonical":
+            return size.times(2 * TRAVERSAL), None
+        case "fieldSelector" | "labelSelector" if len(args) == 1:
+            requirements = size.times(_REQUIREMENTS_PER_CHARACTER).times(_REQUIREMENT)
+            return _SELECTOR + size.times(TRAVERSAL) + requirements, None
+        case "containsIP":
+            cost = (_ADDRESS + _ADDRESS).times(TRAVERSAL)
+            return cost + (size.times(TRAVERSAL) if overload == "cidr_contains_ip_string" else ZERO), None
+        case "containsCIDR":
+            cost = (_ADDRESS + _ADDRESS).times(TRAVERSAL) + _ADDRESS.times(TRAVERSAL) + ONE
+            return cost + (size.times(TRAVERSAL) if overload == "cidr_contains_cidr_string" else ZERO), None
+        case "validate":
+            return size.times(TRAVERSAL).times(_LONGEST_FORMAT_PATTERN * REGEXP), None
+        case _:
+            return None
+
+
+def _equality(left: Node, right: Node) -> _Estimate | None:
+    if left.type.name != right.type.name:
+        return None
+    name = left.type.name
+    if left.type.kind is Kind.OPAQUE:
+        return (ONE, None) if name in ("net.IP", "net.CIDR") else None
+    if left.type.kind is not Kind.OBJECT:
+        return None
+    if name in _SIMPLE_OBJECTS:
+        return ONE, None
+    if name == "kubernetes.NamedFormat":
+        return Range(1, _LONGEST_FORMAT).times(TRAVERSAL), None
+    if name == "kubernetes.URL":
+        return Range(1, 1 if right.size is None else right.size.max).times(TRAVERSAL), None
+    return None
+
+
+def _element(node: Node, sizes: Sizes) -> tuple[Type, Range] | None:
+    """The type and size of a list's elements; None if it is no list."""
+    if not node.type.parameters:
+        return None
+    known = sizes((*node.path, "@items") if node.path else ())
+    return node.type.parameters[0], UNKNOWN if known is None else known
+
+
+def _comparing(target: Node, args: Sequence[Node], sizes: Sizes) -> _Estimate:
+    """Looking at each element; of strings and bytes at each character too."""
+    element = _element(target, sizes)
+    if element is None:
+        return _size(target).times(TRAVERSAL), None
+    type_, size = element
+    each = ONE + size.times(TRAVERSAL) if type_.kind in (Kind.STRING, Kind.BYTES) else ONE
+    return _size(target) * each, None
+
+
+def _copying(target: Node, args: Sequence[Node], sizes: Sizes) -> _Estimate:
+    size = _size(target)
+    return size.times(TRAVERSAL), size
+
+
+def _replacing(target: Node, args: Sequence[Node], sizes: Sizes) -> _Estimate | None:
+    if len(args) < 2:
+        return None
+    size, old, new = _size(target), _size(args[0]), _size(args[1])
+    # The longest result: as many as possible of the shortest that may be replaced, each by the longest.
+    count_max = kept_max = 0
+    if old.min == 0:
+        # An empty string is found around each character.
+        count_max, kept_max = min(size.max + 1, LARGEST), size.max
+    elif new.max <= old.min:
+        kept_max = size.max
+    else:
+        count_max = _pieces(size.max, old.min)
+    # The shortest result, the other way round.
+    count_min = kept_min = 0
+    if old.max == 0:
+        count_min, kept_min = min(size.min + 1, LARGEST), size.min
+    elif old.max <= new.min:
+        kept_min = size.min
+    else:
+        count_min = _pieces(size.min, old.max)
+    result = Range(count_min, count_max) * new + Range(kept_min, kept_max)
+    return size.times(2 * TRAVERSAL), result
+
+
+def _pieces(size: int, each: int) -> int:
+    # In floating point upstream; what is beyond 64 bits becomes their upper half on amd64.
+    count = math.ceil(float(size) / float(each))
+    return count if count <= LARGEST else 2**63
+
+
+def _splitting(target: Node, args: Sequence[Node], sizes: Sizes) -> _Estimate:
+    size = _size(target)
+    most = size.max
+    if len(args) > 1 and isinstance(limit := args[1].expr, Literal) and limit.kind == "int":
+        assert isinstance(limit.value, int)
+        most = limit.value & LARGEST
+    return size.times(2 * TRAVERSAL), Range(0, most)
+
+
+def _joining(target: Node, args: Sequence[Node], sizes: Sizes) -> _Estimate:
+    count = _size(target)
+    element = _element(target, sizes)
+    size = count * element[1] if element else ZERO
+    if args:
+        size += _size(args[0]) * Range(max(count.min - 1, 0), max(count.max - 1, 0))
+    return size.times(TRAVERSAL), size
+
+
+def _finding(target: Node, args: Sequence[Node], sizes: Sizes) -> _Estimate | None:
+    if not args:
+        return None
+    size = _size(target)
+    return _matching(size, _size(args[0])), Range(0, size.max)
+
+
+_ON_TARGET: dict[str, Callable[[Node, Sequence[Node], Sizes], _Estimate | None]] = {
+    **dict.fromkeys(("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf"), _comparing),
+    **dict.fromkeys(("lowerAscii", "upperAscii", "substring", "trim"), _copying),
+    "replace": _replacing,
+    "split": _splitting,
+    "join": _joining,
+    "find": _finding,
+    "findAll": _finding,
+}

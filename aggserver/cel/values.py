@@ -1,0 +1,277 @@
+"""The values that expressions compute with, and what is equal to, less than or as large as what.
+
+None, bool, int (64 bits), float, str (by code points), bytes, list and dict are Python's own; what Python lacks or mixes up is
+here, and what only a library knows is an `Opaque`. Nothing converts an object before a rule sees it. A list or dict of a caller's
+own class decides itself what it equals and what adding to it means (`equals`, `added`). Pure; values are never changed.
+Source: cel-go common/types, v0.26.0; the words of errors are cel-go's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from aggserver.meta.golang import format_float
+
+__all__ = [
+    "MISSING",
+    "NONE",
+    "CELError",
+    "CostExceeded",
+    "EvaluationError",
+    "Opaque",
+    "Optional",
+    "Timestamp",
+    "TypeValue",
+    "Uint",
+    "Duration",
+    "compare",
+    "elements",
+    "equal",
+    "find",
+    "no_such_overload",
+    "show",
+    "size",
+    "type_name",
+]
+
+
+class CELError(Exception):
+    """An expression has no value. `str()` is what cel-go says; `cost` is what had been spent by then."""
+
+    cost: int = 0
+
+
+class EvaluationError(CELError):
+    """A step failed: `&&`, `||`, `all` and `exists` go on if the other side decides."""
+
+
+class CostExceeded(CELError):
+    """The budget is spent, and nothing goes on."""
+
+    def __init__(self) -> None:
+        super().__init__("operation cancelled: actual cost limit exceeded")
+
+
+def no_such_overload() -> EvaluationError:
+    return EvaluationError("no such overload")
+
+
+class _Missing:
+    """What a look-up gives that finds nothing; no expression ever sees it."""
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING = _Missing()
+
+
+class Uint(int):
+    """An unsigned integer of 64 bits. As a key of a map it is the number that it is."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Timestamp:
+    nanoseconds: int
+    """Since 1970, UTC."""
+    offset: int = field(default=0, compare=False)
+    """Seconds east of UTC in which it is printed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    nanoseconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class TypeValue:
+    """What `type(x)` gives."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Optional:
+    """A value that may not be there: `optional.of(value)`, or `NONE`."""
+
+    value: Any = MISSING
+
+    @property
+    def present(self) -> bool:
+        return self.value is not MISSING
+
+
+NONE = Optional()
+
+
+class Opaque:
+    """A value of a type that only functions look into."""
+
+    __slots__ = ()
+    type_name: ClassVar[str]
+
+    def equals(self, other: object) -> bool:
+        """Raises EvaluationError if other is of another type."""
+        if type(other) is not type(self):
+            raise no_such_overload()
+        return self == other
+
+    def size(self) -> int:
+        """As the cost of a call counts it; `size()` takes none of these."""
+        return 1
+
+
+_NAMES: dict[type, str] = {
+    type(None): "null_type",
+    bool: "bool",
+    int: "int",
+    Uint: "uint",
+    float: "double",
+    str: "string",
+    bytes: "bytes",
+    list: "list",
+    dict: "map",
+    Timestamp: "google.protobuf.Timestamp",
+    Duration: "google.protobuf.Duration",
+    TypeValue: "type",
+    Optional: "optional_type",
+}
+
+
+def type_name(value: object) -> str:
+    """What `type(value)` is called."""
+    name = _NAMES.get(type(value))
+    if name is not None:
+        return name
+    if isinstance(value, Opaque):
+        return value.type_name
+    return "list" if isinstance(value, list) else "map"
+
+
+def show(value: object) -> str:
+    """In errors, as Go's %v has it."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case float():
+            return format_float(value)
+        case list():
+            return f"[{', '.join(map(show, value))}]"
+        case dict():
+            return "{" + ", ".join(f"{show(key)}: {show(item)}" for key, item in value.items()) + "}"
+        case TypeValue():
+            return value.name
+        case Optional():
+            return f"optional({show(value.value)})" if value.present else "optional.none()"
+        case _:
+            return str(value)
+
+
+_NUMBERS = frozenset({int, float, Uint})
+# Of the same type, Python compares them as CEL does.
+_PLAIN = frozenset({bool, int, float, Uint, str, bytes, Timestamp, Duration, TypeValue})
+
+
+def equal(left: Any, right: Any) -> bool:
+    """Values of different types are not equal, but numbers are by what they are. Raises EvaluationError for opaque types."""
+    kind = type(left)
+    if kind is type(right) and kind in _PLAIN:
+        return bool(left == right)
+    if left is None or right is None:
+        return left is right
+    if kind in _NUMBERS:
+        # A double rounds what it is compared with, as cel-go does.
+        return type(right) in _NUMBERS and (
+            float(left) == float(right) if kind is float or type(right) is float else int(left) == int(right)
+        )
+    if isinstance(left, list | dict | Opaque):
+        own = getattr(left, "equals", None)
+        if own is not None:
+            return bool(own(right))
+        return _equal_lists(left, right) if isinstance(left, list) else _equal_maps(left, right)
+    if isinstance(left, Optional) and isinstance(right, Optional):
+        return equal(left.value, right.value) if left.present and right.present else left.present is right.present
+    return False
+
+
+def _equal_lists(left: list[Any], right: Any) -> bool:
+    return (
+        isinstance(right, list)
+        and len(left) == len(right)
+        and all(_not_unequal(mine, theirs) for mine, theirs in zip(left, right, strict=True))
+    )
+
+
+def _equal_maps(left: dict[Any, Any], right: Any) -> bool:
+    if not isinstance(right, dict) or len(left) != len(right):
+        return False
+    for key, mine in left.items():
+        theirs = find(right, key)
+        if theirs is MISSING or not _not_unequal(mine, theirs):
+            return False
+    return True
+
+
+def _not_unequal(left: Any, right: Any) -> bool:
+    """Within lists and maps cel-go takes what can't be compared for equal."""
+    try:
+        return equal(left, right)
+    except EvaluationError:
+        return True
+
+
+def compare(left: Any, right: Any, function: str) -> int:
+    """-1, 0 or 1. Raises EvaluationError if the types have no order, or for NaN. `function` is the operator that asks."""
+    kind, other = type(left), type(right)
+    if kind in _NUMBERS:
+        if left != left or (other is float and right != right):
+            raise EvaluationError("NaN values cannot be ordered")
+        if other not in _NUMBERS:
+            raise no_such_overload()
+        if kind is float or other is float:
+            left, right = float(left), float(right)
+    elif kind is Timestamp or kind is Duration:
+        if kind is not other:
+            raise no_such_overload()
+        left, right = left.nanoseconds, right.nanoseconds
+    elif kind not in (str, bytes, bool):
+        raise EvaluationError(f"no such overload: {function}")
+    elif kind is not other:
+        raise no_such_overload()
+    return -1 if left < right else 1 if left > right else 0
+
+
+def size(value: Any) -> int:
+    """Characters, bytes, elements or entries. Raises EvaluationError."""
+    if isinstance(value, str | list | dict | bytes):
+        return len(value)
+    raise EvaluationError("no such overload" if isinstance(value, Timestamp | Duration) else "no such overload: size")
+
+
+def elements(value: Any) -> list[Any] | Iterator[Any]:
+    """What a macro goes through: a list's elements, a map's keys. Raises EvaluationError."""
+    if isinstance(value, list):
+        return value
+    if isinstance(value, dict):
+        return list(value)
+    raise EvaluationError(f"got '{type_name(value)}', expected iterable type")
+
+
+def find(container: dict[Any, Any], key: Any) -> Any:
+    """A map's value, or MISSING. Any number finds the number that it equals."""
+    kind = type(key)
+    if kind is str:
+        return container.get(key, MISSING)
+    if kind not in (int, float, Uint, bool):
+        return MISSING
+    value = container.get(key, MISSING)
+    # Python takes True for 1; which of them the key is only the keys know.
+    if value is not MISSING and key in (0, 1) and not any(each == key and (type(each) is bool) == (kind is bool) for each in container):
+        return MISSING
+    return value
