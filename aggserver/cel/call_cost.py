@@ -1,8 +1,9 @@
 """What calls can cost, and how large their results can be: the static cost of every function of the libraries.
 
-`cost.py` asks for each overload that a call may mean. Kubernetes' figures are looked up by function, and where it has none cel-go's by
-overload. They are part of the API: an expression that is allowed in one version must be in the next, so nothing is mended here.
-Source: k8s.io/apiserver pkg/cel/library/cost.go, v0.36.3 (EstimateCallCost); cel-go checker/cost.go, v0.26.0 (functionCost).
+`cost.py` asks for each overload that a call may mean. The libraries of lists and sets come first, by overload; then Kubernetes' figures, by
+function; then cel-go's, by overload. They are part of the API: an expression that is allowed in one version must be in the next, so nothing is mended here.
+Source: k8s.io/apiserver pkg/cel/library/cost.go, v0.36.3 (EstimateCallCost); cel-go checker/cost.go (functionCost), ext/lists.go
+and ext/sets.go, v0.26.0.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ def call_cost(
     function: str, overload: str, target: Node | None, args: Sequence[Node], arg_costs: Sequence[Range], sizes: Sizes
 ) -> _Estimate:
     """The cost of a call with that of its arguments, and the size of its result if it is known."""
-    if (found := _kubernetes(function, overload, target, args, sizes)) is not None:
+    found = _collections(overload, target, args) or _kubernetes(function, overload, target, args, sizes)
+    if found is not None:
         return found[0] + sum(arg_costs, ZERO), found[1]
     if overload in ("logical_or", "logical_and"):
         # The right side may not be needed.
@@ -68,6 +70,49 @@ def call_cost(
 
 def _size(node: Node) -> Range:
     return UNKNOWN if node.size is None else node.size
+
+
+# cel-go's extensions
+
+_LIST_RESULT = Range(11, 11)
+"""The call, and making the list."""
+
+
+def _collections(overload: str, target: Node | None, args: Sequence[Node]) -> _Estimate | None:
+    """By the overload; None for what is neither of lists nor of sets."""
+    if overload.startswith("list_sets_"):
+        both = _size(args[0]) * _size(args[1])
+        return both.times(2 if overload == "list_sets_equivalent_list" else 1) + ONE, None
+    factor = 1.0
+    if overload == "lists_range":
+        size = Range.of(_constant(args[0], LARGEST))
+    elif target is None:
+        return None
+    elif overload == "list_slice":
+        # If the end is before the start, this wraps around.
+        size = Range.of(_constant(args[1], _size(target).max) - _constant(args[0], 0) & LARGEST)
+    elif overload in ("list_reverse", "list_flatten"):
+        size = _size(target)
+    elif overload == "list_flatten_int":
+        size, factor = _size(target), float(_constant(args[0], LARGEST))
+    elif overload == "list_distinct":
+        size, factor = _size(target) * _size(target), 2.0
+    elif overload.endswith(("_sort", "_sortByAssociatedKeys")):
+        keys = _size(args[0] if args else target)
+        size, factor = keys * keys, 2.0
+        if overload.startswith(("list_string", "list_bytes")):
+            factor += TRAVERSAL
+    else:
+        return None
+    return size.times(factor) + _LIST_RESULT, size
+
+
+def _constant(node: Node, unknown: int) -> int:
+    """The value of an int literal, or 0 for negative ones."""
+    if not isinstance(node.expr, Literal) or node.expr.kind != "int":
+        return unknown
+    assert isinstance(node.expr.value, int)
+    return max(node.expr.value, 0)
 
 
 # cel-go
