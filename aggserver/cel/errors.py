@@ -53,12 +53,14 @@ class Errors:
     def _picture(self, offset: int, message: str) -> str:
         if offset == NOWHERE:
             return f"ERROR: <input>:-1:0: {message}"
+        if not self._source:
+            return f"ERROR: <input>:1:0: {message}"
         line = bisect.bisect_right(self._lines, offset)
         column = offset - self._lines[line - 1]
         text = f"ERROR: <input>:{line}:{column + 1}: {message}"
         end = self._lines[line] - 1 if line < len(self._lines) else len(self._source)
         shown = self._source[self._lines[line - 1] : end].replace("\t", " ")
-        if not self._source or len(shown.encode()) > _LONGEST_LINE:
+        if len(shown.encode()) > _LONGEST_LINE:
             return text
         # Wide characters get wide dots, so that the caret stays below what it points at.
         dots = "".join("." if char < "\x80" else "\uff0e" for char in shown[:column])

@@ -29,14 +29,12 @@ from aggserver.cel.lexer import (
     unescape_bytes,
 )
 from aggserver.cel.macros import MACROS, MacroError, Maker
-from aggserver.cel.syntax import explain
+from aggserver.cel.syntax import MAX_DEPTH, explain
 
-__all__ = ["MAX_DEPTH", "MAX_SIZE", "Numbers", "parse"]
+__all__ = ["MAX_SIZE", "Numbers", "parse"]
 
 MAX_SIZE = 100_000
 """Code points in an expression. cel-go's default, which Kubernetes keeps."""
-MAX_DEPTH = 250
-"""How often a rule of the grammar may be within itself. cel-go's default, which Kubernetes keeps."""
 
 # So deep may trees be that the parser lets through, in Python's frames, with room for who calls: each of the grammar's rules may nest
 # MAX_DEPTH times, and walks take up to three frames a node.
@@ -123,6 +121,8 @@ class _Parser:
 
     def _next(self) -> Token:
         token = self._token
+        if token.kind == END:
+            raise _Unexpected
         self._at += 1
         self._token = self._tokens[self._at]
         return token
