@@ -29,7 +29,7 @@ from aggserver.cel.lexer import (
     unescape_bytes,
 )
 from aggserver.cel.macros import MACROS, MacroError, Maker
-from aggserver.cel.syntax import MAX_DEPTH, explain
+from aggserver.cel.syntax import MAX_DEPTH, RESERVED, explain
 
 __all__ = ["MAX_SIZE", "Numbers", "parse"]
 
@@ -40,9 +40,6 @@ MAX_SIZE = 100_000
 # MAX_DEPTH times, and walks take up to three frames a node.
 _FRAMES = 10_000
 
-_RESERVED = frozenset(
-    "as break const continue else false for function if import in let loop package namespace null return true var void while".split()
-)
 _RELATIONS = {"<": "_<_", "<=": "_<=_", ">": "_>_", ">=": "_>=_", "==": "_==_", "!=": "_!=_", "in": "@in"}
 _SUMS = {"+": "_+_", "-": "_-_"}
 _PRODUCTS = {"*": "_*_", "/": "_/_", "%": "_%_"}
@@ -320,7 +317,7 @@ class _Parser:
         dot = "." if self._accept(".") else ""
         name = self._expect(IDENTIFIER)
         if self._token.kind == "(":
-            if name.text in _RESERVED:
+            if name.text in RESERVED:
                 self._next()
                 self._arguments()
                 return self._wrong(first.offset, f"reserved identifier: {name.text}")
@@ -332,7 +329,7 @@ class _Parser:
                 self._next()
                 parts.append(self._next().text)
             return self._struct(dot + ".".join(parts))
-        if name.text in _RESERVED:
+        if name.text in RESERVED:
             return self._wrong(first.offset, f"reserved identifier: {name.text}")
         return Ident(self._numbers.next(), name.offset, dot + name.text)
 
@@ -385,6 +382,7 @@ class _Parser:
 
     def _struct(self, name: str) -> Struct:
         number, offset = self._operator()
+        start = self._token.offset
         fields: list[StructField] = []
         depth = 0
         while self._token.kind not in ("}", ","):
@@ -393,7 +391,7 @@ class _Parser:
                 raise _Unexpected
             field = self._next()
             if field.kind == QUOTED:
-                self._errors.add(field.offset, "unsupported syntax: '`'")
+                self._errors.add(start, "unsupported syntax: '`'")
             place = self._expect(":").offset
             own = self._numbers.next()
             fields.append(StructField(own, place, field.text, self._expr(), optional))

@@ -6,7 +6,8 @@ go on with, and stays silent until a token fits again. So this is the grammar a 
 result but its complaints. Which alternative a rule takes is decided by a token or two; what the comments at decisions say was worked out
 from the grammar.
 
-What upstream finds in the tree that is left after such an error (a reserved word elsewhere) is not looked for.
+Upstream goes on to look into the tree that is left after such errors. Of what it finds there, the names that can't be are told here, the
+arguments that a macro can't take are not.
 Source: antlr4-go error_strategy.go, v4.13.0; cel-go parser/gen/CEL.g4 and parser/parser.go, v0.26.0.
 """
 
@@ -18,10 +19,15 @@ from collections.abc import Callable, Iterable
 from aggserver.cel.errors import NOWHERE, Errors
 from aggserver.cel.lexer import BAD, BYTES, END, FLOAT, IDENTIFIER, INT, QUOTED, STRING, UINT, Token
 
-__all__ = ["MAX_DEPTH", "explain"]
+__all__ = ["MAX_DEPTH", "RESERVED", "explain"]
 
 MAX_DEPTH = 250
 """How often a rule of the grammar may be within itself. cel-go's default, which Kubernetes keeps."""
+
+RESERVED = frozenset(
+    "as break const continue else false for function if import in let loop package namespace null return true var void while".split()
+)
+"""What must not be the name of a variable or function. Fields may have these names, if they are not literals."""
 
 # cel-go's defaults: messages, attempts to go on, and tokens skipped in one of them.
 _MOST_ERRORS = 100
@@ -66,10 +72,13 @@ class _Stop(Exception):
 
 def explain(source: str, read: Iterable[Token], errors: Errors) -> None:
     """Add what is wrong with the syntax. `read` are the tokens of the source."""
+    walk = _Walk(source, list(read), errors)
     try:
-        _Walk(source, list(read), errors).start()
+        walk.start()
     except _Stop:
-        pass
+        return
+    for offset, message in walk.names:
+        errors.add(offset, message)
 
 
 class _Walk:
@@ -92,6 +101,8 @@ class _Walk:
         # For each rule that we are in, what can come behind it in the rule that called it.
         self._follows: list[frozenset[str]] = []
         self._depths: dict[str, int] = {}
+        # What is wrong with names, and where.
+        self.names: list[tuple[int, str]] = []
 
     # Tokens
 
@@ -204,8 +215,9 @@ class _Walk:
         while self._la() != END and self._la() not in wanted:
             self._consume()
 
-    def _call(self, state: int, rule: Callable[[], None], follow: frozenset[str]) -> None:
-        """Walk a rule; a mistake in it ends it where some rule around it can go on."""
+    def _call(self, state: int, rule: Callable[[], None], follow: frozenset[str]) -> bool:
+        """Walk a rule; a mistake in it ends it where some rule around it can go on. Whether there was none."""
+        fits = True
         self._state = state
         self._follows.append(follow)
         depths = dict(self._depths)
@@ -213,6 +225,7 @@ class _Walk:
             self._enter(rule.__name__)
             rule()
         except _Mistake as mistake:
+            fits = False
             if not self._recovering:
                 self._recovering = True
                 self._report(mistake.token, str(mistake))
@@ -220,6 +233,7 @@ class _Walk:
         self._depths = depths
         self._follows.pop()
         self._state = state
+        return fits
 
     def _enter(self, rule: str) -> None:
         self._depths[rule] = self._depths.get(rule, 0) + 1
@@ -373,7 +387,9 @@ class _Walk:
                 self._match(105, ".")
                 if self._la() == "?":
                     self._match(106, "?")
-                self._call(109, self._escape_ident, _MEMBER_ENDS)
+                offset = self._token(0).offset
+                if not self._call(109, self._escape_ident, _MEMBER_ENDS):
+                    self.names.append((offset, "unsupported ident kind"))
 
     def _arguments(self, state: int) -> None:
         self._sync(state, _EXPR | {")"})
@@ -403,6 +419,7 @@ class _Walk:
     def _name(self) -> None:
         """A variable, a call or an object: an object if there is a brace behind names and dots."""
         first = 0
+        start = self._token(0).offset
         if self._la() == ".":
             if self._la(1) != IDENTIFIER:
                 raise self._no_way(1)
@@ -418,6 +435,8 @@ class _Walk:
             return
         if first:
             self._match(131, ".")
+        if self._la() == IDENTIFIER and self._token(0).text in RESERVED:
+            self.names.append((start, f"reserved identifier: {self._token(0).text}"))
         self._match(134, IDENTIFIER)
         if self._la() == "(":
             self._match(139, "(")
