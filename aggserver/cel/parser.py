@@ -104,7 +104,7 @@ class _Parser:
         self._errors = errors
         self._numbers = Numbers()
         # How deep the parser is in the rules that can be within themselves, as ANTLR's listener counts.
-        self._depths = {"expr": 0, "relation": 0, "calc": 0, "member": 0}
+        self._depths = {"expr": 0, "relation": 0, "calc": 0}
         # How deep the tree read last is, as cel-go's visitor counts: operators, selections and indexes.
         self._depth = 0
 
@@ -182,11 +182,9 @@ class _Parser:
         return _balanced("_&&_", terms, operators)
 
     def _relation(self) -> Expr:
-        entered = self._depths["relation"]
         self._enter("relation")
         result = self._calc(_CALCULATIONS)
         while function := _RELATIONS.get(self._token.kind):
-            self._enter("relation")
             depth = self._depth
             number, offset = self._operator()
             # The right side is a relation too, but one without operators.
@@ -195,23 +193,21 @@ class _Parser:
             self._depths["relation"] -= 1
             self._depth = 1 + max(depth, self._depth)
             result = Call(number, offset, function, None, (result, right))
-        self._depths["relation"] = entered
+        self._depths["relation"] -= 1
         return result
 
     def _calc(self, operators: dict[str, str]) -> Expr:
         """A sum, or a product where only those operators are allowed."""
-        entered = self._depths["calc"]
         self._enter("calc")
         result = self._unary()
         while function := operators.get(self._token.kind):
-            self._enter("calc")
             depth = self._depth
             binds = {} if self._token.kind in _PRODUCTS else _PRODUCTS
             number, offset = self._operator()
             right = self._calc(binds)
             self._depth = 1 + max(depth, self._depth)
             result = Call(number, offset, function, None, (result, right))
-        self._depths["calc"] = entered
+        self._depths["calc"] -= 1
         return result
 
     def _operator(self) -> tuple[int, int]:
@@ -232,13 +228,9 @@ class _Parser:
         return Call(number, offset, f"{kind}_", None, (self._member(),))
 
     def _member(self) -> Expr:
-        entered = self._depths["member"]
-        self._enter("member")
         result = self._primary()
         while self._token.kind in (".", "["):
-            self._enter("member")
             result = self._index(result) if self._token.kind == "[" else self._select(result)
-        self._depths["member"] = entered
         return result
 
     def _index(self, target: Expr) -> Expr:

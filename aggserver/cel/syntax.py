@@ -301,7 +301,6 @@ class _Walk:
     def _relation(self) -> None:
         self._call(62, self._calc, _RELATIONS | _ENDS)
         while self._la() in _RELATIONS:
-            self._enter("_relation")
             self._match(65, self._la())
             self._call(66, self._right_relation, _RELATIONS | _ENDS)
 
@@ -315,7 +314,6 @@ class _Walk:
     def _calculation(self, operators: frozenset[str]) -> None:
         self._call(73, self._unary, _CALCULATIONS | _ENDS)
         while self._la() in operators:
-            self._enter("_calc")
             is_product = self._la() in _PRODUCTS
             self._match(76 if is_product else 79, self._la())
             if is_product:
@@ -366,7 +364,6 @@ class _Walk:
         while self._la() in (".", "["):
             self._state = 126
             if self._la() == "[":
-                self._enter("_member")
                 self._match(119, "[")
                 self._sync(121, _EXPR | {"?"})
                 if self._la() == "?":
@@ -376,14 +373,12 @@ class _Walk:
             elif self._la(1) not in _FIELD:
                 raise self._no_way(1)
             elif self._la(1) == IDENTIFIER and self._la(2) == "(":
-                self._enter("_member")
                 self._match(111, ".")
                 self._match(112, IDENTIFIER)
                 self._match(113, "(")
                 self._arguments(115)
                 self._match(117, ")", _MEMBER_ENDS)
             else:
-                self._enter("_member")
                 self._match(105, ".")
                 if self._la() == "?":
                     self._match(106, "?")
