@@ -1,8 +1,9 @@
 """The syntax tree of a CEL expression, after macros are expanded.
 
-Made by `parser.py`, read by `checker.py`, `cost.py` and the code generator. Nodes are never changed: the checker makes new ones
-where a name turns out to be a qualified one. Every node has an `id`, unique in the expression and numbered as cel-go numbers them
-(its own and the type checker's tables are keyed by it), and an `offset`, the code point of the source that an error points at.
+Made by `parser.py`, read by `checker.py`, `cost.py` and the code generator. Nodes are never changed: the checker makes new
+ones where a name turns out to be a qualified one. Every node has an `id`, unique in the expression and numbered as cel-go
+numbers them (its own and the type checker's tables are keyed by it), and an `offset`, the code point of the source that an
+error points at.
 Source: cel-spec proto/cel/expr/syntax.proto; cel-go common/ast/expr.go, v0.26.0.
 """
 
@@ -37,7 +38,7 @@ ACCUMULATOR = "@result"
 class Literal:
     id: int
     offset: int
-    value: None | bool | int | float | str | bytes
+    value: bool | int | float | str | bytes | None
     kind: str
     """null, bool, int, uint, double, string or bytes."""
 
@@ -132,9 +133,11 @@ class Comprehension:
     loop_step: Expr
     result: Expr
     macro: str = ""
-    """The macro it was written as, so that code for it can be simpler than a fold: all, exists, exists_one (also for existsOne),
-    map (two or three arguments), filter, transformList, transformMap, transformMapEntry, sortBy, bind (cel.bind, optMap and the
-    like: one binding of accu_var and no loop)."""
+    """The macro it was written as, so that code for it can be simpler than a fold.
+
+    all, exists, exists_one (also existsOne), map (two or three arguments), filter, transformList, transformMap, transformMapEntry,
+    or bind (optMap, optFlatMap, sortBy): accu_var is bound to accu_init for the sake of result, and there is no loop.
+    """
 
 
 Expr: TypeAlias = Literal | Ident | Select | Call | List | Map | Struct | Comprehension

@@ -1,9 +1,10 @@
 """What calls can cost, and how large their results can be: the static cost of every function of the libraries.
 
-`cost.py` asks for each overload that a call may mean. The libraries of lists and sets come first, by overload; then Kubernetes' figures, by
-function; then cel-go's, by overload. They are part of the API: an expression that is allowed in one version must be in the next, so nothing is mended here.
-Source: k8s.io/apiserver pkg/cel/library/cost.go, v0.36.3 (EstimateCallCost); cel-go checker/cost.go (functionCost), ext/lists.go
-and ext/sets.go, v0.26.0.
+`cost.py` asks for each overload that a call may mean. The libraries of lists and sets come first, by overload; then
+Kubernetes' figures, by function; then cel-go's, by overload. They are part of the API: an expression that is allowed in one
+version must be in the next, so nothing is mended here.
+Source: k8s.io/apiserver pkg/cel/library/cost.go, v0.36.3 (EstimateCallCost); cel-go checker/cost.go (functionCost),
+ext/lists.go and ext/sets.go, v0.26.0.
 """
 
 from __future__ import annotations
@@ -142,7 +143,7 @@ def _standard(overload: str, target: Node | None, args: Sequence[Node]) -> _Esti
             return ONE, left + right
         case "add_string" | "add_bytes", _, [left, right]:
             return (left + right).times(TRAVERSAL), left + right
-        case ("equals" | "not_equals"), _, [left, right]:
+        case (("equals" | "not_equals"), _, [left, right]):
             return _comparison(left, right), None
         case _, _, [left, right] if overload in _ORDER:
             return _comparison(left, right), None

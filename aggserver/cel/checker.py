@@ -1,8 +1,9 @@
 """The type checker: which variables, fields and overloads an expression means, and of what type each part of it is.
 
-`check` is the way from source text to what the cost estimate and the code generator work on. Errors are cel-go's word by word, in its
-order: the API server shows them to those who write rules.
-Source: cel-go checker/{checker,env,types}.go, v0.26.0; the environment: k8s.io/apiserver pkg/cel/environment/base.go, v0.36.3.
+`check` is the way from source text to what the cost estimate and the code generator work on. Errors are cel-go's word by
+word, in its order: the API server shows them to those who write rules.
+Source: cel-go checker/{checker,env,types}.go, v0.26.0; the environment: k8s.io/apiserver pkg/cel/environment/base.go,
+v0.36.3.
 """
 
 from __future__ import annotations
@@ -207,7 +208,8 @@ class _Checker:
 
     def _call(self, expr: Call) -> Expr:
         expr = replace(expr, args=tuple(map(self.check, expr.args)))
-        if expr.target is None:
+        target = expr.target
+        if target is None:
             name = expr.function.removeprefix(".")
             if name not in self._functions:
                 self._undeclared(expr, expr.function)
@@ -216,13 +218,13 @@ class _Checker:
             self._resolve(expr)
             return expr
         # a.b.c() may be the function a.b.c, or the function c of the target a.b.
-        prefix = _qualified_name(expr.target)
+        prefix = _qualified_name(target)
         name = f"{prefix}.{expr.function}".removeprefix(".")
         if prefix and name in self._functions:
             expr = replace(expr, function=name, target=None)
             self._resolve(expr)
             return expr
-        expr = replace(expr, target=self.check(expr.target))
+        expr = replace(expr, target=self.check(target))
         if expr.function in self._functions:
             self._resolve(expr)
         else:
@@ -324,9 +326,7 @@ class _Checker:
         declared = self._declared_field(item, type_name, item.name)
         given = self._value_type(item.value, item.optional)
         if not self.inference.is_assignable(declared, given):
-            self._errors.add(
-                item.offset, f"expected type of field '{item.name}' is '{declared}' but provided type is '{given}'"
-            )
+            self._errors.add(item.offset, f"expected type of field '{item.name}' is '{declared}' but provided type is '{given}'")
         return item
 
     def _value_type(self, expr: Expr, optional: bool) -> Type:
@@ -365,9 +365,7 @@ class _Checker:
         result = self.check(expr.result)
         self._scopes.pop()
         self.types[expr.id] = self.inference.substitute(self._type(result))
-        return replace(
-            expr, iter_range=iter_range, accu_init=accu_init, loop_condition=condition, loop_step=step, result=result
-        )
+        return replace(expr, iter_range=iter_range, accu_init=accu_init, loop_condition=condition, loop_step=step, result=result)
 
     def _iteration_types(self, iter_range: Expr, two: bool) -> tuple[Type, Type]:
         """Of the one variable (the second is not used then), or of both."""

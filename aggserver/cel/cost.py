@@ -1,8 +1,8 @@
 """The static cost of an expression: the least and the most that evaluating it can cost.
 
-By it the API server decides, before there is any object, which rules a CustomResourceDefinition may have; so the figures are upstream's to
-the digit, with what is odd in them. A unit is about 50 ns. What a call costs is in `call_cost.py`; this module walks the expression and
-keeps track of sizes: of strings, lists and maps, and of what lists and maps hold.
+By it the API server decides, before there is any object, which rules a CustomResourceDefinition may have; so the figures are
+upstream's to the digit, with what is odd in them. A unit is about 50 ns. What a call costs is in `call_cost.py`; this module
+walks the expression and keeps track of sizes: of strings, lists and maps, and of what lists and maps hold.
 Source: cel-go checker/cost.go, v0.26.0, where has() costs nothing, as k8s.io/apiserver pkg/cel/environment, v0.36.3, has it.
 """
 

@@ -1,10 +1,10 @@
 """Which functions there are, and the types that they take and give.
 
-Overload ids are upstream's: costs are kept by them, and generated code calls by them. Their order is upstream's too, since all that
-fit are noted, and the first gives the type. The checker asks here for functions, operators and the names of types.
+Overload ids are upstream's: costs are kept by them, and generated code calls by them. Their order is upstream's too, since
+all that fit are noted, and the first gives the type. The checker asks here for functions, operators and the names of types.
 
-There is one set. Kubernetes gives each library the version that brought it, the last being 1.34; an expression that is new in 1.36 may
-use what 1.35 knew, one that is stored already may use all: today that is the same.
+There is one set. Kubernetes gives each library the version that brought it, the last being 1.34; an expression that is new in
+1.36 may use what 1.35 knew, one that is stored already may use all: today that is the same.
 Source: k8s.io/apiserver pkg/cel/environment/base.go and pkg/cel/library, v0.36.3; cel-go, v0.26.0 (files are named below).
 """
 

@@ -1,7 +1,8 @@
 """What is wrong with an expression's text, and the picture of where.
 
-`Errors` gathers what the parser or the checker finds and prints it as cel-go does: sorted by place, each with its line and a caret. The
-text goes into the message of a CustomResourceDefinition's validation error, where people and tests look for it word by word.
+`Errors` gathers what the parser or the checker finds and prints it as cel-go does: sorted by place, each with its line and a
+caret. The text goes into the message of a CustomResourceDefinition's validation error, where people and tests look for it
+word by word.
 Source: cel-go common/{error,errors,source}.go, v0.26.0.
 """
 

@@ -1,7 +1,7 @@
 """Type inference: what may be given where, and what the type parameters in it must stand for then.
 
-The checker asks `Inference` for each argument. A question that is answered with yes may bind type parameters; one that is answered with no
-binds nothing.
+The checker asks `Inference` for each argument. A question that is answered with yes may bind type parameters; one that is
+answered with no binds nothing.
 Source: cel-go checker/types.go and checker/mapping.go, v0.26.0.
 """
 

@@ -1,7 +1,7 @@
 """The tokens of CEL, and the values of its literals.
 
-Called by `parser.py`, and by `syntax.py` where the tokens don't make an expression. A text that is no token is not an error here: it
-becomes a BAD token, so that the parser meets the first problem first.
+Called by `parser.py`, and by `syntax.py` where the tokens don't make an expression. A text that is no token is not an error
+here: it becomes a BAD token, so that the parser meets the first problem first.
 Source: cel-go parser/gen/CEL.g4 and parser/unescape.go, v0.26.0.
 """
 
@@ -11,7 +11,21 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["BAD", "BYTES", "END", "FLOAT", "IDENTIFIER", "INT", "QUOTED", "STRING", "UINT", "Token", "tokens", "unescape", "unescape_bytes"]
+__all__ = [
+    "BAD",
+    "BYTES",
+    "END",
+    "FLOAT",
+    "IDENTIFIER",
+    "INT",
+    "QUOTED",
+    "STRING",
+    "UINT",
+    "Token",
+    "tokens",
+    "unescape",
+    "unescape_bytes",
+]
 
 # Names of token kinds as ANTLR prints them in what it expects. The kind of an operator or keyword is its text.
 FLOAT = "NUM_FLOAT"
@@ -118,7 +132,7 @@ def unescape_bytes(text: str) -> bytes:
 
 
 def _body(text: str) -> tuple[str, bool]:
-    """What is between the quotes, and whether escapes mean nothing in it. Line ends are always \\n."""
+    """What is between the quotes, and whether escapes mean nothing in it. Line ends become line feeds."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     raw = text[0] in "rR"
     if raw:

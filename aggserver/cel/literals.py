@@ -1,7 +1,7 @@
 """What a type check can't see: literals that will never do, found before the expression runs.
 
-Durations, timestamps and patterns that don't parse, lists and maps whose elements are of different types, and formats that don't fit what
-is to be formatted. The checker calls `check_literals` where types are right.
+Durations, timestamps and patterns that don't parse, lists and maps whose elements are of different types, and formats that
+don't fit what is to be formatted. The checker calls `check_literals` where types are right.
 Source: cel-go cel/validator.go and ext/formatting.go (stringFormatValidator), v0.26.0.
 """
 
@@ -19,7 +19,7 @@ from aggserver.meta.regexp import PatternError, matcher
 
 __all__ = ["check_literals"]
 
-# Function -> what its first argument is read with. (Of the function matches it is not the pattern: upstream looks there all the same.)
+# Function -> what its first argument is read with. (Of the function matches that is not the pattern, but upstream looks there.)
 _READERS: dict[str, Callable[[Any], object]] = {"duration": to_duration, "timestamp": to_timestamp, "matches": matcher}
 # Within calls of these, elements may differ.
 _MIXING = frozenset({"format"})
@@ -98,7 +98,10 @@ _FLOATS = frozenset({Kind.DOUBLE, Kind.STRING})
 _SHOWN = frozenset(set(Kind) - {Kind.OBJECT, Kind.OPAQUE, Kind.ERROR, Kind.PARAM})
 # Clause -> what it takes, and what is said of anything else.
 _CLAUSES = {
-    "s": (_SHOWN, "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps"),
+    "s": (
+        _SHOWN,
+        "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps",
+    ),
     "d": (_INTEGERS, "decimal clause can only be used on integers"),
     "f": (_FLOATS, "fixed-point clause can only be used on doubles"),
     "e": (_FLOATS, "scientific clause can only be used on doubles"),

@@ -1,9 +1,10 @@
 """Macros: calls that the parser turns into presence tests, folds and conditionals.
 
-Called by `parser.py` for each call, with the arguments parsed already. The order in which new nodes are made is cel-go's, since it
-gives them their ids; names and shapes are cel-go's too, since the cost of an expression is counted on what it was expanded to.
-Source: cel-go parser/macro.go, ext/comprehensions.go, ext/lists.go (sortBy) and cel/library.go (optMap), v0.26.0; which of them there
-are: k8s.io/apiserver pkg/cel/environment/base.go, v0.36.3 (no cel.bind, and existsOne only with two variables).
+Called by `parser.py` for each call, with the arguments parsed already. The order in which new nodes are made is cel-go's,
+since it gives them their ids; names and shapes are cel-go's too, since the cost of an expression is counted on what it was
+expanded to.
+Source: cel-go parser/macro.go, ext/comprehensions.go, ext/lists.go (sortBy) and cel/library.go (optMap), v0.26.0; which of
+them there are: k8s.io/apiserver pkg/cel/environment/base.go, v0.36.3 (no cel.bind, and existsOne only with two variables).
 """
 
 from __future__ import annotations
@@ -280,4 +281,7 @@ MACROS: dict[tuple[str, int, bool], Callable[..., Expr]] = {
     ("optFlatMap", 2, True): _opt_flat_map,
     ("sortBy", 2, True): _sort_by,
 }
-"""By function, number of arguments and whether it has a target: (maker, target, arguments) -> what it stands for, or MacroError."""
+"""By function, number of arguments and whether it has a target: what makes its tree of a maker, target and arguments.
+
+They raise MacroError.
+"""

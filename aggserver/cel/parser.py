@@ -1,9 +1,9 @@
 """The parser: source text to a syntax tree, with macros expanded.
 
-By recursive descent, for sources that are right; where one is not, `syntax.py` says what is wrong in ANTLR's words. Ids are given in
-the order in which cel-go's parser gives them, since errors, types and costs are told by id and compared with it.
-Source: cel-go parser/parser.go and parser/gen/CEL.g4, v0.26.0, with the options of k8s.io/apiserver pkg/cel/environment, v0.36.3
-(optional syntax, no identifiers in backticks).
+By recursive descent, for sources that are right; where one is not, `syntax.py` says what is wrong in ANTLR's words. Ids are
+given in the order in which cel-go's parser gives them, since errors, types and costs are told by id and compared with it.
+Source: cel-go parser/parser.go and parser/gen/CEL.g4, v0.26.0, with the options of k8s.io/apiserver pkg/cel/environment,
+v0.36.3 (optional syntax, no identifiers in backticks).
 """
 
 from __future__ import annotations
@@ -13,31 +13,18 @@ import sys
 
 from aggserver.cel.ast import Call, Expr, Ident, List, Literal, Map, MapEntry, Select, Struct, StructField
 from aggserver.cel.errors import NOWHERE, Errors
-from aggserver.cel.lexer import (
-    BAD,
-    BYTES,
-    END,
-    FLOAT,
-    IDENTIFIER,
-    INT,
-    QUOTED,
-    STRING,
-    UINT,
-    Token,
-    tokens,
-    unescape,
-    unescape_bytes,
-)
+from aggserver.cel.lexer import BAD, END, FLOAT, IDENTIFIER, INT, QUOTED, STRING, Token, tokens, unescape, unescape_bytes
 from aggserver.cel.macros import MACROS, MacroError, Maker
-from aggserver.cel.syntax import MAX_DEPTH, RESERVED, explain
+from aggserver.cel.recovery import MAX_DEPTH
+from aggserver.cel.syntax import RESERVED, explain
 
 __all__ = ["MAX_SIZE", "Numbers", "parse"]
 
 MAX_SIZE = 100_000
 """Code points in an expression. cel-go's default, which Kubernetes keeps."""
 
-# So deep may trees be that the parser lets through, in Python's frames, with room for who calls: each of the grammar's rules may nest
-# MAX_DEPTH times, and walks take up to three frames a node.
+# In Python's frames, with room for who calls: the rules of the grammar may nest MAX_DEPTH times each, and what walks the tree
+# later takes up to three frames for a node. Without it Python's own limit of 1,000 would come first.
 _FRAMES = 10_000
 
 _RELATIONS = {"<": "_<_", "<=": "_<=_", ">": "_>_", ">=": "_>=_", "==": "_==_", "!=": "_!=_", "in": "@in"}

@@ -1,7 +1,7 @@
 """The types of CEL: what the checker reasons with, the cost estimate looks at and generated code may count on.
 
-Types are values: two types with the same name and parameters are equal. Objects are known by name alone; their fields come from
-a TypeProvider, so that this package needs to know no schemas.
+Types are values: two types with the same name and parameters are equal. Objects are known by name alone; their fields come
+from a TypeProvider, so that this package needs to know no schemas.
 Source: cel-go common/types/types.go and checker/format.go, v0.26.0.
 """
 

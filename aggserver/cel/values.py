@@ -8,7 +8,7 @@ Source: cel-go common/types, v0.26.0; the words of errors are cel-go's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -20,17 +20,18 @@ __all__ = [
     "CELError",
     "CostExceeded",
     "EvaluationError",
+    "Duration",
     "Opaque",
     "Optional",
     "Timestamp",
     "TypeValue",
     "Uint",
-    "Duration",
     "compare",
     "elements",
     "equal",
     "find",
     "no_such_overload",
+    "pairs",
     "show",
     "size",
     "type_name",
@@ -254,13 +255,22 @@ def size(value: Any) -> int:
     raise EvaluationError("no such overload" if isinstance(value, Timestamp | Duration) else "no such overload: size")
 
 
-def elements(value: Any) -> list[Any] | Iterator[Any]:
+def elements(value: Any) -> list[Any]:
     """What a macro goes through: a list's elements, a map's keys. Raises EvaluationError."""
     if isinstance(value, list):
         return value
     if isinstance(value, dict):
         return list(value)
     raise EvaluationError(f"got '{type_name(value)}', expected iterable type")
+
+
+def pairs(value: Any) -> Iterable[tuple[Any, Any]]:
+    """What a macro of two variables goes through: indexes and elements, keys and values. Raises EvaluationError."""
+    if isinstance(value, list):
+        return enumerate(value)
+    if isinstance(value, dict):
+        return value.items()
+    raise EvaluationError(f"unsupported comprehension range type: {type_name(value)}")
 
 
 def find(container: dict[Any, Any], key: Any) -> Any:
