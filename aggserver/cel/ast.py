@@ -118,8 +118,8 @@ class Struct:
 class Comprehension:
     """A fold: accu_var starts as accu_init; for each item while loop_condition holds, it becomes loop_step; then result.
 
-    iter_var is the element of a list or the key of a map; where iter_var2 is not empty, iter_var is the index or key and iter_var2
-    the element or value.
+    iter_var is the element of a list or the key of a map; where iter_var2 is not empty, iter_var is the index or key and
+    iter_var2 the element or value.
     """
 
     id: int
@@ -135,8 +135,9 @@ class Comprehension:
     macro: str = ""
     """The macro it was written as, so that code for it can be simpler than a fold.
 
-    all, exists, exists_one (also existsOne), map (two or three arguments), filter, transformList, transformMap, transformMapEntry,
-    or bind (optMap, optFlatMap, sortBy): accu_var is bound to accu_init for the sake of result, and there is no loop.
+    all, exists, exists_one (also existsOne), map (two or three arguments), filter, transformList, transformMap,
+    transformMapEntry, or bind (optMap, optFlatMap, sortBy): accu_var is bound to accu_init for the sake of result, and there
+    is no loop.
     """
 
 

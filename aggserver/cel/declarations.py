@@ -57,6 +57,7 @@ TYPE_NAMES: Mapping[str, Type] = MappingProxyType(
         "bool": BOOL,
         "bytes": BYTES,
         "double": DOUBLE,
+        "duration": DURATION,
         "google.protobuf.Duration": DURATION,
         "google.protobuf.Timestamp": TIMESTAMP,
         "int": INT,
@@ -67,11 +68,12 @@ TYPE_NAMES: Mapping[str, Type] = MappingProxyType(
         "null_type": NULL,
         "optional_type": opaque("optional_type"),
         "string": STRING,
+        "timestamp": TIMESTAMP,
         "type": TYPE,
         "uint": UINT,
     }
 )
-"""The identifiers that stand for types."""
+"""The identifiers that stand for types. duration and timestamp are Kubernetes' own (k8s.io/apiserver pkg/cel/types.go, findScalar)."""
 
 # A function, then its overloads: id, signature (as errors print it) and result.
 _LIBRARIES = (
