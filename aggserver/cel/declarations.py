@@ -73,7 +73,7 @@ TYPE_NAMES: Mapping[str, Type] = MappingProxyType(
         "uint": UINT,
     }
 )
-"""The identifiers that stand for types. duration and timestamp are Kubernetes' own (k8s.io/apiserver pkg/cel/types.go, findScalar)."""
+"""The identifiers that stand for types. Of these, duration and timestamp are Kubernetes' own (pkg/cel/types.go, findScalar)."""
 
 # A function, then its overloads: id, signature (as errors print it) and result.
 _LIBRARIES = (

@@ -12,7 +12,7 @@ import math
 import sys
 
 from aggserver.cel.ast import Call, Expr, Ident, List, Literal, Map, MapEntry, Select, Struct, StructField
-from aggserver.cel.errors import NOWHERE, Errors
+from aggserver.cel.errors import NOWHERE, CompileError, Errors
 from aggserver.cel.lexer import BAD, END, FLOAT, IDENTIFIER, INT, QUOTED, STRING, Token, tokens, unescape, unescape_bytes
 from aggserver.cel.macros import MACROS, MacroError, Maker
 from aggserver.cel.recovery import MAX_DEPTH
@@ -66,21 +66,20 @@ def parse(source: str) -> Expr:
         errors.add(NOWHERE, f"expression code point size exceeds limit: size: {len(source)}, limit {MAX_SIZE}")
         errors.raise_any()
     read = list(tokens(source))
-    parser = _Parser(read, errors)
     try:
         if any(token.kind == BAD for token in read):
             raise _Unexpected
-        result = parser.parse()
+        expr = _Parser(read, errors).parse()
     except _Unexpected:
         # What was found before concerns a tree that there is not.
         errors = Errors(source)
         explain(source, read, errors)
-        result = Literal(0, 0, None, "null")
+        raise CompileError(str(errors)) from None
     except _TooDeep as error:
         errors.add(NOWHERE, str(error))
-        result = Literal(0, 0, None, "null")
+        raise CompileError(str(errors)) from None
     errors.raise_any()
-    return result
+    return expr
 
 
 class _Parser:

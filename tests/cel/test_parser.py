@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from aggserver.cel.ast import Comprehension, Expr, children, walk
 from aggserver.cel.errors import CompileError
@@ -111,3 +113,45 @@ def test_garbage(kind: str) -> None:
 def test_leading_zeros_and_signs_do_not_overflow() -> None:
     assert show(parse("0" * 10_000 + "7")).startswith("7#")
     assert show(parse("-0x8000000000000000")).startswith("-9223372036854775808#")
+
+
+PIECES = (
+    *(
+        "a",
+        "1",
+        "1.5",
+        "2u",
+        "'s'",
+        "b'x'",
+        "true",
+        "null",
+        "in",
+        "for",
+        "has(",
+        "f(",
+        "(",
+        ")",
+        "[",
+        "]",
+        "{",
+        "}",
+        ".",
+        ",",
+        "-",
+    ),
+    *("!", "?", ":", "+", "*", "&&", "||", "==", "<", " ", "\n", "#", "'", "`q`", ".b", ".all(x, ", "a.b{", "// c\n"),
+)
+
+
+def _error(source: str) -> str | None:
+    try:
+        parse(source)
+    except CompileError as error:
+        return str(error)
+    return None
+
+
+@given(st.one_of(st.lists(st.sampled_from(PIECES), max_size=12).map("".join), st.text(max_size=30)))
+def test_any_text_is_an_expression_or_an_error_with_a_place(source: str) -> None:
+    error = _error(source)
+    assert error is None or error.startswith("ERROR: <input>:")
