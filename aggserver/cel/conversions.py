@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from typing import Any
 
 from aggserver.cel import times
@@ -152,3 +153,5 @@ def to_string(value: Any) -> str:
             return str(value)
         case _:
             raise _impossible(value, "string")
+
+

@@ -11,10 +11,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
 
 import re2
 
-__all__ = ["PatternError", "matcher"]
+__all__ = ["PatternError", "finder", "matcher"]
 
 # Compiled patterns that are remembered, of which a large set of definitions has some hundred that differ; and outcomes.
 _REMEMBERED = 4096
@@ -32,6 +33,8 @@ _GO_WORDS = {
     "invalid perl operator": "invalid or unsupported Perl syntax",
     "invalid named capture group": "invalid named capture",
 }
+# The bytes of a character after its first.
+_CONTINUATION = frozenset(bytes([byte]) for byte in range(0x80, 0xC0))
 # Matches a single byte, which Go never had.
 _ANY_BYTE = re.compile(r"(?<!\\)(?:\\\\)*\\C")
 
@@ -43,6 +46,38 @@ class PatternError(ValueError):
 @lru_cache(maxsize=_REMEMBERED)
 def matcher(pattern: str) -> Callable[[str], bool]:
     """Whether a text has a match anywhere, as a function. Raises PatternError."""
+    search = _compiled(pattern).search
+
+    def matches(text: str) -> bool:
+        return _found(search, text) if len(text) <= _SHORT else search(text.encode()) is not None
+
+    return matches
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def finder(pattern: str) -> Callable[[str, int], list[str]]:
+    """The matches in a text, one after the other; at most so many, or all if negative. Raises PatternError."""
+    expression = _compiled(pattern)
+
+    def find(text: str, count: int) -> list[str]:
+        encoded = text.encode()
+        found: list[str] = []
+        end = -1
+        for match in expression.finditer(encoded) if count else ():
+            start = match.start()
+            # As Go: nothing is found right behind a match, nor within a character.
+            if start == match.end() and (start == end or encoded[start : start + 1] in _CONTINUATION):
+                continue
+            end = match.end()
+            found.append(encoded[start:end].decode())
+            if len(found) == count:
+                break
+        return found
+
+    return find
+
+
+def _compiled(pattern: str) -> Any:
     if _ANY_BYTE.search(pattern):
         raise PatternError("error parsing regexp: invalid escape sequence: `\\C`")
     options = re2.Options()
@@ -50,14 +85,9 @@ def matcher(pattern: str) -> Callable[[str], bool]:
     options.never_capture = True
     try:
         # Of bytes, since the library would count the characters before every match.
-        search = re2.compile(pattern.encode(), options).search
+        return re2.compile(pattern.encode(), options)
     except re2.error as error:
         raise PatternError(_in_go_words(error)) from None
-
-    def matches(text: str) -> bool:
-        return _found(search, text) if len(text) <= _SHORT else search(text.encode()) is not None
-
-    return matches
 
 
 @lru_cache(maxsize=_REMEMBERED)

@@ -1,0 +1,85 @@
+"""From a call to what does it: the implementation of the overload that fits the values.
+
+The checker has left one overload, or several where types are dyn. Even the one may not fit, since a value can be null or of an
+unknown type: so the types of the values decide, as cel-go's guards do. Called by `program.py` when it compiles.
+Source: cel-go common/decls/decls.go, v0.26.0.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from aggserver.cel.declarations import Overload, functions
+from aggserver.cel.library import cidr, ip, lists, named_format, optional, quantity, regex, semver, sets, standard, strings, url
+from aggserver.cel.types import Kind, Type
+from aggserver.cel.values import Duration, EvaluationError, Timestamp, TypeValue, Uint, type_name
+
+__all__ = ["caller"]
+
+_IMPLEMENTATIONS: Mapping[str, Callable[..., Any]] = {
+    overload: implementation
+    for library in (cidr, ip, lists, named_format, optional, quantity, regex, semver, sets, standard, strings, url)
+    for overload, implementation in library.IMPLEMENTATIONS.items()
+}
+# These look at their arguments themselves, and say it in other words if they are of no use.
+_UNGUARDED = frozenset(("size", "matches", "sort", "@sortByAssociatedKeys"))
+_WORDLESS = frozenset(("contains", "startsWith", "endsWith"))
+
+_EXACT: Mapping[Kind, type] = {
+    Kind.NULL: type(None),
+    Kind.BOOL: bool,
+    Kind.INT: int,
+    Kind.UINT: Uint,
+    Kind.DOUBLE: float,
+    Kind.STRING: str,
+    Kind.BYTES: bytes,
+    Kind.TIMESTAMP: Timestamp,
+    Kind.DURATION: Duration,
+    Kind.TYPE: TypeValue,
+}
+
+
+@functools.cache
+def caller(function: str, overloads: tuple[str, ...]) -> Callable[..., Any]:
+    """What to call for `function`, of which the checker has left these overloads. It raises EvaluationError."""
+    declared = [each for each in functions()[function] if each.id in overloads and each.id in _IMPLEMENTATIONS]
+    if function in _UNGUARDED and declared:
+        return _IMPLEMENTATIONS[declared[0].id]
+    by_types = {
+        tuple(_EXACT[arg.kind] for arg in each.args): _IMPLEMENTATIONS[each.id]
+        for each in reversed(declared)
+        if all(arg.kind in _EXACT for arg in each.args)
+    }
+
+    def call(*arguments: Any) -> Any:
+        found = by_types.get(tuple(map(type, arguments)))
+        if found is not None:
+            return found(*arguments)
+        for each in declared:
+            if _fits(each, arguments):
+                return _IMPLEMENTATIONS[each.id](*arguments)
+        if function in _WORDLESS:
+            raise EvaluationError("no such overload")
+        raise EvaluationError(f"no such overload: {function}({', '.join(map(type_name, arguments))})")
+
+    return call
+
+
+def _fits(overload: Overload, arguments: tuple[Any, ...]) -> bool:
+    return len(overload.args) == len(arguments) and all(map(_is_of, arguments, overload.args))
+
+
+def _is_of(value: Any, wanted: Type) -> bool:
+    """Of lists and maps the first elements speak for all."""
+    exact = _EXACT.get(wanted.kind)
+    if exact is not None:
+        return type(value) is exact
+    if wanted.kind is Kind.LIST:
+        return isinstance(value, list) and (not value or _is_of(value[0], wanted.element))
+    if wanted.kind is Kind.MAP:
+        return isinstance(value, dict) and all(
+            _is_of(key, wanted.parameters[0]) and _is_of(item, wanted.element) for key, item in list(value.items())[:1]
+        )
+    return wanted.kind in (Kind.DYN, Kind.PARAM) or type_name(value) == wanted.name

@@ -1,0 +1,26 @@
+"""What the macros of two variables insert into maps with.
+
+Source: cel-go ext/comprehensions.go, v0.26.0.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aggserver.cel.values import MISSING, EvaluationError, find, no_such_overload, show
+
+__all__ = ["insert", "insert_all"]
+
+
+def insert(entries: dict[Any, Any], key: Any, value: Any) -> None:
+    """Into a map that is still being made. Raises EvaluationError if the key is there."""
+    if find(entries, key) is not MISSING:
+        raise EvaluationError(f"insert failed: key {show(key)} already exists")
+    entries[key] = value
+
+
+def insert_all(entries: dict[Any, Any], more: Any) -> None:
+    if not isinstance(more, dict):
+        raise no_such_overload()
+    for key, value in more.items():
+        insert(entries, key, value)

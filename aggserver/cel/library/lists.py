@@ -1,0 +1,149 @@
+"""Functions of lists: Kubernetes' own (isSorted, sum, min, max, indexOf, lastIndexOf) and cel-go's (slice, flatten, sort, ...).
+
+Source: k8s.io/apiserver pkg/cel/library/lists.go, v0.36.3; cel-go ext/lists.go, version 3 of the library, v0.26.0.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from aggserver.cel.operators import LARGEST_RESULT, add
+from aggserver.cel.values import CostExceeded, Duration, EvaluationError, Timestamp, Uint, compare, equal
+
+__all__ = ["IMPLEMENTATIONS"]
+
+_COMPARABLE = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
+# cel-go's library names two of them in full.
+_NAMES = {"duration": "google.protobuf.Duration", "timestamp": "google.protobuf.Timestamp"}
+_ZEROS: Mapping[str, Any] = {"int": 0, "uint": Uint(0), "double": 0.0, "duration": Duration(0)}
+_ORDERED = (bool, int, Uint, float, str, bytes, Timestamp, Duration)
+# Of these, Python's own order is CEL's. (NaN has none.)
+_PYTHON_ORDER = ({str}, {int}, {bytes}, {bool}, {Uint})
+
+
+def _order(left: Any, right: Any) -> int | None:
+    """None where there is none, which these functions pass over."""
+    try:
+        return compare(left, right, "")
+    except EvaluationError:
+        return None
+
+
+def _is_sorted(items: list[Any]) -> bool:
+    return all(_order(left, right) != 1 for left, right in zip(items, items[1:], strict=False))
+
+
+def _sum(zero: Any) -> Callable[[list[Any]], Any]:
+    return lambda items: functools.reduce(add, items, zero)
+
+
+def _extreme(name: str, gives_way: int) -> Callable[[list[Any]], Any]:
+    def find(items: list[Any]) -> Any:
+        if not items:
+            raise EvaluationError(f"{name} called on empty list")
+        return functools.reduce(lambda best, item: item if _order(best, item) == gives_way else best, items)
+
+    return find
+
+
+def _equals(left: Any, right: Any) -> bool:
+    try:
+        return equal(left, right)
+    except EvaluationError:
+        return False
+
+
+def _index_of(items: list[Any], item: Any) -> int:
+    return next((position for position, each in enumerate(items) if _equals(each, item)), -1)
+
+
+def _last_index_of(items: list[Any], item: Any) -> int:
+    return next((position for position in reversed(range(len(items))) if _equals(items[position], item)), -1)
+
+
+def _slice(items: list[Any], start: int, end: int) -> list[Any]:
+    asked = f"cannot slice({start}, {end})"
+    if start < 0 or end < 0:
+        raise EvaluationError(f"{asked}, negative indexes not supported")
+    if start > end:
+        raise EvaluationError(f"{asked}, start index must be less than or equal to end index")
+    if len(items) < end:
+        raise EvaluationError(f"{asked}, list is length {len(items)}")
+    return items[start:end]
+
+
+def _flatten(items: list[Any], depth: int = 1) -> list[Any]:
+    if depth < 0:
+        raise EvaluationError("level must be non-negative")
+    flat = items
+    while depth and any(isinstance(item, list) for item in flat):
+        if sum(len(item) if isinstance(item, list) else 1 for item in flat) > LARGEST_RESULT:
+            raise CostExceeded
+        flat = [inner for item in flat for inner in (item if isinstance(item, list) else (item,))]
+        depth -= 1
+    return list(flat)
+
+
+def _sort(items: Any) -> list[Any]:
+    if not isinstance(items, list):
+        raise EvaluationError("no such overload: sort")
+    return _sort_by(items, items)
+
+
+def _sort_by(items: Any, keys: list[Any]) -> list[Any]:
+    if not isinstance(items, list):
+        raise EvaluationError("no such overload: @sortByAssociatedKeys")
+    if len(items) != len(keys):
+        raise EvaluationError(
+            "@sortByAssociatedKeys() expected a list of the same size as the associated keys list, "
+            f"but got {len(items)} and {len(keys)} elements respectively"
+        )
+    if not items:
+        return items
+    kinds = set(map(type, keys))
+    if type(keys[0]) not in _ORDERED:
+        raise EvaluationError("list elements must be comparable")
+    if len(kinds) > 1:
+        raise EvaluationError("list elements must have the same type")
+    positions = range(len(items))
+    if kinds in _PYTHON_ORDER:
+        order = sorted(positions, key=keys.__getitem__)
+    else:
+        order = sorted(positions, key=functools.cmp_to_key(lambda left, right: _order(keys[left], keys[right]) or 0))
+    return [items[position] for position in order]
+
+
+def _range(end: int) -> list[int]:
+    if end > LARGEST_RESULT:
+        raise CostExceeded
+    return list(range(end))
+
+
+def _distinct(items: list[Any]) -> list[Any]:
+    if set(map(type, items)) in ({str}, {int}):
+        return list(dict.fromkeys(items))
+    found: list[Any] = []
+    for item in items:
+        if not any(_equals(item, other) for other in found):
+            found.append(item)
+    return found
+
+
+IMPLEMENTATIONS: Mapping[str, Callable[..., Any]] = {
+    **{f"list_{name}_is_sorted_bool": _is_sorted for name in _COMPARABLE},
+    **{f"list_{name}_sum_{name}": _sum(zero) for name, zero in _ZEROS.items()},
+    **{f"list_{name}_max_{name}": _extreme("max", -1) for name in _COMPARABLE},
+    **{f"list_{name}_min_{name}": _extreme("min", 1) for name in _COMPARABLE},
+    "list_a_index_of_int": _index_of,
+    "list_a_last_index_of_int": _last_index_of,
+    "list_slice": _slice,
+    "list_flatten": _flatten,
+    "list_flatten_int": _flatten,
+    **{f"list_{_NAMES.get(name, name)}_sort": _sort for name in _COMPARABLE},
+    **{f"list_{_NAMES.get(name, name)}_sortByAssociatedKeys": _sort_by for name in _COMPARABLE},
+    "lists_range": _range,
+    "list_reverse": lambda items: items[::-1],
+    "list_distinct": _distinct,
+}

@@ -1,0 +1,208 @@
+"""What a call costs when it is made: by the sizes of its arguments, before it is made.
+
+Two thirds of this are Kubernetes' estimator, by the function's name; then cel-go's own figures, by overload. All else costs 1.
+Rounding is in floating point, as upstream's: the sizes at which a cost goes up depend on it. What is known at compile time costs a
+number, all else a function of the arguments. Identifiers, fields and literals are counted by the generated code (`program.py`).
+Source: k8s.io/apiserver pkg/cel/library/cost.go, v0.36.3; cel-go interpreter/runtimecost.go, ext/lists.go and ext/sets.go, v0.26.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import ceil
+from typing import Any
+
+from aggserver.cel.values import Opaque, Optional
+
+__all__ = ["CREATE_LIST", "CREATE_MAP", "CREATE_STRUCT", "Cost", "cost_of", "equality", "inequality"]
+
+Cost = int | Callable[..., int]
+
+CREATE_LIST, CREATE_MAP, CREATE_STRUCT = 10, 30, 40
+_TRAVERSAL = 0.1
+_REGEX = 0.25
+
+
+def _size(value: Any) -> int:
+    """Of what has no size, 1."""
+    if isinstance(value, str | list | dict | bytes):
+        return len(value)
+    if isinstance(value, Optional):
+        return _size(value.value) if value.present else 1
+    return value.size() if isinstance(value, Opaque) else 1
+
+
+def _traversal(value: Any, *_: Any) -> int:
+    return ceil(_size(value) * _TRAVERSAL)
+
+
+def _traversal_twice(value: Any, *_: Any) -> int:
+    return ceil(_size(value) * 2 * _TRAVERSAL)
+
+
+def _deep_traversal(value: Any, *_: Any) -> int:
+    match value:
+        case str():
+            return int(len(value.encode("utf-8", "surrogatepass")) * _TRAVERSAL)
+        case bytes():
+            return int(len(value) * _TRAVERSAL)
+        case list():
+            return sum(map(_deep_traversal, value))
+        case dict():
+            return sum(_deep_traversal(key) + _deep_traversal(item) for key, item in value.items())
+        case _:
+            return 1
+
+
+def _join(parts: list[Any], separator: str = "") -> int:
+    length = sum(map(_size, parts)) + len(separator) * max(len(parts) - 1, 0)
+    return ceil(length * 2 * _TRAVERSAL)
+
+
+def _regex(text: Any, pattern: Any, *_: Any) -> int:
+    return ceil((1.0 + _size(text)) * _TRAVERSAL) * ceil(_size(pattern) * _REGEX)
+
+
+def _validate(named: Any, text: Any) -> int:
+    return ceil((1.0 + _size(text)) * _TRAVERSAL) * ceil(named.pattern_size * _REGEX)
+
+
+def _contains_ip(network: Any, _: Any) -> int:
+    size = _size(network)
+    return ceil((size + size) * _TRAVERSAL)
+
+
+def _contains_ip_string(network: Any, text: Any) -> int:
+    return _contains_ip(network, text) + _traversal(text)
+
+
+def _contains_cidr(network: Any, other: Any) -> int:
+    return _contains_ip(network, other) + _traversal(network) + 1
+
+
+def _contains_cidr_string(network: Any, text: Any) -> int:
+    return _contains_cidr(network, text) + _traversal(text)
+
+
+def equality(left: Any, right: Any) -> int:
+    """Of `==`."""
+    return 1 if isinstance(left, Opaque) else inequality(left, right)
+
+
+def inequality(left: Any, right: Any) -> int:
+    """Of `!=`, and of comparing strings."""
+    return ceil(min(_size(left), _size(right)) * _TRAVERSAL)
+
+
+def _sum(left: Any, right: Any) -> int:
+    return ceil((_size(left) + _size(right)) * _TRAVERSAL)
+
+
+def _contains(text: Any, part: Any) -> int:
+    return _traversal(text) * _traversal(part)
+
+
+def _in_list(_: Any, items: Any) -> int:
+    return _size(items)
+
+
+def _allocated(size: float) -> int:
+    return int(size) + 1 + CREATE_LIST
+
+
+def _slice(items: Any, start: int, end: int) -> int:
+    return _allocated(end - start if 0 <= start <= end <= len(items) else 0)
+
+
+def _flatten(items: Any, depth: int = 1) -> int:
+    return _allocated(max(depth, 0) * _size(items))
+
+
+def _range(end: int) -> int:
+    return _allocated(max(end, 0))
+
+
+def _reverse(items: Any) -> int:
+    return _allocated(_size(items))
+
+
+def _self_compare(items: Any) -> int:
+    size = _size(items)
+    factor = 2.0 + (_TRAVERSAL if size and isinstance(items[0], str | bytes) else 0)
+    return _allocated(size * size * factor)
+
+
+def _sort_by(_: Any, keys: Any) -> int:
+    return _self_compare(keys)
+
+
+def _sets(factor: int) -> Cost:
+    return lambda left, right: 1 + _size(left) * _size(right) * factor
+
+
+# The libraries of cel-go that bring their own figures.
+_TRACKED: Mapping[str, Cost] = {
+    "list_slice": _slice,
+    "list_flatten": _flatten,
+    "list_flatten_int": _flatten,
+    "lists_range": _range,
+    "list_reverse": _reverse,
+    "list_distinct": _self_compare,
+    **{
+        f"list_{name}_{function}": cost
+        for name in (
+            "int",
+            "uint",
+            "double",
+            "bool",
+            "google.protobuf.Duration",
+            "google.protobuf.Timestamp",
+            "string",
+            "bytes",
+        )
+        for function, cost in (("sort", _self_compare), ("sortByAssociatedKeys", _sort_by))
+    },
+    "list_sets_contains_list": _sets(1),
+    "list_sets_intersects_list": _sets(1),
+    "list_sets_equivalent_list": _sets(2),
+}
+# By function; where the overloads of one differ, by its name and the overload.
+_ESTIMATED: Mapping[str, Cost] = {
+    **dict.fromkeys(("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf"), _deep_traversal),
+    **dict.fromkeys(("url", "lowerAscii", "upperAscii", "substring", "trim"), _traversal),
+    **dict.fromkeys(("cidr", "isIP", "isCIDR", "quantity", "isQuantity", "semver", "isSemver"), _traversal),
+    **dict.fromkeys(("replace", "split", "ip.isCanonical"), _traversal_twice),
+    "join": _join,
+    **dict.fromkeys(("find", "findAll"), _regex),
+    "ip": _traversal,
+    "ip cidr_ip": 1,
+    "containsIP": _contains_ip,
+    "containsIP cidr_contains_ip_string": _contains_ip_string,
+    "containsCIDR": _contains_cidr,
+    "containsCIDR cidr_contains_cidr_string": _contains_cidr_string,
+    "validate": _validate,
+}
+_STANDARD: Mapping[str, Cost] = {
+    **dict.fromkeys(
+        ("starts_with_string", "ends_with_string", "string_to_bytes", "bytes_to_string", "strings_quote", "string_format"), _traversal
+    ),
+    "in_list": _in_list,
+    **{f"{order}_{kind}": inequality for order in ("less", "greater", "less_equals", "greater_equals") for kind in ("string", "bytes")},
+    "add_string": _sum,
+    "add_bytes": _sum,
+    "matches_string": _regex,
+    "contains_string": _contains,
+}
+
+
+def cost_of(function: str, overload: str) -> Cost:
+    """`overload` is '' where it depends on the values: then only the function's name counts."""
+    for figures, key in (
+        (_TRACKED, overload),
+        (_ESTIMATED, f"{function} {overload}"),
+        (_ESTIMATED, function),
+        (_STANDARD, overload),
+    ):
+        if key in figures:
+            return figures[key]
+    return 1

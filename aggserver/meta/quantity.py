@@ -1,0 +1,119 @@
+"""Quantities: `100m`, `1.5Gi`, `2e3`; exact numbers, never less than a billionth.
+
+Called for rules that calculate with them. Pure. As upstream, a quantity is either short (64 bits and a power of ten) or of any
+length, which only `as_int64` tells apart.
+Source: k8s.io/apimachinery pkg/api/resource/{quantity,amount,suffix}.go, v0.36.3; the words of errors are upstream's.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from aggserver.meta.golang import INT64_MAX, INT64_MIN
+
+__all__ = ["Quantity", "parse"]
+
+_FORMAT = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+_PARTS = re.compile(r"([+-]?)0*([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)", re.ASCII)
+_EXPONENT = re.compile(r"[eE][+-]?[0-9]+", re.ASCII)
+_TENS = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_TWOS = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_NANO = -9
+# Digits that a short quantity may have.
+_SHORT = 18
+# Powers of ten beyond this (either way) are no numbers that anybody means, but would fill the memory.
+_LARGEST_EXPONENT = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """value * 10**scale."""
+
+    value: int
+    scale: int = 0
+    is_short: bool = True
+
+    def sign(self) -> int:
+        return (self.value > 0) - (self.value < 0)
+
+    def compare(self, other: Quantity) -> int:
+        mine, theirs, _ = _aligned(self, other)
+        return (mine > theirs) - (mine < theirs)
+
+    def add(self, other: Quantity) -> Quantity:
+        mine, theirs, scale = _aligned(self, other)
+        # What adds nothing doesn't change the scale, by which it is an integer or none.
+        if self.is_short and other.is_short and (not self.value or not other.value):
+            return self if not other.value else other
+        total = mine + theirs
+        fits = all(INT64_MIN <= number <= INT64_MAX for number in (mine, theirs, total))
+        return Quantity(total, scale, self.is_short and other.is_short and fits)
+
+    def sub(self, other: Quantity) -> Quantity:
+        return self.add(Quantity(-other.value, other.scale, other.is_short))
+
+    def as_int64(self) -> int | None:
+        """None if it isn't one, or isn't written as one: `1.0`."""
+        if not self.is_short or self.scale < 0:
+            return None
+        number = self.value * 10**self.scale
+        return number if INT64_MIN <= number <= INT64_MAX else None
+
+    def as_float(self) -> float:
+        """With the rounding of upstream's two steps."""
+        try:
+            base = float(self.value)
+        except OverflowError:
+            base = math.copysign(math.inf, self.value)
+        if self.scale == 0:
+            return base
+        return base * (0.0 if self.scale < -323 else math.inf if self.scale > 308 else float(f"1e{self.scale}"))
+
+
+def _aligned(left: Quantity, right: Quantity) -> tuple[int, int, int]:
+    """Both values by one scale, and the scale."""
+    scale = min(left.scale, right.scale)
+    return left.value * 10 ** (left.scale - scale), right.value * 10 ** (right.scale - scale), scale
+
+
+def parse(text: str) -> Quantity:
+    """Raises ValueError with upstream's text."""
+    found = _PARTS.fullmatch(text)
+    if found is None or not text:
+        raise ValueError(_FORMAT)
+    sign, whole, fraction, suffix = found[1], found[2], found[3] or "", found[4]
+    if suffix in _TENS:
+        exponent, twos = _TENS[suffix], 0
+    elif suffix in _TWOS:
+        exponent, twos = 0, _TWOS[suffix]
+    elif _EXPONENT.fullmatch(suffix):
+        exponent, twos = int(suffix[1:]), 0
+    else:
+        raise ValueError("unable to parse quantity's suffix")
+    if abs(exponent) > _LARGEST_EXPONENT:
+        raise ValueError("unable to parse numeric part of quantity")
+    value = int(whole + fraction or "0") * (-1 if sign == "-" else 1) << twos
+    scale = exponent - len(fraction)
+    if _is_short(whole or "0", fraction, twos) and scale >= _NANO and INT64_MIN <= value <= INT64_MAX:
+        return Quantity(value, scale)
+    return _long(value, scale, is_binary=twos > 0)
+
+
+def _is_short(whole: str, fraction: str, twos: int) -> bool:
+    if twos:
+        return not fraction and 15 - len(whole) - twos * 3 // 10 - 1 >= 0
+    return len(whole) + len(fraction) <= _SHORT
+
+
+def _long(value: int, scale: int, *, is_binary: bool) -> Quantity:
+    """Rounded away from zero to billionths; binary ones end at 64 bits."""
+    if scale >= _NANO:
+        billionths = value * 10 ** (scale - _NANO)
+    else:
+        rounded = -(-abs(value) // 10 ** (_NANO - scale))
+        billionths = -rounded if value < 0 else rounded
+    if is_binary and abs(billionths) > INT64_MAX * 10**9:
+        return Quantity(INT64_MAX if value > 0 else -INT64_MAX, 0, is_short=False)
+    return Quantity(billionths, _NANO, is_short=False)
