@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
 from typing import Any
 
 from aggserver.cel import times
@@ -153,5 +152,3 @@ def to_string(value: Any) -> str:
             return str(value)
         case _:
             raise _impossible(value, "string")
-
-

@@ -33,17 +33,21 @@ __all__ = [
     "add",
     "contains",
     "divide",
+    "element",
+    "entry",
+    "field",
+    "has",
     "index",
     "look_up",
+    "map_key",
     "member",
     "modulo",
     "multiply",
     "negate",
     "not_",
-    "select",
+    "not_equal",
+    "opened",
     "subtract",
-    "surely_bool",
-    "unwrap_field",
 ]
 
 LARGEST_RESULT = 1 << 24
@@ -68,7 +72,9 @@ def _duration(nanoseconds: int) -> Duration:
 
 def _refused(left: object, function: str) -> EvaluationError:
     """The operator doesn't take what is on its left; these three types say so with fewer words."""
-    return no_such_overload() if isinstance(left, str | Timestamp | Duration) else EvaluationError(f"no such overload: {function}")
+    return (
+        no_such_overload() if isinstance(left, str | Timestamp | Duration) else EvaluationError(f"no such overload: {function}")
+    )
 
 
 def add(left: Any, right: Any) -> Any:
@@ -181,36 +187,15 @@ def not_(value: Any) -> bool:
     raise no_such_overload()
 
 
-def surely_bool(value: Any) -> bool:
-    """What decides must be a bool."""
-    if value is True or value is False:
-        return bool(value)
-    raise no_such_overload()
-
-
-def select(operand: Any, field: str) -> Any:
-    """`operand.field` of whatever turned up; a dict that has the field needs no call."""
-    return index(operand, field)
-
-
 def index(operand: Any, key: Any) -> Any:
     """`operand[key]`; of an optional the entry of its value, if there is one."""
     if isinstance(operand, Optional):
-        return unwrap_field(operand, key)
+        inner = look_up(operand.value, key)
+        return NONE if inner is MISSING else Optional(inner)
     value = look_up(operand, key)
     if value is not MISSING:
         return value
     raise EvaluationError(f"index out of bounds: {show(key)}" if isinstance(operand, list) else f"no such key: {show(key)}")
-
-
-def unwrap_field(operand: Any, key: Any) -> Optional:
-    """`operand.?key` and `operand[?key]`."""
-    if isinstance(operand, Optional):
-        if not operand.present:
-            return operand
-        operand = operand.value
-    value = look_up(operand, key)
-    return NONE if value is MISSING else Optional(value)
 
 
 def look_up(operand: Any, key: Any) -> Any:
@@ -252,3 +237,46 @@ def member(item: Any, constants: Set[Any], bools: Set[bool]) -> bool:
         return item in constants
     except TypeError:
         return False
+
+
+def has(operand: Any, key: Any) -> bool:
+    if isinstance(operand, Optional):
+        operand = operand.value
+    return look_up(operand, key) is not MISSING
+
+
+def field(operand: Any, key: str) -> Any:
+    value = operand.get(key) if isinstance(operand, dict) else None
+    return MISSING if value is None else value
+
+
+def opened(operand: Any) -> Any:
+    """What an optional holds, MISSING if nothing; anything else itself."""
+    return operand.value if isinstance(operand, Optional) else operand
+
+
+def element(value: Any) -> Any:
+    """Of `[?value]` and `{?key: value}`."""
+    if isinstance(value, Optional):
+        return value.value
+    raise EvaluationError(f"cannot initialize optional list element from non-optional value {show(value)}")
+
+
+def entry(key: Any, value: Any) -> Any:
+    if isinstance(value, Optional):
+        return value.value
+    raise EvaluationError(f"cannot initialize optional entry '{show(key)}' from non-optional value {show(value)}")
+
+
+def map_key(key: Any) -> Any:
+    if isinstance(key, str | bool | int | float):
+        return key
+    raise EvaluationError(f"unsupported key type: {show(key)}")
+
+
+def not_equal(left: Any, right: Any) -> bool:
+    """What can't be compared is not equal either."""
+    try:
+        return not equal(left, right)
+    except EvaluationError:
+        return True

@@ -1,9 +1,9 @@
 """What a call costs when it is made: by the sizes of its arguments, before it is made.
 
-Two thirds of this are Kubernetes' estimator, by the function's name; then cel-go's own figures, by overload. All else costs 1.
-Rounding is in floating point, as upstream's: the sizes at which a cost goes up depend on it. What is known at compile time costs a
-number, all else a function of the arguments. Identifiers, fields and literals are counted by the generated code (`program.py`).
-Source: k8s.io/apiserver pkg/cel/library/cost.go, v0.36.3; cel-go interpreter/runtimecost.go, ext/lists.go and ext/sets.go, v0.26.0.
+By Kubernetes' estimator, which goes by the function's name, and then by cel-go's own figures, for overloads; all else costs 1.
+Rounding is in floating point, as upstream's: the sizes at which a cost goes up depend on it. Names, fields, indexes, lists and
+macros are counted in the generated code (`generator.py`).
+Source: k8s.io/apiserver pkg/cel/library/cost.go, v0.36.3; cel-go interpreter/runtimecost.go and ext/{lists,sets}.go, v0.26.0.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from math import ceil
 from typing import Any
 
+from aggserver.cel.library.named_format import NamedFormat
 from aggserver.cel.values import Opaque, Optional
 
 __all__ = ["CREATE_LIST", "CREATE_MAP", "CREATE_STRUCT", "Cost", "cost_of", "equality", "inequality"]
@@ -63,7 +64,7 @@ def _regex(text: Any, pattern: Any, *_: Any) -> int:
     return ceil((1.0 + _size(text)) * _TRAVERSAL) * ceil(_size(pattern) * _REGEX)
 
 
-def _validate(named: Any, text: Any) -> int:
+def _validate(named: NamedFormat, text: Any) -> int:
     return ceil((1.0 + _size(text)) * _TRAVERSAL) * ceil(named.pattern_size * _REGEX)
 
 
@@ -184,10 +185,15 @@ _ESTIMATED: Mapping[str, Cost] = {
 }
 _STANDARD: Mapping[str, Cost] = {
     **dict.fromkeys(
-        ("starts_with_string", "ends_with_string", "string_to_bytes", "bytes_to_string", "strings_quote", "string_format"), _traversal
+        ("starts_with_string", "ends_with_string", "string_to_bytes", "bytes_to_string", "strings_quote", "string_format"),
+        _traversal,
     ),
     "in_list": _in_list,
-    **{f"{order}_{kind}": inequality for order in ("less", "greater", "less_equals", "greater_equals") for kind in ("string", "bytes")},
+    **{
+        f"{order}_{kind}": inequality
+        for order in ("less", "greater", "less_equals", "greater_equals")
+        for kind in ("string", "bytes")
+    },
     "add_string": _sum,
     "add_bytes": _sum,
     "matches_string": _regex,

@@ -1,7 +1,7 @@
 """Timestamps and durations: reading, printing, their parts in a time zone, and arithmetic within Go's ranges.
 
-The calendar is counted here, since Python's ends with the year 9999 before an offset is added. Zones by name come from the time zone
-database that Python finds. Called by the standard functions.
+The calendar is counted here, since Python's ends with the year 9999 before an offset is added. Zones by name come from the time
+zone database that Python finds. Called by the standard functions.
 Source: cel-go common/types/{timestamp,duration,overflow}.go and common/stdlib, v0.26.0; Go's time.Parse and ParseDuration, 1.26.
 """
 
@@ -30,9 +30,7 @@ __all__ = [
 _SECOND = 10**9
 # 0001-01-01T00:00:00Z and 9999-12-31T23:59:59Z, in seconds since 1970.
 _FIRST, _LAST = -62135596800, 253402300799
-_RFC3339 = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)T(\d\d?):(\d\d):(\d\d)(?:[.,](\d+))?(?:(Z)|([+-])(\d\d):(\d\d))", re.ASCII
-)
+_RFC3339 = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d?):(\d\d):(\d\d)(?:[.,](\d+))?(?:(Z)|([+-])(\d\d):(\d\d))", re.ASCII)
 _UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": _SECOND, "m": 60 * _SECOND, "h": 3600 * _SECOND}
 _DURATION_PART = re.compile(r"(\d*)(?:\.(\d*))?(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 _MONTH_DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)

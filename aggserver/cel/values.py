@@ -19,8 +19,8 @@ __all__ = [
     "NONE",
     "CELError",
     "CostExceeded",
-    "EvaluationError",
     "Duration",
+    "EvaluationError",
     "Opaque",
     "Optional",
     "Timestamp",
@@ -191,11 +191,13 @@ def equal(left: Any, right: Any) -> bool:
         return type(right) in _NUMBERS and (
             float(left) == float(right) if kind is float or type(right) is float else int(left) == int(right)
         )
-    if isinstance(left, list | dict | Opaque):
-        own = getattr(left, "equals", None)
-        if own is not None:
-            return bool(own(right))
-        return _equal_lists(left, right) if isinstance(left, list) else _equal_maps(left, right)
+    own = getattr(left, "equals", None)
+    if own is not None:
+        return bool(own(right))
+    if isinstance(left, list):
+        return _equal_lists(left, right)
+    if isinstance(left, dict):
+        return _equal_maps(left, right)
     if isinstance(left, Optional) and isinstance(right, Optional):
         return equal(left.value, right.value) if left.present and right.present else left.present is right.present
     return False
@@ -281,7 +283,8 @@ def find(container: dict[Any, Any], key: Any) -> Any:
     if kind not in (int, float, Uint, bool):
         return MISSING
     value = container.get(key, MISSING)
+    if value is MISSING or key not in (0, 1):
+        return value
     # Python takes True for 1; which of them the key is only the keys know.
-    if value is not MISSING and key in (0, 1) and not any(each == key and (type(each) is bool) == (kind is bool) for each in container):
-        return MISSING
-    return value
+    is_bool = kind is bool
+    return value if any(each == key and (type(each) is bool) is is_bool for each in container) else MISSING

@@ -65,9 +65,8 @@ def _clause(pattern: str, position: int) -> tuple[Callable[[Any, int | None], st
         if position == len(pattern):
             raise _unparsed("error while parsing precision: could not find end of precision specifier")
         if not digits[1]:
-            raise _unparsed(
-                'error while parsing precision: error while converting precision to integer: strconv.Atoi: parsing "": invalid syntax'
-            )
+            why = 'error while converting precision to integer: strconv.Atoi: parsing "": invalid syntax'
+            raise _unparsed(f"error while parsing precision: {why}")
         precision = min(int(digits[1][:9]), _LARGEST_PRECISION)
     verb = _VERBS.get(pattern[position])
     if verb is None:

@@ -6,6 +6,7 @@ Source: k8s.io/apiserver pkg/cel/library/lists.go, v0.36.3; cel-go ext/lists.go,
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -32,7 +33,7 @@ def _order(left: Any, right: Any) -> int | None:
 
 
 def _is_sorted(items: list[Any]) -> bool:
-    return all(_order(left, right) != 1 for left, right in zip(items, items[1:], strict=False))
+    return all(_order(left, right) != 1 for left, right in itertools.pairwise(items))
 
 
 def _sum(zero: Any) -> Callable[[list[Any]], Any]:
@@ -107,12 +108,13 @@ def _sort_by(items: Any, keys: list[Any]) -> list[Any]:
         raise EvaluationError("list elements must be comparable")
     if len(kinds) > 1:
         raise EvaluationError("list elements must have the same type")
-    positions = range(len(items))
-    if kinds in _PYTHON_ORDER:
-        order = sorted(positions, key=keys.__getitem__)
-    else:
-        order = sorted(positions, key=functools.cmp_to_key(lambda left, right: _order(keys[left], keys[right]) or 0))
-    return [items[position] for position in order]
+    sort_key = _identity if kinds in _PYTHON_ORDER else functools.cmp_to_key(lambda left, right: _order(left, right) or 0)
+    keyed = sorted(zip(keys, items, strict=True), key=lambda pair: sort_key(pair[0]))
+    return [item for _, item in keyed]
+
+
+def _identity(value: Any) -> Any:
+    return value
 
 
 def _range(end: int) -> list[int]:

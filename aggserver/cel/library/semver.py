@@ -1,7 +1,7 @@
 """Versions by semver.org: `semver('1.2.3-rc.1').isLessThan(semver('1.2.3'))`.
 
-Source: k8s.io/apiserver pkg/cel/library/semverlib.go, version 1 of the library, v0.36.3; github.com/blang/semver v4.0.0, whose words
-the errors are.
+Source: k8s.io/apiserver pkg/cel/library/semverlib.go, version 1 of the library, v0.36.3; github.com/blang/semver v4.0.0, whose
+words the errors are.
 """
 
 from __future__ import annotations
@@ -49,9 +49,7 @@ def _parse(text: str) -> Semver:
     major, minor = _number(parts[0], "major"), _number(parts[1], "minor")
     patch, plus, build = parts[2].partition("+")
     patch, minus, prerelease = patch.partition("-")
-    version = Semver(
-        major, minor, _number(patch, "patch"), tuple(map(_identifier, prerelease.split("."))) if minus else ()
-    )
+    version = Semver(major, minor, _number(patch, "patch"), tuple(map(_identifier, prerelease.split("."))) if minus else ())
     for word in build.split(".") if plus else ():
         if not word:
             raise ValueError("Build meta data is empty")
