@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aggserver.meta.regexp import PatternError, matcher
+from aggserver.meta.regexp import PatternError, finder, matcher
 
 MATCHES = {
     "anywhere": ("b", "abc", True),
@@ -50,3 +50,20 @@ def test_refused(pattern: str) -> None:
     with pytest.raises(PatternError) as error:
         matcher(pattern)
     assert str(error.value) == f"error parsing regexp: {REFUSED[pattern]}"
+
+
+FINDINGS = {
+    "all": ("b+", "abbcb", -1, ["bb", "b"]),
+    "some": ("b", "bbb", 2, ["b", "b"]),
+    "none wanted": ("b", "bbb", 0, []),
+    "nothing": ("x", "abc", -1, []),
+    "empty ones, but not behind a match": ("a*", "baaau", -1, ["", "aaa", ""]),
+    "not within a character": ("", "é", -1, ["", ""]),
+    "characters": (".", "é☃", -1, ["é", "☃"]),
+}
+
+
+@pytest.mark.parametrize("name", FINDINGS)
+def test_finder(name: str) -> None:
+    pattern, text, count, expected = FINDINGS[name]
+    assert finder(pattern)(text, count) == expected

@@ -13,15 +13,14 @@ from collections.abc import Callable
 from typing import Any
 
 from aggserver.cel import conversions
-from aggserver.cel.operators import LARGEST_RESULT
 from aggserver.cel.values import CostExceeded, Duration, EvaluationError, Timestamp, TypeValue, Uint, type_name
 from aggserver.meta.golang import format_float, quote
 
 __all__ = ["format_string"]
 
 _DEFAULT_PRECISION = 6
-# Go's fmt takes no more; what it says then is not worth having.
-_LARGEST_PRECISION = 1_000_000
+# Digits. Upstream writes as many as are asked for, at no cost.
+_LARGEST_PRECISION = 1000
 _PRECISION = re.compile(r"\.([0-9]*)", re.ASCII)
 _SUPERSCRIPT = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 _SPECIAL = ("NaN", "Infinity", "-Infinity")
@@ -67,7 +66,9 @@ def _clause(pattern: str, position: int) -> tuple[Callable[[Any, int | None], st
         if not digits[1]:
             why = 'error while converting precision to integer: strconv.Atoi: parsing "": invalid syntax'
             raise _unparsed(f"error while parsing precision: {why}")
-        precision = min(int(digits[1][:9]), _LARGEST_PRECISION)
+        precision = int(digits[1][:9])
+        if precision > _LARGEST_PRECISION:
+            raise CostExceeded
     verb = _VERBS.get(pattern[position])
     if verb is None:
         first_byte = chr(pattern[position].encode("utf-8", "surrogatepass")[0])
@@ -167,10 +168,7 @@ def _scientific(value: Any, width: int | None) -> str:
         text = f"{mantissa}\u00d710{exponent.removeprefix('+').translate(_SUPERSCRIPT)}"
     else:
         text = _infinite(number)
-    width = _DEFAULT_PRECISION if width is None else width
-    if width > LARGEST_RESULT:
-        raise CostExceeded
-    return text.rjust(width)
+    return text.rjust(_DEFAULT_PRECISION if width is None else width)
 
 
 def _binary(value: Any, precision: int | None) -> str:

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from aggserver.cel.operators import LARGEST_RESULT, add
+from aggserver.cel.operators import LARGEST_RESULT, add, refused
 from aggserver.cel.values import CostExceeded, Duration, EvaluationError, Timestamp, Uint, compare, equal
 
 __all__ = ["IMPLEMENTATIONS"]
@@ -89,13 +89,13 @@ def _flatten(items: list[Any], depth: int = 1) -> list[Any]:
 
 def _sort(items: Any) -> list[Any]:
     if not isinstance(items, list):
-        raise EvaluationError("no such overload: sort")
+        raise refused(items, "sort")
     return _sort_by(items, items)
 
 
 def _sort_by(items: Any, keys: list[Any]) -> list[Any]:
     if not isinstance(items, list):
-        raise EvaluationError("no such overload: @sortByAssociatedKeys")
+        raise refused(items, "@sortByAssociatedKeys")
     if len(items) != len(keys):
         raise EvaluationError(
             "@sortByAssociatedKeys() expected a list of the same size as the associated keys list, "

@@ -28,9 +28,7 @@ def _contains(text: str, part: str) -> bool:
 
 
 def _matches(text: Any, pattern: Any) -> bool:
-    if not isinstance(text, str):
-        raise EvaluationError("no such overload: matches")
-    if not isinstance(pattern, str):
+    if not isinstance(text, str) or not isinstance(pattern, str):
         raise no_such_overload()
     try:
         return regexp.matcher(pattern)(text)

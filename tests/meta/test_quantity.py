@@ -1,0 +1,66 @@
+"""Quantities: what they are, and what is none."""
+
+from __future__ import annotations
+
+import pytest
+
+from aggserver.meta.quantity import parse
+
+# text: (the same in billionths, whether it is an integer of 64 bits)
+READ = {
+    "0": (0, True),
+    "1": (10**9, True),
+    "-1": (-(10**9), True),
+    "+1": (10**9, True),
+    "1.5": (1_500_000_000, False),
+    "1.0": (10**9, False),
+    ".5": (500_000_000, False),
+    "5.": (5 * 10**9, True),
+    "1n": (1, False),
+    "0.1n": (1, False),
+    "-0.1n": (-1, False),
+    "100m": (100_000_000, False),
+    "1k": (10**12, True),
+    "1e3": (10**12, True),
+    "1E-3": (10**6, False),
+    "1E": (10**27, True),
+    "1Ki": (1024 * 10**9, True),
+    "1.5Gi": (1536 * 1024**2 * 10**9, False),
+    "9223372036854775807": ((2**63 - 1) * 10**9, False),
+    "20Ei": ((2**63 - 1) * 10**9, False),
+}
+
+
+@pytest.mark.parametrize("text", READ)
+def test_parse(text: str) -> None:
+    billionths, is_integer = READ[text]
+    quantity = parse(text)
+    assert quantity.value * 10 ** (quantity.scale + 9) == billionths
+    assert (quantity.as_int64() is not None) is is_integer
+
+
+NONE = ("", "x", "1x", "1 k", "1kk", "1.2.3", "--1", "1e", "1eE", "1K", "1mi", "1e999999999")
+
+
+@pytest.mark.parametrize("text", NONE)
+def test_no_quantity(text: str) -> None:
+    with pytest.raises(ValueError, match="quantit"):
+        parse(text)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "order"),
+    [("1k", "1000", 0), ("1G", "1Gi", -1), ("1", "999m", 1), ("-1", "1", -1), ("1e30", "1e31", -1)],
+)
+def test_compare(left: str, right: str, order: int) -> None:
+    assert parse(left).compare(parse(right)) == order
+    assert parse(right).compare(parse(left)) == -order
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "total"),
+    [("1", "1", "2"), ("1k", "1m", "1000.001"), ("1Ki", "24", "1048"), ("9223372036854775807", "1", "9223372036854775808")],
+)
+def test_add_and_sub(left: str, right: str, total: str) -> None:
+    assert parse(left).add(parse(right)).compare(parse(total)) == 0
+    assert parse(total).sub(parse(right)).compare(parse(left)) == 0
