@@ -47,6 +47,7 @@ __all__ = [
     "not_",
     "not_equal",
     "opened",
+    "refused",
     "subtract",
 ]
 
@@ -70,8 +71,8 @@ def _duration(nanoseconds: int) -> Duration:
     return Duration(_int64(nanoseconds))
 
 
-def _refused(left: object, function: str) -> EvaluationError:
-    """The operator doesn't take what is on its left; these three types say so with fewer words."""
+def refused(left: object, function: str) -> EvaluationError:
+    """What is on the left, or the target, is of no use; these three types say so with fewer words."""
     return (
         no_such_overload() if isinstance(left, str | Timestamp | Duration) else EvaluationError(f"no such overload: {function}")
     )
@@ -114,7 +115,7 @@ def subtract(left: Any, right: Any) -> Any:
     if kind is Timestamp and other is Duration:
         return times.earlier(left, right)
     if kind is not other:
-        raise no_such_overload() if kind in (int, float, Uint) else _refused(left, "_-_")
+        raise no_such_overload() if kind in (int, float, Uint) else refused(left, "_-_")
     if kind is int:
         return _int64(left - right)
     if kind is float:
@@ -125,7 +126,7 @@ def subtract(left: Any, right: Any) -> Any:
         return _duration(left.nanoseconds - right.nanoseconds)
     if kind is Timestamp:
         return times.difference(left, right)
-    raise _refused(left, "_-_")
+    raise refused(left, "_-_")
 
 
 def multiply(left: Any, right: Any) -> Any:
@@ -159,7 +160,7 @@ def modulo(left: Any, right: Any) -> Any:
 def _number(left: Any, right: Any, function: str, numbers: tuple[type, ...] = (int, float, Uint)) -> type:
     """The type of both. Raises EvaluationError."""
     if type(left) not in numbers:
-        raise _refused(left, function)
+        raise refused(left, function)
     if type(right) is not type(left):
         raise no_such_overload()
     return type(left)
@@ -178,7 +179,7 @@ def negate(value: Any) -> Any:
         case Duration():
             return _duration(-value.nanoseconds)
         case _:
-            raise _refused(value, "-_")
+            raise refused(value, "-_")
 
 
 def not_(value: Any) -> bool:

@@ -8,13 +8,74 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+from aggserver.cel import operators
 from aggserver.cel.checker import Checked
-from aggserver.cel.generator import Objects, ProgramError, generate
+from aggserver.cel.constants import ProgramError
+from aggserver.cel.generator import Objects, generate
+from aggserver.cel.library import comprehensions
+from aggserver.cel.runtime_cost import equality, inequality
+from aggserver.cel.values import (
+    MISSING,
+    NONE,
+    CELError,
+    CostExceeded,
+    EvaluationError,
+    Optional,
+    compare,
+    elements,
+    equal,
+    no_such_overload,
+    pairs,
+    size,
+)
 
 __all__ = ["Objects", "Program", "ProgramError", "compile_program"]
 
 Program: TypeAlias = Callable[[Mapping[str, Any], int], tuple[Any, int]]
 """From the variables and a budget to the value and its cost. Raises CELError, which has the cost too."""
+
+
+def _finished(error: CELError, cost: int, budget: int) -> CELError:
+    """What an evaluation that failed says at its end."""
+    if cost > budget and not isinstance(error, CostExceeded):
+        error = CostExceeded()
+    error.cost = cost
+    return error
+
+
+# What generated code calls, besides constants (k1, ...).
+_NAMES: Mapping[str, Any] = {
+    "CELError": CELError,
+    "CostExceeded": CostExceeded,
+    "EvaluationError": EvaluationError,
+    "MISSING": MISSING,
+    "NONE": NONE,
+    "Optional": Optional,
+    "compare": compare,
+    "contains": operators.contains,
+    "element": operators.element,
+    "elements": elements,
+    "entry": operators.entry,
+    "equal": equal,
+    "equality": equality,
+    "field": operators.field,
+    "finished": _finished,
+    "has": operators.has,
+    "index": operators.index,
+    "inequality": inequality,
+    "insert": comprehensions.insert,
+    "insert_all": comprehensions.insert_all,
+    "map_key": operators.map_key,
+    "look_up": operators.look_up,
+    "member": operators.member,
+    "negate": operators.negate,
+    "no_such_overload": no_such_overload,
+    "not_": operators.not_,
+    "not_equal": operators.not_equal,
+    "opened": operators.opened,
+    "pairs": pairs,
+    "size": size,
+}
 
 
 def compile_program(checked: Checked, objects: Objects | None = None) -> Program:
@@ -23,7 +84,8 @@ def compile_program(checked: Checked, objects: Objects | None = None) -> Program
     Raises:
         ProgramError: see there.
     """
-    source, names = generate(checked, objects)
+    source, constants = generate(checked, objects)
+    names = {**_NAMES, **constants}
     exec(compile(source, "<cel>", "exec"), names)  # noqa: S102  (the text is the generator's own)
     program: Program = names["evaluate"]
     return program

@@ -174,6 +174,14 @@ def show(value: object) -> str:
             return str(value)
 
 
+def _go_type(value: object) -> str:
+    """What cel-go calls it in two errors."""
+    name = type_name(value)
+    if name in ("type", "optional_type"):
+        return f"*types.{name.removesuffix('_type').capitalize()}"
+    return f"types.{name.rpartition('.')[2].removesuffix('_type').capitalize()}"
+
+
 _NUMBERS = frozenset({int, float, Uint})
 # Of the same type, Python compares them as CEL does.
 _PLAIN = frozenset({bool, int, float, Uint, str, bytes, Timestamp, Duration, TypeValue})
@@ -263,7 +271,7 @@ def elements(value: Any) -> list[Any]:
         return value
     if isinstance(value, dict):
         return list(value)
-    raise EvaluationError(f"got '{type_name(value)}', expected iterable type")
+    raise EvaluationError(f"got '{_go_type(value)}', expected iterable type")
 
 
 def pairs(value: Any) -> Iterable[tuple[Any, Any]]:
@@ -272,7 +280,7 @@ def pairs(value: Any) -> Iterable[tuple[Any, Any]]:
         return enumerate(value)
     if isinstance(value, dict):
         return value.items()
-    raise EvaluationError(f"unsupported comprehension range type: {type_name(value)}")
+    raise EvaluationError(f"unsupported comprehension range type: {_go_type(value)}")
 
 
 def find(container: dict[Any, Any], key: Any) -> Any:

@@ -45,9 +45,9 @@ class Caught:
 
 
 class Writer:
-    def __init__(self, names: dict[str, Any]) -> None:
-        self.names = names
-        """What the text may name: constants are added."""
+    def __init__(self) -> None:
+        self.constant_names: dict[str, Any] = {}
+        """By name, the values that the text can't spell."""
         self._lines: list[_Line] = []
         self._functions: list[_Line] = []
         self._indent = 2
@@ -102,7 +102,7 @@ class Writer:
         if value is None or isinstance(value, bool) or type(value) is int:
             return f"({value})"
         name = self.temp("k")
-        self.names[name] = value
+        self.constant_names[name] = value
         return name
 
     def set(self, text: str, kind: str = "") -> Code:

@@ -1,0 +1,195 @@
+"""Writes loops for the macros: `all`, `exists`, `map`, `filter`, `transformMap`, and variables for `optMap` and `sortBy`.
+
+A macro is a fold of its list or map, as the parser has expanded it; here it becomes the loop that was meant, and what the steps
+of the fold cost is charged as if they were done. `generator.py` writes all else, and is what this calls for the parts of a macro.
+Source: cel-go parser/macro.go, ext/{comprehensions,lists}.go and interpreter/interpretable.go (evalFold), v0.26.0.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from aggserver.cel.ast import Call, Comprehension, Expr, Ident, List, Map, children
+from aggserver.cel.constants import NOT_CONSTANT, Constants
+from aggserver.cel.runtime_cost import CREATE_LIST
+from aggserver.cel.types import Kind, Type
+from aggserver.cel.writer import Code, Writer
+
+__all__ = ["Folds", "Variable"]
+
+
+@dataclass(slots=True)
+class Variable:
+    code: str
+    kind: str = ""
+    thunk: str = ""
+    """What to call for the value when it is first asked for; `code` is then a list that holds it from then on."""
+
+
+class Folds(Writer):
+    constants: Constants
+    scope: dict[str, Variable]
+    """The variables of the macros around."""
+
+    @abstractmethod
+    def value(self, expr: Expr, *, bare: bool = False) -> Code:
+        """Writes what computes the expression."""
+
+    @abstractmethod
+    def as_function(self, expr: Expr, *, bare: bool = False) -> str:
+        """Writes a function for the expression; gives the code that calls it."""
+
+    @abstractmethod
+    def type_of(self, expr: Expr) -> Type: ...
+
+    @abstractmethod
+    def bool(self, value: Code) -> str:
+        """Writes a check that it is one, unless that is sure."""
+
+    def comprehension(self, expr: Comprehension) -> Code:
+        if expr.macro in ("bind", "sortBy"):
+            return self._bind(expr)
+        items = self._range(expr)
+        inside = self.scope
+        self.scope = dict(inside)
+        for name in (expr.iter_var, expr.iter_var2):
+            if name:
+                self.scope[name] = Variable(self.temp("v"))
+        match expr.macro:
+            case "all" | "exists":
+                result = self._quantifier(expr, items)
+            case "exists_one":
+                result = self._exists_one(expr, items)
+            case _:
+                result = self._collect(expr, items)
+        self.scope = inside
+        return result
+
+    def _range(self, expr: Comprehension) -> str:
+        value = self.value(expr.iter_range)
+        kind = self.type_of(expr.iter_range).kind
+        if expr.iter_var2:
+            return self.risk_set(f"pairs({value.text})").text
+        if kind is Kind.LIST:
+            return self.risk_set(f"{value.text} if type({value.text}) is list else elements({value.text})").text
+        return self.risk_set(f"elements({value.text})").text
+
+    @contextmanager
+    def _loop(self, expr: Comprehension, items: str) -> Iterator[None]:
+        """The body of a loop; its end must leave nothing to pay."""
+        self.settle()
+        names = ", ".join(self.scope[name].code for name in (expr.iter_var, expr.iter_var2) if name)
+        with self.block(f"for {names} in {items}:", counts=True):
+            self.line("if cost > budget: raise CostExceeded()")
+            yield
+
+    def _quantifier(self, expr: Comprehension, items: str) -> Code:
+        """`all` and `exists`. What is looked at before each round costs, even where it ends the loop."""
+        assert isinstance(expr.loop_step, Call)
+        is_all = expr.macro == "all"
+        look = 2 if is_all else 3
+        iterator, error = self.set(f"iter({items})").text, self.temp("e")
+        result = self.set(str(is_all), "bool")
+        self.line(f"{error} = None")
+        with self._loop(expr, iterator):
+            self.charge(look + 1)
+            with self.caught(f"{error} = {error} or error", "continue"):
+                predicate = self.bool(self.value(expr.loop_step.args[1]))
+            with self.block(f"if {predicate} is {not is_all}:"):
+                self.line(f"{result.text} = {not is_all}")
+                self.line(f"for _ in {iterator}:")
+                self.line(f" cost += {look}; break")
+                self.line("break")
+        self.charge(1)
+        self.risk(f"if {error} is not None and {result.text} is {is_all}: raise {error}")
+        return result
+
+    def _exists_one(self, expr: Comprehension, items: str) -> Code:
+        assert isinstance(expr.loop_step, Call)
+        error = self.temp("e")
+        count = self.set("0", "int").text
+        self.line(f"{error} = None")
+        with self._loop(expr, items):
+            with self.caught(f"{error} = error", "continue"):
+                predicate = self.bool(self.value(expr.loop_step.args[0]))
+            self.line(f"if {predicate}: {count} += 1; cost += 2")
+        self.charge(2)
+        self.risk(f"if {error} is not None: raise {error}")
+        return self.set(f"{count} == 1", "bool")
+
+    def _collect(self, expr: Comprehension, items: str) -> Code:
+        """`map`, `filter`, `transformList`, `transformMap` and `transformMapEntry`: a list or map that grows in place."""
+        step = expr.loop_step
+        assert isinstance(step, Call)
+        is_map = isinstance(expr.accu_init, Map)
+        error = self.temp("e")
+        result = self.set("{}" if is_map else "[]", "dict" if is_map else "list")
+        self.line(f"{error} = None")
+        with self._loop(expr, items):
+            if step.function == "_?_:_":
+                with self.caught(f"{error} = error", "continue"):
+                    predicate = self.bool(self.value(step.args[0]))
+                self.line(f"if not {predicate}: continue")
+                step = step.args[1]
+                assert isinstance(step, Call)
+            # The list or map so far, and the call that adds to it.
+            self.charge(2)
+            with self.caught(f"{error} = {error} or error"):
+                self._add(result.text, step)
+        self.charge(1)
+        self.risk(f"if {error} is not None: raise {error}")
+        return result
+
+    def _add(self, result: str, step: Call) -> None:
+        if step.function == "_+_":
+            added = step.args[1]
+            assert isinstance(added, List)
+            if self.constants.of(added) is NOT_CONSTANT:
+                value = self.value(added.elements[0])
+                self.charge(CREATE_LIST)
+                self.settle()
+            else:
+                value = self.value(added.elements[0])
+            self.line(f"{result}.append({value.text})")
+        else:
+            codes = ", ".join(self.value(argument).text for argument in step.args[1:])
+            self.risk(f"{'insert' if len(step.args) == 3 else 'insert_all'}({result}, {codes})")
+
+    def _bind(self, expr: Comprehension) -> Code:
+        """One variable, computed when it is first asked for: a variable that nobody asks for costs nothing."""
+        name = self.temp("v")
+        if _is_sure(expr.result, expr.accu_var):
+            value = self.value(expr.accu_init)
+            self.settle()
+            self.line(f"{name} = {value.text}")
+            variable = Variable(name, value.kind)
+        else:
+            variable = Variable(name, thunk=self.as_function(expr.accu_init))
+            self.line(f"{name} = []")
+        inside = self.scope
+        self.scope = {**inside, expr.accu_var: variable}
+        result = self.value(expr.result)
+        self.scope = inside
+        return result
+
+
+def _is_sure(expr: Expr, name: str) -> bool:
+    """Whether the variable is surely asked for, unless something fails."""
+    match expr:
+        case Ident():
+            return expr.name == name
+        case Call(function="_&&_" | "_||_" | "_?_:_"):
+            return _is_sure(expr.args[0], name)
+        case Call(function="or" | "orValue", target=target) if target is not None:
+            return _is_sure(target, name)
+        case Call(function="_?._" | "_[?_]"):
+            return _is_sure(expr.args[0], name)
+        case Comprehension():
+            if expr.macro in ("bind", "sortBy"):
+                return expr.accu_var != name and _is_sure(expr.result, name)
+            return _is_sure(expr.iter_range, name)
+        case _:
+            return any(_is_sure(child, name) for child in children(expr))
