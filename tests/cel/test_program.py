@@ -42,7 +42,7 @@ SELF = {
     "objs": [{"n": 1, "v": "a"}, {"n": 2}, {"v": "q"}],
     "t": True,
 }
-TABLE = yaml.safe_load((Path(__file__).parents[1] / "cases" / "cel.yaml").read_text())
+TABLE = yaml.safe_load((Path(__file__).parents[1] / "cases" / "cel" / "values.yaml").read_text())
 
 
 def written(value: Any) -> str:
