@@ -148,11 +148,8 @@ class Folds(Writer):
             added = step.args[1]
             assert isinstance(added, List)
             if self.constants.of(added) is NOT_CONSTANT:
-                value = self.value(added.elements[0])
                 self.charge(CREATE_LIST)
-                self.settle()
-            else:
-                value = self.value(added.elements[0])
+            value = self.value(added.elements[0])
             self.line(f"{result}.append({value.text})")
         else:
             codes = ", ".join(self.value(argument).text for argument in step.args[1:])

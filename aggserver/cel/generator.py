@@ -3,7 +3,7 @@
 All names are made up here and every constant is passed in by name, so that nothing of an expression's text is ever run. Costs are
 counted where cel-go's interpreter counts them, so that the figures are equal; loops, and calls that may take long, stop once the
 budget is spent. Errors are exceptions: `&&`, `||`, `all` and `exists` catch those of their operands. (A call of which an argument
-failed is not paid for, and doesn't look at those after it, as it is and does upstream: after an error the cost may be less.)
+failed doesn't look at those after it, as it does upstream: after an error the cost may be less.)
 Called by `program.py`. Pure.
 Source: cel-go interpreter/{planner,interpretable,attributes,runtimecost,decorators}.go, v0.26.0, with the options of
 k8s.io/apiserver pkg/cel/environment (optimized, `has` for nothing), v0.36.3.
@@ -40,6 +40,8 @@ _ARITHMETIC = {
     "_%_": operators.modulo,
 }
 _REGEX_FUNCTIONS = frozenset(("matches", "find", "findAll"))
+# Of which two are compared at the cost of 1.
+_SIZELESS = frozenset((Kind.BOOL, Kind.INT, Kind.UINT, Kind.DOUBLE, Kind.TIMESTAMP, Kind.DURATION))
 _PYTHON_TYPES = {Kind.STRING: "str", Kind.LIST: "list", Kind.MAP: "dict", Kind.INT: "int", Kind.BOOL: "bool", Kind.BYTES: "bytes"}
 
 
@@ -166,14 +168,11 @@ class _Generator(Folds):
         base, steps = _steps(expr)
         # Upstream takes the branches of ?: for the attribute: there is none that costs.
         is_conditional = isinstance(base, Call) and base.function == "_?_:_"
+        self.charge(-steps[-1].is_test if is_conditional else not bare and not steps[-1].is_test)
         value = self.value(base, bare=True)
         if self.constants.of(base) is not NOT_CONSTANT:
             # Python warns of a literal that is indexed.
             value = self.set(value.text, value.kind)
-        if is_conditional:
-            self.charge(-steps[-1].is_test)
-        else:
-            self.charge(not bare and not steps[-1].is_test)
         if self.type_of(base).is_optional or any(step.is_optional for step in steps):
             return self._optional_steps(value, base, steps)
         for step in steps:
@@ -315,14 +314,17 @@ class _Generator(Folds):
                 return Code("False", "bool")
             if constant is not NOT_CONSTANT and _are_plain(constant):
                 return self._member(arguments[0], constant)
+        if name in ("_==_", "_!=_"):
+            return self._equal(name, arguments)
+        # Paid for even if an argument fails, unless there are more than two.
+        if isinstance(cost, int) and len(arguments) <= 2:
+            self.charge(cost)
+            cost = 0
         values = [self.value(argument) for argument in arguments]
         codes = ", ".join(value.text for value in values)
-        if name in ("_==_", "_!=_"):
-            return self._equal(name, arguments, values)
-        if name in _COMPARISONS:
-            self._pay(cost, codes)
-            return self._compare(name, arguments, values)
         self._pay(cost, codes)
+        if name in _COMPARISONS:
+            return self._compare(name, arguments, values)
         if name in _ARITHMETIC:
             result = self.risk_set(f"{self.constant(_ARITHMETIC[name])}({codes})")
             if name == "_+_" and (len(overloads) != 1 or overloads[0] == "add_list"):
@@ -356,19 +358,20 @@ class _Generator(Folds):
         others = frozenset(each for each in constants if not isinstance(each, bool))
         return self.set(f"member({value.text}, {self.constant(others)}, {self.constant(bools)})", "bool")
 
-    def _equal(self, name: str, arguments: tuple[Expr, ...], values: list[Code]) -> Code:
-        left, right = values
-        same = left.kind if left.kind == right.kind and left.kind in ("int", "bool") else ""
-        if same:
-            self.charge(1)
-            return self.set(f"{left.text} {'==' if name == '_==_' else '!='} {right.text}", "bool")
-        self.settle()
-        self.line(f"cost += {'equality' if name == '_==_' else 'inequality'}({left.text}, {right.text})")
-        kind = _PYTHON_TYPES.get(self.type_of(arguments[0]).kind, "")
+    def _equal(self, name: str, arguments: tuple[Expr, ...]) -> Code:
+        has_sizes = any(self.type_of(argument).kind not in _SIZELESS for argument in arguments)
+        self.charge(not has_sizes)
+        left, right = (self.value(argument) for argument in arguments)
+        if has_sizes:
+            self.settle()
+            self.line(f"cost += {'equality' if name == '_==_' else 'inequality'}({left.text}, {right.text})")
+        sign = "==" if name == "_==_" else "!="
+        if left.kind == right.kind and left.kind in ("int", "bool"):
+            return self.set(f"{left.text} {sign} {right.text}", "bool")
+        kind = self._python_type(arguments[0])
         quick = ""
         if kind in ("int", "str", "bool") and kind == self._python_type(arguments[1]):
-            sign = "==" if name == "_==_" else "!="
-            checks = " and ".join(f"type({value.text}) is {kind}" for value in values if value.kind != kind)
+            checks = " and ".join(f"type({value.text}) is {kind}" for value in (left, right) if value.kind != kind)
             quick = f"{left.text} {sign} {right.text} if {checks or 'True'} else "
         return self.risk_set(f"{quick}{'equal' if name == '_==_' else 'not_equal'}({left.text}, {right.text})", "bool")
 
@@ -385,12 +388,10 @@ class _Generator(Folds):
         return self.risk_set(f"{quick}compare({left.text}, {right.text}, {self.constant(name)}) {sign} 0", "bool")
 
     def _list(self, expr: List) -> Code:
-        if not expr.optional_indices:
-            values = [self.value(element) for element in expr.elements]
-            self.charge(CREATE_LIST)
-            return self.set(f"[{', '.join(value.text for value in values)}]", "list")
-        values = [self.value(element) for element in expr.elements]
         self.charge(CREATE_LIST)
+        values = [self.value(element) for element in expr.elements]
+        if not expr.optional_indices:
+            return self.set(f"[{', '.join(value.text for value in values)}]", "list")
         result = self.set("[]", "list")
         for position, value in enumerate(values):
             if position in expr.optional_indices:
@@ -401,6 +402,7 @@ class _Generator(Folds):
         return result
 
     def _map(self, expr: Map) -> Code:
+        self.charge(CREATE_MAP)
         result = self.set("{}", "dict")
         for each in expr.entries:
             key = self.value(each.key)
@@ -412,10 +414,10 @@ class _Generator(Folds):
                 self.line(f"else: {result.text}[{key_code}] = {value.text}")
             else:
                 self.line(f"{result.text}[{key_code}] = {value.text}")
-        self.charge(CREATE_MAP)
         return result
 
     def _struct(self, expr: Struct) -> Code:
+        self.charge(CREATE_STRUCT)
         result = self.set("{}", "dict")
         for each in expr.fields:
             value, name = self.value(each.value), self.constant(each.name)
@@ -424,7 +426,6 @@ class _Generator(Folds):
                 self.line(f"if {value.text} is not MISSING: {result.text}[{name}] = {value.text}")
             else:
                 self.line(f"{result.text}[{name}] = {value.text}")
-        self.charge(CREATE_STRUCT)
         return result
 
 
