@@ -263,7 +263,10 @@ class _Generator(Folds):
 
     def bool(self, value: Code) -> str:
         """Raises what isn't a bool."""
-        if value.kind != "bool":
+        if value.kind not in ("", "bool"):
+            self.risk("raise no_such_overload()")
+            return "False"
+        if not value.kind:
             self.risk(f"if {value.text} is not True and {value.text} is not False: raise no_such_overload()")
         return value.text
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from aggserver.cel.values import EvaluationError, Opaque, no_such_overload
 from aggserver.meta.golang import quote
 
-__all__ = ["IMPLEMENTATIONS", "IP", "Address", "parse_ip", "read_address"]
+__all__ = ["IMPLEMENTATIONS", "IP", "Address", "parse_ip", "print_address", "read_address"]
 
 Address = IPv4Address | IPv6Address
 _HEX = re.compile("[0-9a-fA-F]*", re.ASCII)
