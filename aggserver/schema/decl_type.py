@@ -1,0 +1,220 @@
+"""DeclType: a schema as expressions see it: of which type a value is, which fields it has and how large it can be.
+
+Made once for the schema of a version (`declare`); `Declarations` then gives the checker, the cost estimate and the generated
+code what they ask for a node with rules. Values that no type can be said of (preserved unknown fields, lists of them) are not
+declared: expressions don't see them. Called by `rules.py` and `rule_costs.py`. Pure.
+Source: k8s.io/apiserver pkg/cel/common/schemas.go, pkg/cel/{types,limits}.go; k8s.io/apiextensions-apiserver
+pkg/apiserver/schema/cel/compilation.go (sizeEstimator), pkg/apiserver/schema/cel/model/schemas.go, v0.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from aggserver.cel.ranges import Range
+from aggserver.cel.types import (
+    BOOL,
+    BYTES,
+    DOUBLE,
+    DURATION,
+    DYN,
+    INT,
+    STRING,
+    TIMESTAMP,
+    Type,
+    list_of,
+    map_of,
+    object_type,
+)
+from aggserver.schema.escaping import escape
+from aggserver.schema.rule_values import converter
+from aggserver.schema.structural import Structural
+
+__all__ = ["MAX_REQUEST_SIZE", "DeclType", "Declarations", "declare", "with_object_meta"]
+
+MAX_REQUEST_SIZE = 3 * 1024 * 1024
+"""Bytes: what no object is larger than."""
+
+# Upstream has a number behind it that is another each time, so that nobody relies on the name.
+_SELF_TYPE = "selfType0"
+
+# Without the quotes, brackets or braces.
+_LONGEST = MAX_REQUEST_SIZE - 2
+# A code point in UTF-8.
+_LARGEST_CHARACTER = 4
+
+_STRING = Structural(type="string")
+_STRINGS = Structural(type="object", additional_properties=_STRING)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeclType:
+    """type: of objects without its name, which says where they stand (see Declarations); of lists and maps without parameters.
+    fields: of an object, by their names in CEL. keys: the properties' names, by those.
+    element: of a list or map. max_elements: characters, bytes, elements or entries. min_size: bytes of JSON.
+    """
+
+    node: Structural
+    type: Type
+    min_size: int
+    max_elements: int = 0
+    fields: Mapping[str, DeclType] = field(default_factory=dict)
+    keys: Mapping[str, str] = field(default_factory=dict)
+    element: DeclType | None = None
+
+
+_OBJECT = object_type("object")
+_LIST = list_of(DYN)
+_MAP = map_of(STRING, DYN)
+
+
+def declare(node: Structural, *, is_resource: bool = False, sees_labels: bool = False) -> DeclType | None:
+    """None for what expressions don't see.
+
+    is_resource: it is the root of a custom resource. sees_labels: a resource's metadata has labels and annotations too, which
+    kube-apiserver doesn't show.
+    """
+    if node.x_int_or_string:
+        return DeclType(node, DYN, min_size=1, max_elements=_longest_string(node, enum=False))
+    if is_resource:
+        node = with_object_meta(node, sees_labels=sees_labels)
+    match node.type:
+        case "array":
+            return _declare_list(node, sees_labels)
+        case "object":
+            return _declare_map(node, sees_labels) if node.values is not None else _declare_object(node, sees_labels)
+        case "string":
+            return _declare_string(node)
+        case "boolean":
+            return DeclType(node, BOOL, min_size=4)
+        case "number":
+            return DeclType(node, DOUBLE, min_size=1)
+        case "integer":
+            return DeclType(node, INT, min_size=1)
+        case _:
+            return None
+
+
+def with_object_meta(node: Structural, *, sees_labels: bool = False) -> Structural:
+    """The node of a resource with what every resource has; metadata is only its names, unless the schema says as much itself."""
+    properties = node.properties
+    names = {name: properties[name].type for name in ("kind", "apiVersion", "metadata") if name in properties}
+    if names == {"kind": "string", "apiVersion": "string", "metadata": "object"} and not sees_labels:
+        known = properties["metadata"].properties
+        if all(name in known and known[name].type == "string" for name in ("name", "generateName")):
+            return node
+    members = {"name": _STRING, "generateName": _STRING}
+    if sees_labels:
+        members |= {"labels": _STRINGS, "annotations": _STRINGS}
+    metadata = Structural(type="object", properties=members)
+    return replace(node, properties={**properties, "kind": _STRING, "apiVersion": _STRING, "metadata": metadata})
+
+
+def _declare_below(node: Structural | None, sees_labels: bool) -> DeclType | None:
+    return None if node is None else declare(node, is_resource=node.x_embedded_resource, sees_labels=sees_labels)
+
+
+def _declare_list(node: Structural, sees_labels: bool) -> DeclType | None:
+    element = _declare_below(node.items, sees_labels)
+    if element is None:
+        return None
+    return DeclType(node, _LIST, 2, _limit(node, "maxItems", _LONGEST // (element.min_size + 1)), element=element)
+
+
+def _declare_map(node: Structural, sees_labels: bool) -> DeclType | None:
+    element = _declare_below(node.values, sees_labels)
+    if element is None:
+        return None
+    return DeclType(node, _MAP, 2, _limit(node, "maxProperties", _LONGEST // (element.min_size + 6)), element=element)
+
+
+def _declare_object(node: Structural, sees_labels: bool) -> DeclType:
+    fields, keys, min_size = {}, {}, 2
+    required = node.schema.get("required") or ()
+    for name, child in node.properties.items():
+        declared = _declare_below(child, sees_labels)
+        if declared is None:
+            continue
+        if (identifier := escape(name)) is not None:
+            fields[identifier], keys[identifier] = declared, name
+        # What has a default may be left out of a request.
+        if name in required and child.default is None:
+            min_size += len(name.encode()) + declared.min_size + 4
+    return DeclType(node, _OBJECT, min_size, fields=fields, keys=keys)
+
+
+def _declare_string(node: Structural) -> DeclType:
+    match node.schema.get("format"):
+        case "byte":
+            return DeclType(node, BYTES, 2, _limit(node, "maxLength", _LONGEST))
+        case "duration":
+            return DeclType(node, DURATION, 3, 32)
+        case "date":
+            return DeclType(node, TIMESTAMP, 12, 12)
+        case "date-time":
+            return DeclType(node, TIMESTAMP, 21, 32)
+        case _:
+            return DeclType(node, STRING, 2, _longest_string(node, enum=True))
+
+
+def _longest_string(node: Structural, *, enum: bool) -> int:
+    if node.schema.get("maxLength") is not None:
+        return _limit(node, "maxLength", 0) * _LARGEST_CHARACTER
+    values = node.schema.get("enum") if enum else None
+    if values:
+        return max((len(value.encode()) for value in values if isinstance(value, str)), default=0)
+    return _LONGEST
+
+
+def _limit(node: Structural, name: str, default: int) -> int:
+    value = node.schema.get(name)
+    return default if value is None else max(value, 0)
+
+
+class Declarations:
+    """The types below the node that `self` is, named from there: what checker, cost estimate and generated code ask for."""
+
+    def __init__(self, root: DeclType) -> None:
+        self._root = root
+        self._objects: dict[str, DeclType] = {}
+        self.type = self._name(root, _SELF_TYPE)
+
+    def _name(self, declared: DeclType, name: str) -> Type:
+        """The type with all its parameters; the objects in it are known by their names from now on."""
+        if declared.type is _OBJECT:
+            self._objects[name] = declared
+            return object_type(name)
+        if declared.element is None:
+            return declared.type
+        if declared.type is _LIST:
+            return list_of(self._name(declared.element, f"{name}.@idx"))
+        return map_of(STRING, self._name(declared.element, f"{name}.@elem"))
+
+    def fields(self, type_name: str) -> Mapping[str, Type] | None:
+        declared = self._objects.get(type_name)
+        if declared is None:
+            return None
+        return {name: self._name(each, f"{type_name}.{name}") for name, each in declared.fields.items()}
+
+    def field(self, type_name: str, name: str) -> tuple[str, Callable[[Any], Any] | None]:
+        declared = self._objects[type_name]
+        return declared.keys[name], converter(declared.fields[name].node)
+
+    def size(self, path: tuple[str, ...]) -> Range | None:
+        """Upstream's, with what is odd in it: what has no size has 0, and so have the keys of maps."""
+        if not path:
+            return None
+        declared: DeclType | None = self._root
+        for name in path[1:]:
+            if declared is None:
+                return None
+            if name == "@keys":
+                declared = _KEY if declared.type is _MAP else None
+            else:
+                declared = declared.element if name in ("@items", "@values") else declared.fields.get(name)
+        return None if declared is None else Range(0, declared.max_elements)
+
+
+_KEY = DeclType(_STRING, STRING, min_size=2)

@@ -1,0 +1,27 @@
+"""Escaping: how a property of any name is written as an identifier of CEL.
+
+Called by `decl_type.py`. Pure.
+Source: k8s.io/apiserver pkg/cel/escaping.go, v0.36.3.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["escape"]
+
+_RESERVED = re.compile(
+    "as|break|const|continue|else|false|for|function|if|import|in|let|loop|namespace|null|package|return|true|var|void|while"
+)
+_ESCAPABLE = re.compile(r"[A-Za-z_./-][A-Za-z0-9_./-]*")
+_ESCAPED = re.compile(r"__|[./-]")
+_NAMES = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
+
+
+def escape(name: str) -> str | None:
+    """The identifier of a property; None if expressions can't name it."""
+    if _RESERVED.fullmatch(name):
+        return f"__{name}__"
+    if not _ESCAPABLE.fullmatch(name):
+        return None
+    return _ESCAPED.sub(lambda match: _NAMES[match[0]], name)

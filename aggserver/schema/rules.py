@@ -1,0 +1,88 @@
+"""Rules: x-kubernetes-validations, compiled.
+
+A rule that does not compile has an error instead of a program, in upstream's words: the definition is then refused; of a stored
+one that was accepted all the same, each object that is validated is told so. Called when a definition is checked
+(`rule_costs.py`), which asks for costs too, and when a version first validates an object (`rule_validation.py`). Pure.
+Source: k8s.io/apiextensions-apiserver pkg/apiserver/schema/cel/compilation.go, v0.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aggserver.cel import cost
+from aggserver.cel.checker import Checked, Environment, check
+from aggserver.cel.errors import CompileError
+from aggserver.cel.program import Program, ProgramError, compile_program
+from aggserver.cel.types import BOOL, STRING, Type, optional_of
+from aggserver.schema.decl_type import Declarations, DeclType
+
+__all__ = ["CompiledRule", "Expression", "compile_rules"]
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A rule or a messageExpression. Has a `program` or an `error`, unless there is none."""
+
+    program: Program | None = None
+    error: str = ""
+    checked: Checked | None = None
+    declarations: Declarations | None = None
+
+    def max_cost(self) -> int:
+        """The most that one evaluation can cost; 0 of what was not compiled."""
+        if self.checked is None or self.declarations is None:
+            return 0
+        return cost.estimate(self.checked, self.declarations).max
+
+    @property
+    def uses_old_self(self) -> bool:
+        return self.checked is not None and "oldSelf" in self.checked.references.values()
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledRule:
+    """rule: as the definition has it. message: of its messageExpression."""
+
+    rule: Mapping[str, Any]
+    expression: Expression
+    message: Expression = Expression()
+
+
+def compile_rules(rules: list[Mapping[str, Any]], declared: DeclType) -> list[CompiledRule]:
+    """The rules of a node, in their order; `declared` is that of the node. An empty rule is not compiled."""
+    declarations = Declarations(declared)
+    return [_compile(rule, declarations) for rule in rules]
+
+
+def _compile(rule: Mapping[str, Any], declarations: Declarations) -> CompiledRule:
+    text, message = rule.get("rule") or "", rule.get("messageExpression") or ""
+    if not text.strip():
+        return CompiledRule(rule, Expression())
+    self_type = declarations.type
+    old_self = optional_of(self_type) if rule.get("optionalOldSelf") else self_type
+    environment = Environment({"self": self_type, "oldSelf": old_self}, declarations)
+    expression = _expression(text, BOOL, "cel expression must evaluate to a bool", environment, declarations)
+    if expression.error or not message:
+        return CompiledRule(rule, expression)
+    prefix = "messageExpression "
+    wanted = f"{prefix}must evaluate to a string"
+    return CompiledRule(rule, expression, _expression(message, STRING, wanted, environment, declarations, prefix))
+
+
+def _expression(
+    text: str, type_: Type, wanted: str, environment: Environment, declarations: Declarations, prefix: str = ""
+) -> Expression:
+    try:
+        checked = check(text, environment)
+    except CompileError as why:
+        return Expression(error=f"{prefix}compilation failed: {why}")
+    if checked.type != type_:
+        return Expression(error=wanted)
+    try:
+        program = compile_program(checked, declarations)
+    except ProgramError as why:
+        return Expression(error=f"{prefix or 'program '}instantiation failed: {why}")
+    return Expression(program, checked=checked, declarations=declarations)
