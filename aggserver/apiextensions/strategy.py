@@ -15,7 +15,7 @@ from aggserver.meta import object_meta
 from aggserver.meta.field import FieldError, Path
 from aggserver.meta.golang import quote
 from aggserver.registry.rest import Context, JSONObject
-from aggserver.registry.strategy import ResourceInfo
+from aggserver.registry.strategy import ResourceInfo, Verdict
 
 __all__ = ["CLEANUP_FINALIZER", "INFO", "DefinitionStatusStrategy", "DefinitionStrategy", "set_defaults"]
 
@@ -67,8 +67,8 @@ class DefinitionStrategy:
         if obj.get("spec") != old.get("spec"):
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
-    def validate_update(self, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        return validation.validate_update(obj, old)
+    def validate_update(self, obj: JSONObject, old: JSONObject) -> Verdict:
+        return Verdict(validation.validate_update(obj, old))
 
     def warnings(self, obj: JSONObject, old: JSONObject | None) -> Sequence[str]:
         known = schema_rules.unrecognized_formats(old["spec"]) if old is not None else []
@@ -103,8 +103,8 @@ class DefinitionStatusStrategy(DefinitionStrategy):
         if "spec" in old:
             obj["spec"] = old["spec"]
 
-    def validate_update(self, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        return validation.validate_status_update(obj)
+    def validate_update(self, obj: JSONObject, old: JSONObject) -> Verdict:
+        return Verdict(validation.validate_status_update(obj))
 
     def warnings(self, obj: JSONObject, old: JSONObject | None) -> Sequence[str]:
         return ()

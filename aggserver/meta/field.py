@@ -14,6 +14,7 @@ from typing import Any
 from aggserver.meta.golang import format_float, quote, to_json
 
 __all__ = [
+    "OMITTED",
     "FieldError",
     "Path",
     "RawJSON",
@@ -61,7 +62,8 @@ class Path:
         return hash(self.text)
 
 
-_OMIT = object()  # the error's kind says nothing of the value
+OMITTED = object()
+"""The value of an error that doesn't show it."""
 
 # Reason (JSON) -> the words that open the text.
 _WORDS = {
@@ -89,7 +91,7 @@ class FieldError:
 
     def body(self) -> str:
         words = _WORDS[self.reason]
-        text = words if self.value is _OMIT else f"{words}: {_render(self.value)}"
+        text = words if self.value is OMITTED else f"{words}: {_render(self.value)}"
         return f"{text}: {self.detail}" if self.detail else text
 
     def __str__(self) -> str:
@@ -117,7 +119,7 @@ def not_found(path: Path, value: Any) -> FieldError:
 
 
 def required(path: Path, detail: str = "") -> FieldError:
-    return FieldError("FieldValueRequired", str(path), _OMIT, detail)
+    return FieldError("FieldValueRequired", str(path), OMITTED, detail)
 
 
 def duplicate(path: Path, value: Any) -> FieldError:
@@ -139,13 +141,13 @@ def not_supported(path: Path, value: Any, supported: Iterable[str]) -> FieldErro
 
 
 def forbidden(path: Path, detail: str) -> FieldError:
-    return FieldError("FieldValueForbidden", str(path), _OMIT, detail)
+    return FieldError("FieldValueForbidden", str(path), OMITTED, detail)
 
 
 def too_long(path: Path, maximum: int) -> FieldError:
     """`maximum` in bytes; upstream's text says bytes even where it counted characters."""
     unit = "byte" if maximum == 1 else "bytes"
-    return FieldError("FieldValueTooLong", str(path), _OMIT, f"may not be more than {maximum} {unit}")
+    return FieldError("FieldValueTooLong", str(path), OMITTED, f"may not be more than {maximum} {unit}")
 
 
 def too_many(path: Path, actual: int, maximum: int) -> FieldError:
@@ -155,4 +157,4 @@ def too_many(path: Path, actual: int, maximum: int) -> FieldError:
 
 def internal_error(path: Path, detail: str) -> FieldError:
     """A fault of the server's, not of the value."""
-    return FieldError("InternalError", str(path), _OMIT, detail)
+    return FieldError("InternalError", str(path), OMITTED, detail)

@@ -15,7 +15,7 @@ from aggserver.meta.field import FieldError, Path
 from aggserver.meta.jsonpath import JSONPath
 from aggserver.registry.nested import NestedError, find_integer, find_string, go_text
 from aggserver.registry.rest import Context, JSONObject
-from aggserver.registry.strategy import ResourceInfo
+from aggserver.registry.strategy import ResourceInfo, Verdict
 from aggserver.schema.compiled import CompiledSchema
 
 __all__ = ["CustomResourceStrategy", "ScalePaths", "StatusStrategy", "read_fields"]
@@ -36,7 +36,8 @@ class ScalePaths:
 
 
 class CustomResourceStrategy:
-    """Rules of the object at its own path. Its errors come in upstream's order: type, metadata, values, scale, structure.
+    """Rules of the object at its own path. Its errors come in upstream's order: type, metadata, values, scale, structure, and then
+    the rules of the schema (x-kubernetes-validations).
 
     has_status: the definition has the status subresource, so that this path can't write `.status`.
     check_context: raises StatusError where the resource takes no new objects.
@@ -74,7 +75,8 @@ class CustomResourceStrategy:
                 obj["metadata"], _METADATA, namespaced=self._info.namespaced, name_rule=object_meta.dns1123_subdomain
             )
             problems += values + self._validate_scale(obj)
-        return problems + structure
+        problems += structure
+        return problems + self._schema.on_rules(obj, None, problems).errors
 
     def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
         if self._has_status:
@@ -85,9 +87,9 @@ class CustomResourceStrategy:
         if _differs(obj, old):
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
-    def validate_update(self, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, obj: JSONObject, old: JSONObject) -> Verdict:
         values, structure = self._schema.on_update(obj, old)
-        return (self._validate_type(obj) or values + self._validate_scale(obj)) + structure
+        return self._with_rules(obj, old, (self._validate_type(obj) or values + self._validate_scale(obj)) + structure)
 
     def warnings(self, obj: JSONObject, old: JSONObject | None) -> Sequence[str]:
         finalizers = obj["metadata"].get("finalizers")
@@ -104,6 +106,10 @@ class CustomResourceStrategy:
 
     def check_context(self, context: Context) -> None:
         self._check_context(context)
+
+    def _with_rules(self, obj: JSONObject, old: JSONObject, problems: list[FieldError]) -> Verdict:
+        found = self._schema.on_rules(obj, old, problems)
+        return Verdict(problems + found.errors, found.warnings)
 
     def _validate_type(self, obj: JSONObject) -> list[FieldError]:
         problems = []
@@ -146,9 +152,9 @@ class StatusStrategy(CustomResourceStrategy):
         else:
             obj.pop("status", None)
 
-    def validate_update(self, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, obj: JSONObject, old: JSONObject) -> Verdict:
         values, structure = self._schema.on_status(obj, old)
-        return (self._validate_type(obj) or values + self._validate_scale_status(obj)) + structure
+        return self._with_rules(obj, old, (self._validate_type(obj) or values + self._validate_scale_status(obj)) + structure)
 
 
 def read_fields(paths: Mapping[str, JSONPath]) -> Callable[[JSONObject], Mapping[str, str]]:

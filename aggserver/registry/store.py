@@ -299,7 +299,9 @@ class Store:
             metadata, _METADATA, namespaced=self._info.namespaced, name_rule=object_meta.path_segment_name
         )
         problems += changes * 2
-        self._refuse(obj, problems + self._strategy.validate_update(obj, old))
+        verdict = self._strategy.validate_update(obj, old)
+        context.warnings.extend(verdict.warnings)
+        self._refuse(obj, problems + verdict.errors)
         context.warnings.extend(self._strategy.warnings(obj, old))
         if admit is not None:
             await admit(obj, old)

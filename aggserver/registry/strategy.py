@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from aggserver.meta.field import FieldError
 from aggserver.registry.rest import Context, JSONObject
 
-__all__ = ["ResourceInfo", "Strategy"]
+__all__ = ["ResourceInfo", "Strategy", "Verdict"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,13 @@ class ResourceInfo:
     @property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
+
+
+class Verdict(NamedTuple):
+    """warnings: texts for Warning headers, of what would be wrong if it were new; they are told with the errors too."""
+
+    errors: list[FieldError]
+    warnings: Sequence[str] = ()
 
 
 class Strategy(Protocol):
@@ -52,7 +59,7 @@ class Strategy(Protocol):
     def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
         """Before validation: keeps from `old` what this endpoint may not change, counts the generation."""
 
-    def validate_update(self, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    def validate_update(self, obj: JSONObject, old: JSONObject) -> Verdict:
         """After the common metadata rules, whose errors come first in the answer. Does not mutate."""
 
     def warnings(self, obj: JSONObject, old: JSONObject | None) -> Sequence[str]:

@@ -15,11 +15,13 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from aggserver.meta import object_meta
+from aggserver.meta import field, object_meta
 from aggserver.meta.field import FieldError, Path
 from aggserver.schema import defaulting, list_type, pruning, structural
 from aggserver.schema.object_meta import drop_malformed_resources, prune_object_meta, validate_resources
 from aggserver.schema.ratcheting import Correlation
+from aggserver.schema.rule_validation import RuleFindings, RuleValidator, compile_validator
+from aggserver.schema.rules import RuleOptions
 from aggserver.schema.validation import validate
 from aggserver.schema.validity import Validity
 
@@ -28,6 +30,11 @@ __all__ = ["CompiledSchema", "Findings"]
 JSONObject = dict[str, Any]
 
 _STATUS = Path("status")
+
+# Kinds of errors that keep rules from being asked: they could not rely on what the schema says.
+_BLOCKING = frozenset(
+    {"FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid"}
+)
 
 
 class Findings(NamedTuple):
@@ -43,8 +50,9 @@ class Findings(NamedTuple):
 class CompiledSchema:
     """`schema` is openAPIV3Schema of one version, one that `structural.problems` finds nothing in."""
 
-    def __init__(self, schema: Mapping[str, Any]) -> None:
+    def __init__(self, schema: Mapping[str, Any], rule_options: RuleOptions | None = None) -> None:
         self._schema = schema
+        self._rule_options = rule_options or RuleOptions()
         self._is_valid = Validity()
 
     # --- conforming ---
@@ -99,6 +107,16 @@ class CompiledSchema:
             values = validate(obj["status"], schema, _STATUS, correlation, self._is_valid)
         return Findings(values, self._new_duplicates(obj, old))
 
+    def on_rules(self, obj: JSONObject, old: JSONObject | None, problems: list[FieldError]) -> RuleFindings:
+        """What its rules say of an object, after all else (`problems`); `old` is None on create."""
+        if self._rules is None:
+            return RuleFindings([], [])
+        if any(problem.reason in _BLOCKING for problem in problems):
+            why = "some validation rules were not checked because the object was invalid; correct the existing errors to complete"
+            return RuleFindings([field.invalid(Path(), None, f"{why} validation")], [])
+        correlation = None if old is None else Correlation(obj, old, self._structural)
+        return self._rules.validate(obj, old, correlation)
+
     def _new_duplicates(self, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         found = list_type.duplicates(obj, self._structural)
         return [] if found and list_type.duplicates(old, self._structural) else found
@@ -108,6 +126,10 @@ class CompiledSchema:
     @cached_property
     def _structural(self) -> structural.Structural:
         return structural.compile(self._schema)
+
+    @cached_property
+    def _rules(self) -> RuleValidator | None:
+        return compile_validator(self._structural, self._rule_options)
 
     @cached_property
     def _prune(self) -> pruning.Pruner:

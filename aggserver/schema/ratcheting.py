@@ -3,7 +3,7 @@
 An object that became invalid under a newer schema can still be changed elsewhere: errors of a value that is what it was are
 dropped. A `Correlation` finds for each value what it was before. Members of objects correlate by name, items of lists of type map
 by their keys, other items not at all; and what the schema says nothing of can't be told to be the same.
-Made by `compiled.py`, walked by `validation.py`. Pure.
+Made by `compiled.py`, walked by `validation.py` and `rule_validation.py`, which finds old values of items (`MapList`) too. Pure.
 Source: k8s.io/apiserver pkg/cel/common/{equality,maplist}.go; k8s.io/apiextensions-apiserver
 pkg/apiserver/validation/ratcheting.go, v0.36.3.
 """
@@ -16,13 +16,42 @@ from typing import Any
 from aggserver.meta import codec
 from aggserver.schema.structural import Structural
 
-__all__ = ["Correlation"]
+__all__ = ["Correlation", "MapList"]
+
+
+class MapList:
+    """The items of a list of type map, to be found by their keys; in a list of another type nothing is found."""
+
+    __slots__ = ("_items", "_node")
+
+    def __init__(self, items: list[Any], node: Structural) -> None:
+        self._node = node
+        self._items: dict[Hashable, Any] = {}
+        if node.type == "array" and node.list_type == "map" and node.list_map_keys:
+            for item in items:
+                if (key := self._key_of(item)) is not None:
+                    self._items.setdefault(key, item)
+
+    def find(self, item: Any) -> Any:
+        """The first with the keys of `item`, or None."""
+        if not self._items or (key := self._key_of(item)) is None:
+            return None
+        return self._items.get(key)
+
+    def _key_of(self, item: Any) -> Hashable | None:
+        """None where a key is missing, or is no scalar. Types count: 1 is not true."""
+        if not isinstance(item, dict):
+            return None
+        values = [item.get(name) for name in self._node.list_map_keys]
+        if not all(isinstance(value, bool | int | float | str) for value in values):
+            return None
+        return tuple((type(value), value) for value in values)
 
 
 class Correlation:
     """A value, what it was, and the schema that both have. Remembers what it has found out, and so belongs to one validation."""
 
-    __slots__ = ("_children", "_old", "_old_by_key", "_structural", "_unchanged", "_value")
+    __slots__ = ("_children", "_old", "_old_items", "_structural", "_unchanged", "_value")
 
     def __init__(self, value: Any, old: Any, structural: Structural) -> None:
         self._value = value
@@ -30,7 +59,7 @@ class Correlation:
         self._structural = structural
         self._children: dict[str | int, Correlation | None] = {}
         self._unchanged: bool | None = None
-        self._old_by_key: dict[Hashable, Any] | None = None
+        self._old_items: MapList | None = None
 
     def key(self, name: str) -> Correlation | None:
         """The member's, None where there was none or the schema doesn't know it."""
@@ -58,25 +87,12 @@ class Correlation:
 
     def _make_item(self, index: int) -> Correlation | None:
         node = self._structural
-        if node.list_type != "map" or node.items is None or not isinstance(self._old, list):
+        if node.items is None or not isinstance(self._old, list):
             return None
-        if self._old_by_key is None:
-            self._old_by_key = {}
-            for item in self._old:
-                if (key := self._key_of(item)) is not None:
-                    self._old_by_key.setdefault(key, item)
-        key = self._key_of(self._value[index])
-        old = None if key is None else self._old_by_key.get(key)
+        if self._old_items is None:
+            self._old_items = MapList(self._old, node)
+        old = self._old_items.find(self._value[index])
         return None if old is None else Correlation(self._value[index], old, node.items)
-
-    def _key_of(self, item: Any) -> Hashable | None:
-        """None where a key is missing, or is no scalar. Types count: 1 is not true."""
-        if not isinstance(item, dict) or self._structural.type != "array" or not self._structural.list_map_keys:
-            return None
-        values = [item.get(name) for name in self._structural.list_map_keys]
-        if not all(isinstance(value, bool | int | float | str) for value in values):
-            return None
-        return tuple((type(value), value) for value in values)
 
     def _compare(self) -> bool:
         value, old = self._value, self._old

@@ -19,7 +19,18 @@ from aggserver.cel.program import Program, ProgramError, compile_program
 from aggserver.cel.types import BOOL, STRING, Type, optional_of
 from aggserver.schema.decl_type import Declarations, DeclType
 
-__all__ = ["CompiledRule", "Expression", "compile_rules"]
+__all__ = ["CompiledRule", "Expression", "RuleOptions", "compile_rules"]
+
+
+@dataclass(frozen=True, slots=True)
+class RuleOptions:
+    """What rules may do beyond upstream's. sees_labels: the metadata of resources has labels and annotations for them.
+
+    budget: a factor of the limits of cost.
+    """
+
+    sees_labels: bool = False
+    budget: int = 1
 
 
 @dataclass(frozen=True, slots=True)

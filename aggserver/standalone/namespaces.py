@@ -16,7 +16,7 @@ from aggserver.meta.field import FieldError, Path
 from aggserver.registry.follower import ALL, CONTROLLER, CallLater, Follower, call_later
 from aggserver.registry.rest import Context, DeleteOptions, JSONObject, WriteOptions
 from aggserver.registry.store import Store
-from aggserver.registry.strategy import ResourceInfo
+from aggserver.registry.strategy import ResourceInfo, Verdict
 
 __all__ = ["INFO", "NamespaceController", "NamespaceStatusStrategy", "NamespaceStrategy", "StoredNamespaces", "ensure"]
 
@@ -48,8 +48,8 @@ class NamespaceStrategy:
         obj["status"] = old.get("status", {})
         _label(obj)
 
-    def validate_update(self, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        return []
+    def validate_update(self, obj: JSONObject, old: JSONObject) -> Verdict:
+        return Verdict([])
 
     def warnings(self, obj: JSONObject, old: JSONObject | None) -> Sequence[str]:
         return ()

@@ -1,0 +1,356 @@
+"""Rule validation: what the rules of a schema (x-kubernetes-validations) say of an object.
+
+The walk goes only where rules are, and the rules of a node are compiled when a value first gets there. A transition rule, one that
+reads oldSelf, needs an old value, which members of objects have by name and items of lists of type map by their keys. What fails
+is an error, or a warning where an update leaves the value as it was. Evaluation is bounded by its cost: of one expression, and of
+all for an object; once that is spent nothing more is evaluated.
+Rules below allOf are never there: no structural schema has them. Called by `registry/custom_resource.py`. Pure.
+Source: k8s.io/apiextensions-apiserver pkg/apiserver/schema/cel/validation.go, k8s.io/apiserver pkg/apis/cel/config.go, v0.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple, NoReturn, TypeAlias
+
+from aggserver.cel.program import Program
+from aggserver.cel.values import NONE, CELError, CostExceeded, Optional
+from aggserver.meta import field
+from aggserver.meta.field import OMITTED, FieldError, Path, quote
+from aggserver.schema.constructs import find_field
+from aggserver.schema.decl_type import DeclType, declare
+from aggserver.schema.escaping import escape
+from aggserver.schema.ratcheting import Correlation, MapList
+from aggserver.schema.rule_values import converter
+from aggserver.schema.rules import CompiledRule, RuleOptions, compile_rules
+from aggserver.schema.structural import VALIDATIONS, Structural
+
+__all__ = ["RuleFindings", "RuleValidator", "compile_validator"]
+
+# Units of cost: of one evaluation, and of all for one object.
+_CALL_LIMIT = 1_000_000
+_OBJECT_LIMIT = 10_000_000
+# Bytes, of what a messageExpression gives.
+_LONGEST_MESSAGE = 5 * 1024
+
+_OUT_OF_BUDGET = "running out of cost budget, no further validation rules will be run"
+
+
+class RuleFindings(NamedTuple):
+    """warnings: the texts of errors at values that an update has not changed."""
+
+    errors: list[FieldError]
+    warnings: list[str]
+
+
+class RuleValidator:
+    """Of one schema that has rules."""
+
+    def __init__(self, root: _Node, options: RuleOptions) -> None:
+        self._root = root
+        self._options = options
+
+    def validate(self, obj: Any, old: Any = None, correlation: Correlation | None = None) -> RuleFindings:
+        """correlation: of an update, with `old`. The object is one that the schema finds no fault with, as far as types go."""
+        walk = _Walk(self._options.budget, correlation)
+        try:
+            walk.visit(self._root, obj, old, None)
+        except _StopError:
+            pass
+        return walk.findings
+
+
+def compile_validator(structural: Structural, options: RuleOptions) -> RuleValidator | None:
+    """`structural` is the schema of a resource; None if there is no rule in it."""
+    if not _has_rules(structural):
+        return None
+    root = _tree(structural, declare(structural, is_resource=True, sees_labels=options.sees_labels), options)
+    return None if root is None else RuleValidator(root, options)
+
+
+def _has_rules(node: Structural) -> bool:
+    if node.schema.get(VALIDATIONS):
+        return True
+    below = (*node.properties.values(), node.items, node.values)
+    return any(child is not None and _has_rules(child) for child in below)
+
+
+# --- what is compiled ---
+
+
+class _OldSelf(Enum):
+    """What a rule wants of the old value. OPTIONAL: it is an optional value for it, and need not be there."""
+
+    UNUSED = 0
+    REQUIRED = 1
+    OPTIONAL = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """name: what errors call the rule. Without a program it has an error."""
+
+    program: Program | None
+    message: Program | None
+    old_self: _OldSelf
+    error: str
+    name: str
+    field_path: str
+    rule: Mapping[str, Any]
+
+
+class _Node:
+    """A node with rules, or with such below it."""
+
+    __slots__ = ("_declared", "_rules", "convert", "has_rules", "items", "properties", "structural", "values")
+
+    def __init__(self, structural: Structural, declared: DeclType) -> None:
+        self.structural = structural
+        self.has_rules = bool(structural.schema.get(VALIDATIONS))
+        self.convert = converter(declared.node)
+        self.properties: dict[str, _Node] = {}
+        self.items: _Node | None = None
+        self.values: _Node | None = None
+        self._declared: DeclType | None = declared
+        self._rules: list[_Rule] = []
+
+    def rules(self) -> list[_Rule]:
+        if self._declared is not None:
+            compiled = compile_rules(self.structural.schema[VALIDATIONS], self._declared)
+            # Of what was checked only the programs are kept.
+            self._rules = [_prepare(rule, self.structural) for rule in compiled if rule.expression.error or rule.expression.program]
+            self._declared = None
+        return self._rules
+
+
+def _tree(node: Structural, declared: DeclType | None, options: RuleOptions) -> _Node | None:
+    """None if there are no rules, or none that know a type."""
+    if declared is None:
+        return None
+    made = _Node(node, declared)
+    if node.items is not None:
+        made.items = _tree(node.items, declared.element, options)
+    if node.values is not None:
+        made.values = _tree(node.values, declared.element, options)
+    # For upstream, which goes through a Go map, in any order.
+    for name, child in sorted(node.properties.items()):
+        identifier = escape(name)
+        if identifier is None:
+            # Other rules can't see it, but it may have its own.
+            below = declare(child, is_resource=child.x_embedded_resource, sees_labels=options.sees_labels)
+        else:
+            below = declared.fields.get(identifier)
+        if (inner := _tree(child, below, options)) is not None:
+            made.properties[name] = inner
+    return made if made.has_rules or made.properties or made.items or made.values else None
+
+
+def _prepare(compiled: CompiledRule, node: Structural) -> _Rule:
+    rule = compiled.rule
+    old_self = _OldSelf.UNUSED
+    if compiled.expression.uses_old_self:
+        old_self = _OldSelf.OPTIONAL if rule.get("optionalOldSelf") else _OldSelf.REQUIRED
+    return _Rule(
+        program=compiled.expression.program,
+        message=compiled.message.program,
+        old_self=old_self,
+        error=compiled.expression.error,
+        name=(rule.get("message") or rule["rule"]).strip(),
+        field_path=_field_path(rule.get("fieldPath") or "", node.schema),
+        rule=rule,
+    )
+
+
+def _field_path(text: str, schema: Mapping[str, Any]) -> str:
+    """As errors show it: `spec.map[key]`."""
+    try:
+        steps, _ = find_field(text, schema)
+    except ValueError:
+        return ""
+    path = Path()
+    node: Mapping[str, Any] = schema
+    for step in steps:
+        if properties := node.get("properties"):
+            path, node = path.child(step), properties[step] or {}
+        else:
+            path, node = path.key(step), node["additionalProperties"]
+    return path.text
+
+
+# --- one object ---
+
+# How to get to a value from its parent's place, None for the root's: texts are made only where there is something to tell.
+_Place: TypeAlias = "tuple[_Place, Callable[[Path, Any], Path], str | int] | None"
+
+
+class _StopError(Exception):
+    """The budget is spent."""
+
+
+class _Walk:
+    def __init__(self, budget: int, correlation: Correlation | None) -> None:
+        self.findings = RuleFindings([], [])
+        self._limit = _CALL_LIMIT * budget
+        self._left = _OBJECT_LIMIT * budget
+        self._correlation = correlation
+
+    def visit(self, node: _Node, value: Any, old: Any, place: _Place) -> None:
+        """Null is for the rules of the value around it. Raises _StopError."""
+        if value is None:
+            return
+        if node.has_rules:
+            self._evaluate(node, value, old, place)
+        if isinstance(value, list):
+            if node.items is not None:
+                before = MapList(old if isinstance(old, list) else [], node.structural)
+                for index, item in enumerate(value):
+                    self.visit(node.items, item, before.find(item), (place, Path.index, index))
+        elif isinstance(value, dict):
+            members = old if isinstance(old, dict) else {}
+            if node.values is not None:
+                for name in sorted(value):
+                    self.visit(node.values, value[name], members.get(name), (place, Path.key, name))
+            for name, child in node.properties.items():
+                if name in value:
+                    self.visit(child, value[name], members.get(name), (place, Path.child, name))
+
+    def _evaluate(self, node: _Node, value: Any, old: Any, place: _Place) -> None:
+        if self._left <= 0:
+            self._stop(node, place, f"validation failed due to {_OUT_OF_BUDGET}")
+        variables: dict[_OldSelf, Mapping[str, Any]] = {}
+        for rule in node.rules():
+            if rule.program is None:
+                self._error(node, place, f"rule compile error: {rule.error}")
+                continue
+            if old is None and rule.old_self is _OldSelf.REQUIRED:
+                continue
+            try:
+                if rule.old_self not in variables:
+                    variables[rule.old_self] = _variables(node, rule.old_self, value, old)
+                passes, cost = rule.program(variables[rule.old_self], self._limit)
+            except CELError as error:
+                self._pay(node, place, error.cost)
+                self._no_value(node, place, rule, error)
+                continue
+            self._pay(node, place, cost)
+            if not passes:
+                self._failed(node, value, place, rule, variables[rule.old_self])
+
+    def _pay(self, node: _Node, place: _Place, cost: int) -> None:
+        if cost > self._left:
+            self._stop(node, place, f"validation failed due to {_OUT_OF_BUDGET}")
+        self._left -= cost
+
+    def _no_value(self, node: _Node, place: _Place, rule: _Rule, error: CELError) -> None:
+        why = str(error)
+        if isinstance(error, CostExceeded):
+            text = "no further validation rules will be run due to call cost exceeds limit for rule"
+            self._stop(node, place, f"'{why}': {text}: {rule.name}")
+        if why.startswith("no such overload"):
+            # Of int-or-string, which the checker lets pass with anything.
+            text = "call arguments did not match a supported operator, function or macro signature for rule"
+            self._error(node, place, f"'{why}': {text}: {rule.name}")
+        else:
+            self._error(node, place, f"{why} evaluating rule: {rule.name}")
+
+    def _failed(self, node: _Node, value: Any, place: _Place, rule: _Rule, variables: Mapping[str, Any]) -> None:
+        path = _path(place)
+        if rule.field_path:
+            path = path.child(rule.field_path)
+        ratchets = rule.old_self is _OldSelf.UNUSED and self._is_unchanged(place)
+        try:
+            detail = self._message(rule, variables)
+        except _StopError as stop:
+            self._add(field.invalid(path, node.structural.type, str(stop)), ratchets)
+            raise
+        shown = OMITTED if node.structural.type in ("object", "array") else value
+        self._add(_error_for(rule.rule.get("reason"), path, shown, detail), ratchets)
+
+    def _message(self, rule: _Rule, variables: Mapping[str, Any]) -> str:
+        """Of a rule that failed. Raises _StopError with what to tell instead."""
+        if rule.message is not None:
+            text = ""
+            exceeded = False
+            try:
+                text, cost = rule.message(variables, self._limit)
+            except CELError as error:
+                cost, exceeded = error.cost, isinstance(error, CostExceeded)
+            if cost > self._left:
+                raise _StopError(f"messageExpression evaluation failed due to {_OUT_OF_BUDGET}")
+            if exceeded:
+                why = "no further validation rules will be run due to call cost exceeds limit for messageExpression"
+                raise _StopError(f"{why}: {quote(rule.rule['messageExpression'])}")
+            self._left -= cost
+            text = text.strip()
+            if text and "\n" not in text and len(text.encode()) <= _LONGEST_MESSAGE:
+                return text
+        return rule.name if rule.rule.get("message") else f"failed rule: {rule.name}"
+
+    def _is_unchanged(self, place: _Place) -> bool:
+        """Whether the value is what it was before, or if that can't be told, what is around it."""
+        if self._correlation is None:
+            return False
+        current, around = self._correlation, None
+        for step in _steps(place):
+            if around is None and step in ("apiVersion", "kind"):
+                # What changes there is not to be seen: both objects are in the same version.
+                return False
+            below = current.index(step) if isinstance(step, int) else current.key(step)
+            if below is None:
+                break
+            current, around = below, current
+        return current.is_unchanged()
+
+    def _error(self, node: _Node, place: _Place, text: str) -> None:
+        self.findings.errors.append(field.invalid(_path(place), node.structural.type, text))
+
+    def _stop(self, node: _Node, place: _Place, text: str) -> NoReturn:
+        self._error(node, place, text)
+        raise _StopError(text)
+
+    def _add(self, error: FieldError, ratchets: bool) -> None:
+        if ratchets:
+            self.findings.warnings.append(str(error))
+        else:
+            self.findings.errors.append(error)
+
+
+def _variables(node: _Node, old_self: _OldSelf, value: Any, old: Any) -> Mapping[str, Any]:
+    """Raises EvaluationError for what is no value of its type."""
+    convert = node.convert
+    seen = convert(value) if convert else value
+    if old_self is _OldSelf.UNUSED:
+        return {"self": seen}
+    before = convert(old) if convert and old is not None else old
+    if old_self is _OldSelf.OPTIONAL:
+        before = NONE if old is None else Optional(before)
+    return {"self": seen, "oldSelf": before}
+
+
+def _path(place: _Place) -> Path:
+    if place is None:
+        return Path()
+    parent, how, step = place
+    return how(_path(parent), step)
+
+
+def _steps(place: _Place) -> list[str | int]:
+    steps = []
+    while place is not None:
+        place, _, step = place
+        steps.append(step)
+    return steps[::-1]
+
+
+def _error_for(reason: str | None, path: Path, value: Any, detail: str) -> FieldError:
+    match reason:
+        case "FieldValueForbidden":
+            return field.forbidden(path, detail)
+        case "FieldValueRequired":
+            return field.required(path, detail)
+        case "FieldValueDuplicate":
+            return field.duplicate(path, value)
+        case _:
+            return field.invalid(path, value, detail)
