@@ -16,15 +16,19 @@ from aggserver.registry.environment import Environment
 from aggserver.registry.follower import CONTROLLER
 from aggserver.registry.rest import Context
 from aggserver.registry.store import Store
+from aggserver.schema.rules import RuleOptions
 
 __all__ = ["Definitions"]
 
 
 class Definitions:
-    def __init__(self, environment: Environment, admission: Chain, installer: Installer) -> None:
+    def __init__(
+        self, environment: Environment, admission: Chain, installer: Installer, rule_options: RuleOptions | None = None
+    ) -> None:
         self._environment = environment
         self._admission = admission
         self._installer = installer
+        self._rule_options = rule_options
         self._resources: dict[str, DefinitionResource] = {}
 
     def get(self, name: str) -> DefinitionResource | None:
@@ -78,7 +82,12 @@ class Definitions:
 
     def _replace(self, name: str, definition: Definition, *, terminating: bool) -> DefinitionResource:
         resource = DefinitionResource(
-            self._environment, self._admission, definition, terminating=terminating, replacing=self._resources.get(name)
+            self._environment,
+            self._admission,
+            definition,
+            terminating=terminating,
+            replacing=self._resources.get(name),
+            rule_options=self._rule_options,
         )
         self._resources[name] = resource
         return resource

@@ -30,6 +30,7 @@ from aggserver.registry.strategy import ResourceInfo
 from aggserver.registry.subresources import ScaleStore, StatusStore
 from aggserver.schema.compiled import CompiledSchema
 from aggserver.schema.object_meta import prune_object_meta
+from aggserver.schema.rules import RuleOptions
 from aggserver.storage.cacher import Cacher
 
 __all__ = ["DefinitionResource", "ServedVersion"]
@@ -49,11 +50,13 @@ class DefinitionResource:
         *,
         terminating: bool = False,
         replacing: DefinitionResource | None = None,
+        rule_options: RuleOptions | None = None,
     ) -> None:
         self.definition = definition
         self.terminating = terminating
         self.admission = admission
         self._environment = environment
+        self._rule_options = rule_options
         self._cacher: Cacher[StoredObject] | None = replacing._hand_over(definition) if replacing is not None else None
         self._stores: dict[str, Store] = {}
         self._schemas: dict[str, CompiledSchema] = dict(replacing._unchanged_schemas(definition)) if replacing is not None else {}
@@ -73,7 +76,7 @@ class DefinitionResource:
     def schema(self, version: Version) -> CompiledSchema:
         """One for each version, and the same one for as long as the version's schema doesn't change."""
         if version.name not in self._schemas:
-            self._schemas[version.name] = CompiledSchema(version.schema)
+            self._schemas[version.name] = CompiledSchema(version.schema, self._rule_options)
         return self._schemas[version.name]
 
     def close(self) -> None:

@@ -36,8 +36,8 @@ class ScalePaths:
 
 
 class CustomResourceStrategy:
-    """Rules of the object at its own path. Its errors come in upstream's order: type, metadata, values, scale, structure, and then
-    the rules of the schema (x-kubernetes-validations).
+    """Rules of the object at its own path. Its errors come in upstream's order: type, metadata, values, scale, structure,
+    and then those of x-kubernetes-validations.
 
     has_status: the definition has the status subresource, so that this path can't write `.status`.
     check_context: raises StatusError where the resource takes no new objects.

@@ -1,9 +1,9 @@
 """Rule validation: what the rules of a schema (x-kubernetes-validations) say of an object.
 
-The walk goes only where rules are, and the rules of a node are compiled when a value first gets there. A transition rule, one that
-reads oldSelf, needs an old value, which members of objects have by name and items of lists of type map by their keys. What fails
-is an error, or a warning where an update leaves the value as it was. Evaluation is bounded by its cost: of one expression, and of
-all for an object; once that is spent nothing more is evaluated.
+The walk goes only where rules are, and the rules of a node are compiled when a value first gets there. A transition rule, one
+that reads oldSelf, needs an old value: members of objects have it by name, items of lists of type map by their keys. What fails
+is an error, or a warning where an update leaves the value as it was. Evaluation is bounded by its cost, that of one expression
+and that of all for an object; once it is spent nothing more is evaluated.
 Rules below allOf are never there: no structural schema has them. Called by `registry/custom_resource.py`. Pure.
 Source: k8s.io/apiextensions-apiserver pkg/apiserver/schema/cel/validation.go, k8s.io/apiserver pkg/apis/cel/config.go, v0.36.3.
 """
@@ -11,6 +11,7 @@ Source: k8s.io/apiextensions-apiserver pkg/apiserver/schema/cel/validation.go, k
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple, NoReturn, TypeAlias
@@ -24,7 +25,7 @@ from aggserver.schema.decl_type import DeclType, declare
 from aggserver.schema.escaping import escape
 from aggserver.schema.ratcheting import Correlation, MapList
 from aggserver.schema.rule_values import converter
-from aggserver.schema.rules import CompiledRule, RuleOptions, compile_rules
+from aggserver.schema.rules import CompiledRule, Expression, RuleOptions, compile_rules
 from aggserver.schema.structural import VALIDATIONS, Structural
 
 __all__ = ["RuleFindings", "RuleValidator", "compile_validator"]
@@ -55,10 +56,8 @@ class RuleValidator:
     def validate(self, obj: Any, old: Any = None, correlation: Correlation | None = None) -> RuleFindings:
         """correlation: of an update, with `old`. The object is one that the schema finds no fault with, as far as types go."""
         walk = _Walk(self._options.budget, correlation)
-        try:
+        with suppress(_StopError):
             walk.visit(self._root, obj, old, None)
-        except _StopError:
-            pass
         return walk.findings
 
 
@@ -120,7 +119,7 @@ class _Node:
         if self._declared is not None:
             compiled = compile_rules(self.structural.schema[VALIDATIONS], self._declared)
             # Of what was checked only the programs are kept.
-            self._rules = [_prepare(rule, self.structural) for rule in compiled if rule.expression.error or rule.expression.program]
+            self._rules = [_prepare(rule, self.structural) for rule in compiled if rule.expression != Expression()]
             self._declared = None
         return self._rules
 
