@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from aggserver.cel.program import Program
@@ -79,12 +78,8 @@ def _has_rules(node: Structural) -> bool:
 # --- what is compiled ---
 
 
-class _OldSelf(Enum):
-    """What a rule wants of the old value. OPTIONAL: it is an optional value for it, and need not be there."""
-
-    UNUSED = 0
-    REQUIRED = 1
-    OPTIONAL = 2
+# What a rule wants of the old value: nothing, that it is there, or an optional value.
+_UNUSED, _REQUIRED, _OPTIONAL = range(3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +88,7 @@ class _Rule:
 
     program: Program | None
     message: Program | None
-    old_self: _OldSelf
+    old_self: int
     error: str
     name: str
     field_path: str
@@ -148,9 +143,9 @@ def _tree(node: Structural, declared: DeclType | None, options: RuleOptions) -> 
 
 def _prepare(compiled: CompiledRule, node: Structural) -> _Rule:
     rule = compiled.rule
-    old_self = _OldSelf.UNUSED
+    old_self = _UNUSED
     if compiled.expression.uses_old_self:
-        old_self = _OldSelf.OPTIONAL if rule.get("optionalOldSelf") else _OldSelf.REQUIRED
+        old_self = _OPTIONAL if rule.get("optionalOldSelf") else _REQUIRED
     return _Rule(
         program=compiled.expression.program,
         message=compiled.message.program,
@@ -203,9 +198,10 @@ class _Walk:
             self._evaluate(node, value, old, place)
         if isinstance(value, list):
             if node.items is not None:
-                before = MapList(old if isinstance(old, list) else [], node.structural)
+                before = MapList(old, node.structural) if isinstance(old, list) else None
                 for index, item in enumerate(value):
-                    self.visit(node.items, item, before.find(item), (place, Path.index, index))
+                    was = before.find(item) if before else None
+                    self.visit(node.items, item, was, (place, Path.index, index))
         elif isinstance(value, dict):
             members = old if isinstance(old, dict) else {}
             if node.values is not None:
@@ -218,29 +214,31 @@ class _Walk:
     def _evaluate(self, node: _Node, value: Any, old: Any, place: _Place) -> None:
         if self._left <= 0:
             self._stop(node, place, f"validation failed due to {_OUT_OF_BUDGET}")
-        variables: dict[_OldSelf, Mapping[str, Any]] = {}
+        # By what a rule wants of the old value.
+        variables: list[Mapping[str, Any] | None] = [None, None, None]
         for rule in node.rules():
             if rule.program is None:
                 self._error(node, place, f"rule compile error: {rule.error}")
                 continue
-            if old is None and rule.old_self is _OldSelf.REQUIRED:
+            if old is None and rule.old_self == _REQUIRED:
                 continue
             try:
-                if rule.old_self not in variables:
-                    variables[rule.old_self] = _variables(node, rule.old_self, value, old)
-                passes, cost = rule.program(variables[rule.old_self], self._limit)
+                given = variables[rule.old_self]
+                if given is None:
+                    given = variables[rule.old_self] = _variables(node, rule.old_self, value, old)
+                passes, cost = rule.program(given, self._limit)
             except CELError as error:
                 self._pay(node, place, error.cost)
                 self._no_value(node, place, rule, error)
                 continue
             self._pay(node, place, cost)
             if not passes:
-                self._failed(node, value, place, rule, variables[rule.old_self])
+                self._failed(node, value, place, rule, given)
 
     def _pay(self, node: _Node, place: _Place, cost: int) -> None:
-        if cost > self._left:
-            self._stop(node, place, f"validation failed due to {_OUT_OF_BUDGET}")
         self._left -= cost
+        if self._left < 0:
+            self._stop(node, place, f"validation failed due to {_OUT_OF_BUDGET}")
 
     def _no_value(self, node: _Node, place: _Place, rule: _Rule, error: CELError) -> None:
         why = str(error)
@@ -258,7 +256,7 @@ class _Walk:
         path = _path(place)
         if rule.field_path:
             path = path.child(rule.field_path)
-        ratchets = rule.old_self is _OldSelf.UNUSED and self._is_unchanged(place)
+        ratchets = rule.old_self == _UNUSED and self._is_unchanged(place)
         try:
             detail = self._message(rule, variables)
         except _StopError as stop:
@@ -316,14 +314,14 @@ class _Walk:
             self.findings.errors.append(error)
 
 
-def _variables(node: _Node, old_self: _OldSelf, value: Any, old: Any) -> Mapping[str, Any]:
+def _variables(node: _Node, old_self: int, value: Any, old: Any) -> Mapping[str, Any]:
     """Raises EvaluationError for what is no value of its type."""
     convert = node.convert
     seen = convert(value) if convert else value
-    if old_self is _OldSelf.UNUSED:
+    if old_self == _UNUSED:
         return {"self": seen}
     before = convert(old) if convert and old is not None else old
-    if old_self is _OldSelf.OPTIONAL:
+    if old_self == _OPTIONAL:
         before = NONE if old is None else Optional(before)
     return {"self": seen, "oldSelf": before}
 
