@@ -80,10 +80,6 @@ class MediaType:
         form = orjson.OPT_INDENT_2 if self.pretty else orjson.OPT_APPEND_NEWLINE
         return orjson.dumps(tree, option=form), self.content_type
 
-    def encode_event(self, kind: str, tree: Any) -> bytes:
-        """One event of a watch, with the line break that ends it."""
-        return orjson.dumps({"type": kind, "object": tree}, option=orjson.OPT_APPEND_NEWLINE)
-
 
 class _Clause(NamedTuple):
     type: str
