@@ -66,12 +66,6 @@ def control_plane(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
         yield plane
 
 
-@pytest.fixture(scope="session")
-def kubectl(control_plane: Cluster) -> Callable[..., object]:
-    """`control_plane.kubectl`: kubectl("get", "pods", user=kubeconfig, input=text, check=True) -> CompletedProcess."""
-    return control_plane.kubectl
-
-
 def _is_integration(item: pytest.Item) -> bool:
     return item.get_closest_marker("integration") is not None
 

@@ -13,13 +13,16 @@ import json
 import os
 import subprocess
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tests.controlplane.pki import KeyPair
 
-__all__ = ["Cluster", "ExistingCluster", "write_kubeconfig"]
+__all__ = ["Cluster", "ExistingCluster", "Kubectl", "write_kubeconfig"]
+
+# `Cluster.kubectl`, or a function that gives it some of its arguments.
+Kubectl = Callable[..., subprocess.CompletedProcess[str]]
 
 # Seconds for one kubectl command: far beyond what any takes, so that a server that never answers fails a test and not the run.
 KUBECTL_TIMEOUT = 60.0

@@ -1,16 +1,18 @@
-"""Fixtures for tests against a real cluster; tests/conftest.py has `control_plane` and `kubectl`."""
+"""Fixtures for tests against a real cluster; tests/conftest.py has `control_plane`."""
 
 from __future__ import annotations
 
 import itertools
 import json
+import subprocess
 from collections.abc import Iterator
 
 import pytest
 
-from tests.controlplane.cluster import Cluster
+from tests.controlplane.cluster import Cluster, Kubectl
 from tests.controlplane.plane import ControlPlane
 from tests.integration.aggregation import Aggregation, wait_until_served
+from tests.integration.server import Standalone, running
 
 _numbers = itertools.count(1)
 
@@ -54,6 +56,24 @@ def aggregation(own_control_plane: ControlPlane, tmp_path_factory: pytest.TempPa
         yield made
     finally:
         assert made.server.stop() == 0, made.server.output
+
+
+@pytest.fixture(scope="module")
+def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    """`aggserver dev`, for the tests of one module."""
+    with running(made := Standalone(tmp_path_factory.mktemp("standalone") / "data")):
+        yield made
+
+
+@pytest.fixture
+def kubectl(control_plane: Cluster, standalone: Standalone) -> Iterator[Kubectl]:
+    """kubectl against the standalone server; every definition it made is gone afterwards."""
+
+    def run(*arguments: str, **more: object) -> subprocess.CompletedProcess[str]:
+        return control_plane.kubectl(*arguments, user=standalone.kubeconfig, **more)  # type: ignore[arg-type]
+
+    yield run
+    run("delete", "crds", "--all", "--ignore-not-found")
 
 
 def _manifest(prefix: str) -> str:

@@ -6,22 +6,19 @@ import base64
 import json
 import re
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cryptography import x509
 
-from tests.controlplane.cluster import Cluster
+from tests.controlplane.cluster import Cluster, Kubectl
 from tests.integration import pages
 from tests.integration.aggregation import API_SERVICE, NAMESPACE, SERVICE, Aggregation
 from tests.integration.raw import Client
 from tests.integration.server import eventually
 from tests.integration.watching import watching
 from tests.integration.websockets import Asked, open_websocket
-
-Kubectl = Callable[..., subprocess.CompletedProcess[str]]
 
 NAME = "my-new-cron-object"
 # Seconds. The garbage collector looks for new kinds every 30 s, and its own steps back off.

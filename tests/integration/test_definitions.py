@@ -3,36 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-from collections.abc import Callable, Iterator
 from typing import Any
 
-import pytest
-
 from aggserver.apiextensions.protection import ANNOTATION
-from tests.controlplane.cluster import Cluster
-from tests.integration.server import Standalone, eventually, running
-
-Kubectl = Callable[..., subprocess.CompletedProcess[str]]
+from tests.controlplane.cluster import Kubectl
+from tests.integration.server import eventually
 
 NAME = "crontabs.example.com"
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
-    with running(made := Standalone(tmp_path_factory.mktemp("definitions") / "data")):
-        yield made
-
-
-@pytest.fixture
-def kubectl(control_plane: Cluster, server: Standalone) -> Iterator[Kubectl]:
-    """kubectl against the standalone server; every definition it made is gone afterwards."""
-
-    def run(*arguments: str, **more: object) -> subprocess.CompletedProcess[str]:
-        return control_plane.kubectl(*arguments, user=server.kubeconfig, **more)  # type: ignore[arg-type]
-
-    yield run
-    run("delete", "crds", "--all", "--ignore-not-found")
 
 
 def crd(storage: str = "v1beta1", *versions: str, plural: str = "crontabs", **names: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import pytest
 
 from aggserver.storage.etcd import EtcdStorage
 from tests.controlplane.binaries import obtain
+from tests.controlplane.cluster import Kubectl
 from tests.controlplane.etcd import EtcdCluster
 from tests.controlplane.plane import ControlPlane
 from tests.fakes.asgi import Client
@@ -24,7 +25,6 @@ from tests.fakes.server import LocalServer
 from tests.integration import pages
 from tests.integration.server import Standalone, eventually, running
 
-Kubectl = Callable[..., subprocess.CompletedProcess[str]]
 CRONTABS = "/apis/stable.example.com/v1/namespaces/default/crontabs"
 
 

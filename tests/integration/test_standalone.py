@@ -5,33 +5,13 @@ from __future__ import annotations
 import re
 import stat
 import subprocess
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.controlplane.cluster import Cluster
+from tests.controlplane.cluster import Cluster, Kubectl
 from tests.integration import pages
 from tests.integration.server import Standalone, running
-
-Kubectl = Callable[..., subprocess.CompletedProcess[str]]
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
-    with running(made := Standalone(tmp_path_factory.mktemp("standalone") / "data")):
-        yield made
-
-
-@pytest.fixture
-def kubectl(control_plane: Cluster, server: Standalone) -> Iterator[Kubectl]:
-    """kubectl against the standalone server; every definition it made is gone afterwards."""
-
-    def run(*arguments: str, **more: object) -> subprocess.CompletedProcess[str]:
-        return control_plane.kubectl(*arguments, user=server.kubeconfig, **more)  # type: ignore[arg-type]
-
-    yield run
-    run("delete", "crds", "--all", "--ignore-not-found")
 
 
 def out(done: subprocess.CompletedProcess[str]) -> str:
@@ -189,7 +169,7 @@ def test_finalizers(kubectl: Kubectl) -> None:
     kubectl("wait", "--for=delete", "crontab/my-new-cron-object", "--timeout=5s")
 
 
-def test_kubectl_everyday(kubectl: Kubectl, server: Standalone) -> None:
+def test_kubectl_everyday(kubectl: Kubectl) -> None:
     establish(kubectl, pages.WITH_COLUMNS)
     kubectl("apply", "-f", "-", input=pages.MY_CRONTAB_WITH_REPLICAS)
     assert "unchanged" in out(kubectl("apply", "-f", "-", input=pages.MY_CRONTAB_WITH_REPLICAS))
@@ -273,9 +253,9 @@ def test_definition_with_a_live_finalizer_waits(kubectl: Kubectl) -> None:
     kubectl("wait", "--for=delete", "crd/crontabs.stable.example.com", "--timeout=10s")
 
 
-def test_kubeconfig_is_private(server: Standalone) -> None:
-    assert stat.S_IMODE(server.kubeconfig.stat().st_mode) == 0o600
-    for file in (server.folder / "certificates").iterdir():
+def test_kubeconfig_is_private(standalone: Standalone) -> None:
+    assert stat.S_IMODE(standalone.kubeconfig.stat().st_mode) == 0o600
+    for file in (standalone.folder / "certificates").iterdir():
         assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
 
 
