@@ -18,7 +18,7 @@ import orjson
 from aggserver.endpoints import negotiation
 from aggserver.endpoints.negotiation import MediaType
 from aggserver.endpoints.request import PLAIN_TEXT, Request, Response
-from aggserver.meta.errors import StatusError
+from aggserver.meta import errors
 from aggserver.publish import discovery
 from aggserver.publish.discovery import APIGroup
 from aggserver.publish.models import Published
@@ -47,7 +47,7 @@ def page_not_found() -> Response:
 def check_method(request: Request) -> None:
     """Raises MethodNotAllowed for whatever would not only read."""
     if request.method not in ("GET", "HEAD"):
-        raise StatusError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+        raise errors.method_not_allowed()
 
 
 def matches_etag(if_none_match: str, etag: str) -> bool:

@@ -2,7 +2,8 @@
 
 What is no path of ours is the plain-text `404 page not found` of net/http, on which clients rely to tell "no such resource" from
 "no such object": an unknown group, an unserved version, a resource asked for in the wrong scope. An unknown subresource of a
-known resource is a Status. Source: k8s.io/apiextensions-apiserver pkg/apiserver/customresource_handler.go, v0.36.3.
+known resource is a Status. Sources: k8s.io/apiextensions-apiserver pkg/apiserver/customresource_handler.go, k8s.io/apiserver
+pkg/endpoints/installer.go for the server's own kinds, v0.36.3.
 """
 
 from __future__ import annotations
@@ -67,7 +68,11 @@ class Dispatcher:
             request.warnings.append(scope.deprecation)
         protocol, handler = self._verbs.get(info.verb, (None, None))
         if protocol is None or handler is None or not self._can(type(scope.rest), protocol):
+            if scope.built_in:
+                raise errors.method_not_allowed()
             raise errors.method_not_supported(info.group, info.resource, info.verb)
+        if scope.built_in and not _has_route(request):
+            raise errors.method_not_allowed()
         if info.verb in _NAMED and not info.name:
             raise errors.bad_request("name must be provided")
         return await handler(scope, request)
@@ -86,6 +91,14 @@ class Dispatcher:
         if path == "/api" or path == "/apis" or path.startswith(("/api/", "/apis/")):
             return await self._discovery(request)
         return ASGIResponse(self._edges)
+
+
+def _has_route(request: Request) -> bool:
+    """Whether upstream has a route of this method and path for a kind of its own."""
+    info = request.info
+    if info.verb in _NAMED and not info.name:
+        return False
+    return request.method != "HEAD" and not (info.verb == "create" and info.name)
 
 
 def _scope_fits(served: Served, info: RequestInfo) -> bool:

@@ -49,8 +49,9 @@ class FixedResource:
         for subresource, behind in (("", rest), ("status", status)):
             if behind is not None:
                 whole = _of_kind(info.kind, conform)
-                scope = ResourceScope.of(info, subresource, behind, conform=whole, table=table, admission=admission, typed=True)
-                self._scopes[subresource] = scope
+                self._scopes[subresource] = ResourceScope.of(
+                    info, subresource, behind, conform=whole, table=table, admission=admission, typed=True, built_in=True
+                )
         stored = "list" in verbs
         self._resource = APIResource(
             name=info.resource,

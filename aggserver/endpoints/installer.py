@@ -35,6 +35,7 @@ class ResourceScope:
     deprecation: text of the Warning header that requests of this version get; '' for none.
     typed: upstream has a Go type for this kind; its decoder fills in what the body leaves out of kind and apiVersion, its encoder
     leaves out an empty `continue`. Custom resources have neither.
+    built_in: upstream has routes for this resource, of method and path; what they lack, and that is also HEAD, is not allowed.
     """
 
     group: str
@@ -52,6 +53,7 @@ class ResourceScope:
     selectable_fields: frozenset[str] = frozenset()
     deprecation: str = ""
     typed: bool = False
+    built_in: bool = False
 
     @classmethod
     def of(
@@ -66,6 +68,7 @@ class ResourceScope:
         selectable_fields: frozenset[str] = frozenset(),
         deprecation: str = "",
         typed: bool = False,
+        built_in: bool = False,
     ) -> ResourceScope:
         """Of a resource or subresource whose objects are of the resource's own kind."""
         return cls(
@@ -84,6 +87,7 @@ class ResourceScope:
             selectable_fields=selectable_fields,
             deprecation=deprecation,
             typed=typed,
+            built_in=built_in,
         )
 
     @property

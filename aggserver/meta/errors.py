@@ -27,6 +27,7 @@ __all__ = [
     "generate_name_conflict",
     "internal_error",
     "invalid",
+    "method_not_allowed",
     "method_not_supported",
     "not_acceptable",
     "not_found",
@@ -139,6 +140,12 @@ def not_found(group: str, resource: str, name: str) -> StatusError:
     return StatusError(
         404, "NotFound", f"{qualified(resource, group)} {quote(name)} not found", name=name, group=group, kind=resource
     )
+
+
+def method_not_allowed() -> StatusError:
+    """405 where upstream has no route of this method; `method_not_supported` is where a handler looks at the verb."""
+    message = "the server does not allow this method on the requested resource"
+    return StatusError(405, "MethodNotAllowed", message, bare_details=True)
 
 
 def method_not_supported(group: str, resource: str, verb: str) -> StatusError:

@@ -61,17 +61,38 @@ METHODS = {
     ("DELETE", f"{CRONTABS_PATH}/one/status"): "delete",
     ("DELETE", f"{CRONTABS_PATH}/one/scale"): "delete",
     ("OPTIONS", CRONTABS_PATH): "",
-    ("GET", "/apis/authentication.k8s.io/v1/selfsubjectreviews"): "list",
-    ("PUT", "/apis/authentication.k8s.io/v1/selfsubjectreviews/x"): "update",
 }
 
 
 @pytest.mark.parametrize(("method", "path"), METHODS)
 async def test_method_not_allowed(client: Client, method: str, path: str) -> None:
     answer = await client.request(method, path, crontab() if method in ("POST", "PUT") else None)
-    resource = "selfsubjectreviews.authentication.k8s.io" if "reviews" in path else "crontabs.stable.example.com"
     assert (answer.status, answer.json()["reason"]) == (405, "MethodNotAllowed")
-    assert answer.message == f'{METHODS[method, path]} is not supported on resources of kind "{resource}"'
+    assert answer.message == f'{METHODS[method, path]} is not supported on resources of kind "crontabs.stable.example.com"'
+
+
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+NO_ROUTES = [
+    ("GET", "/apis/authentication.k8s.io/v1/selfsubjectreviews"),
+    ("PUT", "/apis/authentication.k8s.io/v1/selfsubjectreviews/x"),
+    ("HEAD", _DEFINITIONS),
+    ("HEAD", f"{_DEFINITIONS}/crontabs.stable.example.com"),
+    ("PUT", _DEFINITIONS),
+    ("POST", f"{_DEFINITIONS}/crontabs.stable.example.com"),
+    ("OPTIONS", "/api/v1/namespaces"),
+]
+
+
+@pytest.mark.parametrize(("method", "path"), NO_ROUTES)
+async def test_kinds_of_the_servers_own_have_routes(client: Client, method: str, path: str) -> None:
+    answer = await client.request(method, path, {} if method in ("POST", "PUT") else None)
+    assert (answer.status, answer.header("content-length")) == (405, "197")
+
+
+async def test_custom_resources_answer_to_head(client: Client) -> None:
+    for path in (CRONTABS_PATH, f"{CRONTABS_PATH}/one"):
+        answer = await client.request("HEAD", path)
+        assert (answer.status, answer.body) == (200, b"")
 
 
 async def test_what_follows_a_subresource_is_passed_over(client: Client) -> None:

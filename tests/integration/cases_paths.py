@@ -70,6 +70,13 @@ _METHODS: Cases = {
     "delete-discovery": _url("DELETE", f"{_ROOT}/v1"),
     "patch-version-document": _url("PATCH", f"{_ROOT}/v1", {}),
     "head-discovery": _url("HEAD", f"{_ROOT}/v1"),
+    "head-namespace": _url("HEAD", "/api/v1/namespaces/same"),
+    "head-namespaces": _url("HEAD", "/api/v1/namespaces"),
+    "head-status": [make(thing("Scaler"), "scalers"), ask("HEAD", path("scalers", "$name/status"))],
+    "head-scale": [make(thing("Scaler", spec={"replicas": 1}), "scalers"), ask("HEAD", path("scalers", "$name/scale"))],
+    "head-watch-old-form": _url("HEAD", f"{_ROOT}/v1/watch/namespaces/listed/shirts?timeoutSeconds=1"),
+    "options-namespaces": _url("OPTIONS", "/api/v1/namespaces"),
+    "post-to-namespace": _url("POST", "/api/v1/namespaces/same", {"metadata": {"name": "same"}}),
 }
 
 _GADGET = thing("Gadget", spec={"size": 1, "color": "red"})
