@@ -73,7 +73,10 @@ class HTTP1(H11Protocol):
     """hypercorn's HTTP/1.1 with our websockets, and without its ways to HTTP/2 in clear text: `Upgrade: h2c` is but a wish."""
 
     async def _check_protocol(self, event: h11.Request) -> None:
-        return
+        """Called with every head. An Upgrade to anything but a websocket is ignored, as a server may: RFC 9110 section 7.8."""
+        if not _asks_for_websocket(event):
+            # h11 has no word for that, and would read no more until the answer's end: a watch whose client is gone would stay.
+            cast(h11.Connection, self.connection)._cstate.pending_switch_proposals.clear()
 
     async def _create_stream(self, request: h11.Request) -> None:
         if not _asks_for_websocket(request):

@@ -428,6 +428,27 @@ async def test_the_application_learns_of_a_lost_connection():
         assert running.app.ended == ["client"]
 
 
+@pytest.mark.parametrize("upgrade", [None, "h2c", "TLS/1.3", "websocket"])
+async def test_a_lost_connection_of_http1(upgrade):
+    """An upgrade that is ignored is no reason to stop listening. Without `connection: upgrade` that of a websocket is none."""
+    wish = f"connection: {'x' if upgrade == 'websocket' else 'upgrade'}\r\nupgrade: {upgrade}\r\n" if upgrade else ""
+    async with Running(tls=False) as running:
+        reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+        writer.write(f"GET /watch HTTP/1.1\r\nhost: a\r\n{wish}\r\n".encode())
+        await asyncio.wait_for(reader.readuntil(b"event\n"), PATIENCE)
+        writer.transport.abort()
+        await eventually(lambda: running.app.ended)
+        assert running.app.ended == ["client"]
+
+
+async def test_requests_after_an_ignored_upgrade():
+    async with Running(tls=False) as running:
+        first = b"POST /echo HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: h2c\r\ncontent-length: 3\r\n\r\nabc"
+        answers = await http1(running.port, first + GET % b"/ok")
+        assert answers.count(b"HTTP/1.1 200 ") == 2
+        assert b"\r\n\r\n3HTTP/1.1" in answers
+
+
 async def eventually(condition):
     """Let real I/O happen until the condition holds."""
     async with asyncio.timeout(PATIENCE):
