@@ -1,0 +1,196 @@
+"""Reading the options: flags, environment and file, each as the table of options says, into one `Options`.
+
+A flag wins over a variable, a variable over the file, the file over the default. Reads the file and nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from aggserver.meta import yaml_text
+from aggserver.options import convert
+from aggserver.options.table import COMMANDS, FLAGS, PREFIX, Flag, Options
+
+__all__ = ["OptionsError", "parse"]
+
+# What the kubelet puts into every container for a Service called aggserver or aggserver-something; not meant for us.
+SERVICE_LINK = re.compile(r"(.*_)?(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)")
+
+_DEFAULTS = {one.name: one.default for one in dataclasses.fields(Options)}
+
+
+class OptionsError(Exception):
+    """An option that can't be used; the text is one line that names it."""
+
+
+def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Options:
+    """Options from the arguments (without the program's name) and the environment.
+
+    Raises OptionsError, and SystemExit(0) after printing for --help.
+    """
+    said = vars(_parser().parse_args(argv))
+    command: str = said.pop("command")
+    config: str | None = said.pop("config", None) or environ.get(f"{PREFIX}CONFIG")
+    if command == "version":
+        return Options(command=command)
+    flags = {field: flag for field, flag in FLAGS.items() if command in flag.commands}
+    values = {field: flag.dev for field, flag in flags.items() if command == "dev" and flag.dev is not None}
+    values |= _from_file(config, flags) if config else {}
+    values |= _from_environment(environ, flags)
+    values |= {field: _converted(flags[field], f"--{flags[field].name}", value) for field, value in said.items()}
+    options = Options(command=command, **values)
+    _check(options)
+    return options
+
+
+def _check(options: Options) -> None:
+    """What no single option can know. Raises OptionsError."""
+    if (options.tls_cert_file is None) != (options.tls_private_key_file is None):
+        raise OptionsError("--tls-cert-file and --tls-private-key-file go together")
+    if options.ca_bundle_file is not None and options.tls_cert_file is None:
+        raise OptionsError("--ca-bundle-file has no meaning without --tls-cert-file")
+    if options.authentication_skip_lookup and options.authentication_tolerate_lookup_failure:
+        raise OptionsError("--authentication-tolerate-lookup-failure has no meaning with --authentication-skip-lookup")
+    if options.storage == "etcd" and not options.etcd_servers:
+        raise OptionsError("--storage etcd needs --etcd-servers")
+    if options.storage != "etcd" and options.etcd_servers:
+        raise OptionsError("--etcd-servers has no meaning without --storage etcd")
+    if (options.etcd_certfile is None) != (options.etcd_keyfile is None):
+        raise OptionsError("--etcd-certfile and --etcd-keyfile go together")
+    if options.request_timeout_seconds <= 0:
+        raise OptionsError("--request-timeout: must be more than 0")
+    if options.requestheader_client_ca_file and not options.requestheader_username_headers:
+        raise OptionsError("--requestheader-username-headers: at least one is needed with --requestheader-client-ca-file")
+
+
+def _from_environment(environ: Mapping[str, str], flags: Mapping[str, Flag]) -> dict[str, Any]:
+    known = {flag.variable: field for field, flag in FLAGS.items() if not flag.positional}
+    values: dict[str, Any] = {}
+    for variable, value in environ.items():
+        if not variable.startswith(PREFIX) or variable == f"{PREFIX}CONFIG":
+            continue
+        field = known.get(variable)
+        if SERVICE_LINK.fullmatch(variable.removeprefix(PREFIX)) and (field is None or "://" in value):
+            continue
+        if field is None:
+            raise OptionsError(f"environment variable {variable}: no such option")
+        if field in flags:  # one environment may do for both commands
+            values[field] = _converted(flags[field], variable, value)
+    return values
+
+
+def _from_file(path: str, flags: Mapping[str, Flag]) -> dict[str, Any]:
+    known = {flag.name: field for field, flag in FLAGS.items() if not flag.positional}
+    try:
+        content, repeated = yaml_text.decode(Path(path).read_bytes())
+    except OSError as error:
+        raise OptionsError(f"--config: {path}: {error.strerror}") from error
+    except yaml_text.YAMLTextError as error:
+        raise OptionsError(f"--config: {path}: {' '.join(str(error).split())}") from error
+    if repeated:
+        raise OptionsError(f"--config: {path}: {repeated[0]}")
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise OptionsError(f"--config: {path}: must be a mapping of option names to values")
+    values: dict[str, Any] = {}
+    for key, value in content.items():
+        if key not in known:
+            raise OptionsError(f"{path}: {key}: no such option")
+        if known[key] in flags:
+            values[known[key]] = _converted(flags[known[key]], f"{path}: {key}", value)
+    return values
+
+
+def _converted(flag: Flag, where: str, value: Any) -> Any:
+    try:
+        return flag.convert(value)
+    except ValueError as error:
+        raise OptionsError(f"{where}: {error}") from error
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise OptionsError(message)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="aggserver", description="An extension API server for the Kubernetes aggregation layer.", allow_abbrev=False
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    groups = {
+        "storage": commands.add_parser(
+            "storage",
+            help="check, backup, restore, compact: care for a SQLite store",
+            usage="aggserver storage COMMAND [OPTION...]",
+            description="Care for the SQLite store of a data folder. With --storage etcd, etcdctl and etcdutl do the same.",
+            allow_abbrev=False,
+        ).add_subparsers(dest="command", metavar="COMMAND", required=True)
+    }
+    for command, text in COMMANDS.items():
+        group, _, name = command.rpartition(" ")
+        sub = groups.get(group, commands).add_parser(
+            name,
+            help=text,
+            usage=f"aggserver {command} [OPTION...]{_arguments(command)}",
+            description=text[0].upper() + text[1:] + ".",
+            epilog=_epilog(command),
+            allow_abbrev=False,
+        )
+        sub.set_defaults(command=command)
+        if command != "version":
+            _add_flags(sub, command)
+    return parser
+
+
+def _arguments(command: str) -> str:
+    return "".join(f" {flag.metavar}" for flag in FLAGS.values() if flag.positional and command in flag.commands)
+
+
+def _epilog(command: str) -> str:
+    if command == "version":
+        return ""
+    return (
+        f"Every option is also an environment variable (--secure-port: {PREFIX}SECURE_PORT) and a key of the --config file "
+        "(secure-port). A flag wins over a variable, a variable over the file. Durations are written as 10s, 1m30s, 1h."
+    )
+
+
+def _add_flags(parser: argparse.ArgumentParser, command: str) -> None:
+    parser.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help="YAML file of options")
+    groups: dict[str, Any] = {}
+    for name, flag in FLAGS.items():
+        if command not in flag.commands:
+            continue
+        if flag.positional:
+            parser.add_argument(name, metavar=flag.metavar, help=flag.text)
+            continue
+        group = groups.get(flag.group) or groups.setdefault(flag.group, parser.add_argument_group(flag.group))
+        names = [flag.short, f"--{flag.name}"] if flag.short else [f"--{flag.name}"]
+        more: dict[str, Any] = {"metavar": flag.metavar}
+        if flag.convert is convert.boolean:
+            # as in Go: --flag or --flag=false
+            more = {"metavar": "true|false", "nargs": "?", "const": "true"}
+        elif flag.convert in (convert.texts, convert.files):
+            more["action"] = "append"
+        default = flag.dev if command == "dev" and flag.dev is not None else _DEFAULTS[name]
+        group.add_argument(*names, dest=name, default=argparse.SUPPRESS, help=flag.text + _shown(default, flag), **more)
+
+
+def _shown(default: Any, flag: Flag) -> str:
+    """The default, as it would be written."""
+    if default is None or default in ("", ()):
+        return ""
+    if flag.convert is convert.seconds:
+        default = f"{default:g}s"
+    elif isinstance(default, tuple):
+        default = ",".join(default)
+    elif isinstance(default, bool):
+        default = str(default).lower()
+    return f" (default: {default})".replace("%", "%%")
