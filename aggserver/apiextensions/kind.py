@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from aggserver.admission.chain import Chain
 from aggserver.apiextensions import manifest
+from aggserver.apiextensions.decoding import decode_error
 from aggserver.apiextensions.strategy import INFO, DefinitionStatusStrategy, set_defaults
 from aggserver.endpoints.fixed import FixedResource
 from aggserver.meta import errors
@@ -39,10 +40,10 @@ def definition_kind(crds: Store, admission: Chain) -> FixedResource:
 
 def _conform(obj: JSONObject) -> list[str]:
     """What upstream's decoder does: members of a wrong type are refused, unknown ones dropped, defaults filled in."""
-    problems = manifest.problems(obj)
-    if problems:
+    why = decode_error(obj) or ", ".join(map(str, manifest.problems(obj)))
+    if why:
         what = 'CustomResourceDefinition in version "v1" cannot be handled as a CustomResourceDefinition'
-        raise errors.bad_request(f"{what}: {', '.join(map(str, problems))}")
+        raise errors.bad_request(f"{what}: {why}")
     dropped = manifest.prune(obj)
     set_defaults(obj)
     return dropped

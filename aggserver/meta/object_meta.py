@@ -81,8 +81,10 @@ class _MalformedTimeError(Exception):
 _Check = Callable[[Any, str, str], str]
 
 
-def type_error(metadata: Any) -> str:
+def type_error(metadata: Any, struct: str = "") -> str:
     """What Go says of metadata that doesn't fit the type ObjectMeta, '' if it fits. Unknown members fit.
+
+    struct: Go's name of the object's type, where it has one; metadata of custom resources is decoded by itself.
 
     `json: cannot unmarshal number into Go struct field ObjectMeta.labels of type string`: of several the first by the alphabet,
     as upstream sorts the members on the way; but a malformed time ends the decoding, and so comes before them all.
@@ -90,15 +92,18 @@ def type_error(metadata: Any) -> str:
     if metadata is None:
         return ""
     if not isinstance(metadata, dict):
+        if struct:
+            return _mismatch(metadata, struct, "metadata", "v1.ObjectMeta")
         return f"json: cannot unmarshal {json_kind(metadata)} into Go value of type v1.ObjectMeta"
-    if not _object_meta_error(metadata):
+    prefix = "metadata." if struct else ""
+    if not _object_meta_error(metadata, prefix):
         return ""
-    return _object_meta_error(orjson.loads(orjson.dumps(metadata, option=orjson.OPT_SORT_KEYS)))
+    return _object_meta_error(orjson.loads(orjson.dumps(metadata, option=orjson.OPT_SORT_KEYS)), prefix)
 
 
-def _object_meta_error(metadata: JSONObject) -> str:
+def _object_meta_error(metadata: JSONObject, prefix: str) -> str:
     try:
-        return _struct_error(metadata, _OBJECT_META, "ObjectMeta", "")
+        return _struct_error(metadata, _OBJECT_META, "ObjectMeta", prefix)
     except _MalformedTimeError as error:
         return str(error)
 

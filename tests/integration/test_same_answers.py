@@ -93,6 +93,13 @@ DIFFERENT: dict[str, str] = {
     "token-bad": "standalone knows no tokens: who has one is anonymous",
     "crd-generate-name": "a generated name is another on every server",
     "crd-body-delete-wrong-uid": "upstream's handler of definitions has a text of its own for this",
+    "crd-mistyped-names-null": "upstream takes a null in a list for an empty text, and complains of that",
+    "crd-mistyped-schema-items": "upstream drops `items` that is neither schema nor list; ours refuses it",
+    "crd-mistyped-ca-bundle-text": "that a text is no base64 is told without the byte",
+    **dict.fromkeys(
+        ("crd-mistyped-schema-integer-large", "crd-mistyped-schema-integer-whole-float"),
+        "numbers are read as in any body: 1000.0 is 1000, and what doesn't fit into 64 bits is told rounded",
+    ),
     "impersonated-groups-only": "upstream prints a Go struct",
 }
 

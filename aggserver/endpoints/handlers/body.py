@@ -54,7 +54,7 @@ async def read_object(scope: ResourceScope, request: Request, field_validation: 
     elif not obj.get("kind"):
         raise _unrecognized(scope, without_kind(body.decode("utf-8", "replace")), body)
     _check_version(scope, obj, body)
-    why = object_meta.type_error(obj.get("metadata"))
+    why = object_meta.type_error(obj.get("metadata"), scope.kind if scope.typed else "")
     if why:
         raise _unfit(scope, obj, why)
     if obj.get("metadata") is None:

@@ -1,0 +1,104 @@
+"""Go's words for a definition with members of a wrong JSON type, and that its types and ours are of the same members."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aggserver.apiextensions import decoding
+from aggserver.apiextensions.decoding import decode_error
+from aggserver.schema import structural
+
+V = "spec.versions"
+S = f"{V}.schema.openAPIV3Schema"
+
+
+def schema(**members: Any) -> dict[str, Any]:
+    return {"spec": {"versions": [{"schema": {"openAPIV3Schema": {"properties": {"a": members}}}}]}}
+
+
+# name: (definition, what is found, struct and path of the member, its type)
+MISFITS = {
+    "a struct": ({"spec": "x"}, "string", "CustomResourceDefinition.spec", "v1.CustomResourceDefinitionSpec"),
+    "a list": ({"spec": {"versions": {}}}, "object", f"CustomResourceDefinitionSpec.{V}", "[]v1.CustomResourceDefinitionVersion"),
+    "an item": (
+        {"spec": {"versions": [{}, 1]}},
+        "number",
+        f"CustomResourceDefinitionSpec.{V}",
+        "v1.CustomResourceDefinitionVersion",
+    ),
+    "a bool": ({"spec": {"versions": [{"served": "x"}]}}, "string", f"CustomResourceDefinitionVersion.{V}.served", "bool"),
+    "a named string": ({"spec": {"scope": 1.5}}, "number", "CustomResourceDefinitionSpec.spec.scope", "v1.ResourceScope"),
+    "a map": (schema(properties=[]), "array", f"JSONSchemaProps.{S}.properties.properties", "map[string]v1.JSONSchemaProps"),
+    "a value of a map": (
+        schema(properties={"b": True}),
+        "bool",
+        f"JSONSchemaProps.{S}.properties.properties",
+        "v1.JSONSchemaProps",
+    ),
+    "no fraction": (schema(maxLength=1.5), "number 1.5", f"JSONSchemaProps.{S}.properties.maxLength", "int64"),
+    "too large": (schema(minItems=2**63), f"number {2**63}", f"JSONSchemaProps.{S}.properties.minItems", "int64"),
+    "not even a number": (schema(maxLength="x"), "string", f"JSONSchemaProps.{S}.properties.maxLength", "int64"),
+    "true is no number": (schema(maximum=True), "bool", f"JSONSchemaProps.{S}.properties.maximum", "float64"),
+    "inside of either": (
+        schema(additionalProperties={"items": {"type": 1}}),
+        "number",
+        f"JSONSchemaProps.{S}.properties.additionalProperties.items.type",
+        "string",
+    ),
+    "a named list": (
+        schema(**{structural.VALIDATIONS: {}}),
+        "object",
+        f"JSONSchemaProps.{S}.properties.{structural.VALIDATIONS}",
+        "v1.ValidationRules",
+    ),
+    "an item of a named list": (
+        schema(**{structural.VALIDATIONS: [{"reason": 1}]}),
+        "number",
+        f"ValidationRule.{S}.properties.{structural.VALIDATIONS}.reason",
+        "v1.FieldValueErrorReason",
+    ),
+    "bytes": (
+        {"spec": {"conversion": {"webhook": {"clientConfig": {"caBundle": []}}}}},
+        "array",
+        "WebhookClientConfig.spec.conversion.webhook.clientConfig.caBundle",
+        "[]uint8",
+    ),
+    "the first as written": (
+        {"spec": {"scope": 1, "group": 2}},
+        "number",
+        "CustomResourceDefinitionSpec.spec.scope",
+        "v1.ResourceScope",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISFITS)
+def test_misfit(name: str) -> None:
+    obj, found, where, wanted = MISFITS[name]
+    assert decode_error(obj) == f"json: cannot unmarshal {found} into Go struct field {where} of type {wanted}"
+
+
+def test_neither_schema_nor_boolean() -> None:
+    assert decode_error(schema(additionalProperties=[])) == "boolean or JSON schema expected"
+
+
+FITTING = {
+    "null": {"spec": None, "status": {"conditions": [None]}},
+    "unknown members": {"spec": {"nonsense": 1}, "extra": []},
+    "anything": schema(default=[1], enum=[{}, 1, "x"], example="x"),
+    "either": schema(additionalProperties=False, items=[{}], dependencies={"a": ["b"], "c": {}}),
+    "numbers": schema(maximum=1, minimum=0.5, maxLength=3),
+}
+
+
+@pytest.mark.parametrize("name", FITTING)
+def test_fits(name: str) -> None:
+    assert decode_error(FITTING[name]) == ""
+
+
+def test_the_tables_know_the_same_members() -> None:
+    """Of schemas; what takes any JSON can't misfit."""
+    assert decoding._STRUCTS["v1.JSONSchemaProps"].keys() == structural.KNOWN - {"default", "example"}
+    assert decoding._STRUCTS["v1.ValidationRule"].keys() == structural._RULE.keys()
