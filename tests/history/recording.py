@@ -77,6 +77,9 @@ def shown_at(obj: Object, revision: int) -> Object:
 class Write:
     """One request of a writer. `object` is the answer to all but deletions, `uid` tells whose deletion was acknowledged.
 
+    A deletecollection is a write of each object that it may have deleted. Its outcome is unknown even if it was answered, since
+    others may have deleted first what it names; but then `uid` is of an object that is gone.
+
     `wanted` is what was sent, and so must be in the object; `base` the resourceVersion that the write was made for, 0 for any.
     """
 

@@ -260,6 +260,21 @@ def test_a_write_without_an_answer_is_there_or_not() -> None:
     assert not verdict.faults, str(verdict)
 
 
+def collected(number: int, key: Key, uid: str) -> Write:
+    return write(number, "deletecollection", key, None, uid=uid, outcome=UNKNOWN)
+
+
+def test_what_deletecollection_names_was_deleted_by_it_or_by_another() -> None:
+    by_it = {5: collected(5, B, "uid-2")}
+    verdict = check([*(WRITES | by_it).values(), collected(9, A, "uid-1")], [WITNESS])
+    assert not verdict.faults, str(verdict)
+
+
+def test_what_deletecollection_names_is_gone() -> None:
+    verdict = check([*WRITES.values(), collected(9, B, "uid-3")], [WITNESS])
+    assert any("says that uid uid-3 is gone, but nobody was told" in fault for fault in verdict.faults), str(verdict)
+
+
 def test_a_write_without_an_answer_happens_once() -> None:
     again = note(A, 9, "uid-4", "sales", "w4")
     unknown = replace(WRITES[4], object=None, outcome=UNKNOWN)

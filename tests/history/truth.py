@@ -32,6 +32,8 @@ from tests.history.recording import (
 
 __all__ = ["Fact", "Truth", "reconstruct"]
 
+_DELETIONS = ("delete", "deletecollection")
+
 _AROUND = 4  # facts shown on either side of the revision that a fault is about
 
 
@@ -174,10 +176,10 @@ class _Audit:
         self.faults: list[tuple[int, str]] = []
         self.revisions: dict[Write, int] = {}  # where each write is in the history
         self._writes = writes
-        self._by_marker = {write.marker: write for write in writes if write.verb != "delete"}
+        self._by_marker = {write.marker: write for write in writes if write.verb not in _DELETIONS}
         self._deletes: dict[Key, list[Write]] = {}
         for write in writes:
-            if write.verb == "delete" and write.outcome != REFUSED:
+            if write.verb in _DELETIONS and write.outcome != REFUSED:
                 self._deletes.setdefault(write.key, []).append(write)
         self._there: dict[Key, Object] = {}
         self._ended: dict[str, int] = {}
@@ -204,7 +206,7 @@ class _Audit:
         self._ended[uid] = fact.revision
         candidates = self._deletes.get(fact.key, [])
         # An acknowledged deletion says of which object it was; only one can have been.
-        for write in sorted(candidates, key=lambda write: write.outcome != ACKNOWLEDGED):
+        for write in sorted(candidates, key=lambda write: (write.outcome != ACKNOWLEDGED, write.uid != uid)):
             if write.uid == uid or write.outcome != ACKNOWLEDGED:
                 candidates.remove(write)
                 self._is(write, fact, before)
@@ -237,10 +239,14 @@ class _Audit:
             if write.outcome == ACKNOWLEDGED and write not in self.revisions:
                 revision = revision_of(write.object) if write.object is not None else 0
                 self.faults.append((revision, f"{write} is not in the history: nobody was told"))
+            elif write.verb == "deletecollection" and write.uid and write.uid not in self._ended:
+                self.faults.append((0, f"{write} says that uid {write.uid} is gone, but nobody was told"))
 
     def check_order(self, truth: Truth) -> None:
         """What was sent after another write had been acknowledged comes after it."""
         for write, revision in self.revisions.items():
+            if write.verb == "deletecollection":
+                continue  # maybe another one was it
             before = truth.acknowledged_before(write.sent)
             if before >= revision:
                 self.faults.append((revision, f"{write} is at {revision}, but {before} was acknowledged before it was sent"))

@@ -1,4 +1,5 @@
-"""Writers: creates, updates, patches, status writes, deletions and creations anew, of a few names that all of them fight for.
+"""Writers: creates, updates, patches, status writes, deletions, of one or of some, and creations anew, of a few names that all of
+them fight for.
 
 A writer acts on what it believes, which is what it was answered last; another one may have been there since, and then it is
 refused and looks again. Every write carries a marker of its own in spec or status.
@@ -10,7 +11,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tests.history.recording import ACKNOWLEDGED, REFUSED, UNKNOWN, Key, Object, Write, revision_of, uid_of
+from tests.history.recording import ACKNOWLEDGED, REFUSED, UNKNOWN, Key, Object, Write, key_of, revision_of, uid_of
 from tests.history.wire import GROUP, KINDS, Gone, Shared, Wire, path_of
 
 __all__ = ["COLORS", "KEYS", "LABELS", "Writer"]
@@ -42,6 +43,7 @@ class Writer:
             (self._move, 3),
             (self._status, 3),
             (self._delete, 3),
+            (self._delete_collection, 1),
         ]
 
     async def run(self) -> None:
@@ -101,6 +103,23 @@ class Writer:
     async def _delete(self, key: Key, known: Object, marker: str) -> None:
         body = {"preconditions": {"uid": uid_of(known)}} if self._chance.random() < 0.5 else None
         await self._write("delete", key, marker, ("DELETE", path_of(*key), body), {})
+
+    async def _delete_collection(self, key: Key, known: Object, marker: str) -> None:
+        """All of a namespace or of a resource that have the object's label, which are few."""
+        sent = self._shared.tick()
+        keys = [each for each in KEYS if each[:2] == key[:2]]
+        gone: dict[Key, str] = dict.fromkeys(keys, "")  # while nothing is answered, any of them may be
+        try:
+            query = {"labelSelector": f"team={known['metadata']['labels']['team']}"}
+            status, answer = await self._wire.call("DELETE", path_of(key.resource, key.namespace), query)
+            if status < 300:
+                gone = {key_of(key.resource, item): uid_of(item) for item in answer["items"]}
+                self._shared.progress.add()
+        finally:
+            done = self._shared.tick()
+            for each, uid in gone.items():
+                self.writes.append(Write(self.name, "deletecollection", each, marker, UNKNOWN, sent, done, uid=uid))
+                self._known.pop(each, None)
 
     async def _write(
         self, verb: str, key: Key, marker: str, request: tuple[str, str, Any], wanted: Mapping[str, Any], base: int = 0
