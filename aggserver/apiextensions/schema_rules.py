@@ -1,4 +1,4 @@
-"""Rules of a version's `schema`: which may stand at the root, that it is structural, what is in it.
+"""Rules of a version's `schema`: which may stand at the root, that it is structural, what is in it, that its CEL compiles.
 
 Pure. Called by `validation.py`, which says at which path: upstream's internal type has at the top what all versions share.
 Source: k8s.io/apiextensions-apiserver pkg/apis/apiextensions/validation/validation.go
@@ -13,9 +13,10 @@ from typing import Any
 
 from aggserver.apiextensions.manifest import member
 from aggserver.meta.field import FieldError, Path, RawJSON, forbidden, invalid
-from aggserver.schema import constructs, formats, internal, invariants, structural
+from aggserver.schema import constructs, formats, internal, invariants, rule_costs, structural
 from aggserver.schema.constructs import Strictness
 from aggserver.schema.defaults import validate_defaults
+from aggserver.schema.rules import RuleOptions
 from aggserver.schema.structural import EMBEDDED, INT_OR_STRING, LIST_MAP_KEYS, LIST_TYPE, PRESERVE, VALIDATIONS
 
 __all__ = ["SchemaOptions", "has_defaults", "schema_of", "schemas_of", "unrecognized_formats", "validate"]
@@ -63,15 +64,16 @@ def schemas_of(spec: JSONObject) -> list[JSONObject]:
 @dataclass(frozen=True, slots=True)
 class SchemaOptions:
     """structural: whether schemas must be. pruned_defaults: whether defaults have only fields that the schema knows. strict: the
-    rules that hold beside.
+    rules that hold beside. rules: of x-kubernetes-validations.
     """
 
     structural: bool
     pruned_defaults: bool
     strict: Strictness
+    rules: RuleOptions
 
     @classmethod
-    def of(cls, spec: JSONObject, old: JSONObject | None) -> SchemaOptions:
+    def of(cls, spec: JSONObject, old: JSONObject | None, rules: RuleOptions) -> SchemaOptions:
         """For a definition that follows `old`, which may have been accepted before there were these rules."""
         schemas = schemas_of(spec)
         structural = (
@@ -81,9 +83,9 @@ class SchemaOptions:
             or any(map(_needs_structure, schemas))
         )
         if old is None:
-            return cls(structural, pruned_defaults=True, strict=Strictness())
+            return cls(structural, pruned_defaults=True, strict=Strictness(), rules=rules)
         before = schemas_of(old)
-        return cls(structural, all(map(_has_pruned_defaults, before)), Strictness.of(before))
+        return cls(structural, all(map(_has_pruned_defaults, before)), Strictness.of(before), rules)
 
 
 def has_defaults(schema: JSONObject) -> bool:
@@ -118,16 +120,19 @@ def _has_pruned_defaults(schema: JSONObject) -> bool:
     return len(validate_defaults(tree, Path())) == len(validate_defaults(tree, Path(), pruned=False))
 
 
-def validate(schema: JSONObject, path: Path, *, status: bool, options: SchemaOptions) -> list[FieldError]:
-    """status: whether it has a status subresource. path: of openAPIV3Schema."""
+def validate(schema: JSONObject, path: Path, *, status: bool, unchanged: bool, options: SchemaOptions) -> list[FieldError]:
+    """status: whether it has a status subresource. unchanged: it was there before. path: of openAPIV3Schema."""
     errors = [*_root(schema, path, status=status)]
     unsupported = invariants.unsupported(schema) if options.structural else ""
+    violations = []
     if options.structural and not unsupported:
         violations = invariants.violations(schema, path)
         if not violations and has_defaults(schema):
             violations = validate_defaults(structural.compile(schema), path, pruned=options.pruned_defaults)
-        errors += violations
-    errors += constructs.violations(schema, path, options.strict)
+    in_nodes, faulty = constructs.violations(schema, path, options.strict)
+    errors += [*violations, *in_nodes]
+    if options.structural and not unsupported and not violations:
+        errors += rule_costs.violations(schema, path, faulty, options.rules, unchanged=unchanged)
     if unsupported and not errors:
         errors.append(invalid(path, "", unsupported))
     return errors

@@ -16,6 +16,7 @@ from aggserver.meta.field import FieldError, Path
 from aggserver.meta.golang import quote
 from aggserver.registry.rest import Context, JSONObject
 from aggserver.registry.strategy import ResourceInfo, Verdict
+from aggserver.schema.rules import UPSTREAM, RuleOptions
 
 __all__ = ["CLEANUP_FINALIZER", "INFO", "DefinitionStatusStrategy", "DefinitionStrategy", "set_defaults"]
 
@@ -47,6 +48,9 @@ def set_defaults(obj: JSONObject) -> None:
 
 
 class DefinitionStrategy:
+    def __init__(self, rules: RuleOptions = UPSTREAM) -> None:
+        self._rules = rules
+
     @property
     def info(self) -> ResourceInfo:
         return INFO
@@ -59,7 +63,7 @@ class DefinitionStrategy:
         problems = object_meta.validate_object_meta(
             obj["metadata"], Path("metadata"), namespaced=False, name_rule=object_meta.dns1123_subdomain
         )
-        return problems + validation.validate(obj)
+        return problems + validation.validate(obj, self._rules)
 
     def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
         obj["status"] = dict(old.get("status") or {})
@@ -68,7 +72,7 @@ class DefinitionStrategy:
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
     def validate_update(self, obj: JSONObject, old: JSONObject) -> Verdict:
-        return Verdict(validation.validate_update(obj, old))
+        return Verdict(validation.validate_update(obj, old, self._rules))
 
     def warnings(self, obj: JSONObject, old: JSONObject | None) -> Sequence[str]:
         known = schema_rules.unrecognized_formats(old["spec"]) if old is not None else []

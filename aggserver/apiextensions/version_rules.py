@@ -63,7 +63,8 @@ def validate(version: JSONObject, path: Path, which: Facets, options: SchemaOpti
     schema = schema_of(version)
     if which.schema and schema is not None:
         at = path.child("schema", "openAPIV3Schema")
-        yield from schema_rules.validate(schema, at, status=_has_status(version), options=options)
+        unchanged = any(schema_of(before) == schema for before in _before(version, old))
+        yield from schema_rules.validate(schema, at, status=_has_status(version), unchanged=unchanged, options=options)
     yield from _subresources(version, path, which)
     if which.selectable_fields and member(version, "selectableFields", []):
         if not which.schema or schema is None:
@@ -80,7 +81,8 @@ def validate_common(
     version, schema = versions[0], schema_of(versions[0])
     if which.schema and schema is not None:
         at, status = path.child("validation", "openAPIV3Schema"), any(map(_has_status, versions))
-        yield from schema_rules.validate(schema, at, status=status, options=options)
+        unchanged = any(schema_of(before) == schema for before in _before(version, old))
+        yield from schema_rules.validate(schema, at, status=status, unchanged=unchanged, options=options)
     yield from _subresources(version, path, which)
     if which.selectable_fields and member(version, "selectableFields", []):
         # Upstream refuses fields that all versions share where the schema is not shared too, and the other way round. So does
@@ -193,27 +195,27 @@ def _selectable_fields(version: JSONObject, schema: JSONObject | None, path: Pat
         yield invalid(path.child("schema.openAPIV3Schema"), "", unsupported)
         return
     fields, path = member(version, "selectableFields", []), path.child("selectableFields")
-    seen: set[str] = set()
+    seen: set[Path] = set()
     for index, entry in enumerate(fields):
         at, text = path.index(index).child("jsonPath"), member(entry, "jsonPath", "")
         if not text:
             yield required(at)
             continue
         try:
-            steps, node = constructs.find_field(text, schema or {}, brackets=False)
+            field, node = constructs.find_field(text, schema or {}, brackets=False)
         except ValueError as error:
             yield invalid(at, text, f"is an invalid path: {error}")
             continue
-        yield from _selectable_field(steps, node, at, text)
-        if str(steps) in seen:
+        yield from _selectable_field(node, at, text)
+        if field in seen:
             yield duplicate(at, text)
-        seen.add(str(steps))
+        seen.add(field)
     if len(seen) > _MAX_SELECTABLE_FIELDS and not _had_as_many(version, old):
         yield too_many(path, len(seen), _MAX_SELECTABLE_FIELDS)
 
 
-def _selectable_field(steps: Sequence[str], node: JSONObject | None, path: Path, text: str) -> Errors:
-    if steps[0] == "metadata":
+def _selectable_field(node: JSONObject | None, path: Path, text: str) -> Errors:
+    if f"{text}.".startswith(".metadata."):
         yield invalid(path, text, "must not point to fields in metadata")
     if node is None or node.get("type") not in ("string", "boolean", "integer"):
         why = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed."
@@ -223,8 +225,12 @@ def _selectable_field(steps: Sequence[str], node: JSONObject | None, path: Path,
 def _had_as_many(version: JSONObject, old: JSONObject | None) -> bool:
     """Definitions from before the limit keep what they have, as long as they leave it alone."""
     fields = member(version, "selectableFields", [])
-    before = [each for each in member(old or {}, "versions", []) if each.get("name") == version.get("name")]
-    return any(member(each, "selectableFields", []) == fields for each in before)
+    return any(member(each, "selectableFields", []) == fields for each in _before(version, old))
+
+
+def _before(version: JSONObject, old: JSONObject | None) -> list[JSONObject]:
+    """The version as it was; none where it is new."""
+    return [each for each in member(old or {}, "versions", []) if each.get("name") == version.get("name")]
 
 
 def deprecation_warning(version: JSONObject, path: Path) -> Errors:

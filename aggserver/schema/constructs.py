@@ -1,7 +1,7 @@
 """Constructs: what may stand in a schema, node by node, whether it is structural or not.
 
 What OpenAPI has and custom resources don't, list and map types with their keys, the form of x-kubernetes-validations. The
-expressions of those rules are compiled elsewhere. Some rules are younger than some definitions: `Strictness` says which hold.
+expressions of those rules are for `rule_costs.py`. Some rules are younger than some definitions: `Strictness` says which hold.
 Relies on the form that `structural.problems` checks. Pure. Called by `apiextensions/validation.py`.
 Source: k8s.io/apiextensions-apiserver pkg/apis/apiextensions/validation/validation.go (specStandardValidatorV3,
 ValidateCustomResourceDefinitionOpenAPISchema, validationOptions), pkg/apiserver/schema/cel/validation.go (ValidFieldPath),
@@ -11,7 +11,7 @@ v0.36.3.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -61,17 +61,29 @@ class _Place:
     """What the way to a node says of it. no_default: why it may have no default, None where it may."""
 
     strict: Strictness
+    faulty: set[Path]
     is_root: bool = False
     in_metadata: bool = False
     no_default: str | None = None
 
 
-def violations(schema: JSONObject, path: Path, strict: Strictness) -> list[FieldError]:
-    """Upstream's errors in upstream's order; properties are looked at in the order of their names, for upstream in any."""
-    return list(_schema(schema, path, _Place(strict, is_root=True)))
+def violations(schema: JSONObject, path: Path, strict: Strictness) -> tuple[list[FieldError], Collection[Path]]:
+    """Upstream's errors in upstream's order; properties are looked at in the order of their names, for upstream in any.
+
+    And the paths of all schemas that have one, or have one below: an error stands at the schema that is judged, wherever its own
+    path leads.
+    """
+    place = _Place(strict, faulty=set(), is_root=True)
+    return list(_schema(schema, path, place)), place.faulty
 
 
 def _schema(schema: JSONObject, path: Path, place: _Place) -> Errors:
+    for error in _node(schema, path, place):
+        place.faulty.add(path)
+        yield error
+
+
+def _node(schema: JSONObject, path: Path, place: _Place) -> Errors:
     yield from _constructs(schema, path, place)
     if schema.get("uniqueItems"):
         why = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
@@ -258,30 +270,27 @@ def _rule(rule: JSONObject, schema: JSONObject, path: Path) -> Errors:
             yield invalid(at, field, "must be a valid path")
 
 
-def find_field(text: str, schema: JSONObject, *, brackets: bool = True) -> tuple[list[str], JSONObject | None]:
-    """The steps of a path like `.spec.map['key']`, and the schema there; None where nothing is said of it.
+def find_field(text: str, schema: JSONObject, *, brackets: bool = True) -> tuple[Path, JSONObject | None]:
+    """The path that a text like `.spec.map['key']` means, and the schema there; None where nothing is said of it.
 
     brackets: whether the second notation is known. Raises ValueError with upstream's text.
     """
     parts = iter(_PARTS.findall(text))
-    steps: list[str] = []
+    path = Path()
     node: JSONObject | None = schema
     for part in parts:
         if part == "[":
             if not brackets:
                 raise ValueError("array notation is not allowed")
-            name = _unquoted(_next(parts))
-            node = _below(node, name)
+            path, node = _below(path, node, _unquoted(_next(parts)))
             closing = _next(parts)
             if closing != "]":
                 raise ValueError(f"expected ] but got {closing}")
         elif part == ".":
-            name = _next(parts)
-            node = _below(node, name)
+            path, node = _below(path, node, _next(parts))
         else:
             raise ValueError(f"expected [ or . but got: {part}")
-        steps.append(name)
-    return steps, node
+    return path, node
 
 
 def _next(parts: Iterator[str]) -> str:
@@ -297,13 +306,13 @@ def _unquoted(token: str) -> str:
     return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), token[1:-1], flags=re.DOTALL)
 
 
-def _below(node: JSONObject | None, name: str) -> JSONObject | None:
+def _below(path: Path, node: JSONObject | None, name: str) -> tuple[Path, JSONObject | None]:
     properties = (node or {}).get("properties")
     if properties:
         if name in properties:
-            return properties[name] or {}
+            return path.child(name), properties[name] or {}
     elif node is not None and (extra := node.get("additionalProperties")) is not None:
-        return extra if isinstance(extra, Mapping) else None
+        return path.key(name), extra if isinstance(extra, Mapping) else None
     raise ValueError("does not refer to a valid field")
 
 

@@ -1,7 +1,7 @@
 """Internal: an openAPIV3Schema as upstream's internal Go type has it: the order of its members, which are unset, and its text.
 
 Rules of definitions go by that type (the first member that may not be there is named, a schema is shown whole), so errors that
-quote it need it. Pure. Called by `schema/invariants.py`, `schema/constructs.py`, `apiextensions/validation.py`.
+quote it need it. Pure. Called by `schema/invariants.py`, `schema/constructs.py`, `schema/rule_costs.py`, `apiextensions/`.
 Source: k8s.io/apiextensions-apiserver pkg/apis/apiextensions/types_jsonschema.go, v0.36.3.
 """
 
@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from aggserver.meta.golang import to_json
+from aggserver.schema.structural import NAMED_SUBSCHEMAS, SUBSCHEMAS
 
-__all__ = ["go_name", "is_omitted", "items_text", "members_in_order", "nodes", "set_members", "text"]
+__all__ = ["go_name", "is_omitted", "items_text", "members_in_order", "nodes", "rule_text", "set_members", "text"]
 
 JSONObject = Mapping[str, Any]
 Printer = Callable[[Any], str]
@@ -57,13 +58,15 @@ def _documentation(value: Any) -> str:
     return f'{{"Description":{to_json(value.get("description") or "")},"URL":{to_json(value.get("url") or "")}}}'
 
 
+def rule_text(rule: JSONObject) -> str:
+    """The JSON text of one of x-kubernetes-validations."""
+    members = [f'"{name[0].upper()}{name[1:]}":{to_json(rule.get(name) or "")}' for name in _RULE]
+    members.insert(3, f'"Reason":{to_json(rule.get("reason"))}')
+    return "{" + ",".join(members) + f',"OptionalOldSelf":{to_json(rule.get("optionalOldSelf"))}}}'
+
+
 def _rules(value: Any) -> str:
-    texts = []
-    for rule in value:
-        members = [f'"{name[0].upper()}{name[1:]}":{to_json(rule.get(name) or "")}' for name in _RULE]
-        members.insert(3, f'"Reason":{to_json(rule.get("reason"))}')
-        texts.append("{" + ",".join(members) + f',"OptionalOldSelf":{to_json(rule.get("optionalOldSelf"))}}}')
-    return f"[{','.join(texts)}]"
+    return f"[{','.join(map(rule_text, value))}]"
 
 
 _RULE = ("rule", "message", "messageExpression", "fieldPath")
@@ -162,12 +165,16 @@ def nodes(schema: Any) -> list[JSONObject]:
     waiting = [schema]
     while waiting:
         node = waiting.pop()
-        if not isinstance(node, Mapping):
+        if not isinstance(node, dict):
             continue
         found.append(node)
-        for name in ("items", "allOf", "anyOf", "oneOf", "not", "additionalProperties", "additionalItems"):
-            inner = node.get(name)
-            waiting.extend(inner if isinstance(inner, list) else [inner])
-        for name in ("properties", "patternProperties", "definitions", "dependencies"):
-            waiting.extend((node.get(name) or {}).values())
+        for name, inner in node.items():
+            if name not in SUBSCHEMAS or inner is None:
+                continue
+            if name in NAMED_SUBSCHEMAS:
+                waiting.extend(inner.values())
+            elif isinstance(inner, list):
+                waiting.extend(inner)
+            else:
+                waiting.append(inner)
     return found

@@ -17,9 +17,11 @@ from aggserver.cel.checker import Checked, Environment, check
 from aggserver.cel.errors import CompileError
 from aggserver.cel.program import Program, ProgramError, compile_program
 from aggserver.cel.types import BOOL, STRING, Type, optional_of
+from aggserver.meta.field import Path
+from aggserver.schema import constructs
 from aggserver.schema.decl_type import Declarations, DeclType
 
-__all__ = ["CompiledRule", "Expression", "RuleOptions", "compile_rules"]
+__all__ = ["UPSTREAM", "CompiledRule", "Expression", "RuleOptions", "compile_rules"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,9 @@ class RuleOptions:
 
     sees_labels: bool = False
     budget: int = 1
+
+
+UPSTREAM = RuleOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +60,23 @@ class Expression:
 
 @dataclass(frozen=True, slots=True)
 class CompiledRule:
-    """rule: as the definition has it. message: of its messageExpression."""
+    """rule: as the definition has it. message: of its messageExpression. field_path: what its fieldPath means; empty where it has
+    none.
+    """
 
     rule: Mapping[str, Any]
     expression: Expression
     message: Expression = Expression()
+    field_path: Path = Path()  # noqa: RUF009  -- immutable
 
 
 def compile_rules(rules: list[Mapping[str, Any]], declared: DeclType) -> list[CompiledRule]:
     """The rules of a node, in their order; `declared` is that of the node. An empty rule is not compiled."""
     declarations = Declarations(declared)
-    return [_compile(rule, declarations) for rule in rules]
+    return [_compile(rule, declared, declarations) for rule in rules]
 
 
-def _compile(rule: Mapping[str, Any], declarations: Declarations) -> CompiledRule:
+def _compile(rule: Mapping[str, Any], declared: DeclType, declarations: Declarations) -> CompiledRule:
     text, message = rule.get("rule") or "", rule.get("messageExpression") or ""
     if not text.strip():
         return CompiledRule(rule, Expression())
@@ -76,11 +84,21 @@ def _compile(rule: Mapping[str, Any], declarations: Declarations) -> CompiledRul
     old_self = optional_of(self_type) if rule.get("optionalOldSelf") else self_type
     environment = Environment({"self": self_type, "oldSelf": old_self}, declarations)
     expression = _expression(text, BOOL, "cel expression must evaluate to a bool", environment, declarations)
-    if expression.error or not message:
+    if expression.error:
         return CompiledRule(rule, expression)
-    prefix = "messageExpression "
-    wanted = f"{prefix}must evaluate to a string"
-    return CompiledRule(rule, expression, _expression(message, STRING, wanted, environment, declarations, prefix))
+    compiled = Expression()
+    if message:
+        prefix = "messageExpression "
+        compiled = _expression(message, STRING, f"{prefix}must evaluate to a string", environment, declarations, prefix)
+    return CompiledRule(rule, expression, compiled, _field_path(rule.get("fieldPath") or "", declared))
+
+
+def _field_path(text: str, declared: DeclType) -> Path:
+    try:
+        return constructs.find_field(text, declared.node.schema)[0]
+    except ValueError:
+        # Of a stored definition: the error then stands at the node.
+        return Path()
 
 
 def _expression(
@@ -95,5 +113,6 @@ def _expression(
     try:
         program = compile_program(checked, declarations)
     except ProgramError as why:
-        return Expression(error=f"{prefix or 'program '}instantiation failed: {why}")
+        # It is known what it says, as far as oldSelf is concerned, and not what it costs.
+        return Expression(error=f"{prefix or 'program '}instantiation failed: {why}", checked=checked)
     return Expression(program, checked=checked, declarations=declarations)
