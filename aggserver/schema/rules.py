@@ -90,7 +90,8 @@ def _compile(rule: Mapping[str, Any], declared: DeclType, declarations: Declarat
     if message:
         prefix = "messageExpression "
         compiled = _expression(message, STRING, f"{prefix}must evaluate to a string", environment, declarations, prefix)
-    return CompiledRule(rule, expression, compiled, _field_path(rule.get("fieldPath") or "", declared))
+    field_path = Path() if compiled.error else _field_path(rule.get("fieldPath") or "", declared)
+    return CompiledRule(rule, expression, compiled, field_path)
 
 
 def _field_path(text: str, declared: DeclType) -> Path:
