@@ -16,14 +16,14 @@ from aggserver.registry.environment import Environment
 from aggserver.registry.follower import CONTROLLER
 from aggserver.registry.rest import Context
 from aggserver.registry.store import Store
-from aggserver.schema.rules import RuleOptions
+from aggserver.schema.rules import UPSTREAM, RuleOptions
 
 __all__ = ["Definitions"]
 
 
 class Definitions:
     def __init__(
-        self, environment: Environment, admission: Chain, installer: Installer, rule_options: RuleOptions | None = None
+        self, environment: Environment, admission: Chain, installer: Installer, rule_options: RuleOptions = UPSTREAM
     ) -> None:
         self._environment = environment
         self._admission = admission

@@ -71,19 +71,19 @@ class Loaded:
     new_problems: tuple[Problem, ...] = ()
 
 
-def load(folder: Path, rules: RuleOptions = UPSTREAM) -> Loaded:
+def load(folder: Path, rule_options: RuleOptions = UPSTREAM) -> Loaded:
     """Everything below the folder. Raises nothing: what can't be read is a problem."""
     # A folder that was never looked at has changed.
-    return FolderSource(folder, lambda _: None, rules).poll() or Loaded(())
+    return FolderSource(folder, lambda _: None, rule_options).poll() or Loaded(())
 
 
 class FolderSource:
     """Follows a folder. on_change: called with each new content, the first one included, on the event loop."""
 
-    def __init__(self, folder: Path, on_change: Callable[[Loaded], None], rules: RuleOptions = UPSTREAM) -> None:
+    def __init__(self, folder: Path, on_change: Callable[[Loaded], None], rule_options: RuleOptions = UPSTREAM) -> None:
         self._folder = folder
         self._on_change = on_change
-        self._rules = rules
+        self._rule_options = rule_options
         self._seen: dict[str, Signature | None] | None = None
         self._files: dict[str, _File] = {}
         self._loaded = Loaded(())
@@ -122,7 +122,7 @@ class FolderSource:
         before = self._files.get(name)
         if before is not None and signature is not None and (self._seen or {}).get(name) == signature:
             return before
-        found = _read(name, path, self._rules)
+        found = _read(name, path, self._rule_options)
         return found if before is None else found.keeping(before)
 
     def _combine(self, problems: Iterable[Problem]) -> Loaded:
@@ -174,7 +174,7 @@ class _File:
         return _File(self.name, (*self.entries, *kept), self.problems)
 
 
-def _read(name: str, path: Path, rules: RuleOptions) -> _File:
+def _read(name: str, path: Path, rule_options: RuleOptions) -> _File:
     try:
         body = path.read_bytes()
     except OSError as error:
@@ -189,7 +189,7 @@ def _read(name: str, path: Path, rules: RuleOptions) -> _File:
         if other:
             problems.append(Problem(name, number, _name_of(value), "", other))
             continue
-        errors, entry = _define(number, value, rules)
+        errors, entry = _define(number, value, rule_options)
         problems += [Problem(name, number, _name_of(value), error.field, error.body()) for error in errors]
         if entry is not None:
             entries.append(entry)
@@ -225,10 +225,10 @@ def _other_kind(value: Any) -> str:
     return f"is a {kind} of {version}: {only}" if kind and version else f"has no kind or no apiVersion: {only}"
 
 
-def _define(number: int, value: JSONObject, rules: RuleOptions) -> tuple[list[FieldError], _Entry | None]:
+def _define(number: int, value: JSONObject, rule_options: RuleOptions) -> tuple[list[FieldError], _Entry | None]:
     # The status is of the cluster that the file was taken from.
     value = {key: member for key, member in value.items() if key != "status"}
-    errors = validation.validate(value, rules)
+    errors = validation.validate(value, rule_options)
     if not errors:
         errors = _metadata_errors(value["metadata"])
     if errors:

@@ -64,16 +64,16 @@ def schemas_of(spec: JSONObject) -> list[JSONObject]:
 @dataclass(frozen=True, slots=True)
 class SchemaOptions:
     """structural: whether schemas must be. pruned_defaults: whether defaults have only fields that the schema knows. strict: the
-    rules that hold beside. rules: of x-kubernetes-validations.
+    rules that hold beside. rule_options: of x-kubernetes-validations.
     """
 
     structural: bool
     pruned_defaults: bool
     strict: Strictness
-    rules: RuleOptions
+    rule_options: RuleOptions
 
     @classmethod
-    def of(cls, spec: JSONObject, old: JSONObject | None, rules: RuleOptions) -> SchemaOptions:
+    def of(cls, spec: JSONObject, old: JSONObject | None, rule_options: RuleOptions) -> SchemaOptions:
         """For a definition that follows `old`, which may have been accepted before there were these rules."""
         schemas = schemas_of(spec)
         structural = (
@@ -83,9 +83,9 @@ class SchemaOptions:
             or any(map(_needs_structure, schemas))
         )
         if old is None:
-            return cls(structural, pruned_defaults=True, strict=Strictness(), rules=rules)
+            return cls(structural, pruned_defaults=True, strict=Strictness(), rule_options=rule_options)
         before = schemas_of(old)
-        return cls(structural, all(map(_has_pruned_defaults, before)), Strictness.of(before), rules)
+        return cls(structural, all(map(_has_pruned_defaults, before)), Strictness.of(before), rule_options)
 
 
 def has_defaults(schema: JSONObject) -> bool:
@@ -132,7 +132,7 @@ def validate(schema: JSONObject, path: Path, *, status: bool, unchanged: bool, o
     in_nodes, faulty = constructs.violations(schema, path, options.strict)
     errors += [*violations, *in_nodes]
     if options.structural and not unsupported and not violations:
-        errors += rule_costs.violations(schema, path, faulty, options.rules, unchanged=unchanged)
+        errors += rule_costs.violations(schema, path, faulty, options.rule_options, unchanged=unchanged)
     if unsupported and not errors:
         errors.append(invalid(path, "", unsupported))
     return errors

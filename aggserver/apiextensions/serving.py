@@ -30,7 +30,7 @@ from aggserver.registry.strategy import ResourceInfo
 from aggserver.registry.subresources import ScaleStore, StatusStore
 from aggserver.schema.compiled import CompiledSchema
 from aggserver.schema.object_meta import prune_object_meta
-from aggserver.schema.rules import RuleOptions
+from aggserver.schema.rules import UPSTREAM, RuleOptions
 from aggserver.storage.cacher import Cacher
 
 __all__ = ["DefinitionResource", "ServedVersion"]
@@ -50,7 +50,7 @@ class DefinitionResource:
         *,
         terminating: bool = False,
         replacing: DefinitionResource | None = None,
-        rule_options: RuleOptions | None = None,
+        rule_options: RuleOptions = UPSTREAM,
     ) -> None:
         self.definition = definition
         self.terminating = terminating

@@ -48,8 +48,8 @@ def set_defaults(obj: JSONObject) -> None:
 
 
 class DefinitionStrategy:
-    def __init__(self, rules: RuleOptions = UPSTREAM) -> None:
-        self._rules = rules
+    def __init__(self, rule_options: RuleOptions = UPSTREAM) -> None:
+        self._rule_options = rule_options
 
     @property
     def info(self) -> ResourceInfo:
@@ -63,7 +63,7 @@ class DefinitionStrategy:
         problems = object_meta.validate_object_meta(
             obj["metadata"], Path("metadata"), namespaced=False, name_rule=object_meta.dns1123_subdomain
         )
-        return problems + validation.validate(obj, self._rules)
+        return problems + validation.validate(obj, self._rule_options)
 
     def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
         obj["status"] = dict(old.get("status") or {})
@@ -72,7 +72,7 @@ class DefinitionStrategy:
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
     def validate_update(self, obj: JSONObject, old: JSONObject) -> Verdict:
-        return Verdict(validation.validate_update(obj, old, self._rules))
+        return Verdict(validation.validate_update(obj, old, self._rule_options))
 
     def warnings(self, obj: JSONObject, old: JSONObject | None) -> Sequence[str]:
         known = schema_rules.unrecognized_formats(old["spec"]) if old is not None else []

@@ -38,7 +38,7 @@ _SPEC = Path("spec")
 _STATUS = Path("status")
 
 
-def validate(crd: JSONObject, rules: RuleOptions = UPSTREAM) -> list[FieldError]:
+def validate(crd: JSONObject, rule_options: RuleOptions = UPSTREAM) -> list[FieldError]:
     """What is wrong with a new definition. Its metadata is not looked at but for the name's relation to the spec."""
     problems = manifest.problems(crd)
     if problems:
@@ -46,21 +46,21 @@ def validate(crd: JSONObject, rules: RuleOptions = UPSTREAM) -> list[FieldError]
     spec = member(crd, "spec", {})
     return [
         *_name(crd, spec),
-        *_spec(spec, None, rules),
+        *_spec(spec, None, rule_options),
         *_status(crd, spec),
         *_approval(crd, None),
         *_preserve_unknown_fields(spec),
     ]
 
 
-def validate_update(new: JSONObject, old: JSONObject, rules: RuleOptions = UPSTREAM) -> list[FieldError]:
+def validate_update(new: JSONObject, old: JSONObject, rule_options: RuleOptions = UPSTREAM) -> list[FieldError]:
     """What is wrong with a changed definition. `old` has been accepted before, perhaps under milder rules, which go on for it."""
     problems = manifest.problems(new)
     if problems:
         return problems
     spec, old_spec = member(new, "spec", {}), member(old, "spec", {})
     return [
-        *_spec(spec, old, rules),
+        *_spec(spec, old, rule_options),
         *_immutable(spec, old_spec, established=is_established(old)),
         *_status(new, spec),
         *_approval(new, old),
@@ -148,11 +148,11 @@ def _approval(crd: JSONObject, old: JSONObject | None) -> Errors:
 # --- spec ---
 
 
-def _spec(spec: JSONObject, old: JSONObject | None, rules: RuleOptions) -> Errors:
+def _spec(spec: JSONObject, old: JSONObject | None, rule_options: RuleOptions) -> Errors:
     """old: the definition before, where there is one."""
     old_spec = None if old is None else member(old, "spec", {})
     versions, preserves = member(spec, "versions", []), member(spec, "preserveUnknownFields", False)
-    common, options = Facets.in_common(versions), SchemaOptions.of(spec, old_spec, rules)
+    common, options = Facets.in_common(versions), SchemaOptions.of(spec, old_spec, rule_options)
     yield from _group(spec)
     yield from _scope(spec)
     if old_spec is None or all(schema_of(version) is not None for version in member(old_spec, "versions", [])):

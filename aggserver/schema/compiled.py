@@ -21,7 +21,7 @@ from aggserver.schema import defaulting, list_type, pruning, structural
 from aggserver.schema.object_meta import drop_malformed_resources, prune_object_meta, validate_resources
 from aggserver.schema.ratcheting import Correlation
 from aggserver.schema.rule_validation import RuleFindings, RuleValidator, compile_validator
-from aggserver.schema.rules import RuleOptions
+from aggserver.schema.rules import UPSTREAM, RuleOptions
 from aggserver.schema.validation import validate
 from aggserver.schema.validity import Validity
 
@@ -50,9 +50,9 @@ class Findings(NamedTuple):
 class CompiledSchema:
     """`schema` is openAPIV3Schema of one version, one that `structural.problems` finds nothing in."""
 
-    def __init__(self, schema: Mapping[str, Any], rule_options: RuleOptions | None = None) -> None:
+    def __init__(self, schema: Mapping[str, Any], rule_options: RuleOptions = UPSTREAM) -> None:
         self._schema = schema
-        self._rule_options = rule_options or RuleOptions()
+        self._rule_options = rule_options
         self._is_valid = Validity()
 
     # --- conforming ---

@@ -28,7 +28,7 @@ from aggserver.cel.types import (
     map_of,
     object_type,
 )
-from aggserver.schema.escaping import escape
+from aggserver.schema.escaping import escape, is_reserved
 from aggserver.schema.rule_values import converter
 from aggserver.schema.structural import Structural
 
@@ -52,7 +52,7 @@ _STRINGS = Structural(type="object", additional_properties=_STRING)
 @dataclass(frozen=True, slots=True, eq=False)
 class DeclType:
     """type: of objects without its name, which says where they stand (see Declarations); of lists and maps without parameters.
-    fields: of an object, by their names in CEL. keys: the properties' names, by those.
+    fields: of an object, by their names in CEL, of which reserved words have two. keys: the properties' names, by those.
     element: of a list or map. max_elements: characters, bytes, elements or entries. min_size: bytes of JSON.
     """
 
@@ -138,7 +138,8 @@ def _declare_object(node: Structural, sees_labels: bool) -> DeclType:
         if declared is None:
             continue
         if (identifier := escape(name)) is not None:
-            fields[identifier], keys[identifier] = declared, name
+            for spelling in (identifier, name) if is_reserved(name) else (identifier,):
+                fields[spelling], keys[spelling] = declared, name
         # What has a default may be left out of a request.
         if name in required and child.default is None:
             min_size += len(name.encode()) + declared.min_size + 4
@@ -203,7 +204,9 @@ class Declarations:
         return declared.keys[name], converter(declared.fields[name].node)
 
     def size(self, path: tuple[str, ...]) -> Range | None:
-        """Upstream's, with what is odd in it: what has no size has 0, and so have the keys of maps."""
+        """Upstream's, with what is odd in it: what has no size has 0, and so have the keys of maps; of a field that is named by a
+        reserved word as it is, nothing is known.
+        """
         if not path:
             return None
         declared: DeclType | None = self._root
@@ -212,8 +215,10 @@ class Declarations:
                 return None
             if name == "@keys":
                 declared = _KEY if declared.type is _MAP else None
+            elif name in ("@items", "@values"):
+                declared = declared.element
             else:
-                declared = declared.element if name in ("@items", "@values") else declared.fields.get(name)
+                declared = None if is_reserved(name) else declared.fields.get(name)
         return None if declared is None else Range(0, declared.max_elements)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["escape"]
+__all__ = ["escape", "is_reserved"]
 
 _RESERVED = re.compile(
     "as|break|const|continue|else|false|for|function|if|import|in|let|loop|namespace|null|package|return|true|var|void|while"
@@ -18,9 +18,14 @@ _ESCAPED = re.compile(r"__|[./-]")
 _NAMES = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
 
 
+def is_reserved(name: str) -> bool:
+    """Whether it is a word of CEL. As a field most can be written as they are, and all with underscores around them."""
+    return _RESERVED.fullmatch(name) is not None
+
+
 def escape(name: str) -> str | None:
     """The identifier of a property; None if expressions can't name it."""
-    if _RESERVED.fullmatch(name):
+    if is_reserved(name):
         return f"__{name}__"
     if not _ESCAPABLE.fullmatch(name):
         return None

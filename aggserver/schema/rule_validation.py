@@ -19,7 +19,6 @@ from aggserver.cel.program import Program
 from aggserver.cel.values import NONE, CELError, CostExceeded, Optional
 from aggserver.meta import field
 from aggserver.meta.field import OMITTED, FieldError, Path, quote
-from aggserver.schema.constructs import find_field
 from aggserver.schema.decl_type import DeclType, declare
 from aggserver.schema.escaping import escape
 from aggserver.schema.ratcheting import Correlation, MapList
@@ -114,7 +113,7 @@ class _Node:
         if self._declared is not None:
             compiled = compile_rules(self.structural.schema[VALIDATIONS], self._declared)
             # Of what was checked only the programs are kept.
-            self._rules = [_prepare(rule, self.structural) for rule in compiled if rule.expression != Expression()]
+            self._rules = [_prepare(rule) for rule in compiled if rule.expression != Expression()]
             self._declared = None
         return self._rules
 
@@ -141,7 +140,7 @@ def _tree(node: Structural, declared: DeclType | None, options: RuleOptions) -> 
     return made if made.has_rules or made.properties or made.items or made.values else None
 
 
-def _prepare(compiled: CompiledRule, node: Structural) -> _Rule:
+def _prepare(compiled: CompiledRule) -> _Rule:
     rule = compiled.rule
     old_self = _UNUSED
     if compiled.expression.uses_old_self:
@@ -152,25 +151,9 @@ def _prepare(compiled: CompiledRule, node: Structural) -> _Rule:
         old_self=old_self,
         error=compiled.expression.error,
         name=(rule.get("message") or rule["rule"]).strip(),
-        field_path=_field_path(rule.get("fieldPath") or "", node.schema),
+        field_path=compiled.field_path.text,
         rule=rule,
     )
-
-
-def _field_path(text: str, schema: Mapping[str, Any]) -> str:
-    """As errors show it: `spec.map[key]`."""
-    try:
-        steps, _ = find_field(text, schema)
-    except ValueError:
-        return ""
-    path = Path()
-    node: Mapping[str, Any] = schema
-    for step in steps:
-        if properties := node.get("properties"):
-            path, node = path.child(step), properties[step] or {}
-        else:
-            path, node = path.key(step), node["additionalProperties"]
-    return path.text
 
 
 # --- one object ---

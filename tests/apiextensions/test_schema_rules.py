@@ -17,7 +17,7 @@ from aggserver.schema.constructs import Strictness
 from aggserver.schema.rules import UPSTREAM
 
 CASES = yaml.safe_load((File(__file__).parents[1] / "cases" / "crd_schemas.yaml").read_text())
-STRICT = SchemaOptions(structural=True, pruned_defaults=True, strict=Strictness(), rules=UPSTREAM)
+STRICT = SchemaOptions(structural=True, pruned_defaults=True, strict=Strictness(), rule_options=UPSTREAM)
 
 JSONObject = dict[str, Any]
 
