@@ -128,7 +128,9 @@ def validate(schema: JSONObject, path: Path, *, status: bool, unchanged: bool, o
     if options.structural and not unsupported:
         violations = invariants.violations(schema, path)
         if not violations and has_defaults(schema):
-            violations = validate_defaults(structural.compile(schema), path, pruned=options.pruned_defaults)
+            violations = validate_defaults(
+                structural.compile(schema), path, pruned=options.pruned_defaults, rule_options=options.rule_options
+            )
     in_nodes, faulty = constructs.violations(schema, path, options.strict)
     errors += [*violations, *in_nodes]
     if options.structural and not unsupported and not violations:

@@ -26,11 +26,11 @@ from aggserver.schema.rule_values import converter
 from aggserver.schema.rules import CompiledRule, Expression, RuleOptions, compile_rules
 from aggserver.schema.structural import VALIDATIONS, Structural
 
-__all__ = ["RuleFindings", "RuleValidator", "compile_validator"]
+__all__ = ["OBJECT_LIMIT", "RuleFindings", "RuleValidator", "compile_validator"]
 
 # Units of cost: of one evaluation, and of all for one object.
 _CALL_LIMIT = 1_000_000
-_OBJECT_LIMIT = 10_000_000
+OBJECT_LIMIT = 10_000_000
 # Bytes, of what a messageExpression gives.
 _LONGEST_MESSAGE = 5 * 1024
 
@@ -53,17 +53,32 @@ class RuleValidator:
 
     def validate(self, obj: Any, old: Any = None, correlation: Correlation | None = None) -> RuleFindings:
         """correlation: of an update, with `old`. The object is one that the schema finds no fault with, as far as types go."""
-        walk = _Walk(self._options.budget, correlation)
+        walk = _Walk(self._options.budget, correlation, OBJECT_LIMIT * self._options.budget)
         with suppress(_StopError):
             walk.visit(self._root, obj, old, None)
         return walk.findings
 
+    def validate_default(self, value: Any, path: Path, left: int) -> tuple[list[FieldError], int]:
+        """Of a default at `path` in a schema: it must do in an object that had it before, and in a new one.
 
-def compile_validator(structural: Structural, options: RuleOptions) -> RuleValidator | None:
-    """`structural` is the schema of a resource; None if there is no rule in it."""
+        left: of OBJECT_LIMIT, which all defaults of a schema share; returned is what then is left, less than 0 where it is spent.
+        """
+        remains = left
+        for old in (value, None):
+            walk = _Walk(self._options.budget, None, left)
+            with suppress(_StopError):
+                walk.visit(self._root, value, old, (None, Path.child, path.text))
+            remains = min(remains, walk.left)
+            if walk.findings.errors:
+                break
+        return walk.findings.errors, remains
+
+
+def compile_validator(structural: Structural, options: RuleOptions, *, is_resource: bool = True) -> RuleValidator | None:
+    """None if there is no rule in the schema. is_resource: the schema is that of a resource."""
     if not _has_rules(structural):
         return None
-    root = _tree(structural, declare(structural, is_resource=True, sees_labels=options.sees_labels), options)
+    root = _tree(structural, declare(structural, is_resource=is_resource, sees_labels=options.sees_labels), options)
     return None if root is None else RuleValidator(root, options)
 
 
@@ -167,10 +182,12 @@ class _StopError(Exception):
 
 
 class _Walk:
-    def __init__(self, budget: int, correlation: Correlation | None) -> None:
+    """left: of the budget for all."""
+
+    def __init__(self, budget: int, correlation: Correlation | None, left: int) -> None:
         self.findings = RuleFindings([], [])
+        self.left = left
         self._limit = _CALL_LIMIT * budget
-        self._left = _OBJECT_LIMIT * budget
         self._correlation = correlation
 
     def visit(self, node: _Node, value: Any, old: Any, place: _Place) -> None:
@@ -195,7 +212,7 @@ class _Walk:
                     self.visit(child, value[name], members.get(name), (place, Path.child, name))
 
     def _evaluate(self, node: _Node, value: Any, old: Any, place: _Place) -> None:
-        if self._left <= 0:
+        if self.left <= 0:
             self._stop(node, place, f"validation failed due to {_OUT_OF_BUDGET}")
         # By what a rule wants of the old value.
         variables: list[Mapping[str, Any] | None] = [None, None, None]
@@ -219,8 +236,8 @@ class _Walk:
                 self._failed(node, value, place, rule, given)
 
     def _pay(self, node: _Node, place: _Place, cost: int) -> None:
-        self._left -= cost
-        if self._left < 0:
+        self.left -= cost
+        if self.left < 0:
             self._stop(node, place, f"validation failed due to {_OUT_OF_BUDGET}")
 
     def _no_value(self, node: _Node, place: _Place, rule: _Rule, error: CELError) -> None:
@@ -257,12 +274,12 @@ class _Walk:
                 text, cost = rule.message(variables, self._limit)
             except CELError as error:
                 cost, exceeded = error.cost, isinstance(error, CostExceeded)
-            if cost > self._left:
+            if cost > self.left:
                 raise _StopError(f"messageExpression evaluation failed due to {_OUT_OF_BUDGET}")
             if exceeded:
                 why = "no further validation rules will be run due to call cost exceeds limit for messageExpression"
                 raise _StopError(f"{why}: {quote(rule.rule['messageExpression'])}")
-            self._left -= cost
+            self.left -= cost
             text = text.strip()
             if text and "\n" not in text and len(text.encode()) <= _LONGEST_MESSAGE:
                 return text
