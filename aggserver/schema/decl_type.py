@@ -197,7 +197,10 @@ class Declarations:
         declared = self._objects.get(type_name)
         if declared is None:
             return None
-        return {name: self._name(each, f"{type_name}.{name}") for name, each in declared.fields.items()}
+        return {
+            name: self._name(each, f"{type_name}.{f'__{name}__' if is_reserved(name) else name}")
+            for name, each in declared.fields.items()
+        }
 
     def field(self, type_name: str, name: str) -> tuple[str, Callable[[Any], Any] | None]:
         declared = self._objects[type_name]

@@ -124,7 +124,9 @@ class _Node:
             above = parent.declared
             if above is None:
                 return None
-            found = above.element if self.name is None else above.fields.get(escape(self.name) or "")
+            if self.name is None:
+                return above.element
+            found = above.fields.get(escape(self.name) or "")
             if found is not None:
                 return found
         is_resource = parent is None or bool(self.schema.get(EMBEDDED))

@@ -1,4 +1,4 @@
-"""Rules of schemas: kube-apiserver's answers (tests/cases/crd_schemas.yaml), what may stay, and schemas that mean ill."""
+"""Rules of schemas: answers of kube-apiserver (tests/cases), what may stay, and schemas that mean ill."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from aggserver.apiextensions.schema_rules import SchemaOptions, unrecognized_for
 from aggserver.meta.field import Path
 from aggserver.schema import internal
 from aggserver.schema.constructs import Strictness
-from aggserver.schema.rules import UPSTREAM
+from aggserver.schema.rules import UPSTREAM, RuleOptions
 
-CASES = yaml.safe_load((File(__file__).parents[1] / "cases" / "crd_schemas.yaml").read_text())
+FILES = ("crd_schemas.yaml", "rules/definitions.yaml")
+CASES = [case for name in FILES for case in yaml.safe_load((File(__file__).parents[1] / "cases" / name).read_text())]
 STRICT = SchemaOptions(structural=True, pruned_defaults=True, strict=Strictness(), rule_options=UPSTREAM)
 
 JSONObject = dict[str, Any]
@@ -29,6 +30,52 @@ def errors(schema: JSONObject, *, status: bool = False, options: SchemaOptions =
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_schema(case: JSONObject) -> None:
     assert errors(case["schema"]) == case["errors"]
+
+
+def changed(rule: str, before: str) -> list[str]:
+    """The errors of a definition of two versions, with one rule in v1, that had another one there before."""
+    versions = []
+    for text in (before, rule):
+        schema = {"type": "array", "items": {"type": "number"}, "x-kubernetes-validations": [{"rule": text}]}
+        v1 = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": around(schema)}}
+        versions.append([v1, {**v1, "name": "v2", "storage": False, "schema": {"openAPIV3Schema": around({"type": "string"})}}])
+    old, new = (crd({}, versions=each) for each in versions)
+    return [str(error) for error in validation.validate_update(new, old)]
+
+
+EXPENSIVE = "self.all(a, self.all(b, a == b))"
+LIMITS = (
+    "(try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are declared)"
+)
+TOO_MUCH = f"exceeds budget by factor of more than 100x {LIMITS}"
+AT = "spec.versions[0].schema.openAPIV3Schema"
+OF_ONE = f"{AT}.properties[a].x-kubernetes-validations[0].rule: Forbidden: estimated rule cost {TOO_MUCH}"
+OF_ALL = [
+    f"{AT}.properties[a].x-kubernetes-validations[0].rule: Forbidden: "
+    "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema",
+    f"{AT}: Forbidden: x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema {TOO_MUCH}",
+]
+
+
+def test_limits_of_changed_rules() -> None:
+    assert changed("self.size() > 1", EXPENSIVE) == []
+    assert changed(EXPENSIVE, "self.size() > 1") == [OF_ONE, *OF_ALL]
+    # Of a schema that stays what it is only the sum is limited.
+    assert changed(EXPENSIVE, EXPENSIVE) == OF_ALL
+
+
+def test_a_limit_of_ones_own() -> None:
+    schema = {"type": "array", "items": {"type": "number"}, "maxItems": 2400, "x-kubernetes-validations": [{"rule": EXPENSIVE}]}
+    for budget, factor in ((1, "2.9x"), (2, "1.440600x")):
+        (error,) = validation.validate(crd(around(schema)), RuleOptions(budget=budget))
+        assert error.detail == f"estimated rule cost exceeds budget by factor of {factor} {LIMITS}"
+    assert validation.validate(crd(around(schema)), RuleOptions(budget=3)) == []
+
+
+def test_rules_that_see_labels() -> None:
+    schema = {**around({"type": "string"}), "x-kubernetes-validations": [{"rule": "'a' in self.metadata.labels"}]}
+    assert len(validation.validate(crd(schema))) == 1
+    assert validation.validate(crd(schema), RuleOptions(sees_labels=True)) == []
 
 
 def test_root_with_status() -> None:

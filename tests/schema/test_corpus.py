@@ -1,15 +1,24 @@
-"""Schemas of real projects: all compile, and the objects that kube-apiserver takes lose nothing and are valid, in both forms."""
+"""Schemas of real projects: all compile, and the objects that kube-apiserver takes lose nothing and are valid, in both forms.
+
+Their rules cost what they cost there.
+"""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from pathlib import Path as File
 from typing import Any
+
+import yaml
 
 from aggserver.meta.field import Path
 from aggserver.schema import structural
+from aggserver.schema.decl_type import DeclType, declare
 from aggserver.schema.defaulting import compile_defaulter, default
 from aggserver.schema.pruning import compile_pruner, prune
-from aggserver.schema.structural import Structural
+from aggserver.schema.rules import compile_rules
+from aggserver.schema.structural import VALIDATIONS, Structural
 from aggserver.schema.validation import validate
 from aggserver.schema.validity import Validity
 from tests import corpus
@@ -49,3 +58,24 @@ def test_every_schema_makes_a_pruner_and_a_defaulter() -> None:
     for schema in schemas().values():
         assert compile_pruner(schema)({"kind": "K", "unheard of": 1}) in ([], ["unheard of"])
         compile_defaulter(schema)({})
+
+
+def costs(node: Structural, declared: DeclType | None) -> Iterator[int]:
+    """Of every rule and messageExpression, times how many values fit into a request."""
+    if declared is None:
+        return
+    for rule in compile_rules(node.schema.get(VALIDATIONS) or [], declared):
+        assert rule.expression.error == rule.message.error == ""
+        yield (rule.expression.max_cost() + rule.message.max_cost()) * (3 * 1024 * 1024 // (declared.min_size + 1))
+    for child in (*node.properties.values(), node.items, node.values):
+        if child is not None:
+            yield from costs(child, declare(child, is_resource=child.x_embedded_resource))
+
+
+def test_costs_of_rules() -> None:
+    expected = yaml.safe_load((File(__file__).parents[1] / "cases" / "rules" / "corpus.yaml").read_text())
+    found: dict[str, dict[str, int]] = {}
+    for (api_version, kind), schema in schemas().items():
+        if total := sum(costs(schema, declare(schema, is_resource=True))):
+            found.setdefault(api_version, {})[kind] = total
+    assert found == expected
