@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from aggserver.apiextensions.files import FolderSource, Loaded, load
+from aggserver.schema.rules import RuleOptions
 from tests.fakes.clock import FakeClock
 
 
@@ -57,6 +58,14 @@ def test_every_file_below(tmp_path: Path) -> None:
     loaded = load(tmp_path)
     assert names(loaded) == ["as", "bs", "cs", "ds"]
     assert problems(loaded) == []
+
+
+def test_options_of_rules(tmp_path: Path) -> None:
+    schema = {"type": "object", "x-kubernetes-validations": [{"rule": "'a' in self.metadata.labels"}]}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    write(tmp_path / "a.yaml", crd("as", versions=[version]))
+    assert names(load(tmp_path)) == []
+    assert names(load(tmp_path, RuleOptions(sees_labels=True))) == ["as"]
 
 
 def test_lists(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from aggserver.apiextensions.strategy import CLEANUP_FINALIZER, DefinitionStatusStrategy, DefinitionStrategy, set_defaults
+from aggserver.schema.rules import RuleOptions
 from tests.fakes.definitions import CRONTABS
 
 NOW = "2026-01-02T03:04:05Z"
@@ -48,6 +49,16 @@ def test_create() -> None:
     assert crd["metadata"]["generation"] == 1
     assert crd["status"]["storedVersions"] == ["v1"]
     assert DefinitionStrategy().validate(crd) == []
+
+
+def test_options_of_rules() -> None:
+    crd = stored()
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["x-kubernetes-validations"] = [{"rule": "'a' in self.metadata.labels"}]
+    for options, refused in ((RuleOptions(), 1), (RuleOptions(sees_labels=True), 0)):
+        strategy = DefinitionStrategy(options)
+        assert len(strategy.validate(crd)) == refused
+        assert len(strategy.validate_update(crd, stored()).errors) == refused
 
 
 def test_update_keeps_the_status() -> None:
