@@ -47,17 +47,21 @@ class Constants:
                 items = [self.of(element) for element in expr.elements]
                 return NOT_CONSTANT if NOT_CONSTANT in items else items
             case Map() if not any(each.optional for each in expr.entries):
-                entries = [(self.of(each.key), self.of(each.value)) for each in expr.entries]
-                return (
-                    NOT_CONSTANT
-                    if any(NOT_CONSTANT in pair for pair in entries)
-                    else {map_key(key): value for key, value in entries}
-                )
+                return self._map([(self.of(each.key), self.of(each.value)) for each in expr.entries])
             case Call(target=None, args=(argument,)) if expr.function in _CONVERSIONS:
                 value = self.of(argument)
                 return NOT_CONSTANT if value is NOT_CONSTANT else self._convert(expr, value)
             case _:
                 return NOT_CONSTANT
+
+    @staticmethod
+    def _map(entries: list[tuple[Any, Any]]) -> Any:
+        if any(part is NOT_CONSTANT for pair in entries for part in pair):
+            return NOT_CONSTANT
+        try:
+            return {map_key(key): value for key, value in entries}
+        except EvaluationError:
+            return NOT_CONSTANT
 
     def _convert(self, expr: Call, value: Any) -> Any:
         try:

@@ -23,6 +23,7 @@ from aggserver.cel.folds import Folds
 from aggserver.cel.functions import caller
 from aggserver.cel.runtime_cost import CREATE_LIST, CREATE_MAP, CREATE_STRUCT, Cost, cost_of
 from aggserver.cel.types import DYN, Kind, Type
+from aggserver.cel.values import go_type
 from aggserver.cel.writer import Code
 from aggserver.meta import regexp
 
@@ -199,7 +200,12 @@ class _Generator(Folds):
         return self.risk_set(f"index({value.text}, {key.text})")
 
     def _key(self, step: _Step) -> Code:
-        return Code(self.constant(step.key), "str") if isinstance(step.key, str) else self.value(step.key, bare=True)
+        if isinstance(step.key, str):
+            return Code(self.constant(step.key), "str")
+        constant = self.constants.of(step.key)
+        if constant is not NOT_CONSTANT and not isinstance(constant, str | int | float):
+            raise ProgramError(f"invalid qualifier type: {go_type(constant)}")
+        return self.value(step.key, bare=True)
 
     def _field(self, value: Code, step: _Step, type_: Type, field: str) -> Code:
         """Of an object, where null is as good as absent."""

@@ -19,9 +19,11 @@ from aggserver.cel.values import (
     EvaluationError,
     Optional,
     Timestamp,
+    TypeValue,
     Uint,
     equal,
     find,
+    go_type,
     no_such_overload,
     show,
     type_name,
@@ -201,6 +203,8 @@ def index(operand: Any, key: Any) -> Any:
 
 def look_up(operand: Any, key: Any) -> Any:
     """The field, element or entry, or MISSING. Raises EvaluationError for an index that can be none."""
+    if not isinstance(key, str | int | float):
+        raise EvaluationError(f"invalid qualifier type: {go_type(key)}")
     if isinstance(operand, dict):
         return find(operand, key)
     if not isinstance(operand, list):
@@ -270,7 +274,7 @@ def entry(key: Any, value: Any) -> Any:
 
 
 def map_key(key: Any) -> Any:
-    if isinstance(key, str | bool | int | float):
+    if key is None or isinstance(key, str | int | float | Timestamp | Duration | TypeValue):
         return key
     raise EvaluationError(f"unsupported key type: {show(key)}")
 

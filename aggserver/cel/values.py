@@ -30,6 +30,7 @@ __all__ = [
     "elements",
     "equal",
     "find",
+    "go_type",
     "no_such_overload",
     "pairs",
     "show",
@@ -174,15 +175,20 @@ def show(value: object) -> str:
             return str(value)
 
 
-def _go_type(value: object) -> str:
-    """What cel-go calls it in two errors."""
+def go_type(value: object) -> str:
+    """What cel-go calls it in three errors."""
     name = type_name(value)
-    if name in ("type", "optional_type"):
-        return f"*types.{name.removesuffix('_type').capitalize()}"
-    return f"types.{name.rpartition('.')[2].removesuffix('_type').capitalize()}"
+    if name in ("list", "map"):
+        return f"*types.base{name.capitalize()}"
+    if isinstance(value, Opaque):
+        return f"cel.{name.rpartition('.')[2]}"
+    pointer = "*" if name in ("type", "optional_type") else ""
+    return f"{pointer}types.{name.rpartition('.')[2].removesuffix('_type').capitalize()}"
 
 
 _NUMBERS = frozenset({int, float, Uint})
+# Those that are no numbers.
+_OTHER_KEYS = frozenset({str, type(None), Timestamp, Duration, TypeValue})
 # Of the same type, Python compares them as CEL does.
 _PLAIN = frozenset({bool, int, float, Uint, str, bytes, Timestamp, Duration, TypeValue})
 
@@ -271,7 +277,7 @@ def elements(value: Any) -> list[Any]:
         return value
     if isinstance(value, dict):
         return list(value)
-    raise EvaluationError(f"got '{_go_type(value)}', expected iterable type")
+    raise EvaluationError(f"got '{go_type(value)}', expected iterable type")
 
 
 def pairs(value: Any) -> Iterable[tuple[Any, Any]]:
@@ -280,13 +286,13 @@ def pairs(value: Any) -> Iterable[tuple[Any, Any]]:
         return enumerate(value)
     if isinstance(value, dict):
         return value.items()
-    raise EvaluationError(f"unsupported comprehension range type: {_go_type(value)}")
+    raise EvaluationError(f"unsupported comprehension range type: {go_type(value)}")
 
 
 def find(container: dict[Any, Any], key: Any) -> Any:
     """A map's value, or MISSING. Any number finds the number that it equals."""
     kind = type(key)
-    if kind is str:
+    if kind in _OTHER_KEYS:
         return container.get(key, MISSING)
     if kind not in (int, float, Uint, bool):
         return MISSING
