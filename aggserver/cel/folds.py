@@ -135,6 +135,9 @@ class Folds(Writer):
                 self.line(f"if not {predicate}: continue")
                 step = step.args[1]
                 assert isinstance(step, Call)
+            if self.catches and len(step.args) == 3:
+                # A call of three arguments isn't made once the first has failed.
+                self.line(f"if {error} is not None:", " cost += 1", " continue")
             # The list or map so far, and the call that adds to it.
             self.charge(2)
             with self.caught(f"{error} = {error} or error"):

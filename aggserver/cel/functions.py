@@ -62,7 +62,9 @@ def caller(function: str, overloads: tuple[str, ...]) -> Callable[..., Any]:
                 return _IMPLEMENTATIONS[each.id](*arguments)
         if function in _WORDLESS:
             raise EvaluationError("no such overload")
-        raise EvaluationError(f"no such overload: {function}({', '.join(map(type_name, arguments))})")
+        names = list(map(type_name, arguments))
+        target = f"{names.pop(0)}." if function == "flatten" else ""
+        raise EvaluationError(f"no such overload: {target}{function}({', '.join(names)})")
 
     return call
 

@@ -2,8 +2,9 @@
 
 All names are made up here and every constant is passed in by name, so that nothing of an expression's text is ever run. Costs are
 counted where cel-go's interpreter counts them, so that the figures are equal; loops, and calls that may take long, stop once the
-budget is spent. Errors are exceptions: `&&`, `||`, `all` and `exists` catch those of their operands. (A call of which an argument
-failed doesn't look at those after it, as it does upstream: after an error the cost may be less.)
+budget is spent. Errors are exceptions. `&&`, `||`, `all` and `exists` catch those of their operands, and a call of two arguments
+looks at the second even if the first failed; since most evaluations meet no error, that is in a second form of the function,
+made and called when the first form has met one.
 Called by `program.py`. Pure.
 Source: cel-go interpreter/{planner,interpretable,attributes,runtimecost,decorators}.go, v0.26.0, with the options of
 k8s.io/apiserver pkg/cel/environment (optimized, `has` for nothing), v0.36.3.
@@ -21,7 +22,7 @@ from aggserver.cel.constants import NOT_CONSTANT, Constants, ProgramError
 from aggserver.cel.declarations import functions
 from aggserver.cel.folds import Folds
 from aggserver.cel.functions import caller
-from aggserver.cel.runtime_cost import CREATE_LIST, CREATE_MAP, CREATE_STRUCT, Cost, cost_of
+from aggserver.cel.runtime_cost import CREATE_LIST, CREATE_MAP, CREATE_STRUCT, Cost, cost_of, equality, inequality
 from aggserver.cel.types import DYN, Kind, Type
 from aggserver.cel.values import go_type
 from aggserver.cel.writer import Code
@@ -40,6 +41,15 @@ _ARITHMETIC = {
     "_/_": operators.divide,
     "_%_": operators.modulo,
 }
+# Calls of two arguments of which upstream doesn't look at the second if the first failed: these overloads, these functions if
+# the types leave more than one overload, and all whose pattern is constant.
+_STOPPING = frozenset(("string_index_of_string", "string_last_index_of_string", "string_format"))
+_STOPPING_IF_DYN = frozenset(
+    (
+        *("add", "compareTo", "containsCIDR", "containsIP", "indexOf", "isGreaterThan", "isLessThan"),
+        *("lastIndexOf", "sub"),
+    )
+)
 _REGEX_FUNCTIONS = frozenset(("matches", "find", "findAll"))
 # Of which two are compared at the cost of 1.
 _SIZELESS = frozenset((Kind.BOOL, Kind.INT, Kind.UINT, Kind.DOUBLE, Kind.TIMESTAMP, Kind.DURATION))
@@ -59,9 +69,12 @@ class _PlainObjects:
         return name, None
 
 
-def generate(checked: Checked, objects: Objects | None = None) -> tuple[str, dict[str, Any]]:
-    """The text of a function `evaluate(activation, budget)`, and its constants by their names. Raises ProgramError."""
-    generator = _Generator(checked, objects or _PlainObjects())
+def generate(checked: Checked, objects: Objects | None = None, *, catches: bool) -> tuple[str, dict[str, Any]]:
+    """The text of a function `evaluate(activation, limit)`, and its constants by their names. Raises ProgramError.
+
+    Where it doesn't catch errors, it calls `catching(activation, limit)` for the first of them.
+    """
+    generator = _Generator(checked, objects or _PlainObjects(), catches=catches)
     generator.write()
     return generator.text(), generator.constant_names
 
@@ -76,8 +89,8 @@ class _Step(NamedTuple):
 
 
 class _Generator(Folds):
-    def __init__(self, checked: Checked, objects: Objects) -> None:
-        super().__init__()
+    def __init__(self, checked: Checked, objects: Objects, *, catches: bool) -> None:
+        super().__init__(catches=catches)
         self._checked = checked
         self._objects = objects
         self.scope = {}
@@ -94,15 +107,45 @@ class _Generator(Folds):
     def _python_type(self, expr: Expr) -> str:
         return _PYTHON_TYPES.get(self.type_of(expr).kind, "")
 
-    def _pay(self, cost: Cost, arguments: str) -> None:
-        """For a call, before it is made."""
-        if isinstance(cost, int):
-            self.charge(cost)
-            return
-        name = self.constant(cost)
+    def _pay(self, cost: str, arguments: str) -> None:
+        """For a call, before it is made, what a function says."""
         self.settle()
-        self.line(f"cost += {name}({arguments})")
-        self.line("if cost > budget: raise CostExceeded()")
+        self.line(f"cost += {cost}({arguments})", "if cost > budget: raise CostExceeded()")
+
+    def _arguments(self, arguments: tuple[Expr, ...], cost: Cost, *, stops: bool) -> list[Code]:
+        """Their values. A cost that is known is charged; the others are to be paid where no argument has failed.
+
+        `stops`: the first that fails is the last that is looked at, and the call isn't paid for unless it is the last of all.
+        """
+        if isinstance(cost, int) and not stops:
+            self.charge(cost)
+        function = "" if isinstance(cost, int) else self.constant(cost)
+        values: list[Code] = []
+        for position, argument in enumerate(arguments):
+            is_last = position == len(arguments) - 1
+            if isinstance(cost, int) and stops and is_last:
+                self.charge(cost)
+            if not self.catches or (stops and not is_last):
+                values.append(self.value(argument))
+                continue
+            then: list[str] = []
+            call = ""
+            known = [*(value.text for value in values), "None"]
+            if not is_last and self.constants.of(arguments[1]) is NOT_CONSTANT:
+                call, other = self.as_function(arguments[1]), self.temp()
+                then += ["try:", f" {other} = {call}", "except EvaluationError:", f" {other} = None"]
+                known.append(other)
+            elif not is_last:
+                known.append(self.value(arguments[1]).text)
+            if function:
+                then.append(f"cost += {function}({', '.join(known)})")
+            with self.caught(*then, "raise"):
+                values.append(self.value(argument))
+            if call:
+                with self.caught(*([f"cost += {function}({values[0].text}, None)"] if function else []), "raise"):
+                    values.append(self.risk_set(call))
+                break
+        return values
 
     def _overloads(self, expr: Call) -> tuple[str, ...]:
         return tuple(self._checked.overloads.get(expr.id, ()))
@@ -184,8 +227,8 @@ class _Generator(Folds):
         type_ = self.type_of(step.operand)
         if isinstance(step.key, str) and type_.kind is Kind.OBJECT:
             return self._field(value, step, type_, step.key)
-        key = self._key(step)
         self.charge(1)
+        key = self._key(step)
         if step.is_test:
             quick = f"{key.text} in {value.text} if type({value.text}) is dict else "
             return self.risk_set(f"{quick}has({value.text}, {key.text})", "bool")
@@ -315,8 +358,9 @@ class _Generator(Folds):
         name, overloads = expr.function, self._overloads(expr)
         arguments = expr.args if expr.target is None else (expr.target, *expr.args)
         cost = cost_of(name, overloads[0] if len(overloads) == 1 else "")
+        stops = len(arguments) > 2 or (name in _STOPPING_IF_DYN if len(overloads) > 1 else overloads[0] in _STOPPING)
         if name in _REGEX_FUNCTIONS:
-            self._check_pattern(arguments[1])
+            stops |= self._check_pattern(arguments[1])
         if name == "@in" and overloads == ("in_list",):
             constant = self.constants.of(arguments[1])
             if constant == []:
@@ -325,13 +369,10 @@ class _Generator(Folds):
                 return self._member(arguments[0], constant)
         if name in ("_==_", "_!=_"):
             return self._equal(name, arguments)
-        # Paid for even if an argument fails, unless there are more than two.
-        if isinstance(cost, int) and len(arguments) <= 2:
-            self.charge(cost)
-            cost = 0
-        values = [self.value(argument) for argument in arguments]
+        values = self._arguments(arguments, cost, stops=stops)
         codes = ", ".join(value.text for value in values)
-        self._pay(cost, codes)
+        if not isinstance(cost, int):
+            self._pay(self.constant(cost), codes)
         if name in _COMPARISONS:
             return self._compare(name, arguments, values)
         if name in _ARITHMETIC:
@@ -339,6 +380,9 @@ class _Generator(Folds):
             if name == "_+_" and (len(overloads) != 1 or overloads[0] == "add_list"):
                 self.line(f"if isinstance({result.text}, list): budget -= len({result.text}) >> {_COPIES_BITS}")
             return result
+        if name in ("find", "findAll") and stops and self.type_of(arguments[0]).kind is not Kind.STRING:
+            # A pattern that is constant is bound to the call, which then has fewer words for what is no string.
+            self.risk(f"if type({values[0].text}) is not str: raise no_such_overload()")
         match name:
             case "!_":
                 return self.set(f"not {codes}", "bool") if values[0].kind == "bool" else self.risk_set(f"not_({codes})", "bool")
@@ -352,13 +396,16 @@ class _Generator(Folds):
                 return self.risk_set(f"{quick}size({codes})", "int")
         return self.risk_set(f"{self.constant(caller(name, overloads))}({codes})", _result_kind(name, overloads))
 
-    def _check_pattern(self, pattern: Expr) -> None:
+    def _check_pattern(self, pattern: Expr) -> bool:
+        """Whether the pattern is constant."""
         constant = self.constants.of(pattern)
-        if isinstance(constant, str):
-            try:
-                regexp.matcher(constant)
-            except regexp.PatternError as error:
-                raise ProgramError(str(error)) from None
+        if not isinstance(constant, str):
+            return False
+        try:
+            regexp.matcher(constant)
+        except regexp.PatternError as error:
+            raise ProgramError(str(error)) from None
+        return True
 
     def _member(self, item: Expr, constants: list[Any]) -> Code:
         """`in` a list of constants: a set, which costs nothing to look into."""
@@ -369,11 +416,11 @@ class _Generator(Folds):
 
     def _equal(self, name: str, arguments: tuple[Expr, ...]) -> Code:
         has_sizes = any(self.type_of(argument).kind not in _SIZELESS for argument in arguments)
-        self.charge(not has_sizes)
-        left, right = (self.value(argument) for argument in arguments)
+        cost = equality if name == "_==_" else inequality
+        left, right = self._arguments(arguments, cost if has_sizes else 1, stops=False)
         if has_sizes:
             self.settle()
-            self.line(f"cost += {'equality' if name == '_==_' else 'inequality'}({left.text}, {right.text})")
+            self.line(f"cost += {cost.__name__}({left.text}, {right.text})")
         sign = "==" if name == "_==_" else "!="
         if left.kind == right.kind and left.kind in ("int", "bool"):
             return self.set(f"{left.text} {sign} {right.text}", "bool")

@@ -5,6 +5,7 @@ Called by whoever holds rules, once for each; the function then runs on any obje
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
@@ -84,8 +85,17 @@ def compile_program(checked: Checked, objects: Objects | None = None) -> Program
     Raises:
         ProgramError: see there.
     """
-    source, constants = generate(checked, objects)
-    names = {**_NAMES, **constants}
-    exec(compile(source, "<cel>", "exec"), names)  # noqa: S102  (the text is the generator's own)
-    program: Program = names["evaluate"]
+
+    @functools.cache
+    def catching() -> Program:
+        return _function(*generate(checked, objects, catches=True))
+
+    source, constants = generate(checked, objects, catches=False)
+    return _function(source, {**constants, "catching": lambda activation, limit: catching()(activation, limit)})
+
+
+def _function(source: str, names: Mapping[str, Any]) -> Program:
+    namespace = {**_NAMES, **names}
+    exec(compile(source, "<cel>", "exec"), namespace)  # noqa: S102  (the text is the generator's own)
+    program: Program = namespace["evaluate"]
     return program

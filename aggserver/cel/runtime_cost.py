@@ -1,6 +1,8 @@
 """What a call costs when it is made: by the sizes of its arguments, before it is made.
 
 By Kubernetes' estimator, which goes by the function's name, and then by cel-go's own figures, for overloads; all else costs 1.
+A call is paid for even if it fails, and if an argument has failed, which counts as null then; what has the wrong type, or fails,
+is of size 1.
 Rounding is in floating point, as upstream's: the sizes at which a cost goes up depend on it. Names, fields, indexes, lists and
 macros are counted in the generated code (`generator.py`).
 Source: k8s.io/apiserver pkg/cel/library/cost.go, v0.36.3; cel-go interpreter/runtimecost.go and ext/{lists,sets}.go, v0.26.0.
@@ -55,7 +57,9 @@ def _deep_traversal(value: Any, *_: Any) -> int:
             return 1
 
 
-def _join(parts: list[Any], separator: str = "") -> int:
+def _join(parts: Any, separator: Any = "") -> int:
+    if not isinstance(parts, list) or not all(isinstance(part, str) for part in (*parts, separator)):
+        return 1
     length = sum(map(_size, parts)) + len(separator) * max(len(parts) - 1, 0)
     return ceil(length * 2 * _TRAVERSAL)
 
@@ -64,7 +68,9 @@ def _regex(text: Any, pattern: Any, *_: Any) -> int:
     return ceil((1.0 + _size(text)) * _TRAVERSAL) * ceil(_size(pattern) * _REGEX)
 
 
-def _validate(named: NamedFormat, text: Any) -> int:
+def _validate(named: Any, text: Any) -> int:
+    if not isinstance(named, NamedFormat):
+        return 1
     return ceil((1.0 + _size(text)) * _TRAVERSAL) * ceil(named.pattern_size * _REGEX)
 
 
@@ -111,16 +117,18 @@ def _allocated(size: float) -> int:
     return int(size) + 1 + CREATE_LIST
 
 
-def _slice(items: Any, start: int, end: int) -> int:
-    return _allocated(end - start if 0 <= start <= end <= len(items) else 0)
+def _slice(items: Any, start: Any, end: Any) -> int:
+    fits = isinstance(items, list) and type(start) is type(end) is int and 0 <= start <= end <= len(items)
+    return _allocated(end - start if fits else 1)
 
 
-def _flatten(items: Any, depth: int = 1) -> int:
-    return _allocated(max(depth, 0) * _size(items))
+def _flatten(items: Any, depth: Any = 1) -> int:
+    # A negative depth is an error, but one that upstream takes for a large number without sign.
+    return _allocated((depth if type(depth) is int else 1) * _size(items)) % 2**64
 
 
-def _range(end: int) -> int:
-    return _allocated(max(end, 0))
+def _range(end: Any) -> int:
+    return _allocated(max(end, 0) if type(end) is int else 1)
 
 
 def _reverse(items: Any) -> int:
@@ -129,7 +137,7 @@ def _reverse(items: Any) -> int:
 
 def _self_compare(items: Any) -> int:
     size = _size(items)
-    factor = 2.0 + (_TRAVERSAL if size and isinstance(items[0], str | bytes) else 0)
+    factor = 2.0 + (_TRAVERSAL if isinstance(items, list) and items and isinstance(items[0], str | bytes) else 0)
     return _allocated(size * size * factor)
 
 

@@ -1,7 +1,8 @@
 """The text of a Python function, written line by line, with the cost of what it does.
 
 A cost is charged where it arises and written before the next line that may raise an error, so that what was spent is known
-whatever happens, and yet sums are added up here. Knows nothing of expressions. Called by `generator.py`.
+whatever happens, and yet sums are added up here. There are two forms of a function: the quick one gives up at the first error
+and calls the other, which catches errors. Knows nothing of expressions. Called by `generator.py`.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ class Caught:
 
 
 class Writer:
-    def __init__(self) -> None:
+    def __init__(self, *, catches: bool) -> None:
+        self.catches = catches
         self.constant_names: dict[str, Any] = {}
         """By name, the values that the text can't spell."""
         self._lines: list[_Line] = []
@@ -63,13 +65,16 @@ class Writer:
         return self._blocks > _DEEPEST_BLOCK or self._indent > _DEEPEST_LINE
 
     def text(self) -> str:
-        """The whole: `evaluate(activation, budget)`."""
+        """The whole: `evaluate(activation, limit)`; in the quick form it calls `catching(activation, limit)`."""
+        gives_up = [] if self.catches else [_Line(1, "except EvaluationError:"), _Line(2, "return catching(activation, limit)")]
         lines = [
-            _Line(0, "def evaluate(activation, budget):"),
+            _Line(0, "def evaluate(activation, limit):"),
             _Line(1, "cost = 0"),
+            _Line(1, "budget = limit"),
             *self._functions,
             _Line(1, "try:"),
             *self._lines,
+            *gives_up,
             _Line(1, "except CELError as error:"),
             _Line(2, "raise finished(error, cost, budget) from None"),
         ]
@@ -129,16 +134,16 @@ class Writer:
 
     @contextmanager
     def caught(self, *statements: str) -> Iterator[Caught]:
-        """Lines of which an EvaluationError, `error`, is caught by the statements, if any of them may raise one."""
+        """Lines of which an EvaluationError, `error`, is caught by the statements, if any may raise one, and in the form that does."""
         caught = Caught(self._lines, len(self._lines), self._indent)
         risks = self._risks
         self._indent += 1
-        self._blocks += 1
+        self._blocks += self.catches
         yield caught
         self.settle()
         self._indent -= 1
-        self._blocks -= 1
-        caught.is_risky = self._risks > risks
+        self._blocks -= self.catches
+        caught.is_risky = self.catches and self._risks > risks
         if caught.is_risky:
             caught.put_before("try:")
             self.line("except EvaluationError as error:", *(f" {statement}" for statement in statements))

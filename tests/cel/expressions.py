@@ -113,7 +113,7 @@ class Expressions:
         if depth and choice == 1:
             return map_of(self._random.choice(_KEYS), self._type(depth - 1))
         if depth and choice == 2 and "optional" in self._macros:
-            return optional_of(self._type(depth - 1))
+            return optional_of(self._random.choice(SCALARS))
         if choice == 3 and any(type_ in self._leaves for type_ in _OPAQUE):
             return self._random.choice(_OPAQUE)
         return DYN if choice == 4 else BOOL if choice > 9 else self._random.choice([*SCALARS, INT, STRING])

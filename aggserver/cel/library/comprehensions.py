@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aggserver.cel.values import MISSING, EvaluationError, find, no_such_overload, show
+from aggserver.cel.values import MISSING, EvaluationError, find, show, type_name
 
 __all__ = ["insert", "insert_all"]
 
@@ -21,6 +21,6 @@ def insert(entries: dict[Any, Any], key: Any, value: Any) -> None:
 
 def insert_all(entries: dict[Any, Any], more: Any) -> None:
     if not isinstance(more, dict):
-        raise no_such_overload()
+        raise EvaluationError(f"no such overload: cel.@mapInsert(map, {type_name(more)})")
     for key, value in more.items():
         insert(entries, key, value)
