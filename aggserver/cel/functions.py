@@ -24,7 +24,7 @@ _IMPLEMENTATIONS: Mapping[str, Callable[..., Any]] = {
     for overload, implementation in library.IMPLEMENTATIONS.items()
 }
 # These look at their arguments themselves, and say it in other words if they are of no use.
-_UNGUARDED = frozenset(("size", "matches", "sort", "@sortByAssociatedKeys"))
+_UNGUARDED = frozenset(("size", "matches", "flatten", "sort", "@sortByAssociatedKeys"))
 _WORDLESS = frozenset(("contains", "startsWith", "endsWith"))
 
 _EXACT: Mapping[Kind, type] = {
@@ -62,9 +62,7 @@ def caller(function: str, overloads: tuple[str, ...]) -> Callable[..., Any]:
                 return _IMPLEMENTATIONS[each.id](*arguments)
         if function in _WORDLESS:
             raise EvaluationError("no such overload")
-        names = list(map(type_name, arguments))
-        target = f"{names.pop(0)}." if function == "flatten" else ""
-        raise EvaluationError(f"no such overload: {target}{function}({', '.join(names)})")
+        raise EvaluationError(f"no such overload: {function}({', '.join(map(type_name, arguments))})")
 
     return call
 

@@ -41,9 +41,9 @@ _ARITHMETIC = {
     "_/_": operators.divide,
     "_%_": operators.modulo,
 }
-# Calls of two arguments of which upstream doesn't look at the second if the first failed: these overloads, these functions if
-# the types leave more than one overload, and all whose pattern is constant.
-_STOPPING = frozenset(("string_index_of_string", "string_last_index_of_string", "string_format"))
+# Calls of two arguments of which upstream doesn't look at the second if the first failed: this overload, these functions if the
+# types leave more than one overload, and all whose pattern is constant.
+_STOPPING = "string_format"
 _STOPPING_IF_DYN = frozenset(
     (
         *("add", "compareTo", "containsCIDR", "containsIP", "indexOf", "isGreaterThan", "isLessThan"),
@@ -358,7 +358,7 @@ class _Generator(Folds):
         name, overloads = expr.function, self._overloads(expr)
         arguments = expr.args if expr.target is None else (expr.target, *expr.args)
         cost = cost_of(name, overloads[0] if len(overloads) == 1 else "")
-        stops = len(arguments) > 2 or (name in _STOPPING_IF_DYN if len(overloads) > 1 else overloads[0] in _STOPPING)
+        stops = len(arguments) > 2 or (name in _STOPPING_IF_DYN if len(overloads) > 1 else _STOPPING in overloads)
         if name in _REGEX_FUNCTIONS:
             stops |= self._check_pattern(arguments[1])
         if name == "@in" and overloads == ("in_list",):

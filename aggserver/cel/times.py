@@ -13,7 +13,7 @@ from decimal import Decimal
 from zoneinfo import ZoneInfo
 
 from aggserver.cel.values import Duration, EvaluationError, Timestamp
-from aggserver.meta.golang import INT64_MAX, INT64_MIN
+from aggserver.meta.golang import INT64_MAX, INT64_MIN, quote
 
 __all__ = [
     "difference",
@@ -166,7 +166,7 @@ def _offset(seconds: int, zone: str) -> int:
 
 def _number(text: str) -> int:
     if re.fullmatch(r"[+-]?[0-9]+", text) is None:
-        raise EvaluationError(f'strconv.Atoi: parsing "{text}": invalid syntax')
+        raise EvaluationError(f"strconv.Atoi: parsing {quote(text)}: invalid syntax")
     return int(text)
 
 

@@ -79,7 +79,7 @@ _HIDDEN = {"cel.@mapInsert", "@not_strictly_false", "@sortByAssociatedKeys"}
 
 
 class Expressions:
-    """`leaves` and `overloads` are the vocabulary; `wrong` is the share of parts that are of another type than is wanted."""
+    """`leaves`, `overloads`, `macros` and `fields` (of `has`) are the vocabulary; `wrong` is the share of parts that are of another type than is wanted."""
 
     def __init__(
         self,
@@ -88,12 +88,14 @@ class Expressions:
         leaves: Mapping[Type, Sequence[str]] = LEAVES,
         overloads: Mapping[str, Sequence[Overload]] | None = None,
         macros: Sequence[str] = ("one", "two", "optional", "sortBy"),
+        fields: Sequence[str] = ("o.a", "o.p.x", "o.m", "d.k", "d.missing", "m.x", "o.m.k"),
         wrong: float = 0.02,
     ) -> None:
         self._random = random
         self._leaves = leaves
         self._overloads = functions() if overloads is None else overloads
         self._macros = macros
+        self._fields = fields
         self._wrong = wrong
         self._scope: list[tuple[str, Type]] = []
         self._names = 0
@@ -218,7 +220,7 @@ class Expressions:
 
     def _quantifier(self, depth: int) -> str:
         if self._chance(0.2):
-            return f"has({self._random.choice(('o.a', 'o.p.x', 'o.zz' if self._chance(0.1) else 'o.m', 'd.k', 'd.missing', 'm.x', 'o.m.k'))})"
+            return f"has({self._random.choice(self._fields)})"
         range_, key, element = self._range(depth)
         name = self._name()
         macro = self._random.choice(("all", "exists", "exists_one"))

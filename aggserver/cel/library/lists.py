@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from aggserver.cel.operators import LARGEST_RESULT, add, refused
-from aggserver.cel.values import CostExceeded, Duration, EvaluationError, Timestamp, Uint, compare, equal
+from aggserver.cel.values import CostExceeded, Duration, EvaluationError, Timestamp, Uint, compare, equal, type_name
 
 __all__ = ["IMPLEMENTATIONS"]
 
@@ -75,7 +75,10 @@ def _slice(items: list[Any], start: int, end: int) -> list[Any]:
     return items[start:end]
 
 
-def _flatten(items: list[Any], depth: int = 1) -> list[Any]:
+def _flatten(items: Any, *depths: Any) -> list[Any]:
+    depth = depths[0] if depths else 1
+    if not isinstance(items, list) or type(depth) is not int:
+        raise EvaluationError(f"no such overload: {type_name(items)}.flatten({', '.join(map(type_name, depths))})")
     if depth < 0:
         raise EvaluationError("level must be non-negative")
     flat = items
