@@ -1,4 +1,4 @@
-"""`make fuzz`: the laws of schemas on as many examples as fit into the time, from another seed each time.
+"""`make fuzz`: the laws of schemas and of CEL on as many examples as fit into the time, from another seed each time.
 
 `python -m tests.fuzz [seconds]`. A failure prints the smallest example that hypothesis finds, and ends with 1.
 """
@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from hypothesis import HealthCheck, Phase, seed, settings
 
+from tests.cel import test_bounds, test_differential
 from tests.property import test_validation_laws
 from tests.schema import test_defaulting, test_pruning
 
@@ -20,6 +21,11 @@ _LAWS: tuple[Callable[[], None], ...] = (
     test_validation_laws.test_ratcheting_only_drops_errors,
     test_pruning.test_compiled_is_plain_and_twice_is_once,
     test_defaulting.test_compiled_is_plain_and_twice_is_once,
+    test_bounds.test_any_expression_ends,
+    test_bounds.test_what_is_nearly_an_expression_ends,
+    test_bounds.test_any_text_ends,
+    test_differential.test_expressions_mean_what_they_mean_elsewhere,
+    test_differential.test_what_is_no_expression_is_none_elsewhere,
 )
 # Of one round: enough for hypothesis to get going, few enough to look at the clock.
 _EXAMPLES = 300

@@ -20,6 +20,7 @@ NOWHERE = -1
 _MOST_ERRORS = 100
 # Longer lines are not shown. In bytes of UTF-8, as upstream counts them.
 _LONGEST_LINE = 16384
+_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 class CompileError(Exception):
@@ -28,7 +29,8 @@ class CompileError(Exception):
 
 class Errors:
     def __init__(self, source: str) -> None:
-        self._source = source
+        self.source = _SURROGATES.sub("\ufffd", source)
+        """What is read, and shown: halves of surrogate pairs, which Go's decoders never let through, are replaced as they do it."""
         self._found: list[tuple[int, str]] = []
         self._lines = [0, *(match.end() for match in re.finditer("\n", source))]
 
@@ -54,13 +56,13 @@ class Errors:
     def _picture(self, offset: int, message: str) -> str:
         if offset == NOWHERE:
             return f"ERROR: <input>:-1:0: {message}"
-        if not self._source:
+        if not self.source:
             return f"ERROR: <input>:1:0: {message}"
         line = bisect.bisect_right(self._lines, offset)
         column = offset - self._lines[line - 1]
         text = f"ERROR: <input>:{line}:{column + 1}: {message}"
-        end = self._lines[line] - 1 if line < len(self._lines) else len(self._source)
-        shown = self._source[self._lines[line - 1] : end].replace("\t", " ")
+        end = self._lines[line] - 1 if line < len(self._lines) else len(self.source)
+        shown = self.source[self._lines[line - 1] : end].replace("\t", " ")
         if len(shown.encode()) > _LONGEST_LINE:
             return text
         # Wide characters get wide dots, so that the caret stays below what it points at.

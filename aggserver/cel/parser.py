@@ -62,6 +62,7 @@ def parse(source: str) -> Expr:
     if sys.getrecursionlimit() < _FRAMES:
         sys.setrecursionlimit(_FRAMES)
     errors = Errors(source)
+    source = errors.source
     if len(source) > MAX_SIZE:
         errors.add(NOWHERE, f"expression code point size exceeds limit: size: {len(source)}, limit {MAX_SIZE}")
         errors.raise_any()

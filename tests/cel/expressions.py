@@ -123,7 +123,7 @@ class Expressions:
     def _of(self, type_: Type, depth: int) -> str:
         if self._chance(self._wrong):
             other = self._of(self._type(), depth - 1)
-            return f"dyn({other})" if self._chance(0.7) else other
+            return f"dyn({other})" if "dyn" in self._overloads and self._chance(0.7) else other
         choice = self._random.random()
         if depth <= 0 or choice < 0.1:
             return self._leaf(type_, depth)
@@ -150,7 +150,7 @@ class Expressions:
             return f"[{', '.join(items)}]"
         if type_.kind is Kind.MAP:
             key, value = type_.parameters
-            return "{" + ", ".join(f"{self._of(key, 0)}: {self._of(value, depth - 1)}" for _ in range(count)) + "}"
+            return "{" + ", ".join(f"{self._leaf(key, 0)}: {self._of(value, depth - 1)}" for _ in range(count)) + "}"
         if type_.is_optional:
             return f"optional.of({self._of(type_.element, depth - 1)})"
         return self._random.choice(self._leaves[DYN])

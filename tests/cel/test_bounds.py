@@ -1,0 +1,130 @@
+"""Bad input: whatever the text is, an expression, an error with its place, or a value or error within the budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aggserver.cel import times
+from aggserver.cel.checker import check
+from aggserver.cel.cost import estimate
+from aggserver.cel.errors import CompileError
+from aggserver.cel.program import ProgramError, compile_program
+from aggserver.cel.values import CELError, CostExceeded, Duration, Uint
+from tests.cel.environment import ENVIRONMENT, Sizes
+from tests.cel.expressions import PIECES, Expressions, mutated
+
+_TIME = times.parse_timestamp("2024-02-29T12:34:56.789Z")
+_VARIABLES = {
+    **{"s": "héllo wörld", "i": 3, "u": Uint(4), "f": 2.5, "b": True, "by": b"b\xfftes", "t": _TIME, "du": Duration(90 * 10**9)},
+    **{"l": ["a", "bb", "ccc"], "li": [3, 1, 2], "ll": [[1, 2], [], [3]], "m": {"x": 1}, "ms": {"x": "y"}, "a.b.c": 11},
+    "d": {"k": 1, "n": None, "l": [1, "two", 3.0], "s": "text"},
+    "ld": [1, "x", None, 2.5, True, [1]],
+    "o": {
+        **{"a": 5, "b": "name", "l": ["p", "qq"], "m": {"k": "v"}, "p": {"x": 7, "t": _TIME}, "d": "5%"},
+        "lo": [{"k": "one", "v": [1, 2]}, {"k": "two"}],
+    },
+}
+_BUDGET = 20_000
+_RANDOMS = st.integers(0, 2**64).map(Random)
+
+
+def _outcome(source: str) -> str:
+    """What it comes to: an error that says what is wrong, or how the evaluation ended. Anything else is raised."""
+    try:
+        checked = check(source, ENVIRONMENT)
+    except CompileError as error:
+        assert str(error).startswith("ERROR: <input>:"), source
+        return str(error)
+    least, most = estimate(checked, Sizes())
+    assert 0 <= least <= most or least == 0, source
+    try:
+        value, cost = compile_program(checked)(_VARIABLES, _BUDGET)
+    except ProgramError as error:
+        return str(error)
+    except CELError as error:
+        assert error.cost <= _BUDGET or isinstance(error, CostExceeded), source
+        return str(error)
+    assert cost <= _BUDGET, source
+    return type(value).__name__
+
+
+@given(_RANDOMS)
+def test_any_expression_ends(random: Random) -> None:
+    _outcome(Expressions(random, wrong=0.1).expression(random.randint(1, 4)))
+
+
+@given(_RANDOMS)
+def test_what_is_nearly_an_expression_ends(random: Random) -> None:
+    _outcome(mutated(random, Expressions(random, wrong=0.05).expression(2)))
+
+
+@given(st.one_of(st.lists(st.sampled_from(PIECES), max_size=20).map("".join), st.text(max_size=40), st.binary(max_size=40)))
+def test_any_text_ends(source: str | bytes) -> None:
+    _outcome(source if isinstance(source, str) else source.decode("utf-8", "surrogateescape"))
+
+
+_TOO_DEEP = "ERROR: <input>:-1:0: expression recursion limit exceeded: 250"
+_TOO_DEEP_TREE = "ERROR: <input>:-1:0: max recursion depth exceeded"
+_ENDLESS = "ERROR: <input>:-1:0: error recovery token lookahead limit exceeded: 256"
+
+
+def _nested(count: int, open_: str, inner: str, close: str) -> str:
+    return open_ * count + inner + close * count
+
+
+def _macros(macro: str, count: int, last: str) -> str:
+    return "".join(f"li.{macro}(x{number}, " for number in range(count)) + last + ")" * count
+
+
+HOSTILE: Mapping[str, tuple[Callable[[], str], str]] = {
+    "parentheses": (lambda: _nested(1000, "(", "1", ")"), _TOO_DEEP),
+    "brackets": (lambda: _nested(1000, "[", "1", "]"), _TOO_DEEP),
+    "braces": (lambda: _nested(1000, "{1: ", "1", "}"), _TOO_DEEP),
+    "parentheses that don't end": (lambda: "(" * 1000, _TOO_DEEP),
+    "not": (lambda: "!" * 1000 + "true", "bool"),
+    "minus": (lambda: "-" * 1001 + "i", "int"),
+    "members": (lambda: "d" + ".a" * 1000, _TOO_DEEP_TREE),
+    "indexes": (lambda: "d" + "[0]" * 1000, _TOO_DEEP_TREE),
+    "optional members": (lambda: "d" + ".?a" * 1000, _TOO_DEEP_TREE),
+    "conditionals": (lambda: "b ? 1 : " * 1000 + "2", _TOO_DEEP),
+    "terms": (lambda: " && ".join(["b"] * 10_000), "bool"),
+    "all within all": (lambda: _macros("all", 50, "true"), str(CostExceeded())),
+    "exists within exists": (lambda: _macros("exists", 50, "1 / 0 > 0"), str(CostExceeded())),
+    "map within map": (lambda: _macros("map", 50, "1"), str(CostExceeded())),
+    "macros too deep": (lambda: _macros("all", 250, "true"), _TOO_DEEP),
+    "100 KB of a string": (lambda: f"'{'x' * 99_998}'", "str"),
+    "100 KB of names": (lambda: "a " * 50_000, _ENDLESS),
+    "100 KB of numbers in a list": (lambda: f"[{','.join('1' * 49_999)}]", "list"),
+    "100 KB of white space": (lambda: " " * 99_999 + "1", "int"),
+    "more than 100 KB": (lambda: " " * 100_000 + "1", "expression code point size exceeds limit: size: 100001, limit 100000"),
+    "a comment that is all": (lambda: "//" + "x" * 90_000, "mismatched input '<EOF>'"),
+    "a large int": (lambda: "9" * 5000, "invalid int literal"),
+    "a large int in a conversion": (lambda: f"int('{'9' * 50_000}')", "type conversion error from 'string' to 'int'"),
+    "a large hexadecimal int": (lambda: "0x" + "f" * 5000, "invalid int literal"),
+    "a large uint": (lambda: "9" * 5000 + "u", "invalid uint literal"),
+    "a large double": (lambda: "1e400", "invalid double literal"),
+    "a large exponent": (lambda: "1e" + "9" * 5000, "invalid double literal"),
+    "a double with many digits": (lambda: "0." + "1" * 50_000, "float"),
+    "bytes with many escapes": (lambda: "b'" + "\\x00" * 20_000 + "'", "bytes"),
+    "a lone surrogate": (lambda: "'\ud800'", "str"),
+    "a lone surrogate outside of strings": (lambda: "a\udfff", "token recognition error"),
+    "a lone surrogate as bytes": (lambda: "b'\ud800'", "bytes"),
+    "what is no UTF-8": (lambda: b"'\xff\xfe'".decode("utf-8", "surrogateescape"), "str"),
+    "NUL": (lambda: "1 + \x00", "token recognition error at: '\x00'"),
+    "NUL in a string": (lambda: "'\x00'", "str"),
+    "a pattern that repeats": (lambda: "s.matches('" + "(" * 500 + "a" + "){1000}" * 500 + "')", "invalid matches argument"),
+    "a format of many clauses": (lambda: "'" + "%s" * 30_000 + "'.format([s])", "index 1 out of range"),
+    "a range": (lambda: "lists.range(9223372036854775807)", str(CostExceeded())),
+    "a depth of flattening": (lambda: "ll.flatten(9223372036854775807)", str(CostExceeded())),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_hostile(case: str) -> None:
+    source, expected = HOSTILE[case]
+    assert expected in _outcome(source())
