@@ -9,13 +9,13 @@ pkg/apiserver/validation/formats.go, v0.36.3; Go's net, net/url, net/mail and ti
 
 from __future__ import annotations
 
-import calendar
 import ipaddress
 import re
 from collections.abc import Callable, Mapping
 from urllib.parse import unquote
 
 from aggserver.meta import duration, golang, regexp
+from aggserver.meta.formats import is_base64, is_date, is_date_time
 from aggserver.schema.email_address import is_email_address
 
 __all__ = ["FORMATS", "effective", "is_known"]
@@ -48,7 +48,6 @@ _BYTE = r"[\t\n\f\r ]*(0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])[\t\n\f\r ]*"
 _is_rgb_color = _pattern(rf"rgb\({_BYTE},{_BYTE},{_BYTE}\)")
 _is_social_security_number = _pattern(r"\d{3}[- ]\d{2}[- ]\d{4}")
 _is_object_id = _pattern("[0-9a-fA-F]{24}")
-_is_base64_text = _pattern(r"[A-Za-z0-9+/]+={0,2}")
 _CARD = (
     r"4[0-9]{12}(?:[0-9]{3})?|5[1-5][0-9]{14}|6(?:011|5[0-9][0-9])[0-9]{12}|3[47][0-9]{13}|3(?:0[0-5]|[68][0-9])[0-9]{11}"
     r"|(?:2131|1800|35\d{3})\d{11}"
@@ -57,10 +56,6 @@ _is_card = _pattern(_CARD)
 _NO_DIGITS = re.compile("[^0-9]+")
 _SPACES_AND_MINUS = re.compile(r"[\t\n\f\r -]+")
 _is_isbn10_text, _is_isbn13_text = _pattern("[0-9]{9}[0-9X]"), _pattern("[0-9]{13}")
-
-
-def _is_base64(text: str) -> bool:
-    return len(text) % 4 == 0 and _is_base64_text(text)
 
 
 def _is_credit_card(text: str) -> bool:
@@ -94,28 +89,10 @@ def _uuid(version: str = "[0-9a-f]", variant: str = "[0-9a-f]") -> Check:
 
 # --- time ---
 
-_DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)", re.ASCII)
-_TIME = re.compile(r"(\d\d):(\d\d):(\d\d)(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))", re.ASCII)
 _LENGTH = re.compile(r"([0-9]+)[\t\n\f\r ]*([A-Za-zµ]+)")
 _UNITS = ("ns", "us", "µs", "ms", "s", "m", "h", "hr", "d", "w", "wk")
 _UNIT_STARTS = ("nano", "micro", "milli", "sec", "min", "hour", "day", "week")
 _NANOSECONDS = 1e9
-
-
-def _is_date(text: str) -> bool:
-    found = _DATE.fullmatch(text)
-    if found is None:
-        return False
-    year, month, day = map(int, found.groups())
-    # The year 0 is a leap year, and one that Python doesn't know.
-    return 1 <= month <= 12 and 1 <= day <= calendar.monthrange(year or 4, month)[1]
-
-
-def _is_date_time(text: str) -> bool:
-    date, _, rest = text.lower().partition("t")
-    # What follows another t is not looked at.
-    found = _TIME.fullmatch(rest.partition("t")[0])
-    return found is not None and _is_date(date) and found[1] <= "23" and found[2] <= "59" and found[3] <= "59"
 
 
 def _is_duration(text: str) -> bool:
@@ -261,11 +238,11 @@ FORMATS: Mapping[str, Check] = {
     "ssn": _is_social_security_number,
     "hexcolor": _is_hex_color,
     "rgbcolor": _is_rgb_color,
-    "byte": _is_base64,
+    "byte": is_base64,
     "password": lambda text: True,
-    "date": _is_date,
+    "date": is_date,
     "duration": _is_duration,
-    "datetime": _is_date_time,
+    "datetime": is_date_time,
     "k8sshortname": lambda text: len(text) <= 63 and _is_label(text),
     "k8slongname": lambda text: len(text) <= 253 and _is_subdomain(text),
 }

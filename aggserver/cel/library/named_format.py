@@ -5,7 +5,6 @@ Source: k8s.io/apiserver pkg/cel/library/format.go, v0.36.3; k8s.io/kube-openapi
 
 from __future__ import annotations
 
-import calendar
 import functools
 import re
 from collections.abc import Callable, Mapping
@@ -15,6 +14,7 @@ from typing import Any, ClassVar
 from aggserver.cel.library.url import check_request_uri
 from aggserver.cel.values import NONE, Opaque, Optional, no_such_overload
 from aggserver.meta import names
+from aggserver.meta.formats import is_base64, is_date, is_date_time
 
 __all__ = ["IMPLEMENTATIONS", "NamedFormat"]
 
@@ -34,9 +34,6 @@ class NamedFormat(Opaque):
 
 
 _UUID = re.compile("[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
-_BASE64 = re.compile("[A-Za-z0-9+/]+={0,2}", re.ASCII)
-_DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)", re.ASCII)
-_CLOCK = re.compile(r"(\d\d):(\d\d):(\d\d)(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))", re.ASCII)
 
 
 def _uri(text: str) -> list[str]:
@@ -52,28 +49,15 @@ def _uuid(text: str) -> list[str]:
 
 
 def _byte(text: str) -> list[str]:
-    return [] if len(text) % 4 == 0 and _BASE64.fullmatch(text) else ["invalid base64"]
-
-
-def _is_date(text: str) -> bool:
-    found = _DATE.fullmatch(text)
-    if found is None:
-        return False
-    year, month, day = map(int, found.groups())
-    # The year 0 is a leap year, and one that Python doesn't know.
-    return 1 <= month <= 12 and 1 <= day <= calendar.monthrange(year or 4, month)[1]
+    return [] if is_base64(text) else ["invalid base64"]
 
 
 def _date(text: str) -> list[str]:
-    return [] if _is_date(text) else ["invalid date"]
+    return [] if is_date(text) else ["invalid date"]
 
 
 def _date_time(text: str) -> list[str]:
-    date, _, rest = text.lower().partition("t")
-    # What follows another t is not looked at.
-    found = _CLOCK.fullmatch(rest.partition("t")[0])
-    is_good = found is not None and _is_date(date) and found[1] <= "23" and found[2] <= "59" and found[3] <= "59"
-    return [] if is_good else ["invalid datetime"]
+    return [] if is_date_time(text) else ["invalid datetime"]
 
 
 _FORMATS: Mapping[str, NamedFormat] = {
