@@ -30,7 +30,7 @@ class CompileError(Exception):
 class Errors:
     def __init__(self, source: str) -> None:
         self.source = _SURROGATES.sub("\ufffd", source)
-        """What is read, and shown: halves of surrogate pairs, which Go's decoders never let through, are replaced as they do it."""
+        """What is read, and shown: halves of surrogate pairs are replaced, as Go's decoders do it before."""
         self._found: list[tuple[int, str]] = []
         self._lines = [0, *(match.end() for match in re.finditer("\n", source))]
 

@@ -360,7 +360,7 @@ class _Generator(Folds):
         cost = cost_of(name, overloads[0] if len(overloads) == 1 else "")
         stops = len(arguments) > 2 or (name in _STOPPING_IF_DYN if len(overloads) > 1 else _STOPPING in overloads)
         if name in _REGEX_FUNCTIONS:
-            stops |= self._check_pattern(arguments[1])
+            stops = stops or self._checked_pattern(arguments[1]) is not None
         if name == "@in" and overloads == ("in_list",):
             constant = self.constants.of(arguments[1])
             if constant == []:
@@ -396,16 +396,16 @@ class _Generator(Folds):
                 return self.risk_set(f"{quick}size({codes})", "int")
         return self.risk_set(f"{self.constant(caller(name, overloads))}({codes})", _result_kind(name, overloads))
 
-    def _check_pattern(self, pattern: Expr) -> bool:
-        """Whether the pattern is constant."""
+    def _checked_pattern(self, pattern: Expr) -> str | None:
+        """The pattern, if it is constant."""
         constant = self.constants.of(pattern)
         if not isinstance(constant, str):
-            return False
+            return None
         try:
             regexp.matcher(constant)
         except regexp.PatternError as error:
             raise ProgramError(str(error)) from None
-        return True
+        return constant
 
     def _member(self, item: Expr, constants: list[Any]) -> Code:
         """`in` a list of constants: a set, which costs nothing to look into."""

@@ -53,6 +53,7 @@ __all__ = [
     "subtract",
 ]
 
+_KEYS = frozenset((str, bool, int, Uint, float))
 LARGEST_RESULT = 1 << 24
 """Characters or elements. Upstream makes larger values, until the memory ends; here the cost limit is taken for exceeded."""
 
@@ -203,13 +204,13 @@ def index(operand: Any, key: Any) -> Any:
 
 def look_up(operand: Any, key: Any) -> Any:
     """The field, element or entry, or MISSING. Raises EvaluationError for an index that can be none."""
-    if not isinstance(key, str | int | float):
+    kind = type(key)
+    if kind not in _KEYS:
         raise EvaluationError(f"invalid qualifier type: {go_type(key)}")
     if isinstance(operand, dict):
         return find(operand, key)
     if not isinstance(operand, list):
         return MISSING
-    kind = type(key)
     if kind is float or kind is Uint:
         if not float(key).is_integer() or not INT64_MIN <= key <= INT64_MAX:
             raise EvaluationError(f"unsupported index value {show(key)} in list")

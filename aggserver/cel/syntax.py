@@ -287,6 +287,8 @@ class _Grammar(Recovery):
         self.sync(235, names)
         if self.la() not in names:
             raise self.no_way(0)
+        if self.la() == QUOTED:
+            self.names.append((self.token(0).offset, "unsupported syntax: '`'"))
         self.match(233, self.la())
 
     def _literal(self) -> None:

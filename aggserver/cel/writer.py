@@ -134,7 +134,7 @@ class Writer:
 
     @contextmanager
     def caught(self, *statements: str) -> Iterator[Caught]:
-        """Lines of which an EvaluationError, `error`, is caught by the statements, if any may raise one, and in the form that does."""
+        """Lines of which an EvaluationError, `error`, is caught by the statements, if any may raise one and this form catches."""
         caught = Caught(self._lines, len(self._lines), self._indent)
         risks = self._risks
         self._indent += 1

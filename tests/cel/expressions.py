@@ -54,7 +54,22 @@ LEAVES: Mapping[Type, Sequence[str]] = {
     TIMESTAMP: ("t", "o.p.t", "timestamp('2024-02-29T23:59:59.5Z')", "timestamp(0)", "timestamp('9999-12-31T23:59:59Z')"),
     DURATION: ("du", "duration('1h30m')", "duration('-1ns')", "duration('0s')", "duration('292y')"),
     NULL: ("null", "d.n"),
-    DYN: ("d", "d.k", "d.l", "d.s", "d.missing", "ld[0]", "ld[1]", "ld[5]", "ld[9]", "o.d", "dyn(1)", "dyn('a')", "d.n", "dyn([1])"),
+    DYN: (
+        "d",
+        "d.k",
+        "d.l",
+        "d.s",
+        "d.missing",
+        "ld[0]",
+        "ld[1]",
+        "ld[5]",
+        "ld[9]",
+        "o.d",
+        "dyn(1)",
+        "dyn('a')",
+        "d.n",
+        "dyn([1])",
+    ),
     TYPE: ("int", "string", "type(d)", "list", "map", "null_type", "google.protobuf.Timestamp", "type"),
     object_type("Obj"): ("o",),
     object_type("Obj.lo.@idx"): ("o.lo[0]", "o.lo[1]", "o.lo[i]"),
@@ -72,7 +87,12 @@ LEAVES: Mapping[Type, Sequence[str]] = {
     opaque("net.IP"): ("ip('10.0.0.1')", "ip('::1')", "ip('fe80::1')", "ip('nonsense')"),
     opaque("net.CIDR"): ("cidr('10.0.0.0/8')", "cidr('2001:db8::/32')", "cidr('10.1.2.3/8')"),
     opaque("kubernetes.URL"): ("url('https://user@example.com:80/p%20q?a=1&a=2#f')", "url('/only/path')"),
-    opaque("kubernetes.Quantity"): ("quantity('100Mi')", "quantity('0.5')", "quantity('-1e3')", "quantity('12345678901234567890Ei')"),
+    opaque("kubernetes.Quantity"): (
+        "quantity('100Mi')",
+        "quantity('0.5')",
+        "quantity('-1e3')",
+        "quantity('12345678901234567890Ei')",
+    ),
     opaque("kubernetes.Semver"): ("semver('1.2.3')", "semver('1.2.3-rc.1+b')", "semver('v1.2', true)"),
     opaque("kubernetes.NamedFormat"): ("format.dns1123Label()", "format.named('uuid').value()", "format.uri()", "format.date()"),
 }
@@ -83,7 +103,10 @@ _HIDDEN = {"cel.@mapInsert", "@not_strictly_false", "@sortByAssociatedKeys"}
 
 
 class Expressions:
-    """`leaves`, `overloads`, `macros` and `fields` (of `has`) are the vocabulary; `wrong` is the share of parts that are of another type than is wanted."""
+    """`leaves`, `overloads`, `macros` and `fields` (of `has`) are the vocabulary.
+
+    `wrong` is the share of parts that are of another type than is wanted.
+    """
 
     def __init__(
         self,
@@ -308,8 +331,52 @@ def _written(function: str, is_member: bool, args: Sequence[str]) -> str:
 
 
 PIECES = (
-    *("a", "i", "1", "1.5", "2u", "'s'", "b'x'", "true", "null", "in", "for", "has(", "f(", "(", ")", "[", "]", "{", "}", ".", ","),
-    *("-", "!", "?", ":", "+", "*", "&&", "||", "==", "<", " ", "\n", "#", "'", "`q`", ".b", ".all(x, ", "a.b{", "// c\n", ".?", "[?"),
+    *(
+        "a",
+        "i",
+        "1",
+        "1.5",
+        "2u",
+        "'s'",
+        "b'x'",
+        "true",
+        "null",
+        "in",
+        "for",
+        "has(",
+        "f(",
+        "(",
+        ")",
+        "[",
+        "]",
+        "{",
+        "}",
+        ".",
+        ",",
+    ),
+    *(
+        "-",
+        "!",
+        "?",
+        ":",
+        "+",
+        "*",
+        "&&",
+        "||",
+        "==",
+        "<",
+        " ",
+        "\n",
+        "#",
+        "'",
+        "`q`",
+        ".b",
+        ".all(x, ",
+        "a.b{",
+        "// c\n",
+        ".?",
+        "[?",
+    ),
     *(".map(1, ", ".optMap(", "é", "\x00", "\\", '"""', "r'", "0x", "1e", "__result__", "@result", "\t", "$", "&", "|", "="),
 )
 
