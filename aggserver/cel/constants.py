@@ -48,6 +48,8 @@ class Constants:
                 return NOT_CONSTANT if NOT_CONSTANT in items else items
             case Map() if not any(each.optional for each in expr.entries):
                 return self._map([(self.of(each.key), self.of(each.value)) for each in expr.entries])
+            case Call(function="@in", args=(_, container)) if self._checked.overloads[expr.id] == ("in_list",):
+                return False if self.of(container) == [] else NOT_CONSTANT
             case Call(target=None, args=(argument,)) if expr.function in _CONVERSIONS:
                 value = self.of(argument)
                 return NOT_CONSTANT if value is NOT_CONSTANT else self._convert(expr, value)

@@ -363,8 +363,6 @@ class _Generator(Folds):
             stops = stops or self._checked_pattern(arguments[1]) is not None
         if name == "@in" and overloads == ("in_list",):
             constant = self.constants.of(arguments[1])
-            if constant == []:
-                return Code("False", "bool")
             if constant is not NOT_CONSTANT and _are_plain(constant):
                 return self._member(arguments[0], constant)
         if name in ("_==_", "_!=_"):

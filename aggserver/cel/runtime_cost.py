@@ -132,7 +132,7 @@ def _range(end: Any) -> int:
 
 
 def _reverse(items: Any) -> int:
-    return _allocated(_size(items))
+    return _allocated(len(items) if isinstance(items, list) else 1)
 
 
 def _self_compare(items: Any) -> int:
