@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from aggserver.apiextensions import conditions, manifest, schema_rules, validation
 from aggserver.meta import object_meta
-from aggserver.meta.field import FieldError, Path
+from aggserver.meta.field import Path
 from aggserver.meta.golang import quote
 from aggserver.registry.rest import Context, JSONObject
 from aggserver.registry.strategy import ResourceInfo, Verdict
@@ -59,11 +59,11 @@ class DefinitionStrategy:
         obj["metadata"]["generation"] = 1
         obj["status"] = conditions.initial_status(obj)
 
-    def validate(self, obj: JSONObject) -> list[FieldError]:
+    def validate(self, obj: JSONObject) -> Verdict:
         problems = object_meta.validate_object_meta(
             obj["metadata"], Path("metadata"), namespaced=False, name_rule=object_meta.dns1123_subdomain
         )
-        return problems + validation.validate(obj, self._rule_options)
+        return Verdict(problems + validation.validate(obj, self._rule_options))
 
     def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
         obj["status"] = dict(old.get("status") or {})

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from aggserver.meta import codec, field, object_meta
 from aggserver.meta.field import FieldError, Path
@@ -17,11 +18,15 @@ from aggserver.registry.nested import NestedError, find_integer, find_string, go
 from aggserver.registry.rest import Context, JSONObject
 from aggserver.registry.strategy import ResourceInfo, Verdict
 from aggserver.schema.compiled import CompiledSchema
+from aggserver.schema.rule_validation import OutOfPatienceError
 
 __all__ = ["CustomResourceStrategy", "ScalePaths", "StatusStrategy", "read_fields"]
 
 _MAX_INT32 = 2147483647
 _METADATA = Path("metadata")
+# Units of cost that rules may spend before they have to go on in a thread. Nearly all objects need fewer; the slowest functions
+# take some microseconds for one unit.
+_PATIENCE = 10_000
 # Finalizers of Kubernetes itself, which need no domain.
 _STANDARD_FINALIZERS = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
 
@@ -67,7 +72,7 @@ class CustomResourceStrategy:
             obj.pop("status", None)
         obj["metadata"]["generation"] = 1
 
-    def validate(self, obj: JSONObject) -> list[FieldError]:
+    def validate(self, obj: JSONObject) -> Verdict:
         values, structure = self._schema.on_create(obj)
         problems = self._validate_type(obj)
         if not problems:
@@ -75,8 +80,7 @@ class CustomResourceStrategy:
                 obj["metadata"], _METADATA, namespaced=self._info.namespaced, name_rule=object_meta.dns1123_subdomain
             )
             problems += values + self._validate_scale(obj)
-        problems += structure
-        return problems + self._schema.on_rules(obj, None, problems).errors
+        return self._with_rules(obj, None, problems + structure)
 
     def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
         if self._has_status:
@@ -107,8 +111,13 @@ class CustomResourceStrategy:
     def check_context(self, context: Context) -> None:
         self._check_context(context)
 
-    def _with_rules(self, obj: JSONObject, old: JSONObject, problems: list[FieldError]) -> Verdict:
-        found = self._schema.on_rules(obj, old, problems)
+    def _with_rules(
+        self, obj: JSONObject, old: JSONObject | None, problems: list[FieldError], patience: int | None = _PATIENCE
+    ) -> Verdict:
+        try:
+            found = self._schema.on_rules(obj, old, problems, patience)
+        except OutOfPatienceError:
+            return Verdict([], later=partial(self._with_rules, obj, old, problems, None))
         return Verdict(problems + found.errors, found.warnings)
 
     def _validate_type(self, obj: JSONObject) -> list[FieldError]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import builtins
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -36,7 +37,7 @@ from aggserver.registry.rest import (
 from aggserver.registry.selection import parse_resource_version, parse_uint, parse_uint_error, predicate
 from aggserver.registry.storage_errors import reading, too_old, writing
 from aggserver.registry.stored import StoredObject
-from aggserver.registry.strategy import Strategy
+from aggserver.registry.strategy import Strategy, Verdict
 from aggserver.registry.watch import Watch
 from aggserver.storage import keys
 from aggserver.storage.cacher import Cacher, ListPage
@@ -67,6 +68,8 @@ _DELETE_WORKERS = 64
 # Objects converted before other requests have their turn.
 _TURN = 100
 
+# Where verdicts that take long are waited for: by each other, and by no other request.
+_SLOW = ThreadPoolExecutor(2, "validation")
 _METADATA = Path("metadata")
 
 T = TypeVar("T")
@@ -249,7 +252,9 @@ class Store:
         self._place_in_namespace(context, metadata)
         self._strategy.check_context(context)
         self._strategy.prepare_for_create(obj)
-        self._refuse(obj, self._strategy.validate(obj))
+        verdict = await _final(self._strategy.validate(obj))
+        context.warnings.extend(verdict.warnings)
+        self._refuse(obj, verdict.errors)
         context.warnings.extend(self._strategy.warnings(obj, None))
         if admit is not None:
             await admit(obj, None)
@@ -299,7 +304,7 @@ class Store:
             metadata, _METADATA, namespaced=self._info.namespaced, name_rule=object_meta.path_segment_name
         )
         problems += changes * 2
-        verdict = self._strategy.validate_update(obj, old)
+        verdict = await _final(self._strategy.validate_update(obj, old))
         context.warnings.extend(verdict.warnings)
         self._refuse(obj, problems + verdict.errors)
         context.warnings.extend(self._strategy.warnings(obj, old))
@@ -560,6 +565,12 @@ class Store:
             wanted = parse_resource_version(resource_version)
             if wanted > self._cacher.revision:
                 await self._cacher.wait_for(wanted, _FRESH_SECONDS)
+
+
+async def _final(verdict: Verdict) -> Verdict:
+    if verdict.later is None:
+        return verdict
+    return await asyncio.get_running_loop().run_in_executor(_SLOW, verdict.later)
 
 
 async def _in_turns(items: Sequence[T]) -> AsyncIterator[T]:

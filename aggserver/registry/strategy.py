@@ -8,7 +8,7 @@ Source: k8s.io/apiserver pkg/registry/rest/{create,update,delete}.go, v0.36.3.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -35,10 +35,14 @@ class ResourceInfo:
 
 
 class Verdict(NamedTuple):
-    """warnings: texts for Warning headers, of what would be wrong if it were new; they are told with the errors too."""
+    """warnings: texts for Warning headers, of what would be wrong if it were new; they are told with the errors too.
+
+    later: gives the verdict that counts instead of this one, and may take seconds: not for the event loop, but for any thread.
+    """
 
     errors: list[FieldError]
     warnings: Sequence[str] = ()
+    later: Callable[[], Verdict] | None = None
 
 
 class Strategy(Protocol):
@@ -50,7 +54,7 @@ class Strategy(Protocol):
     def prepare_for_create(self, obj: JSONObject) -> None:
         """Before validation: sets generation, drops what a client may not set. System metadata is filled by the store already."""
 
-    def validate(self, obj: JSONObject) -> list[FieldError]:
+    def validate(self, obj: JSONObject) -> Verdict:
         """After prepare_for_create, the rules for new metadata included, whose form of a name differs by resource.
 
         Does not mutate.

@@ -107,15 +107,20 @@ class CompiledSchema:
             values = validate(obj["status"], schema, _STATUS, correlation, self._is_valid)
         return Findings(values, self._new_duplicates(obj, old))
 
-    def on_rules(self, obj: JSONObject, old: JSONObject | None, problems: list[FieldError]) -> RuleFindings:
-        """What its rules say of an object, after all else (`problems`); `old` is None on create."""
+    def on_rules(
+        self, obj: JSONObject, old: JSONObject | None, problems: list[FieldError], patience: int | None = None
+    ) -> RuleFindings:
+        """What its rules say of an object, after all else (`problems`); `old` is None on create.
+
+        Raises rule_validation.OutOfPatienceError, as that says.
+        """
         if self._rules is None:
             return RuleFindings([], [])
         if any(problem.reason in _BLOCKING for problem in problems):
             why = "some validation rules were not checked because the object was invalid; correct the existing errors to complete"
             return RuleFindings([field.invalid(Path(), None, f"{why} validation")], [])
         correlation = None if old is None else Correlation(obj, old, self._structural)
-        return self._rules.validate(obj, old, correlation)
+        return self._rules.validate(obj, old, correlation, patience)
 
     def _new_duplicates(self, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         found = list_type.duplicates(obj, self._structural)

@@ -3,7 +3,8 @@
 The walk goes only where rules are, and the rules of a node are compiled when a value first gets there. A transition rule, one
 that reads oldSelf, needs an old value: members of objects have it by name, items of lists of type map by their keys. What fails
 is an error, or a warning where an update leaves the value as it was. Evaluation is bounded by its cost, that of one expression
-and that of all for an object; once it is spent nothing more is evaluated.
+and that of all for an object; once it is spent nothing more is evaluated. As that may take seconds, a caller can ask for less
+(`patience`), and go on elsewhere if it is not enough.
 Rules below allOf are never there: no structural schema has them. Called by `registry/custom_resource.py`. Pure.
 Source: k8s.io/apiextensions-apiserver pkg/apiserver/schema/cel/validation.go, k8s.io/apiserver pkg/apis/cel/config.go, v0.36.3.
 """
@@ -26,7 +27,7 @@ from aggserver.schema.rule_values import converter
 from aggserver.schema.rules import CompiledRule, Expression, RuleOptions, compile_rules
 from aggserver.schema.structural import VALIDATIONS, Structural
 
-__all__ = ["OBJECT_LIMIT", "RuleFindings", "RuleValidator", "compile_validator"]
+__all__ = ["OBJECT_LIMIT", "OutOfPatienceError", "RuleFindings", "RuleValidator", "compile_validator"]
 
 # Units of cost: of one evaluation, and of all for one object.
 _CALL_LIMIT = 1_000_000
@@ -44,18 +45,33 @@ class RuleFindings(NamedTuple):
     warnings: list[str]
 
 
+class OutOfPatienceError(Exception):
+    """The rules take longer than the caller would wait. There are no findings then."""
+
+
 class RuleValidator:
-    """Of one schema that has rules."""
+    """Of one schema that has rules. May be used in several threads."""
 
     def __init__(self, root: _Node, options: RuleOptions) -> None:
         self._root = root
         self._options = options
 
-    def validate(self, obj: Any, old: Any = None, correlation: Correlation | None = None) -> RuleFindings:
-        """correlation: of an update, with `old`. The object is one that the schema finds no fault with, as far as types go."""
-        walk = _Walk(self._options.budget, correlation, OBJECT_LIMIT * self._options.budget)
-        with suppress(_StopError):
+    def validate(
+        self, obj: Any, old: Any = None, correlation: Correlation | None = None, patience: int | None = None
+    ) -> RuleFindings:
+        """The object is one that the schema finds no fault with, as far as types go.
+
+        correlation: of an update, with `old`. patience: units of cost, fewer than the limits; None for no end before
+        those. Raises OutOfPatienceError.
+        """
+        budget = self._options.budget
+        limits = (_CALL_LIMIT * budget, OBJECT_LIMIT * budget) if patience is None else (patience, patience)
+        walk = _Walk(*limits, correlation)
+        try:
             walk.visit(self._root, obj, old, None)
+        except _StopError:
+            if patience is not None:
+                raise OutOfPatienceError from None
         return walk.findings
 
     def validate_default(self, value: Any, path: Path, left: int) -> tuple[list[FieldError], int]:
@@ -65,7 +81,7 @@ class RuleValidator:
         """
         remains = left
         for old in (value, None):
-            walk = _Walk(self._options.budget, None, left)
+            walk = _Walk(_CALL_LIMIT * self._options.budget, left, None)
             with suppress(_StopError):
                 walk.visit(self._root, value, old, (None, Path.child, path.text))
             remains = min(remains, walk.left)
@@ -125,8 +141,9 @@ class _Node:
         self._rules: list[_Rule] = []
 
     def rules(self) -> list[_Rule]:
-        if self._declared is not None:
-            compiled = compile_rules(self.structural.schema[VALIDATIONS], self._declared)
+        declared = self._declared
+        if declared is not None:
+            compiled = compile_rules(self.structural.schema[VALIDATIONS], declared)
             # Of what was checked only the programs are kept.
             self._rules = [_prepare(rule) for rule in compiled if rule.expression != Expression()]
             self._declared = None
@@ -182,12 +199,12 @@ class _StopError(Exception):
 
 
 class _Walk:
-    """left: of the budget for all."""
+    """limit: of one evaluation. left: of the budget for all."""
 
-    def __init__(self, budget: int, correlation: Correlation | None, left: int) -> None:
+    def __init__(self, limit: int, left: int, correlation: Correlation | None) -> None:
         self.findings = RuleFindings([], [])
         self.left = left
-        self._limit = _CALL_LIMIT * budget
+        self._limit = limit
         self._correlation = correlation
 
     def visit(self, node: _Node, value: Any, old: Any, place: _Place) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from aggserver.meta import object_meta
 from aggserver.meta.errors import StatusError
-from aggserver.meta.field import FieldError, Path
+from aggserver.meta.field import Path
 from aggserver.registry.follower import ALL, CONTROLLER, CallLater, Follower, call_later
 from aggserver.registry.rest import Context, DeleteOptions, JSONObject, WriteOptions
 from aggserver.registry.store import Store
@@ -38,10 +38,11 @@ class NamespaceStrategy:
         obj["spec"] = {"finalizers": [_FINALIZER]}
         _label(obj)
 
-    def validate(self, obj: JSONObject) -> list[FieldError]:
-        return object_meta.validate_object_meta(
+    def validate(self, obj: JSONObject) -> Verdict:
+        problems = object_meta.validate_object_meta(
             obj["metadata"], Path("metadata"), namespaced=False, name_rule=object_meta.dns1123_label
         )
+        return Verdict(problems)
 
     def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
         obj["spec"] = old.get("spec", {})
