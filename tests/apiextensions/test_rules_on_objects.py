@@ -128,4 +128,6 @@ async def test_rules_that_take_long(server: LocalServer) -> None:
 async def test_rules_that_take_too_long(server: LocalServer) -> None:
     server.serve(definition([LONG]))
     answer = await write(server, "POST", BASE, spec={"list": [1] * 1000})
-    assert answer.message.endswith(f"no further validation rules will be run due to call cost exceeds limit for rule: {LONG['rule']}")
+    assert answer.message.endswith(
+        f"no further validation rules will be run due to call cost exceeds limit for rule: {LONG['rule']}"
+    )

@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+import asyncio
+import threading
 from typing import Any
 
 import pytest
 
 from aggserver.meta import jsonpath
-from aggserver.registry.custom_resource import read_fields
+from aggserver.registry.custom_resource import CustomResourceStrategy, read_fields
+from aggserver.registry.rest import Context, JSONObject
+from aggserver.registry.strategy import Verdict
+from aggserver.schema.compiled import CompiledSchema
+from tests.registry.world import World, create, crontab
 
 FIELDS: dict[str, tuple[Any, str]] = {
     "a string": ({"spec": {"x": "red"}}, "red"),
@@ -22,3 +28,58 @@ FIELDS: dict[str, tuple[Any, str]] = {
 def test_selectable_fields(case: str) -> None:
     obj, value = FIELDS[case]
     assert read_fields({"spec.x": jsonpath.compile(".spec.x")})(obj) == {"spec.x": value}
+
+
+# --- rules that take long ---
+
+SQUARED = {"rule": "self.all(a, self.all(b, a + b > 0))", "message": "not positive"}
+LISTS = CompiledSchema(
+    {
+        "type": "object",
+        "properties": {
+            "spec": {"type": "array", "items": {"type": "integer"}, "x-kubernetes-validations": [SQUARED]},
+        },
+    }
+)
+
+
+def any_time(context: Context) -> None:
+    return None
+
+
+def strategy() -> CustomResourceStrategy:
+    return CustomResourceStrategy(World().info(), LISTS, has_status=False, scale=None, check_context=any_time)
+
+
+def test_few_values_are_judged_at_once() -> None:
+    verdict = strategy().validate(crontab(namespace="default") | {"spec": [0, 0]})
+    assert [str(error) for error in verdict.errors] == ["spec: Invalid value: not positive"]
+    assert verdict.later is None
+
+
+@pytest.mark.parametrize("value", [0, 1])
+def test_many_values_are_judged_later(value: int) -> None:
+    obj = crontab(namespace="default") | {"spec": [1] * 100 + [value]}
+    for verdict in (strategy().validate(obj), strategy().validate_update(obj, crontab(namespace="default") | {"spec": []})):
+        assert verdict.later is not None
+        assert [str(error) for error in verdict.later().errors] == ["spec: Invalid value: not positive"] * (value == 0)
+
+
+async def test_later_is_not_on_the_event_loop(world: World) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    class Slow(CustomResourceStrategy):
+        def validate(self, obj: JSONObject) -> Verdict:
+            return Verdict([], later=self._later)
+
+        def _later(self) -> Verdict:
+            begun.set()
+            may_end.wait()
+            return Verdict([], ["it took long"])
+
+    slow = Slow(world.info(), LISTS, has_status=False, scale=None, check_context=any_time)
+    created = asyncio.ensure_future(create(world.store().with_strategy(slow)))
+    await asyncio.to_thread(begun.wait)
+    assert not created.done()
+    may_end.set()
+    assert (await created)["metadata"]["name"] == "a"

@@ -82,8 +82,8 @@ def test_a_call_that_costs_too_much() -> None:
     spec = {**INTEGERS, "rules": [SQUARED, "false"]}
     found = findings(schema_of(spec), example([1] * 1000))
     assert errors(found) == [
-        "spec: Invalid value: \"array\": 'operation cancelled: actual cost limit exceeded': no further validation rules will be run "
-        f"due to call cost exceeds limit for rule: {SQUARED}"
+        "spec: Invalid value: \"array\": 'operation cancelled: actual cost limit exceeded': no further validation rules will be "
+        f"run due to call cost exceeds limit for rule: {SQUARED}"
     ]
 
 
