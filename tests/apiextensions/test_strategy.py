@@ -48,7 +48,7 @@ def test_create() -> None:
     DefinitionStrategy().prepare_for_create(crd)
     assert crd["metadata"]["generation"] == 1
     assert crd["status"]["storedVersions"] == ["v1"]
-    assert DefinitionStrategy().validate(crd) == []
+    assert DefinitionStrategy().validate(crd).errors == []
 
 
 def test_options_of_rules() -> None:
