@@ -23,7 +23,6 @@ from aggserver.meta.field import OMITTED, FieldError, Path, quote
 from aggserver.schema.decl_type import DeclType, declare
 from aggserver.schema.escaping import escape
 from aggserver.schema.ratcheting import Correlation, MapList
-from aggserver.schema.rule_values import converter
 from aggserver.schema.rules import CompiledRule, Expression, RuleOptions, compile_rules
 from aggserver.schema.structural import VALIDATIONS, Structural
 
@@ -128,12 +127,11 @@ class _Rule:
 class _Node:
     """A node with rules, or with such below it."""
 
-    __slots__ = ("_declared", "_rules", "convert", "has_rules", "items", "properties", "structural", "values")
+    __slots__ = ("_declared", "_rules", "has_rules", "items", "properties", "structural", "values")
 
     def __init__(self, structural: Structural, declared: DeclType) -> None:
         self.structural = structural
         self.has_rules = bool(structural.schema.get(VALIDATIONS))
-        self.convert = converter(declared.node)
         self.properties: dict[str, _Node] = {}
         self.items: _Node | None = None
         self.values: _Node | None = None
@@ -242,7 +240,7 @@ class _Walk:
             try:
                 given = variables[rule.old_self]
                 if given is None:
-                    given = variables[rule.old_self] = _variables(node, rule.old_self, value, old)
+                    given = variables[rule.old_self] = _variables(rule.old_self, value, old)
                 passes, cost = rule.program(given, self._limit)
             except CELError as error:
                 self._pay(node, place, error.cost)
@@ -331,16 +329,12 @@ class _Walk:
             self.findings.errors.append(error)
 
 
-def _variables(node: _Node, old_self: int, value: Any, old: Any) -> Mapping[str, Any]:
-    """Raises EvaluationError for what is no value of its type."""
-    convert = node.convert
-    seen = convert(value) if convert else value
+def _variables(old_self: int, value: Any, old: Any) -> Mapping[str, Any]:
     if old_self == _UNUSED:
-        return {"self": seen}
-    before = convert(old) if convert and old is not None else old
+        return {"self": value}
     if old_self == _OPTIONAL:
-        before = NONE if old is None else Optional(before)
-    return {"self": seen, "oldSelf": before}
+        old = NONE if old is None else Optional(old)
+    return {"self": value, "oldSelf": old}
 
 
 def _path(place: _Place) -> Path:
