@@ -16,10 +16,10 @@ from aggserver.meta.field import FieldError, Path, RawJSON, forbidden, invalid
 from aggserver.schema import constructs, formats, internal, invariants, rule_costs, structural
 from aggserver.schema.constructs import Strictness
 from aggserver.schema.defaults import validate_defaults
-from aggserver.schema.rules import RuleOptions
+from aggserver.schema.rules import RuleOptions, rules_length
 from aggserver.schema.structural import EMBEDDED, INT_OR_STRING, LIST_MAP_KEYS, LIST_TYPE, PRESERVE, VALIDATIONS
 
-__all__ = ["SchemaOptions", "has_defaults", "schema_of", "schemas_of", "unrecognized_formats", "validate"]
+__all__ = ["SchemaOptions", "has_defaults", "length_of_rules", "schema_of", "schemas_of", "unrecognized_formats", "validate"]
 
 JSONObject = Mapping[str, Any]
 Errors = Iterator[FieldError]
@@ -59,6 +59,11 @@ def schema_of(version: JSONObject) -> Any:
 
 def schemas_of(spec: JSONObject) -> list[JSONObject]:
     return [schema for version in member(spec, "versions", []) if (schema := schema_of(version)) is not None]
+
+
+def length_of_rules(spec: JSONObject) -> int:
+    """Characters of all expressions in x-kubernetes-validations."""
+    return sum(rules_length(node) for schema in schemas_of(spec) for node in internal.nodes(schema))
 
 
 @dataclass(frozen=True, slots=True)

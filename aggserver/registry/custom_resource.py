@@ -111,13 +111,17 @@ class CustomResourceStrategy:
     def check_context(self, context: Context) -> None:
         self._check_context(context)
 
-    def _with_rules(
-        self, obj: JSONObject, old: JSONObject | None, problems: list[FieldError], patience: int | None = _PATIENCE
-    ) -> Verdict:
+    def _with_rules(self, obj: JSONObject, old: JSONObject | None, problems: list[FieldError]) -> Verdict:
         try:
-            found = self._schema.on_rules(obj, old, problems, patience)
+            found = self._schema.on_rules(obj, old, problems, patience=_PATIENCE)
         except OutOfPatienceError:
-            return Verdict([], later=partial(self._with_rules, obj, old, problems, None))
+            return Verdict([], later=partial(self._with_slow_rules, obj, old, problems))
+        return Verdict(problems + found.errors, found.warnings)
+
+    def _with_slow_rules(
+        self, obj: JSONObject, old: JSONObject | None, problems: list[FieldError], is_given_up: Callable[[], bool]
+    ) -> Verdict:
+        found = self._schema.on_rules(obj, old, problems, is_given_up=is_given_up)
         return Verdict(problems + found.errors, found.warnings)
 
     def _validate_type(self, obj: JSONObject) -> list[FieldError]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -570,7 +571,11 @@ class Store:
 async def _final(verdict: Verdict) -> Verdict:
     if verdict.later is None:
         return verdict
-    return await asyncio.get_running_loop().run_in_executor(_SLOW, verdict.later)
+    given_up = threading.Event()
+    try:
+        return await asyncio.get_running_loop().run_in_executor(_SLOW, verdict.later, given_up.is_set)
+    finally:
+        given_up.set()
 
 
 async def _in_turns(items: Sequence[T]) -> AsyncIterator[T]:

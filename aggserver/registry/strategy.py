@@ -38,11 +38,12 @@ class Verdict(NamedTuple):
     """warnings: texts for Warning headers, of what would be wrong if it were new; they are told with the errors too.
 
     later: gives the verdict that counts instead of this one, and may take seconds: not for the event loop, but for any thread.
+    It is given what says whether nobody waits any more: then it may end with any verdict.
     """
 
     errors: list[FieldError]
     warnings: Sequence[str] = ()
-    later: Callable[[], Verdict] | None = None
+    later: Callable[[Callable[[], bool]], Verdict] | None = None
 
 
 class Strategy(Protocol):

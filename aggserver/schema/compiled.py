@@ -108,11 +108,17 @@ class CompiledSchema:
         return Findings(values, self._new_duplicates(obj, old))
 
     def on_rules(
-        self, obj: JSONObject, old: JSONObject | None, problems: list[FieldError], patience: int | None = None
+        self,
+        obj: JSONObject,
+        old: JSONObject | None,
+        problems: list[FieldError],
+        *,
+        patience: int | None = None,
+        is_given_up: Callable[[], bool] | None = None,
     ) -> RuleFindings:
         """What its rules say of an object, after all else (`problems`); `old` is None on create.
 
-        Raises rule_validation.OutOfPatienceError, as that says.
+        patience, is_given_up, OutOfPatienceError: as of RuleValidator.validate.
         """
         if self._rules is None:
             return RuleFindings([], [])
@@ -120,7 +126,7 @@ class CompiledSchema:
             why = "some validation rules were not checked because the object was invalid; correct the existing errors to complete"
             return RuleFindings([field.invalid(Path(), None, f"{why} validation")], [])
         correlation = None if old is None else Correlation(obj, old, self._structural)
-        return self._rules.validate(obj, old, correlation, patience)
+        return self._rules.validate(obj, old, correlation, patience=patience, is_given_up=is_given_up)
 
     def _new_duplicates(self, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         found = list_type.duplicates(obj, self._structural)

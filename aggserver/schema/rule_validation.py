@@ -4,7 +4,7 @@ The walk goes only where rules are, and the rules of a node are compiled when a 
 that reads oldSelf, needs an old value: members of objects have it by name, items of lists of type map by their keys. What fails
 is an error, or a warning where an update leaves the value as it was. Evaluation is bounded by its cost, that of one expression
 and that of all for an object; once it is spent nothing more is evaluated. As that may take seconds, a caller can ask for less
-(`patience`), and go on elsewhere if it is not enough.
+(`patience`), go on elsewhere if it is not enough, and give up there (`is_given_up`).
 Rules below allOf are never there: no structural schema has them. Called by `registry/custom_resource.py`. Pure.
 Source: k8s.io/apiextensions-apiserver pkg/apiserver/schema/cel/validation.go, k8s.io/apiserver pkg/apis/cel/config.go, v0.36.3.
 """
@@ -23,7 +23,7 @@ from aggserver.meta.field import OMITTED, FieldError, Path, quote
 from aggserver.schema.decl_type import DeclType, declare
 from aggserver.schema.escaping import escape
 from aggserver.schema.ratcheting import Correlation, MapList
-from aggserver.schema.rules import CompiledRule, Expression, RuleOptions, compile_rules
+from aggserver.schema.rules import CompiledRule, Expression, RuleOptions, compile_rules, rules_length
 from aggserver.schema.structural import VALIDATIONS, Structural
 
 __all__ = ["OBJECT_LIMIT", "OutOfPatienceError", "RuleFindings", "RuleValidator", "compile_validator"]
@@ -33,6 +33,9 @@ _CALL_LIMIT = 1_000_000
 OBJECT_LIMIT = 10_000_000
 # Bytes, of what a messageExpression gives.
 _LONGEST_MESSAGE = 5 * 1024
+
+# What compiling a character takes of a caller's patience.
+_COMPILING = 4
 
 _OUT_OF_BUDGET = "running out of cost budget, no further validation rules will be run"
 
@@ -56,16 +59,23 @@ class RuleValidator:
         self._options = options
 
     def validate(
-        self, obj: Any, old: Any = None, correlation: Correlation | None = None, patience: int | None = None
+        self,
+        obj: Any,
+        old: Any = None,
+        correlation: Correlation | None = None,
+        *,
+        patience: int | None = None,
+        is_given_up: Callable[[], bool] | None = None,
     ) -> RuleFindings:
         """The object is one that the schema finds no fault with, as far as types go.
 
-        correlation: of an update, with `old`. patience: units of cost, fewer than the limits; None for no end before
-        those. Raises OutOfPatienceError.
+        correlation: of an update, with `old`. patience: units of cost, fewer than the limits, and some for each character that
+        is still to be compiled; None for no end before those. is_given_up: whether nobody waits any more; is asked
+        before each rule, and ends the work with what was found by then. Raises OutOfPatienceError.
         """
         budget = self._options.budget
         limits = (_CALL_LIMIT * budget, OBJECT_LIMIT * budget) if patience is None else (patience, patience)
-        walk = _Walk(*limits, correlation)
+        walk = _Walk(*limits, correlation, pays_for_compiling=patience is not None, is_given_up=is_given_up)
         try:
             walk.visit(self._root, obj, old, None)
         except _StopError:
@@ -138,6 +148,10 @@ class _Node:
         self._declared: DeclType | None = declared
         self._rules: list[_Rule] = []
 
+    def compiling_takes(self) -> int:
+        """Of a caller's patience."""
+        return 0 if self._declared is None else rules_length(self.structural.schema) * _COMPILING
+
     def rules(self) -> list[_Rule]:
         declared = self._declared
         if declared is not None:
@@ -193,17 +207,27 @@ _Place: TypeAlias = "tuple[_Place, Callable[[Path, Any], Path], str | int] | Non
 
 
 class _StopError(Exception):
-    """The budget is spent."""
+    """The budget is spent, or nobody waits."""
 
 
 class _Walk:
     """limit: of one evaluation. left: of the budget for all."""
 
-    def __init__(self, limit: int, left: int, correlation: Correlation | None) -> None:
+    def __init__(
+        self,
+        limit: int,
+        left: int,
+        correlation: Correlation | None,
+        *,
+        pays_for_compiling: bool = False,
+        is_given_up: Callable[[], bool] | None = None,
+    ) -> None:
         self.findings = RuleFindings([], [])
         self.left = left
         self._limit = limit
         self._correlation = correlation
+        self._pays_for_compiling = pays_for_compiling
+        self._is_given_up = is_given_up
 
     def visit(self, node: _Node, value: Any, old: Any, place: _Place) -> None:
         """Null is for the rules of the value around it. Raises _StopError."""
@@ -229,9 +253,13 @@ class _Walk:
     def _evaluate(self, node: _Node, value: Any, old: Any, place: _Place) -> None:
         if self.left <= 0:
             self._stop(node, place, f"validation failed due to {_OUT_OF_BUDGET}")
+        if self._pays_for_compiling:
+            self._pay(node, place, node.compiling_takes())
         # By what a rule wants of the old value.
         variables: list[Mapping[str, Any] | None] = [None, None, None]
         for rule in node.rules():
+            if self._is_given_up is not None and self._is_given_up():
+                raise _StopError
             if rule.program is None:
                 self._error(node, place, f"rule compile error: {rule.error}")
                 continue

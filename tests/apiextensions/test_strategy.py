@@ -61,6 +61,17 @@ def test_options_of_rules() -> None:
         assert len(strategy.validate_update(crd, stored()).errors) == refused
 
 
+def test_many_rules_are_not_for_the_event_loop() -> None:
+    crd = stored()
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["x-kubernetes-validations"] = [{"rule": "self.kind != 'this' || self.none"}] * 100
+    strategy = DefinitionStrategy()
+    for verdict in (strategy.validate(crd), strategy.validate_update(crd, stored())):
+        assert verdict.errors == []
+        assert verdict.later is not None
+        assert len(verdict.later(lambda: False).errors) == 100
+
+
 def test_update_keeps_the_status() -> None:
     old, new = stored(), stored()
     new["status"] = {"conditions": [{"type": "Established", "status": "True"}]}

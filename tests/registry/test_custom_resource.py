@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -47,6 +48,10 @@ def any_time(context: Context) -> None:
     return None
 
 
+def never() -> bool:
+    return False
+
+
 def strategy() -> CustomResourceStrategy:
     return CustomResourceStrategy(World().info(), LISTS, has_status=False, scale=None, check_context=any_time)
 
@@ -62,24 +67,41 @@ def test_many_values_are_judged_later(value: int) -> None:
     obj = crontab(namespace="default") | {"spec": [1] * 100 + [value]}
     for verdict in (strategy().validate(obj), strategy().validate_update(obj, crontab(namespace="default") | {"spec": []})):
         assert verdict.later is not None
-        assert [str(error) for error in verdict.later().errors] == ["spec: Invalid value: not positive"] * (value == 0)
+        assert [str(error) for error in verdict.later(never).errors] == ["spec: Invalid value: not positive"] * (value == 0)
+
+
+class Slow(CustomResourceStrategy):
+    """Judges until it may end, or nobody waits."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.info(), LISTS, has_status=False, scale=None, check_context=any_time)
+        self.begun, self.may_end, self.given_up = threading.Event(), threading.Event(), threading.Event()
+
+    def validate(self, obj: JSONObject) -> Verdict:
+        return Verdict([], later=self._later)
+
+    def _later(self, is_given_up: Callable[[], bool]) -> Verdict:
+        self.begun.set()
+        while not self.may_end.wait(0.01):
+            if is_given_up():
+                self.given_up.set()
+                break
+        return Verdict([], ["it took long"])
 
 
 async def test_later_is_not_on_the_event_loop(world: World) -> None:
-    begun, may_end = threading.Event(), threading.Event()
-
-    class Slow(CustomResourceStrategy):
-        def validate(self, obj: JSONObject) -> Verdict:
-            return Verdict([], later=self._later)
-
-        def _later(self) -> Verdict:
-            begun.set()
-            may_end.wait()
-            return Verdict([], ["it took long"])
-
-    slow = Slow(world.info(), LISTS, has_status=False, scale=None, check_context=any_time)
+    slow = Slow(world)
     created = asyncio.ensure_future(create(world.store().with_strategy(slow)))
-    await asyncio.to_thread(begun.wait)
+    await asyncio.to_thread(slow.begun.wait)
     assert not created.done()
-    may_end.set()
+    slow.may_end.set()
     assert (await created)["metadata"]["name"] == "a"
+
+
+async def test_nobody_waits_any_more(world: World) -> None:
+    slow = Slow(world)
+    created = asyncio.ensure_future(create(world.store().with_strategy(slow)))
+    await asyncio.to_thread(slow.begun.wait)
+    created.cancel()
+    await asyncio.to_thread(slow.given_up.wait)
+    assert created.cancelled()

@@ -142,6 +142,22 @@ def test_patience() -> None:
         validator.validate(example([1] * 100), patience=1000)
 
 
+def test_patience_with_compiling() -> None:
+    validator = validator_of({**INTEGERS, "rules": ["self.size() < 3"] * 10})
+    with pytest.raises(OutOfPatienceError):
+        validator.validate(example([1]), patience=500)
+    assert validator.validate(example([1])) == ([], [])
+    # Now it is compiled.
+    assert validator.validate(example([1]), patience=500) == ([], [])
+
+
+def test_giving_up() -> None:
+    validator = validator_of({**INTEGERS, "rules": ["self.size() < 3", "self.size() < 2", "self.size() < 1"]})
+    asked = iter((False, False, True))
+    found = validator.validate(example([1, 1, 1]), is_given_up=lambda: next(asked))
+    assert errors(found) == [f'spec: Invalid value: failed rule: self.size() < {size}' for size in (3, 2)]
+
+
 # --- options ---
 
 
