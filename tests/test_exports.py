@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
+import pytest
+
 import aggserver
+from aggserver import cel
 
-PUBLIC = ["StatusError", "__version__"]
+PUBLIC = {
+    aggserver: ["StatusError", "__version__"],
+    cel: [
+        *("CELError", "Checked", "CompileError", "CostExceeded", "Duration", "Environment", "EvaluationError", "Objects"),
+        *("Optional", "Program", "ProgramError", "Range", "SizeEstimator", "Timestamp", "Type", "TypeProvider", "Uint"),
+        *("check", "compile_program", "estimate"),
+    ],
+}
 
 
-def test_public_names():
-    assert sorted(aggserver.__all__) == PUBLIC
-    assert all(hasattr(aggserver, name) for name in PUBLIC)
+@pytest.mark.parametrize("module", PUBLIC, ids=lambda module: module.__name__)
+def test_public_names(module: ModuleType) -> None:
+    assert sorted(module.__all__) == PUBLIC[module]
+    assert all(hasattr(module, name) for name in PUBLIC[module])

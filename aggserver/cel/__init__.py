@@ -1,5 +1,41 @@
-"""CEL, the Common Expression Language, as Kubernetes has it: parse, check, estimate the cost, compile to Python.
+"""CEL, the Common Expression Language, as Kubernetes has it: check, estimate the cost, compile to Python, run.
 
-Used by `schema` (validation rules) and `admission` (match conditions). Knows nothing of schemas or objects of Kubernetes:
-types with fields come from a TypeProvider. Pure.
+    checked = check(source, Environment({"self": types.INT}))       # parsed, with types; or CompileError
+    most = estimate(checked).max                                    # before anything runs
+    program = compile_program(checked)
+    value, cost = program({"self": 3}, 1_000_000)                   # or CELError
+
+Used by `schema` (validation rules) and `admission` (match conditions), and of use without them: docs/cel.md. Knows nothing of
+schemas or objects of Kubernetes: types with fields come from a TypeProvider. Pure.
 """
+
+from aggserver.cel.checker import Checked, Environment, check
+from aggserver.cel.cost import SizeEstimator, estimate
+from aggserver.cel.errors import CompileError
+from aggserver.cel.program import Objects, Program, ProgramError, compile_program
+from aggserver.cel.ranges import Range
+from aggserver.cel.types import Type, TypeProvider
+from aggserver.cel.values import CELError, CostExceeded, Duration, EvaluationError, Optional, Timestamp, Uint
+
+__all__ = [
+    "CELError",
+    "Checked",
+    "CompileError",
+    "CostExceeded",
+    "Duration",
+    "Environment",
+    "EvaluationError",
+    "Objects",
+    "Optional",
+    "Program",
+    "ProgramError",
+    "Range",
+    "SizeEstimator",
+    "Timestamp",
+    "Type",
+    "TypeProvider",
+    "Uint",
+    "check",
+    "compile_program",
+    "estimate",
+]

@@ -17,7 +17,7 @@ from aggserver.cel.checker import Checked
 from aggserver.cel.ranges import ONE, UNKNOWN, ZERO, Range
 from aggserver.cel.types import DYN, Kind, Type
 
-__all__ = ["SizeEstimator", "estimate"]
+__all__ = ["NoSizes", "SizeEstimator", "estimate"]
 
 _CREATE_LIST = Range(10, 10)
 _CREATE_MAP = Range(30, 30)
@@ -34,6 +34,14 @@ class SizeEstimator(Protocol):
         The path starts with a variable; then come fields, '@items', '@keys', '@values' and '@indices'. It is empty for what is
         no part of a variable.
         """
+
+
+class NoSizes:
+    """The estimator that knows of no bounds."""
+
+    def size(self, path: tuple[str, ...]) -> Range | None:
+        del path
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +62,9 @@ class _Local:
     entries: _Entries | None = None
 
 
-def estimate(checked: Checked, sizes: SizeEstimator) -> Range:
-    """The cost of an expression that was checked."""
-    return _Estimate(checked, sizes).cost(checked.expr)
+def estimate(checked: Checked, sizes: SizeEstimator | None = None) -> Range:
+    """The cost of an expression that was checked; without bounds (ranges.LARGEST) where nothing bounds a size."""
+    return _Estimate(checked, sizes or NoSizes()).cost(checked.expr)
 
 
 class _Estimate:
