@@ -2,6 +2,7 @@
 
 aggserver dev      a server of its own, without a cluster
 aggserver serve    behind a cluster's aggregation layer
+aggserver cel      check and run expressions, and the rules of definitions
 aggserver storage  check, backup, restore, compact: for the SQLite store of either
 """
 
@@ -25,7 +26,7 @@ log = logging.getLogger("aggserver")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit status: 0 done, or stopped as asked; 1 could not start or go on, or found damage; 2 not understood."""
+    """The exit status: 0 done, or stopped as asked; 1 could not start or go on, or found what is wrong; 2 not understood."""
     try:
         options = parse(sys.argv[1:] if argv is None else argv, os.environ)
     except OptionsError as error:
@@ -34,6 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.command == "version":
         print(f"aggserver {aggserver.__version__}")
         return 0
+    if options.command == "cel":
+        return _cel(options)
     _log_to_stderr(options.log_level)
     try:
         run = _storage if options.command in STORAGE else _serve
@@ -57,6 +60,16 @@ def _serve(options: Options) -> None:
     sys.setswitchinterval(0.0005)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(run(options, _say, _stop_on_signals))
+
+
+def _cel(options: Options) -> int:
+    from aggserver.app import cel
+
+    try:
+        return int(not cel.run(options, _say))
+    except cel.InputError as error:
+        print(f"aggserver: {error}", file=sys.stderr)
+        return 2
 
 
 def _storage(options: Options) -> None:

@@ -67,6 +67,8 @@ PURE = (
     "aggserver.schema",
     "aggserver.merge",
     "aggserver.publish",
+    "aggserver.app.cel_places",
+    "aggserver.app.cel_report",
     "aggserver.apiextensions.conditions",
     "aggserver.apiextensions.definition",
     "aggserver.apiextensions.v1beta1",

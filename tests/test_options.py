@@ -35,6 +35,39 @@ def test_dev_is_for_a_laptop():
     assert (options.secure_port, options.bind_address, options.data) == (6443, "127.0.0.1", ".aggserver")
 
 
+CEL = {
+    "expression": (["1 + 1"], {"expression": "1 + 1"}),
+    "definition": (["--definition", "c.yaml"], {"definition_file": Path("c.yaml"), "at": ".", "output": "text"}),
+    "place": (
+        ["self", "--definition", "-", "--version", "v1", "--at", ".spec"],
+        {"definition_file": Path("-"), "definition_version": "v1", "at": ".spec"},
+    ),
+    "objects": (
+        ["self", "--object", "new", "--old-object", "old", "-o", "json"],
+        {"object_file": Path("new"), "old_object_file": Path("old"), "output": "json"},
+    ),
+    "beyond": (["1", "--rules-see-labels", "--rules-budget", "5"], {"rules_see_labels": True, "rules_budget": 5}),
+}
+
+
+@pytest.mark.parametrize(("argv", "expected"), CEL.values(), ids=CEL)
+def test_cel(argv, expected):
+    options = parse(["cel", *argv], {})
+    assert {name: getattr(options, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize("command", ["serve", "dev"])
+def test_rules_are_upstreams_unless_said_otherwise(command, tmp_path):
+    options = parse([command], {})
+    assert (options.rules_see_labels, options.rules_budget) == (False, 1)
+    assert said("--rules-see-labels", "--rules-budget=3", command=command) == {"rules_see_labels": True, "rules_budget": 3}
+    environ = {"AGGSERVER_RULES_SEE_LABELS": "true", "AGGSERVER_RULES_BUDGET": "3"}
+    assert said(environ=environ, command=command) == {"rules_see_labels": True, "rules_budget": 3}
+    config = tmp_path / "config.yaml"
+    config.write_text("rules-see-labels: true\nrules-budget: 3\n")
+    assert said("--config", str(config), command=command) == {"rules_see_labels": True, "rules_budget": 3}
+
+
 def test_version_asks_for_nothing():
     assert parse(["version"], {"AGGSERVER_NONSENSE": "1"}).command == "version"
 
@@ -160,6 +193,17 @@ MISTAKES = {
         ["storage", "restore", "b", "--bump-revision=0"],
         {},
         "--bump-revision: must be a whole number, 1 or more",
+    ),
+    "no budget": (["dev", "--rules-budget", "0"], {}, "--rules-budget: must be a whole number, 1 or more"),
+    "half a budget": (["dev", "--rules-budget", "0.5"], {}, "--rules-budget: must be a whole number, 1 or more"),
+    "nothing to check": (["cel"], {}, "cel: an expression is needed, or --definition"),
+    "a place in no definition": (["cel", "self", "--at", ".spec"], {}, "--version and --at have no meaning without --definition"),
+    "a place of no expression": (["cel", "--definition", "c", "--at", ".s"], {}, "--at has no meaning without an expression"),
+    "an old object alone": (["cel", "1", "--old-object", "o"], {}, "--old-object has no meaning without --object"),
+    "two from one input": (
+        ["cel", "--definition", "-", "--object", "-"],
+        {},
+        "-: the standard input can be one file only",
     ),
     "a file by its variable": (["serve"], {"AGGSERVER_FILE": "b"}, "environment variable AGGSERVER_FILE: no such option"),
     "unknown mode": (["dev", "--sqlite-synchronous=off"], {}, "--sqlite-synchronous: must be one of full, normal"),

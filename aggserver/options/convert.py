@@ -14,7 +14,7 @@ from typing import Any
 
 from aggserver.meta import duration
 
-__all__ = ["Convert", "address", "boolean", "files", "integer", "one_of", "path", "port", "revisions", "seconds", "text", "texts"]
+__all__ = ["Convert", "address", "boolean", "files", "integer", "one_of", "path", "port", "positive", "seconds", "text", "texts"]
 
 Convert = Callable[[Any], Any]
 
@@ -35,7 +35,7 @@ def integer(value: Any) -> int:
     return int(value)
 
 
-def revisions(value: Any) -> int:
+def positive(value: Any) -> int:
     if isinstance(value, bool) or not re.fullmatch(r"[1-9]\d{0,14}", str(value)):
         raise ValueError("must be a whole number, 1 or more")
     return int(value)

@@ -66,6 +66,21 @@ def _check(options: Options) -> None:
         raise OptionsError("--request-timeout: must be more than 0")
     if options.requestheader_client_ca_file and not options.requestheader_username_headers:
         raise OptionsError("--requestheader-username-headers: at least one is needed with --requestheader-client-ca-file")
+    if options.command == "cel":
+        _check_cel(options)
+
+
+def _check_cel(options: Options) -> None:
+    if not options.expression and options.definition_file is None:
+        raise OptionsError("cel: an expression is needed, or --definition")
+    if options.definition_file is None and (options.definition_version or options.at != "."):
+        raise OptionsError("--version and --at have no meaning without --definition")
+    if not options.expression and options.at != ".":
+        raise OptionsError("--at has no meaning without an expression")
+    if options.old_object_file is not None and options.object_file is None:
+        raise OptionsError("--old-object has no meaning without --object")
+    if [options.definition_file, options.object_file, options.old_object_file].count(Path("-")) > 1:
+        raise OptionsError("-: the standard input can be one file only")
 
 
 def _from_environment(environ: Mapping[str, str], flags: Mapping[str, Flag]) -> dict[str, Any]:
@@ -150,7 +165,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _arguments(command: str) -> str:
-    return "".join(f" {flag.metavar}" for flag in FLAGS.values() if flag.positional and command in flag.commands)
+    named = [flag for flag in FLAGS.values() if flag.positional and command in flag.commands]
+    return "".join(f" [{flag.metavar}]" if flag.optional else f" {flag.metavar}" for flag in named)
 
 
 def _epilog(command: str) -> str:
@@ -164,16 +180,18 @@ def _epilog(command: str) -> str:
 
 def _add_flags(parser: argparse.ArgumentParser, command: str) -> None:
     parser.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help="YAML file of options")
+    more: dict[str, Any]
     groups: dict[str, Any] = {}
     for name, flag in FLAGS.items():
         if command not in flag.commands:
             continue
         if flag.positional:
-            parser.add_argument(name, metavar=flag.metavar, help=flag.text)
+            more = {"nargs": "?", "default": argparse.SUPPRESS} if flag.optional else {}
+            parser.add_argument(name, metavar=flag.metavar, help=flag.text, **more)
             continue
         group = groups.get(flag.group) or groups.setdefault(flag.group, parser.add_argument_group(flag.group))
         names = [flag.short, f"--{flag.name}"] if flag.short else [f"--{flag.name}"]
-        more: dict[str, Any] = {"metavar": flag.metavar}
+        more = {"metavar": flag.metavar}
         if flag.convert is convert.boolean:
             # as in Go: --flag or --flag=false
             more = {"metavar": "true|false", "nargs": "?", "const": "true"}

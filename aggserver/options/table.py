@@ -21,6 +21,7 @@ PREFIX = "AGGSERVER_"
 COMMANDS = {
     "serve": "serve the definitions of a folder beside a cluster, through its aggregation layer",
     "dev": "serve CustomResourceDefinitions on their own, without a cluster",
+    "cel": "check and run an expression of CEL, or the rules of a definition, without a server",
     "version": "print the version",
     "storage check": "see whether the SQLite store of a folder is sound, also while a server uses it",
     "storage backup": "copy the SQLite store of a folder to a file, also while a server uses it",
@@ -28,10 +29,11 @@ COMMANDS = {
     "storage compact": "forget the history of a SQLite store that no server uses, and give the room back",
 }
 STORAGE = frozenset(command for command in COMMANDS if command.startswith("storage "))
-SERVE, DEV = frozenset({"serve"}), frozenset({"dev"})
+SERVE, DEV, CEL = frozenset({"serve"}), frozenset({"dev"}), frozenset({"cel"})
 BOTH = SERVE | DEV
 LOG_LEVELS = ("debug", "info", "warning", "error")
 STORAGES = ("sqlite", "etcd")
+OUTPUTS = ("text", "json")
 TLS_VERSIONS = ("VersionTLS12", "VersionTLS13")
 
 
@@ -39,7 +41,7 @@ TLS_VERSIONS = ("VersionTLS12", "VersionTLS13")
 class Flag:
     """How an option is said: `dev` is its default under that command, where it differs from the field's.
 
-    One with `positional` is an argument that must be given, and nothing else.
+    One with `positional` is an argument and nothing else, which must be given unless it is `optional`.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Flag:
     dev: Any = None
     short: str = ""
     positional: bool = False
+    optional: bool = False
 
     @property
     def variable(self) -> str:
@@ -63,7 +66,7 @@ def _option(default: Any, name: str, converter: convert.Convert, group: str, tex
 
 
 _SERVING, _STORAGE, _TLS, _CLUSTER = "serving", "storage", "TLS", "the cluster beside"
-_AUTHENTICATION, _AUTHORIZATION, _LIMITS = "authentication", "authorization", "limits"
+_AUTHENTICATION, _AUTHORIZATION, _LIMITS, _RULES = "authentication", "authorization", "limits", "rules of definitions"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +147,7 @@ class Options:
     bump_revision: int = _option(
         1_000_000_000,
         "bump-revision",
-        convert.revisions,
+        convert.positive,
         _STORAGE,
         "how far to raise the revision above the backup's: beyond all that was given since",
         metavar="N",
@@ -421,6 +424,71 @@ class Options:
         "longest time for a request that is no watch",
         metavar="DURATION",
         commands=BOTH,
+    )
+
+    rules_see_labels: bool = _option(
+        False,
+        "rules-see-labels",
+        convert.boolean,
+        _RULES,
+        "x-kubernetes-validations see labels and annotations, which kube-apiserver hides from them",
+        commands=BOTH | CEL,
+    )
+    rules_budget: int = _option(
+        1,
+        "rules-budget",
+        convert.positive,
+        _RULES,
+        "what each limit of their cost is multiplied by; 1 is kube-apiserver's",
+        metavar="FACTOR",
+        commands=BOTH | CEL,
+    )
+    expression: str = _option(
+        "",
+        "expression",
+        convert.text,
+        _RULES,
+        "what to check and run (default: all rules of --definition)",
+        metavar="EXPRESSION",
+        commands=CEL,
+        positional=True,
+        optional=True,
+    )
+    definition_file: Path | None = _option(
+        None,
+        "definition",
+        convert.path,
+        _RULES,
+        "file with the CustomResourceDefinition; - is the standard input, here and below",
+        metavar="FILE",
+        commands=CEL,
+    )
+    definition_version: str = _option(
+        "",
+        "version",
+        convert.text,
+        _RULES,
+        "version of the definition (default: the object's, or the stored one)",
+        metavar="VERSION",
+        commands=CEL,
+    )
+    at: str = _option(
+        ".",
+        "at",
+        convert.text,
+        _RULES,
+        "where in the schema self stands: .spec.items[] is each item of a list or value of a map",
+        metavar="PLACE",
+        commands=CEL,
+    )
+    object_file: Path | None = _option(
+        None, "object", convert.path, _RULES, "file with the object that self is, or is a part of", metavar="FILE", commands=CEL
+    )
+    old_object_file: Path | None = _option(
+        None, "old-object", convert.path, _RULES, "file with that object before, for oldSelf", metavar="FILE", commands=CEL
+    )
+    output: str = _option(
+        "text", "output", convert.one_of(*OUTPUTS), _RULES, ", ".join(OUTPUTS), metavar="FORMAT", commands=CEL, short="-o"
     )
 
 

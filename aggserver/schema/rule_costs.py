@@ -21,14 +21,14 @@ from aggserver.schema.escaping import escape
 from aggserver.schema.rules import CompiledRule, RuleOptions, compile_rules
 from aggserver.schema.structural import EMBEDDED, LIST_TYPE, MAP_TYPE, VALIDATIONS
 
-__all__ = ["violations"]
+__all__ = ["MAX_EXPRESSION", "MAX_TOTAL", "violations"]
 
 JSONObject = Mapping[str, Any]
 Errors = Iterator[FieldError]
 
 # Units of cost (about 50 ns each): of one expression, and of all of a schema. Times the `budget` of the options.
-_MAX_EXPRESSION = 10_000_000
-_MAX_TOTAL = 100_000_000
+MAX_EXPRESSION = 10_000_000
+MAX_TOTAL = 100_000_000
 # So many expressions are told where the sum is too high, the most expensive ones, of those with a hundredth of the limit.
 _TOLD = 4
 
@@ -138,8 +138,8 @@ class _Check:
         self._faulty = faulty
         self._with_rules = with_rules
         self._unchanged = unchanged
-        self._max_expression = _MAX_EXPRESSION * options.budget
-        self._max_total = _MAX_TOTAL * options.budget
+        self._max_expression = MAX_EXPRESSION * options.budget
+        self._max_total = MAX_TOTAL * options.budget
         self._costs: list[tuple[Path, int]] = []
 
     def node(self, node: _Node) -> Errors:

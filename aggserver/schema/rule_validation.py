@@ -26,10 +26,10 @@ from aggserver.schema.ratcheting import Correlation, MapList
 from aggserver.schema.rules import CompiledRule, Expression, RuleOptions, compile_rules, rules_length
 from aggserver.schema.structural import VALIDATIONS, Structural
 
-__all__ = ["OBJECT_LIMIT", "OutOfPatienceError", "RuleFindings", "RuleValidator", "compile_validator"]
+__all__ = ["CALL_LIMIT", "OBJECT_LIMIT", "OutOfPatienceError", "RuleFindings", "RuleValidator", "compile_validator"]
 
 # Units of cost: of one evaluation, and of all for one object.
-_CALL_LIMIT = 1_000_000
+CALL_LIMIT = 1_000_000
 OBJECT_LIMIT = 10_000_000
 # Bytes, of what a messageExpression gives.
 _LONGEST_MESSAGE = 5 * 1024
@@ -74,7 +74,7 @@ class RuleValidator:
         before each rule, and ends the work with what was found by then. Raises OutOfPatienceError.
         """
         budget = self._options.budget
-        limits = (_CALL_LIMIT * budget, OBJECT_LIMIT * budget) if patience is None else (patience, patience)
+        limits = (CALL_LIMIT * budget, OBJECT_LIMIT * budget) if patience is None else (patience, patience)
         walk = _Walk(*limits, correlation, pays_for_compiling=patience is not None, is_given_up=is_given_up)
         try:
             walk.visit(self._root, obj, old, None)
@@ -90,7 +90,7 @@ class RuleValidator:
         """
         remains = left
         for old in (value, None):
-            walk = _Walk(_CALL_LIMIT * self._options.budget, left, None)
+            walk = _Walk(CALL_LIMIT * self._options.budget, left, None)
             with suppress(_StopError):
                 walk.visit(self._root, value, old, (None, Path.child, path.text))
             remains = min(remains, walk.left)

@@ -1,0 +1,324 @@
+"""`aggserver cel`: check and run an expression, or judge the rules of a definition and an object by them, without a server.
+
+What is found is first a report of JSON's types, which is what programs get (`-o json`); `cel_report.py` makes text of it. How a
+place in a schema is written is for `cel_places.py`. docs/cel.md shows it all.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aggserver.apiextensions import manifest, schema_rules, v1beta1
+from aggserver.apiextensions.definition import Definition, DefinitionError, Version, parse
+from aggserver.apiextensions.schema_rules import SchemaOptions
+from aggserver.app import cel_report
+from aggserver.app.cel_places import Place, Value, find, places, values
+from aggserver.cel.checker import Environment, check
+from aggserver.cel.conversions import to_string
+from aggserver.cel.cost import estimate
+from aggserver.cel.errors import CompileError
+from aggserver.cel.program import Program, ProgramError, compile_program
+from aggserver.cel.ranges import LARGEST
+from aggserver.cel.types import DYN
+from aggserver.cel.values import CELError, Duration, Timestamp, show
+from aggserver.meta import codec, object_meta
+from aggserver.meta.field import FieldError, RawJSON
+from aggserver.meta.field import Path as FieldPath
+from aggserver.options import Options
+from aggserver.schema import structural
+from aggserver.schema.compiled import CompiledSchema
+from aggserver.schema.decl_type import Declarations
+from aggserver.schema.pruning import MalformedError
+from aggserver.schema.rule_costs import MAX_EXPRESSION, MAX_TOTAL
+from aggserver.schema.rule_validation import CALL_LIMIT
+from aggserver.schema.rules import RuleOptions, compile_rules
+from aggserver.schema.structural import VALIDATIONS
+
+__all__ = ["InputError", "run"]
+
+JSONObject = dict[str, Any]
+
+_STDIN = Path("-")
+
+
+class InputError(Exception):
+    """A file or a place is not what is wanted; the text says which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Input:
+    """What the command was given, read. spec: the definition's, as written."""
+
+    options: Options
+    rule_options: RuleOptions
+    definition: Definition | None = None
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    obj: Any = None
+    old: Any = None
+
+
+def run(options: Options, say: Callable[[str], None]) -> bool:
+    """Whether all is right: it compiles, is not too expensive, and what it gives is not false.
+
+    Raises InputError.
+    """
+    given = _read(options)
+    definition = given.definition
+    report = _expression_report(given) if options.expression or definition is None else _definition_report(given, definition)
+    say(json.dumps(report, indent=2, ensure_ascii=False) if options.output == "json" else cel_report.text(report))
+    return bool(report["ok"])
+
+
+# --- what is given ---
+
+
+def _read(options: Options) -> _Input:
+    rule_options = RuleOptions(options.rules_see_labels, options.rules_budget)
+    definition, spec = None, {}
+    if options.definition_file is not None:
+        crd = _find_definition(options.definition_file)
+        try:
+            definition, spec = parse(crd), crd["spec"]
+        except DefinitionError as error:
+            raise InputError(f"{options.definition_file}: {error}") from None
+    obj = None if options.object_file is None else _find_object(options.object_file, definition)
+    old = None if options.old_object_file is None else _find_object(options.old_object_file, definition)
+    return _Input(options, rule_options, definition, spec, obj, old)
+
+
+def _documents(file: Path) -> list[Any]:
+    try:
+        body = sys.stdin.buffer.read() if file == _STDIN else file.read_bytes()
+        return codec.decode_documents(body)
+    except OSError as error:
+        raise InputError(f"{file}: {error.strerror}") from None
+    except codec.DecodeError as error:
+        raise InputError(f"{file}: {error}") from None
+
+
+def _find_definition(file: Path) -> JSONObject:
+    for document in map(v1beta1.to_v1, _documents(file)):
+        if isinstance(document, dict) and document.get("kind") == manifest.KIND:
+            return document
+    raise InputError(f"{file}: has no {manifest.KIND}")
+
+
+def _find_object(file: Path, definition: Definition | None) -> Any:
+    """The first document, or the first of the definition's kind."""
+    for document in _documents(file):
+        if definition is None or (isinstance(document, dict) and _is_of(document, definition)):
+            return document
+    wanted = "document" if definition is None else f"{definition.names.kind} of {definition.group}"
+    raise InputError(f"{file}: has no {wanted}")
+
+
+def _is_of(document: JSONObject, definition: Definition) -> bool:
+    return (document.get("kind"), _group_version(document)[0]) == (definition.names.kind, definition.group)
+
+
+def _group_version(document: JSONObject) -> tuple[str, str]:
+    group, _, version = str(document.get("apiVersion")).rpartition("/")
+    return group, version
+
+
+def _version(given: _Input, definition: Definition) -> Version:
+    """The one that was said, the object's, or the stored one."""
+    name = given.options.definition_version
+    if not name:
+        name = definition.storage_version.name if given.obj is None else _group_version(given.obj)[1]
+    for version in definition.versions:
+        if version.name == name:
+            return version
+    raise InputError(f"{definition.name} has no version {name}")
+
+
+def _conform(obj: JSONObject, schema: CompiledSchema, file: Path | None) -> list[str]:
+    """Prunes and defaults, as the server does; returns the paths of what was dropped."""
+    if obj.get("metadata") is None:
+        obj["metadata"] = {}
+    problem = object_meta.type_error(obj["metadata"])
+    if problem:
+        raise InputError(f"{file}: {problem}")
+    try:
+        return schema.conform(obj)
+    except MalformedError as error:
+        raise InputError(f"{file}: {error}") from None
+
+
+# --- an expression ---
+
+
+def _expression_report(given: _Input) -> JSONObject:
+    if given.definition is None:
+        return _checked_report(given, None, [Value("", given.obj, given.old)])
+    version = _version(given, given.definition)
+    schema = CompiledSchema(version.schema)
+    for obj, file in ((given.obj, given.options.object_file), (given.old, given.options.old_object_file)):
+        if obj is None:
+            continue
+        _conform(obj, schema, file)
+        problems = schema.on_create(obj)
+        if any(problems):
+            # What was compiled relies on the types.
+            return {"ok": False, "object": _judged(file, [*problems.values, *problems.structure], ())}
+    root = structural.compile(version.schema)
+    try:
+        place = find(root, given.options.at, sees_labels=given.rule_options.sees_labels)
+    except ValueError as error:
+        raise InputError(f"--at {given.options.at}: {error}") from None
+    if place is None:
+        raise InputError(f"--at {given.options.at}: {given.definition.name} {version.name} declares nothing there")
+    return _checked_report(given, place, list(values(root, place, given.obj, given.old)))
+
+
+def _checked_report(given: _Input, place: Place | None, found: list[Value]) -> JSONObject:
+    """place: where self stands in a definition. found: the values there."""
+    declarations = None if place is None else Declarations(place.declared)
+    try:
+        checked = check(given.options.expression, _environment(declarations))
+        program = compile_program(checked, declarations)
+    except (CompileError, ProgramError) as error:
+        return {"ok": False, "error": str(error)}
+    cost = estimate(checked, declarations).max
+    report: JSONObject = {"ok": True, "type": str(checked.type), "estimatedCost": cost}
+    if place is not None:
+        report |= _estimates(cost, place.cardinality, given.rule_options)
+        report["ok"] = report["estimatedTotal"] <= report["limit"]
+    names = {"self", "oldSelf"} & set(map(str, checked.references.values()))
+    if not names:
+        found = [Value("", None, None)]
+    elif "oldSelf" in names and given.old is None:
+        return report | {"needs": "--old-object"}
+    elif given.obj is None:
+        return report | {"needs": "--object"}
+    if "oldSelf" in names:
+        found = [each for each in found if each.old is not None]
+    limit = CALL_LIMIT * given.rule_options.budget
+    report["results"] = [_result(program, each, limit) for each in found]
+    report["ok"] &= all(result.get("value", False) is not False for result in report["results"])
+    return report
+
+
+def _environment(declarations: Declarations | None) -> Environment:
+    if declarations is None:
+        return Environment({"self": DYN, "oldSelf": DYN})
+    return Environment({"self": declarations.type, "oldSelf": declarations.type}, declarations)
+
+
+def _result(program: Program, found: Value, limit: int) -> JSONObject:
+    where = {"place": found.place} if found.place else {}
+    try:
+        result, cost = program({"self": found.value, "oldSelf": found.old}, limit)
+    except CELError as error:
+        return {**where, "error": str(error), "cost": error.cost}
+    return {**where, "value": _plain(result), "cost": cost}
+
+
+def _estimates(cost: int, cardinality: int, options: RuleOptions) -> JSONObject:
+    total = min(cost * cardinality, LARGEST)
+    return {
+        "estimatedCost": cost,
+        "cardinality": cardinality,
+        "estimatedTotal": total,
+        "limit": MAX_EXPRESSION * options.budget,
+    }
+
+
+def _plain(value: Any) -> Any:
+    """A value of CEL in JSON's types; those that JSON lacks are texts."""
+    match value:
+        case None | bool() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else show(value)
+        case int():
+            return int(value)
+        case bytes():
+            return base64.b64encode(value).decode()
+        case list():
+            return [_plain(item) for item in value]
+        case dict():
+            return {key if isinstance(key, str) else show(key): _plain(item) for key, item in value.items()}
+        case Timestamp() | Duration():
+            return to_string(value)
+        case _:
+            return show(value)
+
+
+# --- a definition ---
+
+
+def _definition_report(given: _Input, definition: Definition) -> JSONObject:
+    """Of all versions, or of the one that was said; the object is only judged by a definition that is right."""
+    chosen, all_of_them = _version(given, definition), not given.options.definition_version
+    found = [
+        _version_report(given, version, index)
+        for index, version in enumerate(definition.versions)
+        if all_of_them or version is chosen
+    ]
+    report: JSONObject = {"ok": not any(version["errors"] for version in found), "definition": definition.name, "versions": found}
+    if report["ok"] and given.obj is not None:
+        report["object"] = _object_report(given, chosen)
+        report["ok"] = not report["object"]["errors"]
+    return report
+
+
+def _version_report(given: _Input, version: Version, index: int) -> JSONObject:
+    path = FieldPath("spec.versions").index(index).child("schema", "openAPIV3Schema")
+    options = SchemaOptions.of(given.spec, None, given.rule_options)
+    errors = schema_rules.validate(version.schema, path, status=version.status_subresource, unchanged=False, options=options)
+    rules = list(_rules(version, given.rule_options))
+    return {
+        "version": version.name,
+        "file": str(given.options.definition_file),
+        "rules": rules,
+        "estimatedTotal": min(sum(rule["estimatedTotal"] for rule in rules), LARGEST),
+        "limit": MAX_TOTAL * given.rule_options.budget,
+        "errors": _errors(errors),
+    }
+
+
+def _rules(version: Version, options: RuleOptions) -> Iterator[JSONObject]:
+    """Rules and messageExpressions, with what they cost at most."""
+    for place in places(structural.compile(version.schema), sees_labels=options.sees_labels):
+        for rule in compile_rules(place.declared.node.schema.get(VALIDATIONS) or [], place.declared):
+            text = rule.rule.get("rule") or ""
+            estimates = _estimates(rule.expression.max_cost(), place.cardinality, options)
+            yield {"place": str(place), "rule": text, **estimates}
+            text = rule.rule.get("messageExpression") or ""
+            if text:
+                # Upstream counts it once, wherever it is.
+                yield {"place": str(place), "messageExpression": text, **_estimates(rule.message.max_cost(), 1, options)}
+
+
+def _object_report(given: _Input, version: Version) -> JSONObject:
+    schema = CompiledSchema(version.schema, given.rule_options)
+    unknown = [f'unknown field "{path}"' for path in _conform(given.obj, schema, given.options.object_file)]
+    if given.old is None:
+        found = schema.on_create(given.obj)
+    else:
+        _conform(given.old, schema, given.options.old_object_file)
+        found = schema.on_update(given.obj, given.old)
+    problems = [*found.values, *found.structure]
+    rules = schema.on_rules(given.obj, given.old, problems)
+    return _judged(given.options.object_file, [*problems, *rules.errors], [*unknown, *rules.warnings])
+
+
+def _judged(file: Path | None, errors: Iterable[FieldError], warnings: Iterable[str]) -> JSONObject:
+    return {"file": str(file), "errors": _errors(errors), "warnings": list(warnings)}
+
+
+def _errors(errors: Iterable[FieldError]) -> list[JSONObject]:
+    return [{"field": error.field, "reason": error.reason, "message": _message(error)} for error in errors]
+
+
+def _message(error: FieldError) -> str:
+    """As the server says it, but for rules that it would quote in whole before it says what is wrong with them."""
+    return error.detail if isinstance(error.value, RawJSON) else error.body()
