@@ -22,6 +22,30 @@ spec:
   versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
 """
 
+# What rules may have with options alone: labels, and a cost above the limit.
+BEYOND = """\
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: things.example.com}
+spec:
+  group: example.com
+  scope: Cluster
+  names: {plural: things, kind: Thing}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        x-kubernetes-validations:
+        - rule: has(self.metadata.labels) && self.metadata.labels.all(a, self.metadata.labels.all(b, a == b))
+          message: labels are needed
+        properties: {list: {type: array, items: {type: string}}}
+---
+{apiVersion: example.com/v1, kind: Thing, metadata: {name: one}}
+"""
+
 
 def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -71,6 +95,22 @@ def test_errors_are_one_line(tmp_path: Path, arguments: list[str], status: int, 
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("aggserver: ")
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        pytest.param([], "undefined field 'labels'", id="none"),
+        pytest.param(["--rules-see-labels"], "estimated rule cost exceeds budget by factor of", id="labels"),
+        pytest.param(["--rules-see-labels", "--rules-budget", "100000"], "labels are needed", id="budget"),
+    ],
+)
+def test_options_of_rules(tmp_path: Path, options: list[str], text: str) -> None:
+    """They reach those who check definitions and those who check objects."""
+    (tmp_path / "beyond.yaml").write_text(BEYOND)
+    done = run("dev", "-f", "beyond.yaml", "--data", ":memory:", "--secure-port", "0", *options, cwd=tmp_path)
+    assert done.returncode == 1
+    assert text in done.stderr
 
 
 def test_etcd_without_its_library(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from aggserver.cluster import Cluster
 from aggserver.cluster.client import connect
 from aggserver.cluster.configuration import SERVICE_ACCOUNT_FOLDER
 from aggserver.options import Options
+from aggserver.schema.rules import RuleOptions
 from aggserver.server.serving import Server, bind
 from aggserver.server.tls import FileWatcher, TLSConfig
 
@@ -47,7 +48,8 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
         storage = await open_storage(options)
         stack.push_async_callback(storage.close)
         namespaces = ClusterNamespaces(cluster)
-        engine = Engine(new_environment(storage), namespaces)
+        rule_options = RuleOptions(options.rules_see_labels, options.rules_budget)
+        engine = Engine(new_environment(storage), namespaces, rule_options)
         engine.checks.add("namespaces", namespaces.healthy, livez=False)
         service = _service(options)
 
@@ -83,7 +85,7 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
             *trust_tasks,
         ]
         if options.definitions is not None:
-            tasks.append(_follow_folder(options.definitions, engine))
+            tasks.append(_follow_folder(options.definitions, engine, rule_options))
         async with supervise(*tasks):
             say(
                 f"aggserver listens on https://{options.bind_address}:{server.port} for {service.name}.{service.namespace}.svc "
@@ -158,7 +160,7 @@ def _trust(tls: TLSConfig, bundle: bytes) -> None:
     tls.update(client_ca_pem=bundle)
 
 
-def _follow_folder(folder: Path, engine: Engine) -> Task:
+def _follow_folder(folder: Path, engine: Engine, rule_options: RuleOptions) -> Task:
     read = asyncio.Event()
 
     def on_change(loaded: Loaded) -> None:
@@ -169,5 +171,5 @@ def _follow_folder(folder: Path, engine: Engine) -> Task:
         log.info("definitions: serving %d from %s", len(loaded.definitions), folder)
 
     engine.checks.add("definitions", lambda: None if read.is_set() else "the folder has not been read yet", livez=False)
-    source = FolderSource(folder, on_change)
+    source = FolderSource(folder, on_change, rule_options)
     return "following the folder of definitions", lambda: source.run(asyncio.sleep)

@@ -32,6 +32,7 @@ from aggserver.endpoints.openapi import OpenAPI
 from aggserver.endpoints.request import ASGIApp, Filter, Handler
 from aggserver.options import Options
 from aggserver.registry.environment import Environment
+from aggserver.schema.rules import UPSTREAM, RuleOptions
 from aggserver.server.health import HealthChecks, edges
 from aggserver.server.metrics import Metrics, RequestObserver
 from aggserver.storage.compactor import compact_regularly
@@ -121,16 +122,16 @@ def _random_uuids() -> Callable[[], str]:
 
 
 class Engine:
-    """namespaces: who knows which namespaces there are, for admission."""
+    """namespaces: who knows which namespaces there are, for admission. rule_options: of definitions."""
 
-    def __init__(self, environment: Environment, namespaces: Namespaces) -> None:
+    def __init__(self, environment: Environment, namespaces: Namespaces, rule_options: RuleOptions = UPSTREAM) -> None:
         self.installer = Installer()
         self.checks = HealthChecks()
         # A restart would mend nothing: liveness is no matter of it.
         self.checks.add("storage", environment.storage.trouble, livez=False)
         self.metrics = Metrics()
         self.admission = Chain([NamespaceLifecycle(namespaces)])
-        self.definitions = Definitions(environment, self.admission, self.installer)
+        self.definitions = Definitions(environment, self.admission, self.installer, rule_options)
         # What is random here spreads load, and is no secret.
         self._watching = Watching(random.random, self._observe_watch)
 

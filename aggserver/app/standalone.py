@@ -24,6 +24,7 @@ from aggserver.authorization.delegating import StandaloneAuthorizer
 from aggserver.endpoints.installer import Served
 from aggserver.options import Options
 from aggserver.registry.store import Store
+from aggserver.schema.rules import RuleOptions
 from aggserver.server.certificates import Names
 from aggserver.server.serving import Server, bind
 from aggserver.server.tls import TLSConfig
@@ -48,9 +49,10 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
         await credentials.start()
 
         environment = new_environment(storage)
+        rule_options = RuleOptions(options.rules_see_labels, options.rules_budget)
         namespace_store = environment.own_store(namespaces.NamespaceStrategy())
-        crds = environment.own_store(DefinitionStrategy(), StoredDefinitions())
-        engine = Engine(environment, namespaces.StoredNamespaces(namespace_store))
+        crds = environment.own_store(DefinitionStrategy(rule_options), StoredDefinitions())
+        engine = Engine(environment, namespaces.StoredNamespaces(namespace_store), rule_options)
         authorizer = StandaloneAuthorizer(options.authorization_always_allow_paths)
         _install(engine, crds, namespace_store, authorizer, protect_definitions=options.protect_definitions)
 
