@@ -155,7 +155,7 @@ def test_giving_up() -> None:
     validator = validator_of({**INTEGERS, "rules": ["self.size() < 3", "self.size() < 2", "self.size() < 1"]})
     asked = iter((False, False, True))
     found = validator.validate(example([1, 1, 1]), is_given_up=lambda: next(asked))
-    assert errors(found) == [f'spec: Invalid value: failed rule: self.size() < {size}' for size in (3, 2)]
+    assert errors(found) == [f"spec: Invalid value: failed rule: self.size() < {size}" for size in (3, 2)]
 
 
 # --- options ---
