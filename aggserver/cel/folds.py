@@ -27,6 +27,8 @@ class Variable:
     kind: str = ""
     thunk: str = ""
     """What to call for the value when it is first asked for; `code` is then a list that holds it from then on."""
+    is_element: bool = False
+    """Of a list or map that is gone through, and so what an object has."""
 
 
 class Folds(Writer):
@@ -57,7 +59,7 @@ class Folds(Writer):
         self.scope = dict(inside)
         for name in (expr.iter_var, expr.iter_var2):
             if name:
-                self.scope[name] = Variable(self.temp("v"))
+                self.scope[name] = Variable(self.temp("v"), is_element=True)
         match expr.macro:
             case "all" | "exists":
                 result = self._quantifier(expr, items)

@@ -14,7 +14,7 @@ from typing import Any
 from aggserver.cel.declarations import Overload, functions
 from aggserver.cel.library import cidr, ip, lists, named_format, optional, quantity, regex, semver, sets, standard, strings, url
 from aggserver.cel.types import Kind, Type
-from aggserver.cel.values import Duration, EvaluationError, Timestamp, TypeValue, Uint, type_name
+from aggserver.cel.values import Duration, EvaluationError, Invalid, Timestamp, TypeValue, Uint, type_name
 
 __all__ = ["caller"]
 
@@ -60,6 +60,9 @@ def caller(function: str, overloads: tuple[str, ...]) -> Callable[..., Any]:
         for each in declared:
             if _fits(each, arguments):
                 return _IMPLEMENTATIONS[each.id](*arguments)
+        for argument in arguments:
+            if isinstance(argument, Invalid):
+                raise EvaluationError(argument.message)
         if function in _WORDLESS:
             raise EvaluationError("no such overload")
         raise EvaluationError(f"no such overload: {function}({', '.join(map(type_name, arguments))})")

@@ -28,10 +28,12 @@ from aggserver.cel.values import go_type
 from aggserver.cel.writer import Code
 from aggserver.meta import regexp
 
-__all__ = ["Objects", "generate"]
+__all__ = ["Objects", "Reached", "generate"]
 
 # Copying so many elements of lists (a power of two), which costs nothing upstream, takes one from the budget.
 _COPIES_BITS = 6
+# Likewise for what is made of the lists, maps and objects of a request, of which upstream makes no more than is looked at.
+_WHOLES_BITS = 3
 
 _COMPARISONS = {"_<_": "<", "_<=_": "<=", "_>_": ">", "_>=_": ">="}
 _ARITHMETIC = {
@@ -50,23 +52,57 @@ _STOPPING_IF_DYN = frozenset(
         *("lastIndexOf", "sub"),
     )
 )
+# What needs no more of a list or map than what is there.
+_LOOK_UPS = frozenset(("size", "type"))
 _REGEX_FUNCTIONS = frozenset(("matches", "find", "findAll"))
 # Of which two are compared at the cost of 1.
 _SIZELESS = frozenset((Kind.BOOL, Kind.INT, Kind.UINT, Kind.DOUBLE, Kind.TIMESTAMP, Kind.DURATION))
 _PYTHON_TYPES = {Kind.STRING: "str", Kind.LIST: "list", Kind.MAP: "dict", Kind.INT: "int", Kind.BOOL: "bool", Kind.BYTES: "bytes"}
 
 
-class Objects(Protocol):
-    """How objects of declared types are kept: as dicts, with keys and values that need not be CEL's. Null counts as absent."""
+class Reached(NamedTuple):
+    """What is done with a value of an object when an expression gets there.
 
-    def field(self, type_name: str, name: str) -> tuple[str, Callable[[Any], Any] | None]:
-        """The key of a field, and what makes CEL's value of what is there, unless it is one. That may raise EvaluationError."""
+    kind: the Python type of what is taken as it is; None if nothing is.
+    convert: gives the value that CEL has instead of any other, which is itself if it is CEL's. Raises EvaluationError.
+    is_sure: whether it is of that type then. may_be_null: unless it is null.
+    """
+
+    kind: type | None
+    convert: Callable[[Any], Any]
+    is_sure: bool = True
+    may_be_null: bool = False
+
+
+class Objects(Protocol):
+    """How values of the types that the TypeProvider gave are kept: objects as dicts, with keys and values that need not be CEL's.
+
+    Null counts as absent there.
+    """
+
+    def field(self, type_: Type, name: str) -> tuple[str, Type]:
+        """The key of an object's field, and its type."""
+
+    def reached(self, type_: Type) -> Reached | None:
+        """None if nothing is to be done."""
+
+    def whole(self, type_: Type) -> Callable[[Any], Any] | None:
+        """What makes CEL's value of a list, map or object, with all that is in it; None if it is one already.
+
+        That is done before something else happens to it than going on to what is in it. It takes its own, and raises nothing.
+        """
 
 
 class _PlainObjects:
-    def field(self, type_name: str, name: str) -> tuple[str, Callable[[Any], Any] | None]:
-        del type_name
-        return name, None
+    def field(self, type_: Type, name: str) -> tuple[str, Type]:
+        del type_
+        return name, DYN
+
+    def reached(self, type_: Type) -> None:
+        del type_
+
+    def whole(self, type_: Type) -> None:
+        del type_
 
 
 def generate(checked: Checked, objects: Objects | None = None, *, catches: bool) -> tuple[str, dict[str, Any]]:
@@ -80,8 +116,9 @@ def generate(checked: Checked, objects: Objects | None = None, *, catches: bool)
 
 
 class _Step(NamedTuple):
-    """`.field`, `[key]`, `.?field`, `[?key]`; has(.field)."""
+    """`.field`, `[key]`, `.?field`, `[?key]`; has(.field). expr: all up to here."""
 
+    expr: Expr
     operand: Expr
     key: Expr | str
     is_optional: bool = False
@@ -112,11 +149,13 @@ class _Generator(Folds):
         self.settle()
         self.line(f"cost += {cost}({arguments})", "if cost > budget: raise CostExceeded()")
 
-    def _arguments(self, arguments: tuple[Expr, ...], cost: Cost, *, stops: bool) -> list[Code]:
+    def _arguments(self, arguments: tuple[Expr, ...], cost: Cost, *, stops: bool, is_whole: bool = True) -> list[Code]:
         """Their values. A cost that is known is charged; the others are to be paid where no argument has failed.
 
         `stops`: the first that fails is the last that is looked at, and the call isn't paid for unless it is the last of all.
+        `is_whole`: lists, maps and objects are made.
         """
+        given = self._given if is_whole else self.value
         if isinstance(cost, int) and not stops:
             self.charge(cost)
         function = "" if isinstance(cost, int) else self.constant(cost)
@@ -126,13 +165,13 @@ class _Generator(Folds):
             if isinstance(cost, int) and stops and is_last:
                 self.charge(cost)
             if not self.catches or (stops and not is_last):
-                values.append(self.value(argument))
+                values.append(given(argument))
                 continue
             then: list[str] = []
             call = ""
             known = [*(value.text for value in values), "None"]
             if not is_last and self.constants.of(arguments[1]) is NOT_CONSTANT:
-                call, other = self.as_function(arguments[1]), self.temp()
+                call, other = self.as_function(arguments[1], is_whole=is_whole), self.temp()
                 then += ["try:", f" {other} = {call}", "except EvaluationError:", f" {other} = None"]
                 known.append(other)
             elif not is_last:
@@ -140,7 +179,7 @@ class _Generator(Folds):
             if function:
                 then.append(f"cost += {function}({', '.join(known)})")
             with self.caught(*then, "raise"):
-                values.append(self.value(argument))
+                values.append(given(argument))
             if call:
                 with self.caught(*([f"cost += {function}({values[0].text}, None)"] if function else []), "raise"):
                     values.append(self.risk_set(call))
@@ -181,11 +220,11 @@ class _Generator(Folds):
                 return self.comprehension(expr)
         raise AssertionError(expr)
 
-    def as_function(self, expr: Expr, *, bare: bool = False) -> str:
+    def as_function(self, expr: Expr, *, bare: bool = False, is_whole: bool = False) -> str:
         """A function for an expression; gives the code that calls it."""
         parameters = ", ".join(dict.fromkeys(variable.code for variable in self.scope.values()))
         with self.function(parameters) as call:
-            result = self.value(expr, bare=bare)
+            result = self._given(expr, bare=bare) if is_whole else self.value(expr, bare=bare)
             self.settle()
             self.line(f"return {result.text}")
         return call
@@ -196,7 +235,8 @@ class _Generator(Folds):
             self.risk(f"if not {known.code}: {known.code}.append({known.thunk})")
             return Code(f"{known.code}[0]")
         if known is not None:
-            return Code(known.code, known.kind)
+            value = Code(known.code, known.kind)
+            return self._looked_at(value, self.type_of(expr)) if known.is_element else value
         named = self._checked.references.get(expr.id, expr.name)
         variable = named if isinstance(named, str) else expr.name
         key, missing = self.constant(variable), self.constant(f"no such attribute(s): {variable}")
@@ -205,7 +245,40 @@ class _Generator(Folds):
         self.line(f" {name} = activation[{key}]")
         self.line("except KeyError:")
         self.line(f" raise EvaluationError({missing}) from None")
-        return Code(name)
+        type_ = self.type_of(expr)
+        return self._whole(Code(name), type_) if type_.is_optional else self._looked_at(Code(name), type_)
+
+    def _looked_at(self, variable: Code, type_: Type) -> Code:
+        """What is no object has no fields, so that needs no look."""
+        return variable if type_.kind is Kind.OBJECT else self._reached(variable, type_)
+
+    def _reached(self, variable: Code, type_: Type, *, is_field: bool = False) -> Code:
+        """Makes CEL's value of one of an object, in the same variable. A field that is there is not null."""
+        reached = self._objects.reached(type_)
+        if reached is None:
+            return variable
+        self.risk(f"{self._if_other(variable, reached)}{variable.text} = {self.constant(reached.convert)}({variable.text})")
+        is_sure = reached.kind is not None and reached.is_sure and (is_field or not reached.may_be_null)
+        return Code(variable.text, reached.kind.__name__) if reached.kind is not None and is_sure else variable
+
+    def _if_other(self, variable: Code, reached: Reached) -> str:
+        return "" if reached.kind is None else f"if type({variable.text}) is not {self.constant(reached.kind)}: "
+
+    def _whole(self, value: Code, type_: Type) -> Code:
+        convert = self._objects.whole(type_)
+        if convert is None:
+            return value
+        made = self.set(f"{self.constant(convert)}({value.text})")
+        self.line(f"if isinstance({made.text}, (list, dict)): budget -= len({made.text}) >> {_WHOLES_BITS}")
+        return made
+
+    def _given(self, expr: Expr, *, bare: bool = False) -> Code:
+        """The value of an expression, for something else than going on to what is in it."""
+        return self._whole(self.value(expr, bare=bare), self.type_of(expr))
+
+    def _blended(self, expr: Expr, into: Type, *, bare: bool = False) -> Code:
+        """The value of one of two parts of an expression; if that is dyn, nobody will know any more where it is from."""
+        return self._given(expr, bare=bare) if into.is_dyn else self.value(expr, bare=bare)
 
     def _attribute(self, expr: Expr, *, bare: bool) -> Code:
         """A variable or any other value, and the fields, indexes and tests that follow it."""
@@ -236,11 +309,14 @@ class _Generator(Folds):
             # Whatever is no dict with that key comes out as one of these errors.
             name = self.temp()
             self.risk("try:")
-            self.line(f" {name} = {value.text}[{key.text}]")
+            other = "" if type_.kind is Kind.MAP else f" if type({value.text}) is dict else index({value.text}, {key.text})"
+            self.line(f" {name} = {value.text}[{key.text}]{other}")
             self.line("except (KeyError, TypeError):")
             self.line(f" {name} = index({value.text}, {key.text})")
-            return Code(name)
-        return self.risk_set(f"index({value.text}, {key.text})")
+            found = Code(name)
+        else:
+            found = self.risk_set(f"index({value.text}, {key.text})")
+        return self._reached(found, self.type_of(step.expr))
 
     def _key(self, step: _Step) -> Code:
         if isinstance(step.key, str):
@@ -252,7 +328,7 @@ class _Generator(Folds):
 
     def _field(self, value: Code, step: _Step, type_: Type, field: str) -> Code:
         """Of an object, where null is as good as absent."""
-        key, convert = self._objects.field(type_.name, field)
+        key, field_type = self._objects.field(type_, field)
         self.charge(1)
         name = self.temp()
         self.risk("try:")
@@ -260,9 +336,13 @@ class _Generator(Folds):
         self.line("except (KeyError, TypeError):")
         self.line(f" {name} = None")
         if step.is_test:
+            if (reached := self._objects.reached(field_type)) is not None:
+                # What has no value is an error here too.
+                with self.block(f"if {name} is not None:"):
+                    self.risk(f"{self._if_other(Code(name), reached)}{self.constant(reached.convert)}({name})")
             return self.set(f"{name} is not None", "bool")
         self.line(f"if {name} is None: raise EvaluationError({self.constant(f'no such key: {field}')})")
-        return Code(name) if convert is None else self.risk_set(f"{self.constant(convert)}({name})")
+        return self._reached(Code(name), field_type, is_field=True)
 
     def _optional_steps(self, value: Code, base: Expr, steps: list[_Step]) -> Code:
         """From the first optional step on, what isn't there ends the way; it is not paid for."""
@@ -285,17 +365,16 @@ class _Generator(Folds):
         """Changes the variable."""
         type_ = self.type_of(step.operand)
         type_ = type_.element if type_.is_optional else type_
-        convert: Callable[[Any], Any] | None = None
         if isinstance(step.key, str) and type_.kind is Kind.OBJECT:
-            key, convert = self._objects.field(type_.name, step.key)
-            code = f"field({name}, {self.constant(key)})"
+            code = f"field({name}, {self.constant(self._objects.field(type_, step.key)[0])})"
         else:
             code = f"look_up({name}, {self._key(step).text})"
         self.risk(f"{name} = {code}")
         with self.block(f"if {name} is not MISSING:"):
             self.line("cost += 1")
-            if convert is not None and not step.is_test:
-                self.risk(f"{name} = {self.constant(convert)}({name})")
+            if not step.is_test:
+                type_ = self.type_of(step.expr)
+                self._reached(Code(name), type_.element if type_.is_optional else type_)
 
     def _conditional(self, expr: Call) -> Code:
         condition = self.bool(self.value(expr.args[0]))
@@ -304,7 +383,7 @@ class _Generator(Folds):
         kinds = set()
         for header, branch in ((f"if {condition}:", expr.args[1]), ("else:", expr.args[2])):
             with self.block(header):
-                value = self.value(branch, bare=True)
+                value = self._blended(branch, self.type_of(expr), bare=True)
                 self.settle()
                 self.line(f"{result} = {value.text}")
                 kinds.add(value.kind)
@@ -348,7 +427,7 @@ class _Generator(Folds):
         result = self.temp()
         self.settle()
         with self.block(f"if type({left.text}) is Optional and {left.text}.value is MISSING:"):
-            right = self.value(expr.args[0])
+            right = self._blended(expr.args[0], self.type_of(expr))
             self.settle()
             self.line(f"{result} = {right.text}")
         self.line(f"else: {result} = {left.text if expr.function == 'or' else f'opened({left.text})'}")
@@ -367,7 +446,8 @@ class _Generator(Folds):
                 return self._member(arguments[0], constant)
         if name in ("_==_", "_!=_"):
             return self._equal(name, arguments)
-        values = self._arguments(arguments, cost, stops=stops)
+        is_whole = name not in _LOOK_UPS and overloads != ("in_map",)
+        values = self._arguments(arguments, cost, stops=stops, is_whole=is_whole)
         codes = ", ".join(value.text for value in values)
         if not isinstance(cost, int):
             self._pay(self.constant(cost), codes)
@@ -390,6 +470,8 @@ class _Generator(Folds):
                 return self.risk_set(f"contains({codes})", "bool")
             case "size":
                 type_ = self._python_type(arguments[0])
+                if type_ and values[0].kind == type_:
+                    return self.set(f"len({codes})", "int")
                 quick = f"len({codes}) if type({codes}) is {type_} else " if type_ else ""
                 return self.risk_set(f"{quick}size({codes})", "int")
         return self.risk_set(f"{self.constant(caller(name, overloads))}({codes})", _result_kind(name, overloads))
@@ -489,13 +571,13 @@ def _steps(expr: Expr) -> tuple[Expr, list[_Step]]:
     while True:
         match expr:
             case Select() if not (expr.test_only and steps):
-                steps.append(_Step(expr.operand, expr.field, is_test=expr.test_only))
+                steps.append(_Step(expr, expr.operand, expr.field, is_test=expr.test_only))
                 expr = expr.operand
             case Call(function="_?._", args=(operand, Literal(value=str(field)))):
-                steps.append(_Step(operand, field, is_optional=True))
+                steps.append(_Step(expr, operand, field, is_optional=True))
                 expr = operand
             case Call(function="_[_]" | "_[?_]", args=(operand, key)):
-                steps.append(_Step(operand, key, is_optional=expr.function == "_[?_]"))
+                steps.append(_Step(expr, operand, key, is_optional=expr.function == "_[?_]"))
                 expr = operand
             case _:
                 return expr, steps[::-1]

@@ -90,10 +90,14 @@ class Inference:
                 self._bind(param, type_)
             return fits, False
         if before == type_:
+            if before.origin is None and type_.origin is not None:
+                self._bind(param, type_)
             return True, True
         if not self._one(type_, before):
             return False, True
         general = most_general(type_, before)
+        meant = self.substitute(general)
+        general = next((each for each in (before, type_) if each.origin is not None and each == meant), general)
         if self._is_free_of(param, general):
             self._bind(param, general)
         return True, True

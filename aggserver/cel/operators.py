@@ -224,6 +224,8 @@ def contains(item: Any, container: Any) -> bool:
     """`item in container`."""
     if isinstance(container, dict):
         return find(container, item) is not MISSING
+    if hasattr(container, "holds"):
+        return bool(container.holds(item))
     if isinstance(container, list):
         for element in container:
             try:
@@ -252,7 +254,7 @@ def has(operand: Any, key: Any) -> bool:
 
 
 def field(operand: Any, key: str) -> Any:
-    value = operand.get(key) if isinstance(operand, dict) else None
+    value = operand[key] if isinstance(operand, dict) and key in operand else None
     return MISSING if value is None else value
 
 

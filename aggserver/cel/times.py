@@ -16,14 +16,17 @@ from aggserver.cel.values import Duration, EvaluationError, Timestamp
 from aggserver.meta.golang import INT64_MAX, INT64_MIN, quote
 
 __all__ = [
+    "days_in",
     "difference",
     "earlier",
     "later",
+    "parse_any_year",
     "parse_duration",
     "parse_timestamp",
     "part",
     "print_duration",
     "print_timestamp",
+    "since_epoch",
     "timestamp_of",
 ]
 
@@ -39,17 +42,29 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def parse_timestamp(text: str) -> Timestamp | None:
     """RFC 3339; None if it isn't that. Raises EvaluationError outside of the years 1 to 9999."""
+    moment = parse_any_year(text)
+    return None if moment is None else timestamp_of(moment.nanoseconds, moment.offset)
+
+
+def parse_any_year(text: str) -> Timestamp | None:
+    """As `parse_timestamp`, but the year may be 0, and an offset may lead beyond the years from 0 to 9999."""
     found = _RFC3339.fullmatch(text)
     if found is None:
         return None
     year, month, day, hour, minute, second = (int(found[number]) for number in range(1, 7))
     offset = (int(found[10]) * 60 + int(found[11])) * (-60 if found[9] == "-" else 60) if found[9] else 0
-    if not (1 <= month <= 12 and 1 <= day <= _days_in(year, month) and hour <= 23 and minute <= 59 and second <= 59):
+    if not (1 <= month <= 12 and 1 <= day <= days_in(year, month) and hour <= 23 and minute <= 59 and second <= 59):
         return None
     if found[9] and (int(found[10]) > 24 or int(found[11]) > 59):
         return None
-    seconds = _days(year, month, day) * 86400 + hour * 3600 + minute * 60 + second - offset
-    return timestamp_of(seconds * _SECOND + int((found[7] or "")[:9].ljust(9, "0")), offset)
+    return Timestamp(since_epoch(year, month, day, (hour, minute, second), found[7] or "") - offset * _SECOND, offset)
+
+
+def since_epoch(year: int, month: int, day: int, clock: tuple[int, ...] = (), fraction: str = "") -> int:
+    """Nanoseconds since 1970. clock: hour, minute and second. fraction: the digits of the second's."""
+    hour, minute, second = clock or (0, 0, 0)
+    seconds = _days(year, month, day) * 86400 + hour * 3600 + minute * 60 + second
+    return seconds * _SECOND + int(fraction[:9].ljust(9, "0"))
 
 
 def timestamp_of(nanoseconds: int, offset: int = 0) -> Timestamp:
@@ -170,7 +185,7 @@ def _number(text: str) -> int:
     return int(text)
 
 
-def _days_in(year: int, month: int) -> int:
+def days_in(year: int, month: int) -> int:
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
     return 29 if month == 2 and leap else _MONTH_DAYS[month - 1]
 

@@ -8,7 +8,7 @@ Source: cel-go common/types/types.go and checker/format.go, v0.26.0.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Protocol
 
@@ -67,6 +67,8 @@ class Type:
     parameters: tuple[Type, ...] = ()
     runtime_name: str = ""
     """What `type(x)` of it is called in CEL, where it is not `name`: null_type, google.protobuf.Timestamp, ..."""
+    origin: object = field(default=None, compare=False, repr=False)
+    """What a TypeProvider knows of the values besides. It goes where the type goes; types don't differ by it."""
 
     def __str__(self) -> str:
         """As cel-go's checker prints it in errors: `map(string, list(int))`."""

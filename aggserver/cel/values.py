@@ -1,8 +1,8 @@
 """The values that expressions compute with, and what is equal to, less than or as large as what.
 
 None, bool, int (64 bits), float, str (by code points), bytes, list and dict are Python's own; what Python lacks or mixes up is
-here, and what only a library knows is an `Opaque`. Nothing converts an object before a rule sees it. A list or dict of a caller's
-own class decides itself what it equals and what adding to it means (`equals`, `added`). Pure; values are never changed.
+here, and what only a library knows is an `Opaque`. A list or dict of a caller's own class decides itself what it equals, and a
+list what is in it and what adding to it means (`equals`, `holds`, `added`). Pure; values are never changed.
 Source: cel-go common/types, v0.26.0; the words of errors are cel-go's.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 from aggserver.meta.golang import format_float
 
@@ -21,6 +21,7 @@ __all__ = [
     "CostExceeded",
     "Duration",
     "EvaluationError",
+    "Invalid",
     "Opaque",
     "Optional",
     "Timestamp",
@@ -58,6 +59,16 @@ class CostExceeded(CELError):
 
 def no_such_overload() -> EvaluationError:
     return EvaluationError("no such overload")
+
+
+@dataclass(frozen=True, slots=True)
+class Invalid:
+    """In a list or map of a caller's own class, in place of what has no value: an error for whoever looks at it."""
+
+    message: str
+
+    def equals(self, other: object) -> NoReturn:
+        raise EvaluationError(self.message)
 
 
 class _Missing:

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
+from aggserver.cel.generator import Reached
 from aggserver.cel.ranges import Range
 from aggserver.cel.types import (
     BOOL,
@@ -23,16 +25,19 @@ from aggserver.cel.types import (
     INT,
     STRING,
     TIMESTAMP,
+    Kind,
     Type,
     list_of,
     map_of,
     object_type,
 )
+from aggserver.cel.values import Optional
+from aggserver.schema import rule_values
 from aggserver.schema.escaping import escape, is_reserved
-from aggserver.schema.rule_values import converter
+from aggserver.schema.rule_values import with_object_meta
 from aggserver.schema.structural import Structural
 
-__all__ = ["MAX_REQUEST_SIZE", "DeclType", "Declarations", "declare", "with_object_meta"]
+__all__ = ["MAX_REQUEST_SIZE", "DeclType", "Declarations", "declare"]
 
 MAX_REQUEST_SIZE = 3 * 1024 * 1024
 """Bytes: what no object is larger than."""
@@ -46,7 +51,6 @@ _LONGEST = MAX_REQUEST_SIZE - 2
 _LARGEST_CHARACTER = 4
 
 _STRING = Structural(type="string")
-_STRINGS = Structural(type="object", additional_properties=_STRING)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,21 +99,6 @@ def declare(node: Structural, *, is_resource: bool = False, sees_labels: bool = 
             return DeclType(node, INT, min_size=1)
         case _:
             return None
-
-
-def with_object_meta(node: Structural, *, sees_labels: bool = False) -> Structural:
-    """The node of a resource with what every resource has; metadata is only its names, unless the schema says as much itself."""
-    properties = node.properties
-    names = {name: properties[name].type for name in ("kind", "apiVersion", "metadata") if name in properties}
-    if names == {"kind": "string", "apiVersion": "string", "metadata": "object"} and not sees_labels:
-        known = properties["metadata"].properties
-        if all(name in known and known[name].type == "string" for name in ("name", "generateName")):
-            return node
-    members = {"name": _STRING, "generateName": _STRING}
-    if sees_labels:
-        members |= {"labels": _STRINGS, "annotations": _STRINGS}
-    metadata = Structural(type="object", properties=members)
-    return replace(node, properties={**properties, "kind": _STRING, "apiVersion": _STRING, "metadata": metadata})
 
 
 def _declare_below(node: Structural | None, sees_labels: bool) -> DeclType | None:
@@ -184,27 +173,47 @@ class Declarations:
 
     def _name(self, declared: DeclType, name: str) -> Type:
         """The type with all its parameters; the objects in it are known by their names from now on."""
-        if declared.type is _OBJECT:
+        type_ = declared.type
+        if type_ is _OBJECT:
             self._objects[name] = declared
-            return object_type(name)
-        if declared.element is None:
-            return declared.type
-        if declared.type is _LIST:
-            return list_of(self._name(declared.element, f"{name}.@idx"))
-        return map_of(STRING, self._name(declared.element, f"{name}.@elem"))
+            type_ = object_type(name)
+        elif declared.element is not None:
+            is_list = type_ is _LIST
+            element = self._name(declared.element, f"{name}.{'@idx' if is_list else '@elem'}")
+            type_ = list_of(element) if is_list else map_of(STRING, element)
+        return replace(type_, origin=declared)
 
     def fields(self, type_name: str) -> Mapping[str, Type] | None:
         declared = self._objects.get(type_name)
         if declared is None:
             return None
-        return {
-            name: self._name(each, f"{type_name}.{f'__{name}__' if is_reserved(name) else name}")
-            for name, each in declared.fields.items()
-        }
+        return {name: self._field(declared, type_name, name) for name in declared.fields}
 
-    def field(self, type_name: str, name: str) -> tuple[str, Callable[[Any], Any] | None]:
-        declared = self._objects[type_name]
-        return declared.keys[name], converter(declared.fields[name].node)
+    def field(self, type_: Type, name: str) -> tuple[str, Type]:
+        declared = self._objects[type_.name]
+        return declared.keys[name], self._field(declared, type_.name, name)
+
+    def _field(self, declared: DeclType, type_name: str, name: str) -> Type:
+        return self._name(declared.fields[name], f"{type_name}.{f'__{name}__' if is_reserved(name) else name}")
+
+    def reached(self, type_: Type) -> Reached | None:
+        return rule_values.reached(type_.origin.node) if isinstance(type_.origin, DeclType) else None
+
+    def whole(self, type_: Type) -> Callable[[Any], Any] | None:
+        """What an expression has made has numbers and texts in it that are made, and lists, maps and objects that are not."""
+        if type_.kind not in (Kind.LIST, Kind.MAP, Kind.OBJECT) and not type_.is_optional:
+            return None
+        if isinstance(type_.origin, DeclType):
+            return rule_values.whole(type_.origin.node)
+        if not type_.parameters:
+            return None
+        element = type_.element
+        if type_.is_optional and isinstance(element.origin, DeclType):
+            # Of the one that oldSelf may be nothing is made yet.
+            inner = rule_values.whole(element.origin.node)
+        else:
+            inner = self.whole(element)
+        return None if inner is None else partial(_each, inner)
 
     def size(self, path: tuple[str, ...]) -> Range | None:
         """Upstream's, with what is odd in it: what has no size has 0, and so have the keys of maps; of a field that is named by a
@@ -226,3 +235,11 @@ class Declarations:
 
 
 _KEY = DeclType(_STRING, STRING, min_size=2)
+
+
+def _each(convert: Callable[[Any], Any], value: Any) -> Any:
+    if type(value) is list:
+        return [convert(element) for element in value]
+    if type(value) is dict:
+        return {key: convert(element) for key, element in value.items()}
+    return Optional(convert(value.value)) if type(value) is Optional and value.present else value

@@ -1,6 +1,6 @@
 """Escaping: how a property of any name is written as an identifier of CEL.
 
-Called by `decl_type.py`. Pure.
+Called by `decl_type.py` and `rule_values.py`. Pure.
 Source: k8s.io/apiserver pkg/cel/escaping.go, v0.36.3.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["escape", "is_reserved"]
+__all__ = ["escape", "is_reserved", "unescape"]
 
 _RESERVED = re.compile(
     "as|break|const|continue|else|false|for|function|if|import|in|let|loop|namespace|null|package|return|true|var|void|while"
@@ -30,3 +30,17 @@ def escape(name: str) -> str | None:
     if not _ESCAPABLE.fullmatch(name):
         return None
     return _ESCAPED.sub(lambda match: _NAMES[match[0]], name)
+
+
+_EXPANDED = re.compile("__([^_]+)__")
+_CHARACTERS = {"underscores": "__", "dot": ".", "dash": "-", "slash": "/"}
+
+
+def unescape(identifier: str) -> str | None:
+    """The property that an identifier names; None if it names none."""
+    whole = _EXPANDED.fullmatch(identifier)
+    if whole and is_reserved(whole[1]):
+        return whole[1]
+    if any(word not in _CHARACTERS for word in _EXPANDED.findall(identifier)):
+        return None
+    return _EXPANDED.sub(lambda match: _CHARACTERS[match[1]], identifier)

@@ -1,20 +1,388 @@
-"""Rule values: what expressions see of a value of an object, where that is not the JSON value itself.
+"""Rule values: what expressions see of the values of an object, where that is not the JSON value itself.
 
-Numbers are doubles, and strings of some formats are timestamps, durations or bytes. Objects stay the dicts they are: their fields
-are converted when an expression gets there. Called by `decl_type.py` and `rule_validation.py`. Pure.
-Source: k8s.io/apiserver pkg/cel/common/valuesunstructured.go (UnstructuredToVal), v0.36.3.
+Numbers are doubles, strings of some formats are times, durations or bytes: `reached` makes them when an expression gets there.
+Lists, maps and objects stay as they are as long as an expression only goes through them. Where one is compared or given to a
+function, `whole` makes what knows its schema: a set equals the same set in another order, lists of type map are merged by their
+keys, and an object counts what its schema does not name. What has no value is `Invalid`, which fails when it is looked at.
+Called by `decl_type.py`. Pure.
+Source: k8s.io/apiserver pkg/cel/common/valuesunstructured.go (UnstructuredToVal), v0.36.3, with its oddities.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
 
+from aggserver.cel.generator import Reached
+from aggserver.cel.values import MISSING, CELError, Duration, EvaluationError, Invalid, Timestamp, equal, no_such_overload, show
+from aggserver.meta import codec
+from aggserver.schema.escaping import escape, unescape
+from aggserver.schema.format_values import PARSERS
 from aggserver.schema.structural import Structural
 
-__all__ = ["converter"]
+__all__ = ["reached", "whole", "with_object_meta"]
+
+_STRING = Structural(type="string")
+_STRINGS = Structural(type="object", additional_properties=_STRING)
 
 
-def converter(node: Structural) -> Callable[[Any], Any] | None:
-    """What makes CEL's value of a JSON value that its schema takes; None where it is one already. It raises EvaluationError."""
-    return float if node.type == "number" else None
+def with_object_meta(node: Structural, *, sees_labels: bool = False) -> Structural:
+    """The node of a resource with what every resource has; metadata is only its names, unless the schema says as much itself."""
+    properties = node.properties
+    names = {name: properties[name].type for name in ("kind", "apiVersion", "metadata") if name in properties}
+    if names == {"kind": "string", "apiVersion": "string", "metadata": "object"} and not sees_labels:
+        known = properties["metadata"].properties
+        if all(name in known and known[name].type == "string" for name in ("name", "generateName")):
+            return node
+    members = {"name": _STRING, "generateName": _STRING}
+    if sees_labels:
+        members |= {"labels": _STRINGS, "annotations": _STRINGS}
+    metadata = Structural(type="object", properties=members)
+    return replace(node, properties={**properties, "kind": _STRING, "apiVersion": _STRING, "metadata": metadata})
+
+
+def reached(node: Structural) -> Reached:
+    """What an expression does with a value of the node when it gets there."""
+    if node.x_int_or_string:
+        kind = None
+    elif node.type == "string":
+        kind = _KINDS_OF_FORMATS.get(_format(node), str)
+    else:
+        kind = _KINDS.get(node.type)
+    look = _container if node.type in ("array", "object") else _looked_at
+    return Reached(kind, lambda value: look(value, node), is_sure=node.type not in ("array", "object"), may_be_null=node.nullable)
+
+
+def whole(node: Structural) -> Callable[[Any], Any] | None:
+    """What makes CEL's value, with all that is in it; None where it is one as it is."""
+    return None if _is_plain(node) else lambda value: _value(value, node)
+
+
+def _looked_at(value: Any, node: Structural) -> Any:
+    made = _value(value, node)
+    if type(made) is Invalid:
+        raise EvaluationError(made.message)
+    return made
+
+
+def _container(value: Any, node: Structural) -> Any:
+    """A list, map or object as it is."""
+    return value if isinstance(value, _KINDS[node.type]) else _looked_at(value, node)
+
+
+def _is_plain(node: Structural) -> bool:
+    """Whether a value is CEL's as it is, all of it."""
+    match node.type:
+        case "array":
+            items = node.items
+            return node.list_type in ("", "atomic") and items is not None and not items.nullable and _is_plain(items)
+        case "object":
+            return node.values is not None and not node.x_embedded_resource and _is_plain(node.values)
+        case "string":
+            return not node.x_int_or_string and _format(node) not in PARSERS
+        case _:
+            return node.type == "boolean"
+
+
+def _format(node: Structural) -> str:
+    return node.schema.get("format") or ""
+
+
+def _value(value: Any, node: Structural) -> Any:
+    """CEL's value of a JSON value, which may be CEL's already."""
+    if type(value) is Invalid:
+        return value
+    if value is None:
+        return None if node.nullable else Invalid("invalid data, got null for schema with nullable=false")
+    if node.x_int_or_string:
+        fits = type(value) is int or type(value) is str
+        return value if fits else Invalid("invalid data, expected XIntOrString value to be either a string or integer")
+    make = _MAKERS.get(node.type)
+    if make is not None:
+        return make(value, node)
+    if node.x_preserve_unknown_fields:
+        return _Unknown(value)
+    return Invalid(
+        "invalid type, expected object, array, number, integer, boolean or string, or no type with "
+        f"x-kubernetes-int-or-string or x-kubernetes-preserve-unknown-fields is true, got {node.type}"
+    )
+
+
+def _integer(value: Any, node: Structural) -> Any:
+    return value if type(value) is int else _unexpected("int", value)
+
+
+def _number(value: Any, node: Structural) -> Any:
+    if type(value) is float:
+        return value
+    return float(value) if type(value) is int else _unexpected("float", value)
+
+
+def _boolean(value: Any, node: Structural) -> Any:
+    return value if type(value) is bool else _unexpected("bool", value)
+
+
+def _string(value: Any, node: Structural) -> Any:
+    format_ = _format(node)
+    if type(value) is _KINDS_OF_FORMATS.get(format_):
+        return value
+    if type(value) is not str:
+        return _unexpected("string", value)
+    if format_ not in PARSERS:
+        return value
+    parse, problem = PARSERS[format_]
+    try:
+        return parse(value)
+    except EvaluationError as error:
+        return Invalid(f"{problem} {value}: {error}")
+
+
+def _unexpected(wanted: str, value: Any) -> Invalid:
+    return Invalid(f"invalid data, expected {wanted}, got {_go_type(value)}")
+
+
+class _Foreign(NamedTuple):
+    """What a list has after something was added that no JSON value is: Go's value, which its schema does not take."""
+
+    go_type: str
+    value: Any
+
+
+_GO_TYPES = {
+    bool: "bool",
+    int: "int64",
+    float: "float64",
+    str: "string",
+    list: "[]interface {}",
+    dict: "map[string]interface {}",
+    Timestamp: "time.Time",
+    Duration: "time.Duration",
+    bytes: "[]uint8",
+    type(None): "structpb.NullValue",
+}
+
+
+def _go_type(value: Any) -> str:
+    if isinstance(value, _Foreign):
+        return value.go_type
+    return _GO_TYPES.get(type(value)) or _GO_TYPES[dict if isinstance(value, dict) else list]
+
+
+def _unmade(value: Any) -> Any:
+    """The JSON value that a value was made from, as far as there is one."""
+    if isinstance(value, _List | _Map | _Unknown):
+        return value.json
+    if value is None or isinstance(value, Timestamp | Duration | bytes):
+        return _Foreign(_go_type(value), value)
+    return value
+
+
+def _same(mine: Any, theirs: Any) -> bool:
+    """Null is not equal to anything else, but for a list, map or object that is asked."""
+    if mine is MISSING or theirs is MISSING:
+        return mine is theirs
+    if theirs is None and isinstance(mine, list | dict | Invalid):
+        raise EvaluationError(mine.message) if isinstance(mine, Invalid) else no_such_overload()
+    return equal(mine, theirs)
+
+
+class _Unknown:
+    """What is preserved without a type. Expressions get there only by comparing what it is in."""
+
+    __slots__ = ("json",)
+
+    def __init__(self, json: Any) -> None:
+        self.json = json
+
+    def equals(self, other: object) -> bool:
+        return isinstance(other, _Unknown) and codec.same(self.json, other.json)
+
+
+class _List(list[Any]):
+    """Of values that are made."""
+
+    __slots__ = ("json", "node")
+
+    def __init__(self, json: list[Any], node: Structural) -> None:
+        assert node.items is not None
+        super().__init__([_value(item, node.items) for item in json])
+        self.json = json
+        self.node = node
+
+    def holds(self, item: object) -> bool:
+        """An element that has no value is an error, unless another is equal; so is an item that has none."""
+        if not isinstance(item, Invalid) and any(equal(each, item) for each in self if type(each) is not Invalid):
+            return True
+        for each in (item, *self):
+            if isinstance(each, Invalid):
+                raise EvaluationError(each.message)
+        return False
+
+    def equals(self, other: object) -> bool:
+        """In cel-go's lists, what can't be compared is taken for equal; here it is an error."""
+        mine = _listed(other)
+        return len(mine) == len(self) and all(map(_same, self, mine))
+
+    def added(self, other: object) -> list[Any]:
+        return type(self)([*self.json, *map(_unmade, _listed(other))], self.node)
+
+
+class _Set(_List):
+    """Without an order. Elements are looked up as JSON has them: a number that a rule sees as a double is not found."""
+
+    __slots__ = ()
+
+    def equals(self, other: object) -> bool:
+        theirs = _listed(other)
+        return len(theirs) == len(self) and {_identity(_unmade(each)) for each in theirs} <= set(map(_identity, self.json))
+
+    def added(self, other: object) -> list[Any]:
+        elements = {_identity(each): each for each in self.json}
+        for each in map(_unmade, _listed(other)):
+            elements.setdefault(_identity(each), each)
+        return _Set([*self.json, *list(elements.values())[len(self.json) :]], self.node)
+
+
+class _ListMap(_List):
+    """Without an order; elements are known by their keys."""
+
+    __slots__ = ()
+
+    def equals(self, other: object) -> bool:
+        theirs = _listed(other)
+        if len(theirs) != len(self):
+            return False
+        by_key = {self._key(json): made for json, made in zip(self.json, self, strict=True)}
+        return all((key := self._key(each)) in by_key and _same(by_key[key], each) for each in theirs)
+
+    def added(self, other: object) -> list[Any]:
+        """What has the key of an element replaces it, in its place."""
+        elements = list(self.json)
+        places = {self._key(each): place for place, each in enumerate(elements)}
+        for each in map(_unmade, _listed(other)):
+            place = places.get(self._key(each))
+            if place is None:
+                elements.append(each)
+            else:
+                elements[place] = each
+        return _ListMap(elements, self.node)
+
+    def _key(self, element: Any) -> Hashable:
+        """Keys of other names than expressions have for them are not found, upstream either."""
+        if not isinstance(element, dict):
+            return object()
+        names = [escape(name) or name for name in self.node.list_map_keys]
+        # An object's own `get` gives what expressions see.
+        values = [dict.get(element, name) for name in names]
+        return tuple(map(_identity, values)) if len(values) <= 3 else " ".join(map(show, values))
+
+
+def _listed(other: object) -> list[Any]:
+    if not isinstance(other, list):
+        raise no_such_overload()
+    return other
+
+
+def _identity(value: Any) -> Hashable:
+    """Equal for values that Go takes for the same key of a map. What can't be a key makes it panic."""
+    if isinstance(value, dict | list) or (isinstance(value, _Foreign) and value.go_type == "[]uint8"):
+        raise CELError(f"internal error: runtime error: hash of unhashable type {_go_type(value)}")
+    return type(value), value
+
+
+_LISTS = {"": _List, "atomic": _List, "set": _Set, "map": _ListMap}
+
+
+def _list(value: Any, node: Structural) -> Any:
+    if not isinstance(value, list):
+        return Invalid("invalid data, expected an array for the provided schema with type=array")
+    if node.items is None:
+        return Invalid("invalid array type, expected Items with a non-empty Schema")
+    if isinstance(value, _List):
+        return value
+    made = _LISTS[node.list_type](value, node)
+    is_plain = type(made) is _List and node.items.type in ("integer", "number") and {int, float}.issuperset(map(type, made))
+    return list(made) if is_plain else made
+
+
+class _Map(dict[str, Any]):
+    """Of values that are made."""
+
+    __slots__ = ("json",)
+
+    def __init__(self, json: dict[str, Any], values: Structural) -> None:
+        super().__init__({key: _value(value, values) for key, value in json.items()})
+        self.json = json
+
+    def equals(self, other: object) -> bool:
+        if not isinstance(other, dict):
+            raise no_such_overload()
+        return len(self) == len(other) and all(_same(mine, other.get(key, MISSING)) for key, mine in self.items())
+
+
+class _Object(dict[str, Any]):
+    """`[]` and `in` are for the JSON object, and all else for what expressions see that don't know its type."""
+
+    __slots__ = ("node",)
+
+    def __init__(self, json: dict[str, Any], node: Structural) -> None:
+        super().__init__(json)
+        self.node = with_object_meta(node) if node.x_embedded_resource else node
+
+    def get(self, name: Any, default: Any = None) -> Any:
+        key = unescape(name) if isinstance(name, str) else None
+        value = None if key is None else super().get(key)
+        if key is None or value is None or key not in self.node.properties:
+            return default
+        return _value(value, self.node.properties[key])
+
+    def __iter__(self) -> Iterator[str]:
+        return (escape(key) or key for key in super().__iter__() if key in self.node.properties)
+
+    def items(self) -> Any:
+        known = [(name, self.get(name, Invalid(f"no such key: {name}"))) for name in self]
+        # Of what the schema doesn't name upstream knows only how many there are.
+        return known + [(_UNNAMED, _UNNAMED)] * (len(self) - len(known))
+
+    def equals(self, other: object) -> bool:
+        """As many members, null or not; of those that the schema doesn't name, what both have is compared."""
+        if not isinstance(other, dict):
+            raise no_such_overload()
+        if len(self) != len(other):
+            return False
+        for key, json in super().items():
+            if key in self.node.properties:
+                mine, theirs = self.get(key, MISSING), other.get(key, MISSING)
+                if not _same(mine, theirs):
+                    return False
+            elif not isinstance(other, _Object):
+                raise no_such_overload()
+            elif key in other and not codec.same(json, other[key]):
+                return False
+        return True
+
+
+_UNNAMED = Invalid("no such overload")
+
+
+def _object(value: Any, node: Structural) -> Any:
+    if not isinstance(value, dict):
+        return Invalid("invalid data, expected a map for the provided schema with type=object")
+    if isinstance(value, _Object | _Map):
+        return value
+    if node.properties or node.x_embedded_resource or node.values is None:
+        return _Object(value, node)
+    return value if _is_plain(node) else _Map(value, node.values)
+
+
+_KINDS: dict[str, type] = {"array": list, "object": dict, "integer": int, "number": float, "boolean": bool}
+_KINDS_OF_FORMATS: dict[str, type] = {"date": Timestamp, "date-time": Timestamp, "duration": Duration, "byte": bytes}
+_MAKERS: dict[str, Callable[[Any, Structural], Any]] = {
+    "array": _list,
+    "boolean": _boolean,
+    "integer": _integer,
+    "number": _number,
+    "object": _object,
+    "string": _string,
+}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import yaml
 
 from aggserver.cel import times
 from aggserver.cel.checker import Environment, check
+from aggserver.cel.generator import Reached
 from aggserver.cel.program import Program, ProgramError, compile_program
 from aggserver.cel.types import BOOL, DYN, INT, STRING, Type, list_of, map_of, object_type, optional_of
 from aggserver.cel.values import (
@@ -135,7 +137,7 @@ class Types:
             "list": list_of(object_type("Nested")),
             "map": map_of(STRING, INT),
         },
-        "Nested": {"size": INT, "label": STRING},
+        "Nested": {"size": replace(INT, origin="a text"), "label": STRING},
     }
 
     def fields(self, type_name: str) -> Mapping[str, Type] | None:
@@ -145,9 +147,14 @@ class Types:
 class Objects:
     """Kept under other keys; sizes are texts."""
 
-    def field(self, type_name: str, name: str) -> tuple[str, Callable[[Any], Any] | None]:
-        key = name.replace("__", "-")
-        return key, self._size if (type_name, name) == ("Nested", "size") else None
+    def field(self, type_: Type, name: str) -> tuple[str, Type]:
+        return name.replace("__", "-"), Types.fields_of[type_.name][name]
+
+    def reached(self, type_: Type) -> Reached | None:
+        return Reached(int, self._size) if type_.origin == "a text" else None
+
+    def whole(self, type_: Type) -> Callable[[Any], Any] | None:
+        return Whole if type_ == object_type("Nested") else None
 
     @staticmethod
     def _size(value: Any) -> int:
@@ -156,11 +163,18 @@ class Objects:
         return int(value)
 
 
+class Whole(dict[str, Any]):
+    """Equal by their sizes."""
+
+    def equals(self, other: object) -> bool:
+        return isinstance(other, Whole) and self["size"] == other["size"]
+
+
 OBJECT = {
     "name": "n",
     "kind-": 4,
     "nested": {"size": "5", "label": None},
-    "list": [{"size": "1", "label": "x"}, {"size": 2}],
+    "list": [{"size": "1", "label": "x"}, {"size": 2.5}],
     "map": {"a": 1},
 }
 OBJECTS = {
@@ -175,6 +189,7 @@ OBJECTS = {
     "a test of an optional": ("has(self.?nested.label)", "bool false", 1),
     "null is no value": ("self.nested.label", "error: no such key: label", 3),
     "what can't be made": ("self.list[1].size", "error: a size is a text", 4),
+    "as a whole": ("self.list[0] == self.nested || self.list[0] == self.list[0]", "bool true", 13),
     "an index of a map": ("self.map['a']", "int 1", 3),
 }
 

@@ -11,7 +11,18 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from aggserver.cel.operators import LARGEST_RESULT, add, refused
-from aggserver.cel.values import CostExceeded, Duration, EvaluationError, Timestamp, Uint, compare, equal, type_name
+from aggserver.cel.values import (
+    CostExceeded,
+    Duration,
+    EvaluationError,
+    Invalid,
+    Timestamp,
+    Uint,
+    compare,
+    equal,
+    no_such_overload,
+    type_name,
+)
 
 __all__ = ["IMPLEMENTATIONS"]
 
@@ -24,6 +35,14 @@ _ORDERED = (bool, int, Uint, float, str, bytes, Timestamp, Duration)
 _PYTHON_ORDER = ({str}, {int}, {bytes}, {bool}, {Uint})
 
 
+def _comparable(items: list[Any]) -> list[Any]:
+    """Raises EvaluationError if one has no order at all."""
+    for item in items:
+        if not isinstance(item, _ORDERED):
+            raise EvaluationError(item.message) if isinstance(item, Invalid) else no_such_overload()
+    return items
+
+
 def _order(left: Any, right: Any) -> int | None:
     """None where there is none, which these functions pass over."""
     try:
@@ -33,7 +52,7 @@ def _order(left: Any, right: Any) -> int | None:
 
 
 def _is_sorted(items: list[Any]) -> bool:
-    return all(_order(left, right) != 1 for left, right in itertools.pairwise(items))
+    return all(_order(left, right) != 1 for left, right in itertools.pairwise(_comparable(items)))
 
 
 def _sum(zero: Any) -> Callable[[list[Any]], Any]:
@@ -44,7 +63,7 @@ def _extreme(name: str, gives_way: int) -> Callable[[list[Any]], Any]:
     def find(items: list[Any]) -> Any:
         if not items:
             raise EvaluationError(f"{name} called on empty list")
-        return functools.reduce(lambda best, item: item if _order(best, item) == gives_way else best, items)
+        return functools.reduce(lambda best, item: item if _order(best, item) == gives_way else best, _comparable(items))
 
     return find
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from aggserver.cel.operators import contains
+from aggserver.cel.values import EvaluationError
 
 __all__ = ["IMPLEMENTATIONS"]
 
@@ -18,7 +19,15 @@ def _contains(items: list[Any], part: list[Any]) -> bool:
 
 
 def _intersects(left: list[Any], right: list[Any]) -> bool:
-    return any(contains(item, right) for item in left)
+    return any(_has(right, item) for item in left)
+
+
+def _has(items: list[Any], item: Any) -> bool:
+    """Passes over what can't be compared, which the other functions don't."""
+    try:
+        return contains(item, items)
+    except EvaluationError:
+        return False
 
 
 def _equivalent(left: list[Any], right: list[Any]) -> bool:
