@@ -190,8 +190,8 @@ def _prepare(compiled: CompiledRule) -> _Rule:
     if compiled.expression.uses_old_self:
         old_self = _OPTIONAL if rule.get("optionalOldSelf") else _REQUIRED
     return _Rule(
-        program=compiled.expression.program,
-        message=compiled.message.program,
+        program=compiled.expression.program(),
+        message=compiled.message.program(),
         old_self=old_self,
         error=compiled.expression.error,
         name=(rule.get("message") or rule["rule"]).strip(),

@@ -8,14 +8,14 @@ Source: k8s.io/apiextensions-apiserver pkg/apiserver/schema/cel/compilation.go, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from aggserver.cel import cost
 from aggserver.cel.checker import Checked, Environment, check
 from aggserver.cel.errors import CompileError
-from aggserver.cel.program import Program, ProgramError, compile_program
+from aggserver.cel.program import Program, ProgramError, prepare_program
 from aggserver.cel.types import BOOL, STRING, Type, optional_of
 from aggserver.meta.field import Path
 from aggserver.schema import constructs
@@ -41,12 +41,16 @@ UPSTREAM = RuleOptions()
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A rule or a messageExpression. Has a `program` or an `error`, unless there is none."""
+    """A rule or a messageExpression. Has an `error`, or what makes its program, unless there is none."""
 
-    program: Program | None = None
+    make_program: Callable[[], Program] | None = None
     error: str = ""
     checked: Checked | None = None
     declarations: Declarations | None = None
+
+    def program(self) -> Program | None:
+        """None if it has an error, or isn't there."""
+        return None if self.make_program is None else self.make_program()
 
     def max_cost(self) -> int:
         """The most that one evaluation can cost; 0 of what was not compiled."""
@@ -119,8 +123,8 @@ def _expression(
     if checked.type != type_:
         return Expression(error=wanted)
     try:
-        program = compile_program(checked, declarations)
+        make_program = prepare_program(checked, declarations)
     except ProgramError as why:
         # It is known what it says, as far as oldSelf is concerned, and not what it costs.
         return Expression(error=f"{prefix or 'program '}instantiation failed: {why}", checked=checked)
-    return Expression(program, checked=checked, declarations=declarations)
+    return Expression(make_program, checked=checked, declarations=declarations)

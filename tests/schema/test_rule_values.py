@@ -27,10 +27,11 @@ def compiled(group: dict[str, Any], rule: str) -> Expression:
 
 def evaluated(expression: Expression, value: Any, old: Any) -> list[Any]:
     """The verdict and its cost, or the error."""
-    if expression.program is None:
+    program = expression.program()
+    if program is None:
         return [expression.error.splitlines()[0].removeprefix("compilation failed: ")]
     try:
-        return list(expression.program({"self": value, "oldSelf": old}, BUDGET))
+        return list(program({"self": value, "oldSelf": old}, BUDGET))
     except CELError as error:
         return [f"error: {error}"]
 

@@ -30,7 +30,7 @@ def compiled(rules: list[JSONObject], type_: DeclType) -> list[JSONObject]:
     answers = []
     for each in compile_rules(rules, type_):
         expression, message = each.expression, each.message
-        assert (expression.program is None) == (bool(expression.error) or not (each.rule["rule"] or "").strip())
+        assert (expression.program() is None) == (bool(expression.error) or not (each.rule["rule"] or "").strip())
         values = (
             *(expression.max_cost(), message.max_cost(), expression.uses_old_self),
             *(each.field_path.text, expression.error, message.error),
