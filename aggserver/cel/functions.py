@@ -54,12 +54,19 @@ def caller(function: str, overloads: tuple[str, ...]) -> Callable[..., Any]:
     }
 
     def call(*arguments: Any) -> Any:
-        found = by_types.get(tuple(map(type, arguments)))
+        types = tuple(map(type, arguments))
+        found = by_types.get(types)
         if found is not None:
             return found(*arguments)
+        is_by_types = True
         for each in declared:
+            # Only of lists and maps it depends on more, and then so it does for the overloads after this one.
+            is_by_types = is_by_types and not any(arg.kind in (Kind.LIST, Kind.MAP) for arg in each.args)
             if _fits(each, arguments):
-                return _IMPLEMENTATIONS[each.id](*arguments)
+                found = _IMPLEMENTATIONS[each.id]
+                if is_by_types:
+                    by_types[types] = found
+                return found(*arguments)
         for argument in arguments:
             if isinstance(argument, Invalid):
                 raise EvaluationError(argument.message)

@@ -17,6 +17,7 @@ from aggserver.meta.golang import quote
 __all__ = ["IMPLEMENTATIONS", "IP", "Address", "parse_ip", "print_address", "read_address"]
 
 Address = IPv4Address | IPv6Address
+_OCTETS: Mapping[str, int] = {str(octet): octet for octet in range(256)}
 _HEX = re.compile("[0-9a-fA-F]*", re.ASCII)
 _BROADCAST = IPv4Address("255.255.255.255")
 
@@ -59,12 +60,17 @@ def parse_ip(text: str) -> IP:
 
 def read_address(text: str) -> tuple[Address, str]:
     """netip.ParseAddr: an address and its zone. Raises ValueError."""
-    first = next((char for char in text if char in ".:%"), "")
-    if first == ".":
+    try:
+        first, second, third, fourth = text.split(".", 4)
+        return IPv4Address(_OCTETS[first] << 24 | _OCTETS[second] << 16 | _OCTETS[third] << 8 | _OCTETS[fourth]), ""
+    except (KeyError, ValueError):
+        pass  # An address of the other kind, or none: what follows says why.
+    separator = next((char for char in text if char in ".:%"), "")
+    if separator == ".":
         return IPv4Address(_fields(text, text)), ""
-    if first == ":":
+    if separator == ":":
         return _ipv6(text)
-    raise _invalid(text, "missing IPv6 address" if first else "unable to parse IP")
+    raise _invalid(text, "missing IPv6 address" if separator else "unable to parse IP")
 
 
 def _invalid(text: str, why: str, at: str = "") -> ValueError:
