@@ -161,7 +161,7 @@ class _Checker:
             return self._resolved(expr, found)
         operand, type_ = self._field(expr, expr.operand, expr.field)
         self.types[expr.id] = BOOL if expr.test_only else self.inference.substitute(type_)
-        return replace(expr, operand=operand)
+        return Select(expr.id, expr.offset, operand, expr.field, expr.test_only)
 
     def _optional_select(self, expr: Call) -> Expr:
         operand, name = expr.args
@@ -207,38 +207,32 @@ class _Checker:
     # Calls
 
     def _call(self, expr: Call) -> Expr:
-        expr = replace(expr, args=tuple(map(self.check, expr.args)))
-        target = expr.target
+        args, target = tuple(map(self.check, expr.args)), expr.target
         if target is None:
             name = expr.function.removeprefix(".")
             if name not in self._functions:
                 self._undeclared(expr, expr.function)
                 return expr
-            expr = replace(expr, function=name)
-            self._resolve(expr)
-            return expr
+            return self._resolve(Call(expr.id, expr.offset, name, None, args))
         # a.b.c() may be the function a.b.c, or the function c of the target a.b.
         prefix = _qualified_name(target)
         name = f"{prefix}.{expr.function}".removeprefix(".")
         if prefix and name in self._functions:
-            expr = replace(expr, function=name, target=None)
-            self._resolve(expr)
-            return expr
-        expr = replace(expr, target=self.check(target))
+            return self._resolve(Call(expr.id, expr.offset, name, None, args))
+        expr = Call(expr.id, expr.offset, expr.function, self.check(target), args)
         if expr.function in self._functions:
-            self._resolve(expr)
-        else:
-            self._undeclared(expr, expr.function)
+            return self._resolve(expr)
+        self._undeclared(expr, expr.function)
         return expr
 
-    def _resolve(self, call: Call) -> None:
-        """Find the overloads for a call of a known function, and the type of the result."""
+    def _resolve(self, call: Call) -> Call:
+        """Find the overloads for a call of a known function, and the type of the result. The call itself."""
         given = [self._type(arg) for arg in call.args]
         if call.target is not None:
             given.insert(0, self._type(call.target))
         if call.function in ("_&&_", "_||_"):
             self._logical(call, given)
-            return
+            return call
         chosen: list[str] = []
         result: Type | None = None
         for overload in self._functions[call.function]:
@@ -255,9 +249,10 @@ class _Checker:
                 result = DYN
         if result is None:
             self._no_overload(call, given)
-            return
+            return call
         self.types[call.id] = result
         self.overloads[call.id] = tuple(chosen)
+        return call
 
     def _instance(self, overload: Overload) -> tuple[tuple[Type, ...], Type]:
         """The types of an overload, with its type parameters made new."""

@@ -15,6 +15,7 @@ __all__ = ["Inference", "most_general"]
 
 # What null can be given for: upstream's protobuf messages, and what it counts as such.
 _NULLABLE = (Kind.NULL, Kind.OBJECT, Kind.OPAQUE, Kind.DURATION, Kind.TIMESTAMP)
+_ANYTHING = (Kind.DYN, Kind.ERROR)
 # What is compared parameter by parameter.
 _CONTAINERS = (Kind.OPAQUE, Kind.LIST, Kind.MAP)
 
@@ -65,7 +66,7 @@ class Inference:
                 return fits
         if given.kind is Kind.PARAM:
             return self._stands_for(given, wanted)[0]
-        if any(type_.kind in (Kind.DYN, Kind.ERROR) for type_ in (given, wanted)):
+        if given.kind in _ANYTHING or wanted.kind in _ANYTHING:
             return True
         if given.kind is Kind.NULL:
             return wanted.kind in _NULLABLE
