@@ -239,14 +239,13 @@ class _Generator(Folds):
             return self._looked_at(value, self.type_of(expr)) if known.is_element else value
         named = self._checked.references.get(expr.id, expr.name)
         variable = named if isinstance(named, str) else expr.name
-        key, missing = self.constant(variable), self.constant(f"no such attribute(s): {variable}")
-        name = self.temp()
-        self.risk("try:")
-        self.line(f" {name} = activation[{key}]")
-        self.line("except KeyError:")
-        self.line(f" raise EvaluationError({missing}) from None")
+        given = self.from_activation(variable)
+        self.risk(f"if {given} is MISSING: raise EvaluationError({self.constant(f'no such attribute(s): {variable}')})")
         type_ = self.type_of(expr)
-        return self._whole(Code(name), type_) if type_.is_optional else self._looked_at(Code(name), type_)
+        if type_.is_optional:
+            return self._whole(Code(given), type_)
+        # A variable of its own, since a value of CEL may be put in the place of the object's.
+        return Code(given) if type_.kind is Kind.OBJECT else self._reached(self.set(given), type_)
 
     def _looked_at(self, variable: Code, type_: Type) -> Code:
         """What is no object has no fields, so that needs no look."""

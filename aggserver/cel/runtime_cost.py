@@ -24,11 +24,13 @@ Cost = int | Callable[..., int]
 CREATE_LIST, CREATE_MAP, CREATE_STRUCT = 10, 30, 40
 _TRAVERSAL = 0.1
 _REGEX = 0.25
+# Not `str | ...`, which would be made anew for each call.
+_SIZED = (str, list, dict, bytes)
 
 
 def _size(value: Any) -> int:
     """Of what has no size, 1."""
-    if isinstance(value, str | list | dict | bytes):
+    if isinstance(value, _SIZED):
         return len(value)
     if isinstance(value, Optional):
         return _size(value.value) if value.present else 1

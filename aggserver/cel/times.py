@@ -51,7 +51,7 @@ def parse_any_year(text: str) -> Timestamp | None:
     found = _RFC3339.fullmatch(text)
     if found is None:
         return None
-    year, month, day, hour, minute, second = (int(found[number]) for number in range(1, 7))
+    year, month, day, hour, minute, second = map(int, found.group(1, 2, 3, 4, 5, 6))
     offset = (int(found[10]) * 60 + int(found[11])) * (-60 if found[9] == "-" else 60) if found[9] else 0
     if not (1 <= month <= 12 and 1 <= day <= days_in(year, month) and hour <= 23 and minute <= 59 and second <= 59):
         return None

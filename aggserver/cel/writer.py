@@ -50,6 +50,8 @@ class Writer:
         self.catches = catches
         self.constant_names: dict[str, Any] = {}
         """By name, the values that the text can't spell."""
+        self._from_activation: dict[str, str] = {}
+        self._openings: list[_Line] = []
         self._lines: list[_Line] = []
         self._functions: list[_Line] = []
         self._indent = 2
@@ -71,6 +73,7 @@ class Writer:
             _Line(0, "def evaluate(activation, limit):"),
             _Line(1, "cost = 0"),
             _Line(1, "budget = limit"),
+            *self._openings,
             *self._functions,
             _Line(1, "try:"),
             *self._lines,
@@ -109,6 +112,13 @@ class Writer:
         name = self.temp("k")
         self.constant_names[name] = value
         return name
+
+    def from_activation(self, name: str) -> str:
+        """The variable for one of the activation's, MISSING if that lacks it."""
+        if name not in self._from_activation:
+            code = self._from_activation[name] = self.temp("a")
+            self._openings.append(_Line(1, f"{code} = activation.get({self.constant(name)}, MISSING)"))
+        return self._from_activation[name]
 
     def set(self, text: str, kind: str = "") -> Code:
         """A variable for what raises nothing."""
