@@ -6,11 +6,9 @@ A whole run takes about ten minutes, `--quick` two, `--growth` up to twenty. It 
 from __future__ import annotations
 
 import argparse
-import datetime
 import itertools
 import json
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,7 @@ from benchmarks.client import LoadError
 from benchmarks.growth import SIZES, grow
 from benchmarks.growth_report import growth_document
 from benchmarks.report import BASELINE, ETCD, FIGURES, GROWTH, MEASURED, SQLITE, document, rows, section, with_figures
-from benchmarks.run import RESULTS, Options, measure, write
+from benchmarks.run import Options, keep, measure, progress
 from benchmarks.workloads import OBJECTS, WORKLOADS, chosen
 from tests.controlplane.binaries import BinariesError
 from tests.controlplane.processes import ProcessError
@@ -104,18 +102,12 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _measure(options: argparse.Namespace) -> dict[str, Any]:
-    began = time.monotonic()
-
-    def say(text: str) -> None:
-        print(f"{time.monotonic() - began:5.0f} s  {text}", file=sys.stderr, flush=True)
-
+    say = progress()
     if options.growth is not None:
         report = grow(options.growth, [options.only] if options.only else [BASELINE, MEASURED], say)
     else:
         report = measure(_plan(options), say)
-    path = RESULTS / f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%SZ}.json"
-    write(report, path)
-    say(f"results are in {path}")
+    keep(report, say)
     return report
 
 

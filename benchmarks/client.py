@@ -50,14 +50,14 @@ class Access:
     key: Path
 
 
-def build(folder: Path, say: Callable[[str], None]) -> Path:
-    """Compile the load client into `folder`; returns its path. Raises LoadError, ToolchainError."""
-    go = go_command(MODULE / "go.mod", say)
-    target = folder / "load"
+def build(folder: Path, say: Callable[[str], None], module: Path = MODULE) -> Path:
+    """Compile the load client, or another program, into `folder`; returns its path. Raises LoadError, ToolchainError."""
+    go = go_command(module / "go.mod", say)
+    target = folder / module.name
     command = [go, "build", "-o", str(target), "."]
-    done = subprocess.run(command, cwd=MODULE, env=go_environment(os.environ), capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=module, env=go_environment(os.environ), capture_output=True, text=True, check=False)
     if done.returncode:
-        raise LoadError(f"building the load client failed:\n{done.stderr}")
+        raise LoadError(f"building {module.name} failed:\n{done.stderr}")
     return target
 
 

@@ -34,6 +34,7 @@ __all__ = [
     "section",
     "table",
     "with_figures",
+    "workload_row",
 ]
 
 BASELINE = "kube-apiserver"
@@ -107,7 +108,7 @@ class Row:
 
 def rows(report: Mapping[str, Any]) -> list[Row]:
     """The rows that the report has figures for, in the order of the workloads."""
-    found = [_workload_row(workload, report) for workload in WORKLOADS if workload.name in _measured_names(report)]
+    found = [workload_row(workload, report) for workload in WORKLOADS if workload.name in _measured_names(report)]
     return [*found, *_memory_row(report), *_start_row(report)]
 
 
@@ -124,7 +125,8 @@ def _measured_names(report: Mapping[str, Any]) -> set[str]:
     return {run["workload"] for run in report["runs"]} | set(report["not_served"]) | set(report["failed"])
 
 
-def _workload_row(workload: Workload, report: Mapping[str, Any]) -> Row:
+def workload_row(workload: Workload, report: Mapping[str, Any]) -> Row:
+    """The row of one workload."""
     of = {
         server: [run for run in report["runs"] if run["workload"] == workload.name and run["server"] == server]
         for server in (BASELINE, MEASURED)

@@ -13,9 +13,11 @@ import json
 import os
 import platform
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import urllib.error
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,7 +30,20 @@ from benchmarks.servers import Aggserver, KubeApiserver, Server
 from benchmarks.workloads import NAMESPACES, SEEDED, Workload, in_running_order
 from tests.controlplane.binaries import kubernetes_version, obtain
 
-__all__ = ["RESULTS", "Options", "Say", "conditions", "define", "measure", "memory", "scratch_folder", "settle", "write"]
+__all__ = [
+    "DEFINITION",
+    "RESULTS",
+    "Options",
+    "Say",
+    "conditions",
+    "define",
+    "keep",
+    "measure",
+    "memory",
+    "progress",
+    "scratch_folder",
+    "settle",
+]
 
 Say = Callable[[str], None]
 
@@ -43,11 +58,14 @@ REST = 0.15
 REST_INTERVAL = 0.3
 SETTLE_TIMEOUT = 10.0
 
+UNPROCESSABLE = 422
+
 
 @dataclass(frozen=True)
 class Options:
     """`seconds` is the length of a run that has no count of its own; `servers` are names; `profile` is where aggserver's goes;
-    `storage` is where aggserver keeps its objects.
+    `storage` is where aggserver keeps its objects. `definition` is served in place of crontab.yaml; no server may take an object
+    with the spec `refused`.
     """
 
     workloads: Sequence[Workload]
@@ -60,6 +78,8 @@ class Options:
     profile: Path | None = None
     servers: Sequence[str] = (BASELINE, MEASURED)
     storage: str = SQLITE
+    definition: Mapping[str, Any] | None = None
+    refused: Mapping[str, Any] | None = None
 
 
 @dataclass
@@ -118,15 +138,28 @@ def _servers(options: Options, folder: Path, say: Say) -> list[Server]:
 
 def _prepare(bench: _Bench, server: Server) -> None:
     """The objects that reads and patches work on."""
-    define(server.access, NAMESPACES)
+    define(server.access, NAMESPACES, bench.options.definition)
+    if bench.options.refused is not None:
+        _expect_refusal(server, bench.options.refused)
     flags: dict[str, str | int] = {"workload": "create", "clients": 32, "count": bench.options.objects, "namespace": SEEDED}
     result = run_load(bench.binary, server.access, flags)
     bench.say(f"{server.name} has {number(bench.options.objects)} objects, {result['seconds']:.1f} s")
 
 
-def define(access: Access, namespaces: Iterable[str]) -> None:
+def _expect_refusal(server: Server, spec: Mapping[str, Any]) -> None:
+    body = {"apiVersion": "bench.aggserver.dev/v1", "kind": "CronTab", "metadata": {"name": "refused"}, "spec": spec}
+    try:
+        call(server.access, "POST", f"/apis/bench.aggserver.dev/v1/namespaces/{SEEDED}/crontabs", body)
+    except urllib.error.HTTPError as error:
+        if error.code != UNPROCESSABLE:
+            raise LoadError(f"{server.name}: {error}") from error
+    else:
+        raise LoadError(f"{server.name} has taken an object that breaks a rule")
+
+
+def define(access: Access, namespaces: Iterable[str], definition: Mapping[str, Any] | None = None) -> None:
     """Makes a server that has nothing yet serve the resource, in these namespaces."""
-    definition = yaml.safe_load(DEFINITION.read_text())
+    definition = definition or yaml.safe_load(DEFINITION.read_text())
     call(access, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
     wait_until_served(access, COLLECTION)
     for name in namespaces:
@@ -259,6 +292,18 @@ def _processor() -> str:
     return platform.machine()
 
 
-def write(report: dict[str, Any], path: Path) -> None:
-    """Keep a report as JSON."""
+def progress() -> Say:
+    """Says on standard error what is done, and how many seconds from now it was."""
+    began = time.monotonic()
+
+    def say(text: str) -> None:
+        print(f"{time.monotonic() - began:5.0f} s  {text}", file=sys.stderr, flush=True)
+
+    return say
+
+
+def keep(report: dict[str, Any], say: Say) -> None:
+    """Write a report to a file of its own in RESULTS, as JSON."""
+    path = RESULTS / f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%SZ}.json"
     path.write_text(json.dumps(report, indent=2) + "\n")
+    say(f"results are in {path}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import xml.etree.ElementTree as ElementTree
@@ -13,6 +14,8 @@ import pytest
 import yaml
 
 from benchmarks.__main__ import sizes_problem
+from benchmarks.cel import CASES, agreed, answer, definition_with_rules, in_all
+from benchmarks.cel_report import RULES_SECTION, TWENTY_RULES, cel_document
 from benchmarks.chart import svg
 from benchmarks.client import Access, LoadError, NotServedError, run_load
 from benchmarks.growth import SIZES
@@ -244,6 +247,49 @@ def test_sizes_of_growth(sizes: list[int], problem: str) -> None:
     assert bool(problem) == bool(sizes_problem(sizes))
 
 
+@pytest.mark.parametrize("case", yaml.safe_load(CASES.read_text()), ids=lambda case: case["name"])
+def test_measured_rules_let_their_objects_pass(case: dict[str, Any]) -> None:
+    assert answer(case)["verdict"] == "true"
+
+
+def test_there_are_twenty_rules_in_the_definition() -> None:
+    rules = re.findall('"rule": ', json.dumps(definition_with_rules()))
+    assert len(rules) == 20
+
+
+def figures_of_a_rule(**changes: Any) -> dict[str, Any]:
+    taken = {"evaluation": [30.0, 10.0, 20.0], "compilation": [400.0], "environment": [600.0]}
+    return {"verdict": "true", "cost": 128, "static_cost": 608} | taken | changes
+
+
+def test_rules_are_judged_alike_or_there_is_no_result() -> None:
+    theirs, ours = figures_of_a_rule(), figures_of_a_rule(evaluation=[5.0])
+    found = agreed("a rule", {BASELINE: theirs, MEASURED: ours})
+    assert (found["cost"], found["evaluation"]) == (128, {BASELINE: [30.0, 10.0, 20.0], MEASURED: [5.0]})
+    for changed in ({"cost": 129}, {"static_cost": 609}, {"verdict": "false"}):
+        with pytest.raises(LoadError, match="a rule: "):
+            agreed("a rule", {BASELINE: theirs, MEASURED: ours | changed})
+
+
+def test_batches_of_all_turns_count() -> None:
+    turns = [
+        agreed("a rule", {BASELINE: figures_of_a_rule(), MEASURED: figures_of_a_rule(evaluation=[ours])}) for ours in (4.0, 6.0)
+    ]
+    found = in_all(turns)
+    assert (found["cost"], found["evaluation"][MEASURED]) == (128, [4.0, 6.0])
+
+
+def test_cel_document() -> None:
+    slower = figures_of_a_rule(evaluation=[5.0], compilation=[800.0], environment=[60.0])
+    rule = {"name": "a rule", **agreed("a rule", {BASELINE: figures_of_a_rule(), MEASURED: slower})}
+    created = a_report(*(a_run(server, rate, workload=TWENTY_RULES.name) for server, rate in ((BASELINE, 200), (MEASURED, 1000))))
+    text = cel_document(a_report(rules=[rule], create=created))
+    assert "Commit `abc1234`, 2026-01-01: 2 cores" in text
+    assert "| a rule | 128 | 20 µs | 5 µs | **4x** | 400 µs | 800 µs | 0.5x |" in text
+    assert "the types of its schema: cel-go 600 µs, aggserver 60 µs." in text
+    assert "| create with twenty rules, 32 clients | 200/s | 1,000/s | **5x** | 4x | 50 / 50 | 2 / 2 |" in text
+
+
 def test_with_figures_replaces_what_stands_between_the_markers() -> None:
     part, other = Section("one"), Section("two", " --two")
     page = f"before\n{part.begin}\n\nold\n\n{part.end}\nafter\n{other.begin}\n\nold\n\n{other.end}\n"
@@ -253,7 +299,7 @@ def test_with_figures_replaces_what_stands_between_the_markers() -> None:
         with_figures("no markers", part, "new")
 
 
-@pytest.mark.parametrize("part", [FIGURES, FIGURES_ON_ETCD, GROWTH], ids=lambda part: part.name)
+@pytest.mark.parametrize("part", [FIGURES, FIGURES_ON_ETCD, GROWTH, RULES_SECTION], ids=lambda part: part.name)
 def test_the_page_has_its_markers(part: Section) -> None:
     with_figures((BENCHMARKS.parent / "docs" / "benchmarks.md").read_text(), part, "new")
 
