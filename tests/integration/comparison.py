@@ -60,6 +60,7 @@ _QUOTED = (
 )
 _GENERATED = re.compile(r"([Gg]enerated-|g{58})[bcdfghjklmnpqrstvwxz2456789]{5}\b")
 _NUMBERS = re.compile(r"(current: |record \(|precondition \(|resource version: \d+ \()\d+")
+_SELF_TYPE = re.compile(r"selfType\d+")
 _AGE = re.compile(r"(\d+[smhd])+")
 _MARK = re.compile(r"\$(rv|uid|continue)(\d)")
 
@@ -230,7 +231,7 @@ def comparable(value: Any) -> Any:
     text = text.replace('\\"', '"')
     for pattern, replacement in _QUOTED:
         text = pattern.sub(replacement, text)
-    text = _GENERATED.sub(r"\1<generated>", text)
+    text = _SELF_TYPE.sub("selfType<number>", _GENERATED.sub(r"\1<generated>", text))
     return "<age>" if _AGE.fullmatch(text) else text
 
 

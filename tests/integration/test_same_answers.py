@@ -10,10 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,10 +28,10 @@ from tests.integration import (
     cases_websockets,
     cases_writes,
 )
-from tests.integration.comparison import GROUP, MERGE_PATCH, Case, Cases, Seen, comparable, path, play, thing
+from tests.integration.comparison import GROUP, MERGE_PATCH, Cases, path, thing
 from tests.integration.raw import Client
-from tests.integration.server import Standalone, eventually, running
-from tests.integration.websockets import Asked, open_websocket
+from tests.integration.server import eventually
+from tests.integration.sides import Side, both, played
 
 _NO_RULES = "rules in CEL are not asked yet"
 _NO_APPLY = "the types of patch that are accepted do not include server-side apply yet"
@@ -211,48 +208,14 @@ DEFINITIONS = (
 )
 
 
-@dataclass(frozen=True)
-class Side:
-    """One of the two servers. stranger: somebody without a certificate."""
-
-    client: Client
-    stranger: Client
-
-    def play(self, name: str, case: Case) -> list[Seen]:
-        return play(case, name, self.client, self.stranger)
-
-    def upgrade(self, asked: Asked) -> tuple[Any, ...]:
-        """Status, headers, body, messages; pongs first, since they come between the events by chance."""
-        seen = open_websocket(self.stranger if asked.stranger else self.client, asked)
-        messages = sorted(map(list, seen.messages), key=lambda message: message[0] != "pong")
-        return seen.status, seen.headers, comparable(seen.body), comparable(messages)
-
-
 @pytest.fixture(scope="module")
 def sides(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side]]:
     """kube-apiserver and aggserver, with the same in both."""
-    with ExitStack() as stack:
-        server = Standalone(tmp_path_factory.mktemp("same") / "data")
-        stack.enter_context(running(server))
-        pair = []
-        for kubeconfig in (control_plane.kubeconfig, server.kubeconfig):
-            _plant(control_plane, kubeconfig)
-            client = stack.enter_context(Client(kubeconfig))
-            pair.append(Side(client, stack.enter_context(Client(kubeconfig, certificate=False))))
-            _fill(client)
-        yield pair[0], pair[1]
+    with both(control_plane, tmp_path_factory.mktemp("same"), DEFINITIONS, ("same", "listed")) as pair:
+        for side in pair:
+            _fill(side.client)
+        yield pair
         _release(pair[0].client)
-        control_plane.kubectl("delete", "namespace", "same", "listed", "--wait=false")
-        control_plane.kubectl("delete", "crd", *(entry["metadata"]["name"] for entry in DEFINITIONS), "--wait=false")
-
-
-def _plant(cluster: Cluster, kubeconfig: Path) -> None:
-    namespaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in ("same", "listed")]
-    # The line first: what begins with a brace kubectl takes for a stream of JSON, which has no such lines.
-    documents = "".join(f"---\n{json.dumps(entry)}\n" for entry in (*DEFINITIONS, *namespaces))
-    cluster.kubectl("create", "-f", "-", user=kubeconfig, input=documents)
-    names = [f"crd/{entry['metadata']['name']}" for entry in DEFINITIONS]
-    cluster.kubectl("wait", "--for=condition=Established", *names, user=kubeconfig)
 
 
 def _fill(client: Client) -> None:
@@ -273,8 +236,7 @@ def _release(client: Client) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_same_answer(sides: tuple[Side, Side], name: str) -> None:
-    with ThreadPoolExecutor(2) as pool:  # at once, since watches take their second
-        upstream, ours = pool.map(lambda side: side.play(name, CASES[name]), sides)
+    upstream, ours = played(sides, name, CASES[name])
     if name in DIFFERENT:
         assert ours != upstream, f"no longer differs, though listed because {DIFFERENT[name]!r}"
     else:

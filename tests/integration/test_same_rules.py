@@ -1,0 +1,172 @@
+"""The same rules, the same verdicts in the same words: kube-apiserver and aggserver side by side, for x-kubernetes-validations.
+
+What `test_same_answers.py` does for requests of every kind is done here for definitions with rules and the objects that these
+judge (`cases_rules.py`), and for the definitions and samples of the corpus.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests import corpus
+from tests.controlplane.cluster import Cluster
+from tests.corpus import Sample
+from tests.integration.cases_rules import CASES, DEFINITIONS, SAYS, VERDICTS
+from tests.integration.comparison import Case, Seen, ask
+from tests.integration.server import eventually
+from tests.integration.sides import Side, both, played
+
+DIFFERENT: dict[str, str] = {}
+
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+# Of each sample.
+_MUTATIONS = 6
+
+
+@pytest.fixture(scope="module")
+def sides(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side]]:
+    with both(control_plane, tmp_path_factory.mktemp("rules"), DEFINITIONS, ("same",)) as pair:
+        yield pair
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_same_rules(sides: tuple[Side, Side], name: str) -> None:
+    upstream, ours = played(sides, name, CASES[name])
+    if name in VERDICTS:
+        assert [seen.status < 300 for seen in upstream] == VERDICTS[name]
+    if name in SAYS:
+        told = _told(upstream[-1])
+        assert all(words in told for words in SAYS[name]) and bool(told) == bool(SAYS[name]), told
+    if name in DIFFERENT:
+        assert ours != upstream, f"no longer differs, though listed because {DIFFERENT[name]!r}"
+    else:
+        assert ours == upstream
+
+
+def test_every_difference_is_of_a_case() -> None:
+    assert not DIFFERENT.keys() - CASES.keys()
+
+
+def _told(seen: Seen) -> str:
+    causes = seen.body.get("details", {}).get("causes", [])
+    return "\n".join(f"{cause['field']}: {cause['message']}" for cause in causes)
+
+
+def test_corpus(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Real definitions with rules, their samples, and these with a few values changed or gone."""
+    ruled = [crd for crd in corpus.definitions() if "x-kubernetes-validations" in json.dumps(crd)]
+    with both(control_plane, tmp_path_factory.mktemp("corpus"), ruled, ("same",)) as sides:
+        resources = {(crd["spec"]["group"], crd["spec"]["names"]["kind"]): crd["spec"] for crd in ruled}
+        samples = [sample for sample in corpus.samples() if _kind(sample) in resources]
+        for side in sides:
+            for spec in resources.values():
+                _served(side, spec)
+        cases = {sample.name: _sample_case(sample, resources[_kind(sample)]) for sample in samples}
+        cases |= {crd["metadata"]["name"]: _same_again(crd) for crd in ruled}
+        answers = {name: played(sides, "sample", case) for name, case in cases.items()}
+    different = {name: pair for name, pair in answers.items() if pair[0] != pair[1]}
+    assert not different, "\n".join(_difference(name, *pair) for name, pair in different.items())
+    verdicts = [seen for upstream, _ in answers.values() for seen in upstream]
+    assert sum("failed rule" in _told(seen) or "evaluating rule" in _told(seen) for seen in verdicts) > 50
+
+
+def _kind(sample: Sample) -> tuple[str, str]:
+    return sample.obj["apiVersion"].partition("/")[0], sample.obj["kind"]
+
+
+def _url(spec: dict[str, Any], version: str) -> str:
+    where = "namespaces/same/" if spec["scope"] == "Namespaced" else ""
+    return f"/apis/{spec['group']}/{version}/{where}{spec['names']['plural']}"
+
+
+def _served(side: Side, spec: dict[str, Any]) -> None:
+    """kube-apiserver answers 404 or 429 for a while to who asks for a kind that is new."""
+    for version in spec["versions"]:
+        if version["served"]:
+            eventually(lambda: side.client.request("GET", _url(spec, version["name"])).status == 200, spec["names"]["kind"])  # noqa: B023
+
+
+def _sample_case(sample: Sample, spec: dict[str, Any]) -> Case:
+    target = f"{_url(spec, sample.obj['apiVersion'].partition('/')[2])}?dryRun=All&fieldValidation=Strict"
+    chance = random.Random(sample.name)
+    objects = [sample.obj, *(_mutated(sample.obj, chance) for _ in range(_MUTATIONS))]
+    return [ask("POST", target, _in_namespace(obj)) for obj in objects]
+
+
+def _in_namespace(obj: dict[str, Any]) -> dict[str, Any]:
+    metadata = obj.get("metadata") or {}
+    return {**obj, "metadata": {name: value for name, value in metadata.items() if name != "namespace"}}
+
+
+def _same_again(crd: dict[str, Any]) -> Case:
+    """A definition under another group, so that it is all new; its verdict is that on its schemas."""
+    group = f"new.{crd['spec']['group']}"
+    name = f"{crd['spec']['names']['plural']}.{group}"
+    written = {**crd, "metadata": {**crd["metadata"], "name": name}, "spec": {**crd["spec"], "group": group}}
+    return [ask("POST", f"{_DEFINITIONS}?dryRun=All", written, pick=lambda body: {**body, "status": None, "metadata": None})]
+
+
+def _mutated(obj: dict[str, Any], chance: random.Random) -> dict[str, Any]:
+    """The object with up to three values of its spec gone, twice there, or others."""
+    changed = copy.deepcopy(obj)
+    for _ in range(chance.randint(1, 3)):
+        places = list(_places({name: value for name, value in changed.items() if name not in ("apiVersion", "kind", "metadata")}))
+        if not places:
+            break
+        parent, key = chance.choice(places)
+        _change(parent, key, chance)
+    return changed
+
+
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, child in items:
+        yield value, key
+        yield from _places(child)
+
+
+def _change(parent: Any, key: Any, chance: random.Random) -> None:
+    value = parent[key]
+    match chance.randrange(3):
+        case 0:
+            del parent[key]
+        case 1 if isinstance(parent, list):
+            parent.append(copy.deepcopy(value))
+        case 1:
+            parent[chance.choice([str(key)[::-1], "name", "value", "type", "ref"])] = copy.deepcopy(value)
+        case _:
+            parent[key] = _other(value, chance)
+
+
+def _other(value: Any, chance: random.Random) -> Any:
+    match value:
+        case bool():
+            return not value
+        case int() | float():
+            return chance.choice([0, -1, value + 1, value * 1000])
+        case str():
+            return chance.choice(["", value.upper(), f"{value}x", f"{value}*/", "https://x:y", value[:1]])
+        case list():
+            return []
+        case dict():
+            return {}
+        case _:
+            return ""
+
+
+def _difference(name: str, upstream: list[Seen], ours: list[Seen]) -> str:
+    pairs = [(left, right) for left, right in zip(upstream, ours, strict=True) if left != right]
+    return "\n".join(
+        f"{name}: kube-apiserver: {left.status} {_short(left)}\n  aggserver: {right.status} {_short(right)}"
+        for left, right in pairs
+    )
+
+
+def _short(seen: Seen) -> str:
+    return str(seen.body.get("message"))[:1500] if isinstance(seen.body, dict) else str(seen.body)
