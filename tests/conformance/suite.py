@@ -1,9 +1,10 @@
 """Upstream's own integration tests of definitions, built to be run against a server that is there already.
 
-The packages k8s.io/apiextensions-apiserver/test/integration/... are compiled as published; only the file that starts a server is
+The package k8s.io/apiextensions-apiserver/test/integration is compiled as published; only the file that starts a server is
 replaced by `server.go`, which takes the one of $KUBECONFIG. Go refuses to overlay files of the module cache, so the module is
-copied to a folder of the build, and nothing of it is kept but the test binary, in the user's cache. Called by
-`test_conformance.py`.
+copied to a folder of the build, and nothing of it is kept but the test binaries, in the user's cache. The test of rules comes from
+k8s.io/kubernetes, whose other tests of the API server are of built-in kinds; it is compiled in the copy too, and `rules.go` has what
+it takes from kube-apiserver's packages. Called by `test_conformance.py`.
 """
 
 from __future__ import annotations
@@ -28,8 +29,12 @@ __all__ = ["Results", "SuiteError", "build", "run"]
 MODULE = "k8s.io/apiextensions-apiserver"
 PACKAGE = "test/integration"
 SERVER = Path(__file__).with_name("server.go")
+RULES_MODULE = "k8s.io/kubernetes"
+RULES_TEST = "test/integration/apiserver/crd_validation_expressions_test.go"
+RULES_PACKAGE = "test/rules"
+RULES = Path(__file__).with_name("rules.go")
 CONTROL_PLANE = Path(__file__).parents[1] / "controlplane"
-BINARY = "integration.test"
+BINARIES = ("integration.test", "rules.test")
 
 # Name of a test -> PASS, FAIL or SKIP.
 Results = dict[str, str]
@@ -41,7 +46,7 @@ class SuiteError(RuntimeError):
 
 
 def build(environ: Mapping[str, str], say: Callable[[str], None]) -> Path:
-    """The folder with the test binary and the files that it reads, built first if need be (two minutes).
+    """The folder with the test binaries and the files that they read, built first if need be (two minutes).
 
     Raises SuiteError, ToolchainError.
     """
@@ -55,20 +60,23 @@ def build(environ: Mapping[str, str], say: Callable[[str], None]) -> Path:
 
 
 def run(folder: Path, kubeconfig: Path, skip: list[str], timeout_minutes: int) -> tuple[Results, str]:
-    """(results of all tests and their subtests, everything that was printed)."""
-    command = [str(folder / BINARY), "-test.v", f"-test.timeout={timeout_minutes}m"]
+    """(results of all tests and their subtests, everything that was printed). The time is for each binary."""
+    arguments = ["-test.v", f"-test.timeout={timeout_minutes}m"]
     if skip:
-        command.append("-test.skip=" + "|".join("/".join(f"^{part}$" for part in name.split("/")) for name in skip))
+        arguments.append("-test.skip=" + "|".join("/".join(f"^{part}$" for part in name.split("/")) for name in skip))
     environment = {**os.environ, "KUBECONFIG": str(kubeconfig)}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    output = done.stdout + done.stderr
+    output = ""
+    for binary in BINARIES:
+        command = [str(folder / binary), *arguments]
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        output += done.stdout + done.stderr
     return {name: result for result, name in _RESULT.findall(output)}, output
 
 
 def _cache_folder(environ: Mapping[str, str]) -> Path:
     cache = environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or Path.home(), ".cache")
     key = hashlib.sha256(f"{platform.system()} {platform.machine()}\n".encode())
-    for file in (SERVER, CONTROL_PLANE / "go.mod", CONTROL_PLANE / "go.sum", Path(__file__)):
+    for file in (SERVER, RULES, CONTROL_PLANE / "go.mod", CONTROL_PLANE / "go.sum", Path(__file__)):
         key.update(file.read_bytes())
     return Path(cache, "aggserver", f"conformance-{key.hexdigest()[:16]}")
 
@@ -81,23 +89,43 @@ def _lock(path: Path) -> Iterator[None]:
 
 
 def _build(folder: Path, go: str, environment: Mapping[str, str]) -> None:
-    version = kubernetes_version().replace("v1.", "v0.", 1)
-    source = _go([go, "mod", "download", "-json", f"{MODULE}@{version}"], CONTROL_PLANE, environment)
-    match = re.search(r'"Dir": "(.*)"', source)
-    if match is None:
-        raise SuiteError(f"Go did not say where {MODULE} is:\n{source}")
+    version = kubernetes_version()
+    source = _source(go, f"{MODULE}@{version.replace('v1.', 'v0.', 1)}", environment)
+    rules = _source(go, f"{RULES_MODULE}@{version}", environment) / RULES_TEST
     with tempfile.TemporaryDirectory(prefix=f"{folder.name}.", dir=folder.parent) as scratch:
         module, made = Path(scratch, "module"), Path(scratch, "made")
-        shutil.copytree(match[1], module, copy_function=shutil.copyfile)
+        shutil.copytree(source, module, copy_function=shutil.copyfile)
         for path in (module, *module.rglob("*")):
             path.chmod(0o755 if path.is_dir() else 0o644)
         shutil.copyfile(SERVER, module / PACKAGE / "fixtures" / "server.go")
-        _go([go, "test", "-c", "-o", str(made / BINARY), f"./{PACKAGE}"], module, environment)
+        _add_rules(rules, module / RULES_PACKAGE)
+        for binary, package in zip(BINARIES, (PACKAGE, RULES_PACKAGE), strict=True):
+            _go([go, "test", "-c", "-o", str(made / binary), f"./{package}"], module, environment)
         # The tests of ratcheting read files that lie beside them.
         for found in (module / PACKAGE).iterdir():
             if found.is_dir() and not list(found.glob("*.go")):
                 shutil.copytree(found, made / found.name)
         made.rename(folder)
+
+
+def _source(go: str, module: str, environment: Mapping[str, str]) -> Path:
+    """Where Go keeps a module, by name and version."""
+    told = _go([go, "mod", "download", "-json", module], CONTROL_PLANE, environment)
+    match = re.search(r'"Dir": "(.*)"', told)
+    if match is None:
+        raise SuiteError(f"Go did not say where {module} is:\n{told}")
+    return Path(match[1])
+
+
+def _add_rules(test: Path, package: Path) -> None:
+    """Upstream's test of rules, with `rules.go` for what it imports from kube-apiserver's packages."""
+    text = test.read_text()
+    here = f'"{MODULE}/{RULES_PACKAGE}"'
+    text = text.replace('"k8s.io/kubernetes/cmd/kube-apiserver/app/testing"', here)
+    text = text.replace('"k8s.io/kubernetes/test/integration/framework"', f"framework {here}")
+    package.mkdir()
+    (package / "rules_test.go").write_text(text.replace("package apiserver\n", "package rules_test\n"))
+    shutil.copyfile(RULES, package / RULES.name)
 
 
 def _go(command: list[str], where: Path, environment: Mapping[str, str]) -> str:
