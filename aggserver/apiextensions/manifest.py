@@ -81,6 +81,8 @@ _WRITTEN_WHEN_EMPTY = frozenset(
     }
 )
 
+_RULE_WRITTEN_WHEN_EMPTY = frozenset({"rule", "reason"})
+
 _WORDS = {str: "a string", bool: "a boolean", int: "an integer"}
 
 
@@ -196,8 +198,20 @@ def _prune_schema(schema: JSONObject, path: str) -> Iterator[str]:
             yield at
         elif internal.is_omitted(name, value):
             del schema[name]
+        elif name == structural.VALIDATIONS:
+            for index, rule in enumerate(value):
+                yield from _prune_rule(rule, f"{at}[{index}]")
         elif name in structural.SUBSCHEMAS:
             yield from _prune_subschemas(value, at, are_named=name in structural.NAMED_SUBSCHEMAS)
+
+
+def _prune_rule(rule: JSONObject, path: str) -> Iterator[str]:
+    for name, value in list(rule.items()):
+        if name not in structural.KNOWN_IN_RULES:
+            del rule[name]
+            yield f"{path}.{name}"
+        elif value is None or (value == "" and name not in _RULE_WRITTEN_WHEN_EMPTY):
+            del rule[name]
 
 
 def _prune_subschemas(value: Any, path: str, *, are_named: bool) -> Iterator[str]:

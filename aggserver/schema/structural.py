@@ -16,7 +16,17 @@ from typing import Any
 
 from aggserver.meta.field import FieldError, Path, invalid, type_invalid
 
-__all__ = ["KNOWN", "MAX_DEPTH", "NAMED_SUBSCHEMAS", "SUBSCHEMAS", "TYPE_META", "Structural", "compile", "problems"]
+__all__ = [
+    "KNOWN",
+    "KNOWN_IN_RULES",
+    "MAX_DEPTH",
+    "NAMED_SUBSCHEMAS",
+    "SUBSCHEMAS",
+    "TYPE_META",
+    "Structural",
+    "compile",
+    "problems",
+]
 
 # Steps of properties, items, additionalProperties and junctors from the root. Compilers recurse, and so does what they generate;
 # the deepest schema in use has fewer than twenty.
@@ -221,6 +231,7 @@ _CHECKS: Mapping[str, Check] = {
 }
 
 KNOWN = frozenset(_CHECKS) | {"example"}
+KNOWN_IN_RULES = frozenset(_RULE)
 """Every member that a schema may have; upstream's type knows no other."""
 
 NAMED_SUBSCHEMAS = frozenset({"definitions", "dependencies", "patternProperties", "properties"})

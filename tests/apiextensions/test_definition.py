@@ -244,6 +244,9 @@ def test_prune() -> None:
                         "properties": {"xml": {"deprecated": True, "items": {"readOnly": True}}, "b": None},
                         "anyOf": [{"x-foo": 1}],
                         "additionalProperties": True,
+                        "x-kubernetes-validations": [
+                            {"rule": "true", "message": "", "reason": "", "fieldPath": None, "optionalOldSelf": False, "v": ""}
+                        ],
                     }
                 },
             }
@@ -257,6 +260,7 @@ def test_prune() -> None:
         "spec.versions[0].schema.openAPIV3Schema.properties.xml.deprecated",
         "spec.versions[0].schema.openAPIV3Schema.properties.xml.items.readOnly",
         "spec.versions[0].schema.openAPIV3Schema.anyOf[0].x-foo",
+        "spec.versions[0].schema.openAPIV3Schema.x-kubernetes-validations[0].v",
         "spec.zzz",
     ]
     assert value["spec"]["versions"] == [
@@ -272,6 +276,7 @@ def test_prune() -> None:
                     "properties": {"xml": {"items": {}}, "b": {}},
                     "anyOf": [{}],
                     "additionalProperties": True,
+                    "x-kubernetes-validations": [{"rule": "true", "reason": "", "optionalOldSelf": False}],
                 }
             },
         }
