@@ -1,7 +1,7 @@
 """The corpus: definitions of real projects and samples of their objects, where this machine has them.
 
 A folder of `<project>.yaml` (CRDs), `samples/<project>.yaml`, and `samples-control.jsonl` with what kube-apiserver answered to
-each sample. It is other projects' data and no part of this one: looked for in $AGGSERVER_CRD_CORPUS, then in `shared/crds` beside
+each sample. It is other projects' data and no part of this one: looked for in $CRD_CORPUS, then in `shared/crds` beside
 the repository. Tests that need it are skipped where it is missing.
 """
 
@@ -19,7 +19,7 @@ import yaml
 
 __all__ = ["Sample", "accepted_samples", "definitions", "samples"]
 
-_VARIABLE = "AGGSERVER_CRD_CORPUS"
+_VARIABLE = "CRD_CORPUS"
 _BESIDE = Path(__file__).parents[2] / "shared" / "crds"
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 

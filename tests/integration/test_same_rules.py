@@ -106,12 +106,7 @@ def _sample_case(sample: Sample, spec: dict[str, Any]) -> Case:
     target = f"{_url(spec, sample.obj['apiVersion'].partition('/')[2])}?dryRun=All&fieldValidation=Strict"
     chance = random.Random(sample.name)
     objects = [sample.obj, *(_mutated(sample.obj, chance) for _ in range(_MUTATIONS))]
-    return [ask("POST", target, _in_namespace(obj)) for obj in objects]
-
-
-def _in_namespace(obj: dict[str, Any]) -> dict[str, Any]:
-    metadata = obj.get("metadata") or {}
-    return {**obj, "metadata": {name: value for name, value in metadata.items() if name != "namespace"}}
+    return [ask("POST", target, {**obj, "metadata": {"name": "sample"}}) for obj in objects]
 
 
 def _same_again(crd: dict[str, Any]) -> Case:
