@@ -22,14 +22,9 @@ from tests.integration.comparison import Case, Seen, ask
 from tests.integration.server import eventually
 from tests.integration.sides import Side, both, played
 
-_GO_TYPES = "upstream's text names Go types; ours says what is wrong"
-
 DIFFERENT: dict[str, str] = {
-    **{
-        f"definition-expression-{name}": _GO_TYPES
-        for name in ("message-number", "not-a-list", "number", "object", "old-self-wrong-type", "reason-number")
-    },
     "definition-expression-wrapper": "messages of protobuf, none of which is in an object, can't be made here",
+    "scalars-integer-float": "2.0 is 2, as everywhere; upstream's schemas take it for an integer and its rules don't",
     "lists-sort-by": "upstream's sortBy fails inside where its key does; ours says what failed in the key",
 }
 
@@ -71,12 +66,14 @@ def _told(seen: Seen) -> str:
 def test_corpus(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Real definitions with rules, their samples, and these with a few values changed or gone."""
     ruled = [crd for crd in corpus.definitions() if "x-kubernetes-validations" in json.dumps(crd)]
-    with both(control_plane, tmp_path_factory.mktemp("corpus"), ruled, ("same",)) as sides:
-        resources = {(crd["spec"]["group"], crd["spec"]["names"]["kind"]): crd["spec"] for crd in ruled}
-        samples = [sample for sample in corpus.samples() if _kind(sample) in resources]
+    resources = {(crd["spec"]["group"], crd["spec"]["names"]["kind"]): crd["spec"] for crd in ruled}
+    samples = [sample for sample in corpus.samples() if _kind(sample) in resources]
+    sampled = {_kind(sample) for sample in samples}
+    served = [crd for crd in ruled if (crd["spec"]["group"], crd["spec"]["names"]["kind"]) in sampled]
+    with both(control_plane, tmp_path_factory.mktemp("corpus"), served, ("same",)) as sides:
         for side in sides:
-            for spec in resources.values():
-                _served(side, spec)
+            for crd in served:
+                _served(side, crd["spec"])
         cases = {sample.name: _sample_case(sample, resources[_kind(sample)]) for sample in samples}
         cases |= {crd["metadata"]["name"]: _same_again(crd) for crd in ruled}
         answers = {name: played(sides, "sample", case) for name, case in cases.items()}
