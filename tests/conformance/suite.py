@@ -2,8 +2,8 @@
 
 The package k8s.io/apiextensions-apiserver/test/integration is compiled as published; only the file that starts a server is
 replaced by `server.go`, which takes the one of $KUBECONFIG. Go refuses to overlay files of the module cache, so the module is
-copied to a folder of the build, and nothing of it is kept but the test binaries, in the user's cache. The test of rules is that of
-k8s.io/kubernetes, whose other tests of the API server are of built-in kinds; it is compiled in the copy too, and `rules.go` has
+copied to a folder of the build, and nothing of it is kept but the test binaries, in the user's cache. The test of rules is
+k8s.io/kubernetes', whose other tests of the API server are of built-in kinds; it is compiled in the copy too, and `rules.go` has
 what it takes from kube-apiserver's packages. Called by `test_conformance.py`.
 """
 

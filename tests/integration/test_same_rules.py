@@ -82,7 +82,8 @@ def test_corpus(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory
         cases = {sample.name: _sample_case(sample, resources[_kind(sample)]) for sample in samples}
         cases |= {crd["metadata"]["name"]: _same_again(crd) for crd in ruled}
         answers = {name: played(sides, "sample", case) for name, case in cases.items()}
-    assert [words for name, pair in answers.items() for words in _differences(name, *pair)] == []
+    different = [words for name, pair in answers.items() for words in _differences(name, *pair)]
+    assert not different, "\n".join(different)
     verdicts = [seen for upstream, _ in answers.values() for seen in upstream]
     assert sum("failed rule" in _told(seen) or "evaluating rule" in _told(seen) for seen in verdicts) > 50
 
