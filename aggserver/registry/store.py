@@ -252,7 +252,9 @@ class Store:
         metadata["creationTimestamp"] = times.format_time(self._resource.clock())
         self._place_in_namespace(context, metadata)
         self._strategy.check_context(context)
+        given = list(obj)
         self._strategy.prepare_for_create(obj)
+        is_whole = given == list(obj)
         verdict = await _final(self._strategy.validate(obj))
         context.warnings.extend(verdict.warnings)
         self._refuse(obj, verdict.errors)
@@ -265,14 +267,14 @@ class Store:
             there = self._cacher.get(key)
             if there is not None:
                 raise KeyExists(key, KeyValue(key, stored.value(there), 0, there.revision))
-            return StoredObject(key, self._encode_whole(obj), 0)
+            return await self._as_read(StoredObject(key, await self._to_stored(obj), 0), is_whole=is_whole)
         # What is no number passes, as upstream: it is never stored.
         if parse_uint(metadata.get("resourceVersion") or ""):
             raise errors.StatusError(500, "", "resourceVersion should not be set on objects to be created")
         encoded = await self._to_stored(obj)
         with writing():
             revision = await self._resource.storage.create(key, encoded)
-        return await self._written(key, encoded, revision)
+        return await self._written(key, encoded, revision, is_whole=is_whole)
 
     async def update(
         self, context: Context, name: str, transform: Transform, options: WriteOptions, admit: Admit | None = None
@@ -416,22 +418,29 @@ class Store:
         What was stored in another version or under another schema is changed by any write: so objects are migrated.
         """
         unchanged = codec.same(obj, old)
-        if dry_run and not unchanged:
-            return StoredObject(current.key, self._encode_whole(obj), current.revision)
         encoded = await self._to_stored(obj)
+        if dry_run and not unchanged:
+            return await self._as_read(stored.make(KeyValue(current.key, encoded, 0, current.revision)))
         if unchanged and (dry_run or codec.same(codec.decode_stored(encoded), codec.decode_stored(stored.value(current)))):
             return await self._view_if_needed(current)
         with writing():
             revision = await self._resource.storage.update(current.key, encoded, current.revision)
         return await self._written(current.key, encoded, revision)
 
-    async def _written(self, key: str, encoded: bytes, revision: int) -> StoredObject:
+    async def _written(self, key: str, encoded: bytes, revision: int, *, is_whole: bool = True) -> StoredObject:
         # The cache has had the event by now; where nobody wrote since, its object is the one to answer with.
         obj = self._cacher.get(key)
         if obj is None or obj.revision != revision:
             obj = stored.make(KeyValue(key, encoded, 0, revision))
-        if obj.raw.startswith(self._head):
-            obj.form = self._form  # it went through this version's schema
+        return await self._as_read(obj, is_whole=is_whole)
+
+    async def _as_read(self, obj: StoredObject, *, is_whole: bool = True) -> StoredObject:
+        """What was written, as whoever reads it has it: with the defaults of the version in which it is stored.
+
+        is_whole: nothing was taken away from it after it went through its version's schema, so that it lacks no default.
+        """
+        if is_whole and obj.raw.startswith(self._head):
+            obj.form = self._form
         return await self._view_if_needed(obj)
 
     async def _to_stored(self, obj: JSONObject) -> bytes:
