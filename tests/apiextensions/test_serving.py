@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 import pytest
@@ -116,3 +117,25 @@ def test_defaults(definitions: Definitions) -> None:
     obj = {"metadata": {}, "spec": {}}
     assert scope.conform(obj) == []
     assert obj["spec"] == {"n": 3}
+
+
+def _with_default(value: str) -> dict[str, Any]:
+    """Properties of a spec and a status with defaults."""
+    kept = {"type": "string", **({"default": value} if value else {})}
+    status = {"type": "object", "default": {"seen": -1}, "properties": {"seen": {"type": "integer"}}}
+    return {"spec": {"type": "object", "properties": {"kept": kept}}, "status": status}
+
+
+@pytest.mark.parametrize("name", ["v1", "v2"])
+@pytest.mark.parametrize("query", ["", "?dryRun=All"])
+async def test_writes_are_answered_with_the_defaults_of_what_is_stored(server: LocalServer, name: str, query: str) -> None:
+    """A status that is not taken has its default, and what is stored in v1 has those of v1."""
+    versions = [version(each, _with_default(value), subresources={"status": {}}) for each, value in (("v1", "x"), ("v2", ""))]
+    server.serve(definition("foos", "Foo", *versions))
+    where = f"/apis/{GROUP}/{name}/namespaces/default/foos"
+    body = {"apiVersion": f"{GROUP}/{name}", "kind": "Foo", "metadata": {"name": "a"}, "spec": {}, "status": {"seen": 5}}
+    answers = [await server.client().request("POST", f"{where}{query}", body=json.dumps(body).encode())]
+    if not query:
+        answers.append(await server.client().request("GET", f"{where}/a"))
+    found = [answer.json() for answer in answers]
+    assert [(obj["spec"], obj["status"]) for obj in found] == [({"kept": "x"}, {"seen": -1})] * len(answers)

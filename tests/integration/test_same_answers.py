@@ -33,7 +33,6 @@ from tests.integration.raw import Client
 from tests.integration.server import eventually
 from tests.integration.sides import Side, both, played
 
-_NO_RULES = "rules in CEL are not asked yet"
 _NO_APPLY = "the types of patch that are accepted do not include server-side apply yet"
 _NO_PROTOBUF = "there is no protobuf here; what can't be had is told in JSON"
 _GO_SCHEME = "upstream's text is of a Go scheme that lacks the type; ours says what is wrong with the body"
@@ -42,13 +41,6 @@ _INDEX = "an unknown path gets the index of paths, as upstream's own extension s
 _FUTURE = "upstream's watch is silent until that revision comes; ours says so, since it may never come"
 
 DIFFERENT: dict[str, str] = {
-    **dict.fromkeys(
-        (
-            "cel-rule",
-            "cel-rule-unchecked",
-        ),
-        _NO_RULES,
-    ),
     **dict.fromkeys(
         ("patch-type-json", "patch-type-none", "patch-type-nonsense", "scale-patch-strategic", "strategic"), _NO_APPLY
     ),
