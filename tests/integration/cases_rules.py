@@ -15,7 +15,10 @@ import yaml
 
 from tests.integration.comparison import GROUP, MERGE_PATCH, Ask, Case, Cases, ask, path, thing
 
-__all__ = ["CASES", "DEFINITIONS", "SAYS", "VERDICTS"]
+__all__ = ["CASES", "DEFINITIONS", "NAMESPACE", "SAYS", "VERDICTS"]
+
+# Another than that of the other comparisons, which takes its time to go.
+NAMESPACE = "rules"
 
 _TABLES = Path(__file__).parents[1] / "cases" / "rules"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -79,7 +82,7 @@ def _fields(table: JSONObject) -> JSONObject:
 
 
 def _url(topic: str, name: str = "", version: str = "v1", **query: str) -> str:
-    return path(_kind(topic).lower(), name, version=version, **query)
+    return path(_kind(topic).lower(), name, namespace=NAMESPACE, version=version, **query)
 
 
 def _create(topic: str, version: str = "v1", **members: Any) -> Ask:

@@ -18,7 +18,7 @@ import pytest
 from tests import corpus
 from tests.controlplane.cluster import Cluster
 from tests.corpus import Sample
-from tests.integration.cases_rules import CASES, DEFINITIONS, SAYS, VERDICTS
+from tests.integration.cases_rules import CASES, DEFINITIONS, NAMESPACE, SAYS, VERDICTS
 from tests.integration.comparison import Case, Seen, ask
 from tests.integration.server import eventually
 from tests.integration.sides import Side, both, played
@@ -38,7 +38,7 @@ _MUTATIONS = 5
 
 @pytest.fixture(scope="module")
 def sides(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side]]:
-    with both(control_plane, tmp_path_factory.mktemp("rules"), DEFINITIONS, ("same",)) as pair:
+    with both(control_plane, tmp_path_factory.mktemp("rules"), DEFINITIONS, (NAMESPACE,)) as pair:
         yield pair
 
 
@@ -75,7 +75,7 @@ def test_corpus(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory
     samples = [sample for sample in corpus.samples() if _kind(sample) in resources]
     sampled = {_kind(sample) for sample in samples}
     served = [crd for crd in ruled if (crd["spec"]["group"], crd["spec"]["names"]["kind"]) in sampled]
-    with both(control_plane, tmp_path_factory.mktemp("corpus"), served, ("same",)) as sides:
+    with both(control_plane, tmp_path_factory.mktemp("corpus"), served, ("corpus",)) as sides:
         for side in sides:
             for crd in served:
                 _served(side, crd["spec"])
@@ -93,7 +93,7 @@ def _kind(sample: Sample) -> tuple[str, str]:
 
 
 def _url(spec: dict[str, Any], version: str) -> str:
-    where = "namespaces/same/" if spec["scope"] == "Namespaced" else ""
+    where = "namespaces/corpus/" if spec["scope"] == "Namespaced" else ""
     return f"/apis/{spec['group']}/{version}/{where}{spec['names']['plural']}"
 
 
