@@ -137,15 +137,16 @@ class _Rule:
 class _Node:
     """A node with rules, or with such below it."""
 
-    __slots__ = ("_declared", "_rules", "has_rules", "items", "properties", "structural", "values")
+    __slots__ = ("_declared", "_rules", "has_rules", "has_type", "items", "properties", "structural", "values")
 
-    def __init__(self, structural: Structural, declared: DeclType) -> None:
+    def __init__(self, structural: Structural, declared: DeclType | None) -> None:
         self.structural = structural
         self.has_rules = bool(structural.schema.get(VALIDATIONS))
         self.properties: dict[str, _Node] = {}
         self.items: _Node | None = None
         self.values: _Node | None = None
-        self._declared: DeclType | None = declared
+        self.has_type = declared is not None
+        self._declared = declared
         self._rules: list[_Rule] = []
 
     def compiling_takes(self) -> int:
@@ -168,9 +169,9 @@ def _tree(node: Structural, declared: DeclType | None, options: RuleOptions) -> 
         return None
     made = _Node(node, declared)
     if node.items is not None:
-        made.items = _tree(node.items, declared.element, options)
+        made.items = _tree(node.items, declared.element, options) or _untyped(node.items)
     if node.values is not None:
-        made.values = _tree(node.values, declared.element, options)
+        made.values = _tree(node.values, declared.element, options) or _untyped(node.values)
     # For upstream, which goes through a Go map, in any order.
     for name, child in sorted(node.properties.items()):
         identifier = escape(name)
@@ -182,6 +183,11 @@ def _tree(node: Structural, declared: DeclType | None, options: RuleOptions) -> 
         if (inner := _tree(child, below, options)) is not None:
             made.properties[name] = inner
     return made if made.has_rules or made.properties or made.items or made.values else None
+
+
+def _untyped(node: Structural) -> _Node | None:
+    """With rules that can't be compiled: a definition has been accepted with items of what is no list."""
+    return _Node(node, None) if node.schema.get(VALIDATIONS) else None
 
 
 def _prepare(compiled: CompiledRule) -> _Rule:
@@ -253,6 +259,10 @@ class _Walk:
     def _evaluate(self, node: _Node, value: Any, old: Any, place: _Place) -> None:
         if self.left <= 0:
             self._stop(node, place, f"validation failed due to {_OUT_OF_BUDGET}")
+        if not node.has_type:
+            why = "failed to convert to declType for CEL validation rules"
+            self._error(node, place, f"rule compiler initialization error: {why}")
+            return
         if self._pays_for_compiling:
             self._pay(node, place, node.compiling_takes())
         # By what a rule wants of the old value.

@@ -231,8 +231,10 @@ _CHECKS: Mapping[str, Check] = {
 }
 
 KNOWN = frozenset(_CHECKS) | {"example"}
-KNOWN_IN_RULES = frozenset(_RULE)
 """Every member that a schema may have; upstream's type knows no other."""
+
+KNOWN_IN_RULES = frozenset(_RULE)
+"""Every member that a rule may have."""
 
 NAMED_SUBSCHEMAS = frozenset({"definitions", "dependencies", "patternProperties", "properties"})
 """The members with a map of schemas in them."""

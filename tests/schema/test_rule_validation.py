@@ -212,3 +212,12 @@ def test_other_errors_are_told_with_those_of_rules() -> None:
         "spec.b: Invalid value: 0: spec.b in body should be greater than or equal to 1"
     ]
     assert errors(JUDGED.on_rules(obj, None, problems)) == ["spec: Invalid value: failed rule: false"]
+
+
+def test_items_of_what_is_no_list() -> None:
+    """No definition is accepted with that any more."""
+    spec = {"type": "object", "items": {"type": "integer", "rules": ["self > 0"]}}
+    assert errors(findings(schema_of(spec), example([1]))) == [
+        'spec[0]: Invalid value: "integer": rule compiler initialization error: failed to convert to declType for CEL '
+        "validation rules"
+    ]
