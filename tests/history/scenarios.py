@@ -131,6 +131,7 @@ async def _run(
         tasks.create_task(_compact(fleet, shared))
         writers = [tasks.create_task(writer.run()) for writer in writing]
         await scenario.events(fleet, shared, chance, scenario.goal)
+        shared.settled.set()
         await asyncio.wait(writers)
         final = [await _final(wire, shared, resource) for resource in KINDS]
         shared.progress.finish()

@@ -60,7 +60,8 @@ class Progress:
 
 
 class Shared:
-    """What all of a run share. `up` is set while a server is there; `shaken`: it may now and then be unable to do its work.
+    """What all of a run share. `up` is set while a server is there, `settled` once all has happened that is to happen meanwhile,
+    for which writers go on; `shaken`: the server may now and then be unable to do its work.
 
     At the end `last` is the revision to which clients follow, and `final` what is there then, by resource.
     """
@@ -68,6 +69,7 @@ class Shared:
     def __init__(self) -> None:
         self.progress = Progress()
         self.up = asyncio.Event()
+        self.settled = asyncio.Event()
         self.shaken = False
         self.last = 0
         self.final: dict[str, Sequence[Object]] = {}

@@ -47,7 +47,7 @@ class Writer:
         ]
 
     async def run(self) -> None:
-        while self._shared.progress.count < self._goal:
+        while self._shared.progress.count < self._goal or not self._shared.settled.is_set():
             await self._shared.up.wait()
             key = self._chance.choice(KEYS)
             marker = f"{self.name}-{len(self.writes)}"
