@@ -236,7 +236,7 @@ class _Checker:
         chosen: list[str] = []
         result: Type | None = None
         for overload in self._functions[call.function]:
-            if overload.is_member != (call.target is not None):
+            if overload.is_member != (call.target is not None) or len(overload.args) != len(given):
                 continue
             args, overload_result = self._instance(overload)
             if not self.inference.are_assignable(given, args):

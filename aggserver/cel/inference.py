@@ -22,9 +22,10 @@ _CONTAINERS = (Kind.OPAQUE, Kind.LIST, Kind.MAP)
 
 class Inference:
     def __init__(self) -> None:
-        self._bound: dict[Type, Type] = {}
+        # By the names of type parameters.
+        self._bound: dict[str, Type] = {}
         # What each binding replaced, so that a failed attempt can be taken back.
-        self._undo: list[tuple[Type, Type | None]] = []
+        self._undo: list[tuple[str, Type | None]] = []
         self._params = 0
 
     def new_param(self) -> Type:
@@ -34,7 +35,7 @@ class Inference:
 
     def instantiate(self, params: Sequence[Type], args: Sequence[Type], result: Type) -> tuple[tuple[Type, ...], Type]:
         """The types of a signature with new parameters in place of its own."""
-        fresh = {param: self.new_param() for param in params}
+        fresh = {param.name: self.new_param() for param in params}
         return tuple(_substitute(fresh, arg) for arg in args), _substitute(fresh, result)
 
     def substitute(self, type_: Type, params_to_dyn: bool = False) -> Type:
@@ -60,6 +61,8 @@ class Inference:
         return len(given) == len(wanted) and all(map(self._one, given, wanted))
 
     def _one(self, given: Type, wanted: Type) -> bool:
+        if given is wanted:
+            return True
         if wanted.kind is Kind.PARAM:
             fits, is_bound = self._stands_for(wanted, given)
             if fits or is_bound:
@@ -84,7 +87,7 @@ class Inference:
         """Whether the parameter can stand for the type (and from now on does), and whether it stood for something before."""
         if param == type_:
             return True, True
-        before = self._bound.get(param)
+        before = self._bound.get(param.name)
         if before is None:
             fits = self._is_free_of(param, type_)
             if fits:
@@ -104,15 +107,15 @@ class Inference:
         return True, True
 
     def _bind(self, param: Type, type_: Type) -> None:
-        self._undo.append((param, self._bound.get(param)))
-        self._bound[param] = type_
+        self._undo.append((param.name, self._bound.get(param.name)))
+        self._bound[param.name] = type_
 
     def _is_free_of(self, param: Type, type_: Type) -> bool:
         """Whether the parameter is nowhere within the type, so that the type would not be part of itself."""
         if param == type_:
             return False
         if type_.kind is Kind.PARAM:
-            bound = self._bound.get(type_)
+            bound = self._bound.get(type_.name)
             return bound is None or self._is_free_of(param, bound)
         return all(self._is_free_of(param, parameter) for parameter in type_.parameters)
 
@@ -138,12 +141,12 @@ def _is_as_general(first: Type, second: Type) -> bool:
     return first == second
 
 
-def _substitute(bound: dict[Type, Type], type_: Type, params_to_dyn: bool = False) -> Type:
-    if type_.kind is Kind.PARAM:
-        if (meant := bound.get(type_)) is not None:
+def _substitute(bound: dict[str, Type], type_: Type, params_to_dyn: bool = False) -> Type:
+    if not type_.parameters:
+        if type_.kind is not Kind.PARAM:
+            return type_
+        if (meant := bound.get(type_.name)) is not None:
             return _substitute(bound, meant, params_to_dyn)
         return DYN if params_to_dyn else type_
-    if not type_.parameters:
-        return type_
-    parameters = tuple(_substitute(bound, parameter, params_to_dyn) for parameter in type_.parameters)
+    parameters = tuple([_substitute(bound, parameter, params_to_dyn) for parameter in type_.parameters])
     return type_ if parameters == type_.parameters else Type(type_.kind, type_.name, parameters, type_.runtime_name)

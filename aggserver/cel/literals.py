@@ -21,6 +21,9 @@ __all__ = ["check_literals"]
 
 # Function -> what its first argument is read with. (Of the function matches that is not the pattern, but upstream looks there.)
 _READERS: dict[str, Callable[[Any], object]] = {"duration": to_duration, "timestamp": to_timestamp, "matches": matcher}
+_LOOKED_INTO = frozenset({"format", *_READERS})
+# Not `List | Map`, which would be made anew for each node.
+_AGGREGATES = (List, Map)
 # Within calls of these, elements may differ.
 _MIXING = frozenset({"format"})
 
@@ -30,7 +33,7 @@ def check_literals(expr: Expr, types: Mapping[int, Type], errors: Errors) -> Non
         pairs = _list_pairs(literal, types) if isinstance(literal, List) else _map_pairs(literal, types)
         for place, expected, found in pairs:
             errors.add(place.offset, f"expected type '{expected}' but found '{found}'")
-    calls = [each for each in walk(expr) if isinstance(each, Call) and each.args]
+    calls = [each for each in walk(expr) if isinstance(each, Call) and each.function in _LOOKED_INTO and each.args]
     for function, read in _READERS.items():
         for call in calls:
             argument = call.args[0]
@@ -59,7 +62,7 @@ def _aggregates(expr: Expr) -> Iterator[List | Map]:
         expr = waiting.pop()
         if isinstance(expr, Call) and expr.function in _MIXING:
             continue
-        if isinstance(expr, List | Map):
+        if isinstance(expr, _AGGREGATES):
             yield expr
         waiting.extend(reversed(children(expr)))
 
@@ -175,7 +178,7 @@ def _unfit(expr: Expr, allowed: frozenset[Kind], types: Mapping[int, Type], nest
     type_ = types[expr.id]
     if not type_.is_dyn and type_.kind not in allowed:
         return expr
-    if nested and isinstance(expr, List | Map):
+    if nested and isinstance(expr, _AGGREGATES):
         for part in children(expr):
             if unfit := _unfit(part, allowed, types, nested):
                 return unfit

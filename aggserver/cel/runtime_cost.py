@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from math import ceil
 from typing import Any
 
+from aggserver.cel.call_cost import AUTHORIZATION_CHECK
 from aggserver.cel.library.named_format import NamedFormat
 from aggserver.cel.values import Opaque, Optional
 
@@ -68,6 +69,11 @@ def _join(parts: Any, separator: Any = "") -> int:
 
 def _regex(text: Any, pattern: Any, *_: Any) -> int:
     return ceil((1.0 + _size(text)) * _TRAVERSAL) * ceil(_size(pattern) * _REGEX)
+
+
+def _selector(_: Any, text: Any) -> int:
+    size = _size(text)
+    return 10 + ceil(size * _TRAVERSAL) + ceil(ceil(size * 0.5) * 50.0)
 
 
 def _validate(named: Any, text: Any) -> int:
@@ -184,6 +190,9 @@ _ESTIMATED: Mapping[str, Cost] = {
     **dict.fromkeys(("cidr", "isIP", "isCIDR", "quantity", "isQuantity", "semver", "isSemver"), _traversal),
     **dict.fromkeys(("replace", "split", "ip.isCanonical"), _traversal_twice),
     "join": _join,
+    # An authorizer is no value that a rule can have, but asking what is none is paid for too.
+    "check": AUTHORIZATION_CHECK,
+    **dict.fromkeys(("fieldSelector", "labelSelector"), _selector),
     **dict.fromkeys(("find", "findAll"), _regex),
     "ip": _traversal,
     "ip cidr_ip": 1,

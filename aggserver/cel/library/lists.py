@@ -97,7 +97,8 @@ def _slice(items: list[Any], start: int, end: int) -> list[Any]:
 def _flatten(items: Any, *depths: Any) -> list[Any]:
     depth = depths[0] if depths else 1
     if not isinstance(items, list) or type(depth) is not int:
-        raise EvaluationError(f"no such overload: {type_name(items)}.flatten({', '.join(map(type_name, depths))})")
+        names = ("map(dyn, dyn)" if isinstance(value, dict) else type_name(value) for value in (items, *depths))
+        raise EvaluationError(f"no such overload: {next(names)}.flatten({', '.join(names)})")
     if depth < 0:
         raise EvaluationError("level must be non-negative")
     flat = items
