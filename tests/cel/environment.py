@@ -25,8 +25,9 @@ from aggserver.cel.types import (
     map_of,
     object_type,
 )
+from aggserver.cel.values import Duration, Timestamp, Uint
 
-__all__ = ["ENVIRONMENT", "SIZES", "Sizes", "cases", "show"]
+__all__ = ["ENVIRONMENT", "SIZES", "VALUES", "Sizes", "cases", "show"]
 
 _OBJECTS: dict[str, dict[str, Type]] = {
     "Obj": {
@@ -70,6 +71,25 @@ ENVIRONMENT = Environment(
     },
     _Objects(),
 )
+
+VALUES = {
+    "s": "tacocat",
+    "i": -3,
+    "u": Uint(7),
+    "f": 2.5,
+    "b": True,
+    "by": b"123",
+    "t": Timestamp(1_234_567_890_123_456_789),
+    "du": Duration(5_400_000_000_000),
+    "l": ["b", "a", "b"],
+    "li": [3, 1, 2],
+    "ll": [[1], [2, 3]],
+    "m": {"a": 1, "b": 2},
+    "ms": {"k": "v"},
+    "d": {"n": None, "list": [1, "x"], "yes": True, "deep": {"er": 5}},
+    "ld": [1, "a", None, 2.0],
+}
+"""Of the variables, but for objects, which tests/schema has."""
 
 SIZES = {
     "s": Range(0, 100),

@@ -29,6 +29,7 @@ from aggserver.cel.values import (
     type_name,
 )
 from aggserver.meta.golang import quote
+from tests.cel.environment import ENVIRONMENT, VALUES
 
 BUDGET = 1_000_000
 SELF = {
@@ -44,7 +45,9 @@ SELF = {
     "objs": [{"n": 1, "v": "a"}, {"n": 2}, {"v": "q"}],
     "t": True,
 }
-TABLE = yaml.safe_load((Path(__file__).parents[1] / "cases" / "cel" / "values.yaml").read_text())
+TABLES = Path(__file__).parents[1] / "cases" / "cel"
+TABLE = yaml.safe_load((TABLES / "values.yaml").read_text())
+TYPED = yaml.safe_load((TABLES / "typed.yaml").read_text())
 
 
 def written(value: Any) -> str:
@@ -91,12 +94,19 @@ def outcome(run: Callable[[], tuple[Any, int]]) -> tuple[str, int]:
     return f"{type_name(value)} {written(value)}", cost
 
 
-@pytest.mark.parametrize(
-    ("source", "expected", "cost"),
-    [pytest.param(*case, id=f"{area}: {case[0]}") for area, cases in TABLE.items() for case in cases],
-)
+def named(table: dict[str, list[list[Any]]]) -> list[Any]:
+    return [pytest.param(*case, id=f"{area}: {case[0]}") for area, cases in table.items() for case in cases]
+
+
+@pytest.mark.parametrize(("source", "expected", "cost"), named(TABLE))
 def test_as_upstream(source: str, expected: str, cost: int) -> None:
     assert outcome(lambda: program(source)({"self": SELF}, BUDGET)) == (expected, cost)
+
+
+@pytest.mark.parametrize(("source", "expected", "cost"), named(TYPED))
+def test_as_upstream_where_types_are_known(source: str, expected: str, cost: int) -> None:
+    run = compile_program(check(source, ENVIRONMENT))
+    assert outcome(lambda: run(VALUES, BUDGET)) == (expected, cost)
 
 
 @pytest.mark.parametrize("case", [case for cases in TABLE.values() for case in cases if case[2] > 0])
@@ -115,6 +125,7 @@ NO_PROGRAMS = {
     "self.m[duration('1s')]": "invalid qualifier type: types.Duration",
     "self.m[?b'a']": "invalid qualifier type: types.Bytes",
     "self.m[[1]]": "invalid qualifier type: *types.baseList",
+    "int(9223372036854775807.0)": "integer overflow",
     "self.s.find('(')": "error parsing regexp: missing closing ): `(`",
 }
 
