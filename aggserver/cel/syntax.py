@@ -36,6 +36,8 @@ _RELATIONS = frozenset({"==", "!=", "in", "<", "<=", ">=", ">"})
 _PRODUCTS = frozenset({"*", "/", "%"})
 _CALCULATIONS = _PRODUCTS | {"+", "-"}
 
+_NO_NAME = "unsupported ident kind"
+
 _ENDS = frozenset({RULE_END})
 _MEMBER_ENDS = frozenset({".", "[", RULE_END})
 
@@ -58,6 +60,8 @@ class _Grammar(Recovery):
         super().__init__(source, read, errors)
         # What is wrong with names, and where.
         self.names: list[tuple[int, str]] = []
+        # What is wrong with the name that was read last.
+        self._name_problem = ""
 
     def start(self) -> None:
         try:
@@ -173,8 +177,10 @@ class _Grammar(Recovery):
                 if self.la() == "?":
                     self.match(106, "?")
                 offset = self.token(0).offset
-                if not self.call(109, self._escape_ident, _MEMBER_ENDS):
-                    self.names.append((offset, "unsupported ident kind"))
+                self._name_problem = _NO_NAME
+                self.call(109, self._escape_ident, _MEMBER_ENDS)
+                if self._name_problem:
+                    self.names.append((offset, self._name_problem))
 
     def _arguments(self, state: int) -> None:
         self.sync(state, _EXPR | {")"})
@@ -254,19 +260,30 @@ class _Grammar(Recovery):
             self.call(196, self._opt_expr, frozenset({",", RULE_END}))
 
     def _field_initializer_list(self) -> None:
-        self._entry(202, self._opt_field)
+        start = self.token(0).offset
+        self._field(202, start)
         while self.la() == "," and self.la(1) in _FIELD:
             self.match(205, ",")
-            self._entry(206, self._opt_field)
+            self._field(206, start)
+
+    def _field(self, state: int, start: int) -> None:
+        self._name_problem = _NO_NAME
+        self.call(state, self._opt_field, frozenset({":"}))
+        problem = self._name_problem
+        self.match(state + 1, ":", _EXPR)
+        self.call(state + 2, self._expr, frozenset({",", RULE_END}))
+        # Upstream looks at the names of whole fields only, and takes the first one for the place of all.
+        if problem:
+            self.names.append((start, problem))
 
     def _map_initializer_list(self) -> None:
-        self._entry(220, self._opt_expr)
+        self._entry(220)
         while self.la() == "," and self.la(1) in _EXPR | {"?"}:
             self.match(223, ",")
-            self._entry(224, self._opt_expr)
+            self._entry(224)
 
-    def _entry(self, state: int, key: Callable[[], None]) -> None:
-        self.call(state, key, frozenset({":"}))
+    def _entry(self, state: int) -> None:
+        self.call(state, self._opt_expr, frozenset({":"}))
         self.match(state + 1, ":", _EXPR)
         self.call(state + 2, self._expr, frozenset({",", RULE_END}))
 
@@ -287,8 +304,7 @@ class _Grammar(Recovery):
         self.sync(235, names)
         if self.la() not in names:
             raise self.no_way(0)
-        if self.la() == QUOTED:
-            self.names.append((self.token(0).offset, "unsupported syntax: '`'"))
+        self._name_problem = "unsupported syntax: '`'" if self.la() == QUOTED else ""
         self.match(233, self.la())
 
     def _literal(self) -> None:
