@@ -501,25 +501,25 @@ class _Generator(Folds):
             self.settle()
             self.line(f"cost += {cost.__name__}({left.text}, {right.text})")
         sign = "==" if name == "_==_" else "!="
-        if left.kind == right.kind and left.kind in ("int", "bool"):
+        if left.kind == right.kind and left.kind in ("int", "str", "bool"):
             return self.set(f"{left.text} {sign} {right.text}", "bool")
         kind = self._python_type(arguments[0])
         quick = ""
         if kind in ("int", "str", "bool") and kind == self._python_type(arguments[1]):
             checks = " and ".join(f"type({value.text}) is {kind}" for value in (left, right) if value.kind != kind)
-            quick = f"{left.text} {sign} {right.text} if {checks or 'True'} else "
+            quick = f"{left.text} {sign} {right.text} if {checks} else "
         return self.risk_set(f"{quick}{'equal' if name == '_==_' else 'not_equal'}({left.text}, {right.text})", "bool")
 
     def _compare(self, name: str, arguments: tuple[Expr, ...], values: list[Code]) -> Code:
         left, right = values
         sign = _COMPARISONS[name]
-        if left.kind == right.kind == "int":
+        if left.kind == right.kind and left.kind in ("int", "str"):
             return self.set(f"{left.text} {sign} {right.text}", "bool")
         kind = self._python_type(arguments[0])
         quick = ""
         if kind in ("int", "str") and kind == self._python_type(arguments[1]):
             checks = " and ".join(f"type({value.text}) is {kind}" for value in values if value.kind != kind)
-            quick = f"{left.text} {sign} {right.text} if {checks or 'True'} else "
+            quick = f"{left.text} {sign} {right.text} if {checks} else "
         return self.risk_set(f"{quick}compare({left.text}, {right.text}, {self.constant(name)}) {sign} 0", "bool")
 
     def _list(self, expr: List) -> Code:
