@@ -310,6 +310,22 @@ def find(container: dict[Any, Any], key: Any) -> Any:
     value = container.get(key, MISSING)
     if value is MISSING or key not in (0, 1):
         return value
-    # Python takes True for 1; which of them the key is only the keys know.
-    is_bool = kind is bool
-    return value if any(each == key and (type(each) is bool) is is_bool for each in container) else MISSING
+    probe = _Probe(key)
+    return value if probe in container and (probe.met is bool) is (kind is bool) else MISSING
+
+
+class _Probe:
+    """A key of which a map says what its own is: Python takes True for 1."""
+
+    __slots__ = ("_key", "met")
+
+    def __init__(self, key: int | float) -> None:
+        self._key = key
+        self.met: type | None = None
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        self.met = type(other)
+        return other == self._key

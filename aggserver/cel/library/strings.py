@@ -45,7 +45,9 @@ def _index_of(text: str, part: str, offset: int = 0) -> int:
 
 
 def _last_index_of(text: str, part: str) -> int:
-    return text.rfind(part)
+    """From the other side, since Python's rfind() can take time in proportion to both lengths multiplied."""
+    place = text[::-1].find(part[::-1])
+    return place if place < 0 else len(text) - place - len(part)
 
 
 def _last_index_of_offset(text: str, part: str, offset: int) -> int:
@@ -53,7 +55,7 @@ def _last_index_of_offset(text: str, part: str, offset: int) -> int:
         return offset
     if offset < 0:
         raise _out_of_range(offset)
-    return text.rfind(part, 0, offset + len(part)) if offset < len(text) else -1
+    return _last_index_of(text[: offset + len(part)], part) if offset < len(text) else -1
 
 
 def _replace(text: str, old: str, new: str, count: int = -1) -> str:
