@@ -69,14 +69,19 @@ class Writer:
     def text(self) -> str:
         """The whole: `evaluate(activation, limit)`; in the quick form it calls `catching(activation, limit)`."""
         gives_up = [] if self.catches else [_Line(1, "except EvaluationError:"), _Line(2, "return catching(activation, limit)")]
+        body, functions = self._lines, self._functions
+        if functions:
+            # Python's compiler goes through all variables of the function around each: there are few around these.
+            functions = [*functions, _Line(1, "def body():"), _Line(2, "nonlocal cost, budget"), *body]
+            body = [_Line(2, "return body()")]
         lines = [
             _Line(0, "def evaluate(activation, limit):"),
             _Line(1, "cost = 0"),
             _Line(1, "budget = limit"),
             *self._openings,
-            *self._functions,
+            *functions,
             _Line(1, "try:"),
-            *self._lines,
+            *body,
             *gives_up,
             _Line(1, "except CELError as error:"),
             _Line(2, "raise finished(error, cost, budget) from None"),

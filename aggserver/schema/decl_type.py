@@ -169,6 +169,8 @@ class Declarations:
     def __init__(self, root: DeclType) -> None:
         self._root = root
         self._objects: dict[str, DeclType] = {}
+        # Of each object that was asked for: an expression can name a thousand fields of one that has as many.
+        self._fields: dict[str, Mapping[str, Type]] = {}
         self.type = self._name(root, _SELF_TYPE)
 
     def _name(self, declared: DeclType, name: str) -> Type:
@@ -187,14 +189,17 @@ class Declarations:
         declared = self._objects.get(type_name)
         if declared is None:
             return None
-        return {name: self._field(declared, type_name, name) for name in declared.fields}
+        if type_name not in self._fields:
+            self._fields[type_name] = {
+                name: self._name(field_, f"{type_name}.{f'__{name}__' if is_reserved(name) else name}")
+                for name, field_ in declared.fields.items()
+            }
+        return self._fields[type_name]
 
     def field(self, type_: Type, name: str) -> tuple[str, Type]:
-        declared = self._objects[type_.name]
-        return declared.keys[name], self._field(declared, type_.name, name)
-
-    def _field(self, declared: DeclType, type_name: str, name: str) -> Type:
-        return self._name(declared.fields[name], f"{type_name}.{f'__{name}__' if is_reserved(name) else name}")
+        fields = self.fields(type_.name)
+        assert fields is not None
+        return self._objects[type_.name].keys[name], fields[name]
 
     def reached(self, type_: Type) -> Reached | None:
         return rule_values.reached(type_.origin.node) if isinstance(type_.origin, DeclType) else None
