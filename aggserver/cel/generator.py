@@ -34,6 +34,8 @@ __all__ = ["Objects", "Reached", "generate"]
 _COPIES_BITS = 6
 # Likewise for what is made of the lists, maps and objects of a request, of which upstream makes no more than is looked at.
 _WHOLES_BITS = 3
+# And for all that is in lists, maps and objects within others, which a call may go through at the cost of the outermost.
+_NESTED_BITS = 5
 
 _COMPARISONS = {"_<_": "<", "_<=_": "<=", "_>_": ">", "_>=_": ">="}
 _ARITHMETIC = {
@@ -54,7 +56,10 @@ _STOPPING_IF_DYN = frozenset(
 )
 # What needs no more of a list or map than what is there.
 _LOOK_UPS = frozenset(("size", "type"))
+# Functions whose results can be much larger than what they cost: how many elements, or characters, take one from the budget.
+_GROWING = {"flatten": _COPIES_BITS, "format": 8, "replace": 8}
 _REGEX_FUNCTIONS = frozenset(("matches", "find", "findAll"))
+_NESTING = frozenset((Kind.LIST, Kind.MAP, Kind.OBJECT, Kind.DYN))
 # Of which two are compared at the cost of 1.
 _SIZELESS = frozenset((Kind.BOOL, Kind.INT, Kind.UINT, Kind.DOUBLE, Kind.TIMESTAMP, Kind.DURATION))
 _PYTHON_TYPES = {Kind.STRING: "str", Kind.LIST: "list", Kind.MAP: "dict", Kind.INT: "int", Kind.BOOL: "bool", Kind.BYTES: "bytes"}
@@ -264,6 +269,10 @@ class _Generator(Folds):
         return "" if reached.kind is None else f"if type({variable.text}) is not {self.constant(reached.kind)}: "
 
     def _whole(self, value: Code, type_: Type) -> Code:
+        if _has_nested(type_) and value.kind not in ("bool", "int", "float", "str", "bytes"):
+            self.settle()
+            condition = f"if isinstance({value.text}, (list, dict)): " if type_.is_dyn else ""
+            self.line(f"{condition}budget -= weight({value.text}) >> {_NESTED_BITS}", "if cost > budget: raise CostExceeded()")
         convert = self._objects.whole(type_)
         if convert is None:
             return value
@@ -473,7 +482,10 @@ class _Generator(Folds):
                     return self.set(f"len({codes})", "int")
                 quick = f"len({codes}) if type({codes}) is {type_} else " if type_ else ""
                 return self.risk_set(f"{quick}size({codes})", "int")
-        return self.risk_set(f"{self.constant(caller(name, overloads))}({codes})", _result_kind(name, overloads))
+        result = self.risk_set(f"{self.constant(caller(name, overloads))}({codes})", _result_kind(name, overloads))
+        if name in _GROWING:
+            self.line(f"budget -= len({result.text}) >> {_GROWING[name]}", "if cost > budget: raise CostExceeded()")
+        return result
 
     def _checked_pattern(self, pattern: Expr) -> str | None:
         """The pattern, if it is constant."""
@@ -580,6 +592,13 @@ def _steps(expr: Expr) -> tuple[Expr, list[_Step]]:
                 expr = operand
             case _:
                 return expr, steps[::-1]
+
+
+def _has_nested(type_: Type) -> bool:
+    """Whether a value can have lists, maps or objects in it."""
+    if type_.kind in (Kind.LIST, Kind.MAP) and type_.parameters:
+        return type_.element.kind in _NESTING
+    return type_.kind in _NESTING or type_.is_optional
 
 
 def _are_plain(items: list[Any]) -> bool:

@@ -14,7 +14,7 @@ from aggserver.cel.checker import Checked
 from aggserver.cel.constants import ProgramError
 from aggserver.cel.generator import Objects, generate
 from aggserver.cel.library import comprehensions
-from aggserver.cel.runtime_cost import equality, inequality
+from aggserver.cel.runtime_cost import equality, inequality, weight
 from aggserver.cel.values import (
     MISSING,
     NONE,
@@ -38,7 +38,7 @@ Program: TypeAlias = Callable[[Mapping[str, Any], int], tuple[Any, int]]
 
 def _finished(error: CELError, cost: int, budget: int) -> CELError:
     """What an evaluation that failed says at its end."""
-    if cost > budget and not isinstance(error, CostExceeded):
+    if not isinstance(error, CostExceeded) and cost > budget:
         error = CostExceeded()
     error.cost = cost
     return error
@@ -76,6 +76,7 @@ _NAMES: Mapping[str, Any] = {
     "opened": operators.opened,
     "pairs": pairs,
     "size": size,
+    "weight": weight,
 }
 
 

@@ -18,7 +18,7 @@ from aggserver.cel.call_cost import AUTHORIZATION_CHECK
 from aggserver.cel.library.named_format import NamedFormat
 from aggserver.cel.values import Opaque, Optional
 
-__all__ = ["CREATE_LIST", "CREATE_MAP", "CREATE_STRUCT", "Cost", "cost_of", "equality", "inequality"]
+__all__ = ["CREATE_LIST", "CREATE_MAP", "CREATE_STRUCT", "Cost", "cost_of", "equality", "inequality", "weight"]
 
 Cost = int | Callable[..., int]
 
@@ -107,6 +107,21 @@ def equality(left: Any, right: Any) -> int:
 def inequality(left: Any, right: Any) -> int:
     """Of `!=`, and of comparing strings."""
     return ceil(min(_size(left), _size(right)) * _TRAVERSAL)
+
+
+def weight(value: Any) -> int:
+    """Elements and entries of a list or map, and of all that are in it: costs don't know of these."""
+    found = 0
+    waiting = [value.value if type(value) is Optional else value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, dict):
+            each = each.values()
+        elif not isinstance(each, list):
+            continue
+        found += len(each)
+        waiting += [inner for inner in each if isinstance(inner, list | dict)]
+    return found
 
 
 def _sum(left: Any, right: Any) -> int:
