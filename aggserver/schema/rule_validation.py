@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from aggserver.cel.program import Program
 from aggserver.cel.values import NONE, CELError, CostExceeded, Optional
-from aggserver.meta import field
+from aggserver.meta import codec, field
 from aggserver.meta.field import OMITTED, FieldError, Path, quote
 from aggserver.schema.decl_type import DeclType, declare
 from aggserver.schema.escaping import escape
@@ -36,6 +36,8 @@ _LONGEST_MESSAGE = 5 * 1024
 
 # What compiling a character takes of a caller's patience.
 _COMPILING = 4
+# Bytes of JSON. To find the older selves in an object, and to go through items whose rules cost nothing, takes time too.
+_LARGE = 128 * 1024
 
 _OUT_OF_BUDGET = "running out of cost budget, no further validation rules will be run"
 
@@ -70,9 +72,12 @@ class RuleValidator:
         """The object is one that the schema finds no fault with, as far as types go.
 
         correlation: of an update, with `old`. patience: units of cost, fewer than the limits, and some for each character that
-        is still to be compiled; None for no end before those. is_given_up: whether nobody waits any more; is asked
-        before each rule, and ends the work with what was found by then. Raises OutOfPatienceError.
+        is still to be compiled; large objects, which take long at any cost, have none; None for no end before those.
+        is_given_up: whether nobody waits any more; is asked all the time, and ends the work with whatever was found by then.
+        Raises OutOfPatienceError.
         """
+        if patience is not None and (_is_large(obj) or _is_large(old)):
+            raise OutOfPatienceError
         budget = self._options.budget
         limits = (CALL_LIMIT * budget, OBJECT_LIMIT * budget) if patience is None else (patience, patience)
         walk = _Walk(*limits, correlation, pays_for_compiling=patience is not None, is_given_up=is_given_up)
@@ -97,6 +102,10 @@ class RuleValidator:
             if walk.findings.errors:
                 break
         return walk.findings.errors, remains
+
+
+def _is_large(obj: Any) -> bool:
+    return len(codec.encode_json(obj)) > _LARGE
 
 
 def compile_validator(structural: Structural, options: RuleOptions, *, is_resource: bool = True) -> RuleValidator | None:
@@ -213,7 +222,26 @@ _Place: TypeAlias = "tuple[_Place, Callable[[Path, Any], Path], str | int] | Non
 
 
 class _StopError(Exception):
-    """The budget is spent, or nobody waits."""
+    """The budget is spent, or nobody waits any more."""
+
+
+class _Limit(int):
+    """Units of cost, of which none are left once nobody waits: a program looks at its limit every few steps, in each loop."""
+
+    is_given_up: Callable[[], bool]
+
+    @classmethod
+    def of(cls, units: int, is_given_up: Callable[[], bool]) -> _Limit:
+        made = cls(units)
+        made.is_given_up = is_given_up
+        return made
+
+    def __sub__(self, units: int) -> _Limit:
+        return self.of(int(self) - units, self.is_given_up)
+
+    def __lt__(self, cost: int) -> bool:
+        """Python asks this for `cost > limit` too."""
+        return self.is_given_up() or int(self) < cost
 
 
 class _Walk:
@@ -230,10 +258,9 @@ class _Walk:
     ) -> None:
         self.findings = RuleFindings([], [])
         self.left = left
-        self._limit = limit
+        self._limit = limit if is_given_up is None else _Limit.of(limit, is_given_up)
         self._correlation = correlation
         self._pays_for_compiling = pays_for_compiling
-        self._is_given_up = is_given_up
 
     def visit(self, node: _Node, value: Any, old: Any, place: _Place) -> None:
         """Null is for the rules of the value around it. Raises _StopError."""
@@ -268,8 +295,6 @@ class _Walk:
         # By what a rule wants of the old value.
         variables: list[Mapping[str, Any] | None] = [None, None, None]
         for rule in node.rules():
-            if self._is_given_up is not None and self._is_given_up():
-                raise _StopError
             if rule.program is None:
                 self._error(node, place, f"rule compile error: {rule.error}")
                 continue

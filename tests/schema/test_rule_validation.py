@@ -151,11 +151,38 @@ def test_patience_with_compiling() -> None:
     assert validator.validate(example([1]), patience=500) == ([], [])
 
 
+def test_no_patience_with_large_objects() -> None:
+    # Nothing but what they are costs anything.
+    validator = validator_of({**INTEGERS, "rules": ["true"]})
+    assert validator.validate(example([1] * 100), patience=500) == ([], [])
+    for obj, old in ((example([1] * 100_000), None), (example([1]), example([1] * 100_000))):
+        with pytest.raises(OutOfPatienceError):
+            validator.validate(obj, old, patience=500)
+        assert validator.validate(obj, old) == ([], [])
+
+
 def test_giving_up() -> None:
     validator = validator_of({**INTEGERS, "rules": ["self.size() < 3", "self.size() < 2", "self.size() < 1"]})
     asked = iter((False, False, True))
     found = validator.validate(example([1, 1, 1]), is_given_up=lambda: next(asked))
-    assert errors(found) == [f"spec: Invalid value: failed rule: self.size() < {size}" for size in (3, 2)]
+    assert errors(found)[:2] == [f"spec: Invalid value: failed rule: self.size() < {size}" for size in (3, 2)]
+    assert "operation cancelled" in errors(found)[2]
+
+
+LONG = {
+    "a loop": "self.all(x, x == 1)",
+    "loops within each other": "self.all(x, self.all(y, x == y))",
+    "a loop, after something large is compared": "dyn(self) == dyn(self) && self.all(x, x == 1)",
+    "a loop that meets an error": "self.all(x, 1 / (x - 1) == 1)",
+}
+
+
+@pytest.mark.parametrize("case", LONG)
+def test_giving_up_within_a_rule(case: str) -> None:
+    validator = validator_of({**INTEGERS, "rules": [LONG[case]]})
+    asked = iter([False] * 8 + [True])
+    found = validator.validate(example([1] * 100), is_given_up=lambda: next(asked))
+    assert "operation cancelled" in errors(found)[0]
 
 
 # --- options ---
