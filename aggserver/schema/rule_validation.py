@@ -163,6 +163,7 @@ class _Node:
         return 0 if self._declared is None else rules_length(self.structural.schema) * _COMPILING
 
     def rules(self) -> list[_Rule]:
+        """Compiled at the first call; threads that ask at once may each compile them, to the same end."""
         declared = self._declared
         if declared is not None:
             compiled = compile_rules(self.structural.schema[VALIDATIONS], declared)
