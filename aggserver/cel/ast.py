@@ -23,6 +23,7 @@ __all__ = [
     "Literal",
     "Map",
     "MapEntry",
+    "Numbers",
     "Select",
     "Struct",
     "StructField",
@@ -32,6 +33,17 @@ __all__ = [
 
 ACCUMULATOR = "@result"
 """The variable in which a comprehension gathers its result: no source can name it."""
+
+
+class Numbers:
+    """Gives out the ids of nodes: 1, 2, ..."""
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def next(self) -> int:
+        self._last += 1
+        return self._last
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from aggserver.cel.ast import (
     ACCUMULATOR,
@@ -23,13 +22,11 @@ from aggserver.cel.ast import (
     Literal,
     Map,
     MapEntry,
+    Numbers,
     Select,
     Struct,
     StructField,
 )
-
-if TYPE_CHECKING:
-    from aggserver.cel.parser import Numbers
 
 __all__ = ["MACROS", "MacroError", "Maker"]
 

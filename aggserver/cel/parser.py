@@ -11,14 +11,14 @@ from __future__ import annotations
 import math
 import sys
 
-from aggserver.cel.ast import Call, Expr, Ident, List, Literal, Map, MapEntry, Select, Struct, StructField
+from aggserver.cel.ast import Call, Expr, Ident, List, Literal, Map, MapEntry, Numbers, Select, Struct, StructField
 from aggserver.cel.errors import NOWHERE, CompileError, Errors
 from aggserver.cel.lexer import BAD, END, FLOAT, IDENTIFIER, INT, QUOTED, STRING, Token, tokens, unescape, unescape_bytes
 from aggserver.cel.macros import MACROS, MacroError, Maker
 from aggserver.cel.recovery import MAX_DEPTH
 from aggserver.cel.syntax import RESERVED, explain
 
-__all__ = ["MAX_SIZE", "Numbers", "parse"]
+__all__ = ["MAX_SIZE", "parse"]
 
 MAX_SIZE = 100_000
 """Code points in an expression. cel-go's default, which Kubernetes keeps."""
@@ -32,17 +32,6 @@ _SUMS = {"+": "_+_", "-": "_-_"}
 _PRODUCTS = {"*": "_*_", "/": "_/_", "%": "_%_"}
 _CALCULATIONS = {**_SUMS, **_PRODUCTS}
 _INT_DIGITS = 20
-
-
-class Numbers:
-    """Gives out the ids of nodes: 1, 2, ..."""
-
-    def __init__(self) -> None:
-        self._last = 0
-
-    def next(self) -> int:
-        self._last += 1
-        return self._last
 
 
 class _Unexpected(Exception):
