@@ -13,6 +13,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests.controlplane.binaries import obtain
@@ -23,6 +24,10 @@ from tests.fakes.server import LocalServer
 
 INTEGRATION = Path(__file__).with_name("integration")
 RUNNING = pytest.StashKey[Cluster]()
+
+# An example that takes long says nothing on a machine that has other work too.
+hypothesis.settings.register_profile("tests", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("tests")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
