@@ -260,6 +260,12 @@ def test_a_write_without_an_answer_is_there_or_not() -> None:
     assert not verdict.faults, str(verdict)
 
 
+def test_of_deletions_without_an_answer_the_first_that_was_sent_was_it() -> None:
+    late, early = (write(number, "delete", B, None, outcome=UNKNOWN) for number in (9, 5))
+    verdict = check([*(WRITES | {5: late}).values(), early], [WITNESS])
+    assert not verdict.faults, str(verdict)
+
+
 def collected(number: int, key: Key, uid: str) -> Write:
     return write(number, "deletecollection", key, None, uid=uid, outcome=UNKNOWN)
 
@@ -268,6 +274,11 @@ def test_what_deletecollection_names_was_deleted_by_it_or_by_another() -> None:
     by_it = {5: collected(5, B, "uid-2")}
     verdict = check([*(WRITES | by_it).values(), collected(9, A, "uid-1")], [WITNESS])
     assert not verdict.faults, str(verdict)
+
+
+def test_deletecollection_deletes_nothing_else() -> None:
+    verdict = check(list((WRITES | {5: collected(5, B, "uid-1")}).values()), [WITNESS])
+    assert any("was deleted, but nobody asked for that" in fault for fault in verdict.faults), str(verdict)
 
 
 def test_what_deletecollection_names_is_gone() -> None:

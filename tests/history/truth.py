@@ -205,9 +205,10 @@ class _Audit:
         uid = uid_of(before)
         self._ended[uid] = fact.revision
         candidates = self._deletes.get(fact.key, [])
-        # An acknowledged deletion says of which object it was; only one can have been.
-        for write in sorted(candidates, key=lambda write: (write.outcome != ACKNOWLEDGED, write.uid != uid)):
-            if write.uid == uid or write.outcome != ACKNOWLEDGED:
+        # An acknowledged deletion says of which object it was; only one can have been. Of those that don't say it, the one that
+        # was sent first, which another one's answer can't have come before.
+        for write in sorted(candidates, key=lambda write: (write.outcome != ACKNOWLEDGED, write.uid != uid, write.sent)):
+            if write.uid == uid or (write.outcome != ACKNOWLEDGED and not write.uid):
                 candidates.remove(write)
                 self._is(write, fact, before)
                 return
