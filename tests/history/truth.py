@@ -206,8 +206,8 @@ class _Audit:
         self._ended[uid] = fact.revision
         candidates = self._deletes.get(fact.key, [])
         # An acknowledged deletion says of which object it was; only one can have been. Of those that don't say it, the one that
-        # was sent first, which another one's answer can't have come before. A deletecollection deletes by name what it has listed:
-        # maybe an object that is newer than the one it tells of.
+        # was sent first, which another one's answer can't have come before. A deletecollection deletes by name what it has
+        # listed: maybe an object that is newer than the one it tells of.
         for write in sorted(candidates, key=lambda write: (write.outcome != ACKNOWLEDGED, write.uid != uid, write.sent)):
             if write.uid == uid or write.outcome != ACKNOWLEDGED:
                 candidates.remove(write)
