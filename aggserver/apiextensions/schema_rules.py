@@ -7,13 +7,13 @@ Source: k8s.io/apiextensions-apiserver pkg/apis/apiextensions/validation/validat
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from aggserver.apiextensions.manifest import member
 from aggserver.meta.field import FieldError, Path, RawJSON, forbidden, invalid
-from aggserver.schema import constructs, formats, internal, invariants, rule_costs, structural
+from aggserver.schema import constructs, formats, internal, invariants, structural
 from aggserver.schema.constructs import Strictness
 from aggserver.schema.defaults import validate_defaults
 from aggserver.schema.rules import RuleOptions, rules_length
@@ -139,10 +139,21 @@ def validate(schema: JSONObject, path: Path, *, status: bool, unchanged: bool, o
     in_nodes, faulty = constructs.violations(schema, path, options.strict)
     errors += [*violations, *in_nodes]
     if options.structural and not unsupported and not violations:
-        errors += rule_costs.violations(schema, path, faulty, options.rule_options, unchanged=unchanged)
+        errors += _of_rules(schema, path, faulty, options.rule_options, unchanged=unchanged)
     if unsupported and not errors:
         errors.append(invalid(path, "", unsupported))
     return errors
+
+
+def _of_rules(
+    schema: JSONObject, path: Path, faulty: Collection[Path], options: RuleOptions, *, unchanged: bool
+) -> list[FieldError]:
+    if not any(node.get(VALIDATIONS) for node in internal.nodes(schema)):
+        return []
+    # Imported at the first rule: `schema/rules.py` says why.
+    from aggserver.schema import rule_costs
+
+    return rule_costs.violations(schema, path, faulty, options, unchanged=unchanged)
 
 
 def _root(schema: JSONObject, path: Path, *, status: bool) -> Errors:

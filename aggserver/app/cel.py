@@ -34,11 +34,12 @@ from aggserver.meta.field import Path as FieldPath
 from aggserver.options import Options
 from aggserver.schema import structural
 from aggserver.schema.compiled import CompiledSchema
+from aggserver.schema.compiled_rules import compile_rules
 from aggserver.schema.decl_type import Declarations
 from aggserver.schema.pruning import MalformedError
 from aggserver.schema.rule_costs import MAX_EXPRESSION, MAX_TOTAL
 from aggserver.schema.rule_validation import CALL_LIMIT
-from aggserver.schema.rules import RuleOptions, compile_rules
+from aggserver.schema.rules import RuleOptions
 from aggserver.schema.structural import VALIDATIONS
 
 __all__ = ["InputError", "run"]

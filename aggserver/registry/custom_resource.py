@@ -18,7 +18,7 @@ from aggserver.registry.nested import NestedError, find_integer, find_string, go
 from aggserver.registry.rest import Context, JSONObject
 from aggserver.registry.strategy import ResourceInfo, Verdict
 from aggserver.schema.compiled import CompiledSchema
-from aggserver.schema.rule_validation import OutOfPatienceError
+from aggserver.schema.rules import OutOfPatienceError
 
 __all__ = ["CustomResourceStrategy", "ScalePaths", "StatusStrategy", "read_fields"]
 

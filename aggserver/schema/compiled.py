@@ -13,17 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggserver.meta import field, object_meta
 from aggserver.meta.field import FieldError, Path
 from aggserver.schema import defaulting, list_type, pruning, structural
 from aggserver.schema.object_meta import drop_malformed_resources, prune_object_meta, validate_resources
 from aggserver.schema.ratcheting import Correlation
-from aggserver.schema.rule_validation import RuleFindings, RuleValidator, compile_validator
-from aggserver.schema.rules import UPSTREAM, RuleOptions
+from aggserver.schema.rules import UPSTREAM, RuleFindings, RuleOptions, compile_validator
 from aggserver.schema.validation import validate
 from aggserver.schema.validity import Validity
+
+if TYPE_CHECKING:
+    from aggserver.schema.rule_validation import RuleValidator
 
 __all__ = ["CompiledSchema", "Findings"]
 

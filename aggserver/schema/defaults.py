@@ -14,8 +14,7 @@ from aggserver.meta import codec, field
 from aggserver.meta.field import FieldError, Path
 from aggserver.schema.object_meta import malformed_resource, validate_resources
 from aggserver.schema.pruning import drop_unknown
-from aggserver.schema.rule_validation import OBJECT_LIMIT, compile_validator
-from aggserver.schema.rules import UPSTREAM, RuleOptions
+from aggserver.schema.rules import OBJECT_LIMIT, UPSTREAM, RuleOptions, compile_validator
 from aggserver.schema.structural import TYPE_META, Structural
 from aggserver.schema.validation import validate
 

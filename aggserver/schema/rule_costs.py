@@ -16,9 +16,10 @@ from typing import Any
 
 from aggserver.meta.field import FieldError, Path, RawJSON, forbidden, internal_error, invalid
 from aggserver.schema import internal, structural
+from aggserver.schema.compiled_rules import CompiledRule, compile_rules
 from aggserver.schema.decl_type import MAX_REQUEST_SIZE, DeclType, declare
 from aggserver.schema.escaping import escape
-from aggserver.schema.rules import CompiledRule, RuleOptions, compile_rules
+from aggserver.schema.rules import RuleOptions
 from aggserver.schema.structural import EMBEDDED, LIST_TYPE, MAP_TYPE, VALIDATIONS
 
 __all__ = ["MAX_EXPRESSION", "MAX_TOTAL", "violations"]

@@ -14,23 +14,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from aggserver.cel.program import Program
 from aggserver.cel.values import NONE, CELError, CostExceeded, Optional
 from aggserver.meta import codec, field
 from aggserver.meta.field import OMITTED, FieldError, Path, quote
+from aggserver.schema.compiled_rules import CompiledRule, Expression, compile_rules
 from aggserver.schema.decl_type import DeclType, declare
 from aggserver.schema.escaping import escape
 from aggserver.schema.ratcheting import Correlation, MapList
-from aggserver.schema.rules import CompiledRule, Expression, RuleOptions, compile_rules, rules_length
+from aggserver.schema.rules import OBJECT_LIMIT, OutOfPatienceError, RuleFindings, RuleOptions, rules_length
 from aggserver.schema.structural import VALIDATIONS, Structural
 
-__all__ = ["CALL_LIMIT", "OBJECT_LIMIT", "OutOfPatienceError", "RuleFindings", "RuleValidator", "compile_validator"]
+__all__ = ["CALL_LIMIT", "RuleValidator", "compile_tree"]
 
-# Units of cost: of one evaluation, and of all for one object.
+# Units of cost of one evaluation; `rules.OBJECT_LIMIT` is that of all for one object.
 CALL_LIMIT = 1_000_000
-OBJECT_LIMIT = 10_000_000
 # Bytes, of what a messageExpression gives.
 _LONGEST_MESSAGE = 5 * 1024
 
@@ -40,17 +40,6 @@ _COMPILING = 4
 _LARGE = 128 * 1024
 
 _OUT_OF_BUDGET = "running out of cost budget, no further validation rules will be run"
-
-
-class RuleFindings(NamedTuple):
-    """warnings: the texts of errors at values that an update has not changed."""
-
-    errors: list[FieldError]
-    warnings: list[str]
-
-
-class OutOfPatienceError(Exception):
-    """The rules take longer than the caller would wait. There are no findings then."""
 
 
 class RuleValidator:
@@ -108,19 +97,10 @@ def _is_large(obj: Any) -> bool:
     return len(codec.encode_json(obj)) > _LARGE
 
 
-def compile_validator(structural: Structural, options: RuleOptions, *, is_resource: bool = True) -> RuleValidator | None:
-    """None if there is no rule in the schema. is_resource: the schema is that of a resource."""
-    if not _has_rules(structural):
-        return None
+def compile_tree(structural: Structural, options: RuleOptions, *, is_resource: bool) -> RuleValidator | None:
+    """See `rules.compile_validator`, which calls it."""
     root = _tree(structural, declare(structural, is_resource=is_resource, sees_labels=options.sees_labels), options)
     return None if root is None else RuleValidator(root, options)
-
-
-def _has_rules(node: Structural) -> bool:
-    if node.schema.get(VALIDATIONS):
-        return True
-    below = (*node.properties.values(), node.items, node.values)
-    return any(child is not None and _has_rules(child) for child in below)
 
 
 # --- what is compiled ---

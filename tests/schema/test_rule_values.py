@@ -10,8 +10,8 @@ import yaml
 
 from aggserver.cel.values import NONE, CELError, Optional
 from aggserver.schema import structural
+from aggserver.schema.compiled_rules import Expression, compile_rules
 from aggserver.schema.decl_type import declare
-from aggserver.schema.rules import Expression, compile_rules
 
 GROUPS = yaml.safe_load((Path(__file__).parents[1] / "cases/rules/values.yaml").read_text())
 RULES = {f"{group}: {name}": (group, name) for group in GROUPS for name in GROUPS[group].get("rules", ())}

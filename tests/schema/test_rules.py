@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from aggserver.schema import structural
+from aggserver.schema.compiled_rules import compile_rules
 from aggserver.schema.decl_type import MAX_REQUEST_SIZE, DeclType, declare
-from aggserver.schema.rules import compile_rules
 from aggserver.schema.structural import EMBEDDED
 
 CASES = yaml.safe_load((Path(__file__).parents[1] / "cases" / "rules" / "compile.yaml").read_text())

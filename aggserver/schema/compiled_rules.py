@@ -1,8 +1,9 @@
-"""Rules: x-kubernetes-validations, compiled.
+"""Compiled rules: what is made of the expressions in x-kubernetes-validations.
 
 A rule that does not compile has an error instead of a program, in upstream's words: the definition is then refused; of a stored
 one that was accepted all the same, each object that is validated is told so. Called when a definition is checked
-(`rule_costs.py`), which asks for costs too, and when a version first validates an object (`rule_validation.py`). Pure.
+(`rule_costs.py`), which asks for costs too, and when a version first validates an object (`rule_validation.py`). It brings in
+CEL, and is therefore imported through `rules.py` alone where a server starts. Pure.
 Source: k8s.io/apiextensions-apiserver pkg/apiserver/schema/cel/compilation.go, v0.36.3.
 """
 
@@ -20,23 +21,8 @@ from aggserver.cel.types import BOOL, STRING, Type, optional_of
 from aggserver.meta.field import Path
 from aggserver.schema import constructs
 from aggserver.schema.decl_type import Declarations, DeclType
-from aggserver.schema.structural import VALIDATIONS
 
-__all__ = ["UPSTREAM", "CompiledRule", "Expression", "RuleOptions", "compile_rules", "rules_length"]
-
-
-@dataclass(frozen=True, slots=True)
-class RuleOptions:
-    """What rules may do beyond upstream's. sees_labels: the metadata of resources has labels and annotations for them.
-
-    budget: a factor of the limits of cost.
-    """
-
-    sees_labels: bool = False
-    budget: int = 1
-
-
-UPSTREAM = RuleOptions()
+__all__ = ["CompiledRule", "Expression", "compile_rules"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +59,6 @@ class CompiledRule:
     expression: Expression
     message: Expression = Expression()
     field_path: Path = Path()  # noqa: RUF009  -- immutable
-
-
-def rules_length(schema: Mapping[str, Any]) -> int:
-    """Characters of a node's expressions. To compile them takes some 10 us for each."""
-    rules = schema.get(VALIDATIONS) or ()
-    return sum(len(rule.get("rule") or "") + len(rule.get("messageExpression") or "") for rule in rules)
 
 
 def compile_rules(rules: list[Mapping[str, Any]], declared: DeclType) -> list[CompiledRule]:
