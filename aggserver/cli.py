@@ -1,32 +1,40 @@
 """The command line: parse, set up logging and signals, run, and say in one line what went wrong.
 
-aggserver dev      a server of its own, without a cluster
-aggserver serve    behind a cluster's aggregation layer
-aggserver cel      check and run expressions, and the rules of definitions
-aggserver storage  check, backup, restore, compact: for the SQLite store of either
+aggserver dev         a server of its own, without a cluster
+aggserver serve       behind a cluster's aggregation layer
+aggserver cel         check and run expressions, and the rules of definitions
+aggserver storage     check, backup, restore, compact: for the SQLite store of either
+aggserver completion  what makes a shell complete all these
+
+Each imports what it needs when it is asked for: `aggserver --help` knows no library but argparse.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
+import gc
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import aggserver
 from aggserver.options import STORAGE, Options, OptionsError, parse
-from aggserver.server.serving import Server, loop_factory
+
+if TYPE_CHECKING:
+    from aggserver.server.serving import Server
 
 __all__ = ["main"]
 
-log = logging.getLogger("aggserver")
+# As shells have it for what Ctrl-C has ended.
+_INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit status: 0 done, or stopped as asked; 1 could not start or go on, or found what is wrong; 2 not understood."""
+    """The exit status: 0 done, or stopped as asked; 1 could not start or go on, or found what is wrong; 2 not understood.
+
+    Of `aggserver dev -- COMMAND` it is the command's.
+    """
     try:
         options = parse(sys.argv[1:] if argv is None else argv, os.environ)
     except OptionsError as error:
@@ -35,31 +43,48 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.command == "version":
         print(f"aggserver {aggserver.__version__}")
         return 0
+    if options.command == "completion":
+        from aggserver.options.completion import script
+
+        print(script(options.shell))
+        return 0
     if options.command == "cel":
         return _cel(options)
-    _log_to_stderr(options.log_level)
+    from aggserver.app.logs import log_to
+
+    log_to(sys.stderr, options.log_level, os.environ)
     try:
-        run = _storage if options.command in STORAGE else _serve
-        run(options)
+        return _storage(options) if options.command in STORAGE else _serve(options)
+    except KeyboardInterrupt:
+        return _INTERRUPTED
     except Exception as error:
-        if not _is_for_people(error):
+        what = _only(error)
+        if not _is_for_people(what):
             raise
-        print(f"aggserver: {error}", file=sys.stderr)
+        print(f"aggserver: {what}", file=sys.stderr)
         return 1
-    return 0
 
 
-def _serve(options: Options) -> None:
+def _serve(options: Options) -> int:
+    # Most of a start is imports. What they make stays for ever: to search it for garbage over and over took a seventh of a start,
+    # and it needn't be searched later either.
+    gc.disable()
+    import asyncio
+
+    from aggserver.server.serving import loop_factory
+
     # Each mode brings its own libraries: standalone starts without those that talk to a cluster.
     if options.command == "dev":
         from aggserver.app.standalone import run
     else:
         from aggserver.app.aggregated import run
+    gc.freeze()
+    gc.enable()
     # The storage's threads take the interpreter back from a busy loop this soon (5 ms else): 16 writers got 1,880 writes a second
     # at the default, 3,270 so.
     sys.setswitchinterval(0.0005)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(run(options, _say, _stop_on_signals))
+        return runner.run(run(options, _say, _stop_on_signals))
 
 
 def _cel(options: Options) -> int:
@@ -72,7 +97,7 @@ def _cel(options: Options) -> int:
         return 2
 
 
-def _storage(options: Options) -> None:
+def _storage(options: Options) -> int:
     from aggserver.storage import sqlite_maintenance as maintenance
     from aggserver.storage.sqlite_file import FILE_NAME
 
@@ -85,10 +110,18 @@ def _storage(options: Options) -> None:
         "storage compact": lambda: maintenance.compact(path, _progress),
     }
     _say(commands[options.command]())
+    return 0
 
 
 def _progress(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
+
+
+def _only(error: Exception) -> Exception:
+    """What a task group wraps, where it is a single thing."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
 
 
 def _is_for_people(error: Exception) -> bool:
@@ -101,16 +134,9 @@ def _say(line: str) -> None:
 
 
 def _stop_on_signals(server: Server) -> None:
+    import asyncio
+    import signal
+
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, server.request_stop)
-
-
-def _log_to_stderr(level: str) -> None:
-    logging.basicConfig(
-        level=level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", force=True
-    )
-    if level != "debug":
-        # Libraries speak of every connection; what matters of it we say ourselves.
-        for noisy in ("hypercorn", "asyncio"):
-            logging.getLogger(noisy).setLevel(logging.WARNING)

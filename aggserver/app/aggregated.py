@@ -17,7 +17,7 @@ import aggserver
 from aggserver.admission.cluster_namespaces import ClusterNamespaces
 from aggserver.apiextensions.files import FolderSource, Loaded
 from aggserver.apiextensions.registration import Registrar, Service
-from aggserver.app.engine import Engine, Task, compaction, new_environment, open_storage, supervise
+from aggserver.app.engine import Engine, Task, compaction, listen, new_environment, open_storage, supervise
 from aggserver.app.serving_certificate import ServingCertificate
 from aggserver.app.trust import overrides_from, trust_files
 from aggserver.authentication.configmap import ConfigMapSource
@@ -29,7 +29,7 @@ from aggserver.cluster.client import connect
 from aggserver.cluster.configuration import SERVICE_ACCOUNT_FOLDER
 from aggserver.options import Options
 from aggserver.schema.rules import RuleOptions
-from aggserver.server.serving import Server, bind
+from aggserver.server.serving import Server
 from aggserver.server.tls import FileWatcher, TLSConfig
 
 __all__ = ["run"]
@@ -37,8 +37,10 @@ __all__ = ["run"]
 log = logging.getLogger("aggserver")
 
 
-async def run(options: Options, say: Callable[[str], None], on_server: Callable[[Server], None]) -> None:
+async def run(options: Options, say: Callable[[str], None], on_server: Callable[[Server], None]) -> int:
     """Serves until the server that `on_server` is given is asked to stop. say: prints a line for the person who started it.
+
+    Returns the exit status.
 
     Raises ConfigurationError, TLSError, CertificateError, Unavailable, OSError, all with a text for that person.
     """
@@ -69,7 +71,7 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
         )
         server = Server(
             engine.asgi(authenticator, authorizer, options),
-            [bind(options.bind_address, options.secure_port)],
+            [listen(options)],
             tls,
             on_stopping=engine.checks.begin_shutdown,
             on_shutdown=engine.end_watches,
@@ -92,6 +94,7 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
                 f"beside {cluster.server}; /readyz?verbose tells what it waits for"
             )
             await server.run()
+    return 0
 
 
 class _Clusters:

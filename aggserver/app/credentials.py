@@ -24,11 +24,17 @@ _ADMIN = "aggserver-admin"
 
 
 class Credentials:
-    """`start` before all else; `run` is the one task. clock: seconds since the epoch."""
+    """`start` before all else; `run` is the one task. clock: seconds since the epoch.
 
-    def __init__(self, folder: Path, names: Names, tls: TLSConfig, clock: Callable[[], float]) -> None:
+    shared: a kubeconfig that others have entries in, to put ours into as well.
+    """
+
+    def __init__(
+        self, folder: Path, names: Names, tls: TLSConfig, clock: Callable[[], float], shared: Path | None = None
+    ) -> None:
         self.authenticator = Authenticator(AuthenticationConfig())
         self.kubeconfig = folder / "kubeconfig"
+        self._shared = shared
         self._keeper = CertificateKeeper(FolderStore(folder / "certificates"), names, clock)
         self._tls = tls
         self._clock = clock
@@ -40,11 +46,16 @@ class Credentials:
         await self._take(await self._keeper.ensure())
 
     def publish(self, url: str) -> None:
-        """Writes the kubeconfig for the server at `url`, and again whenever a certificate is renewed. Raises OSError."""
+        """Writes the kubeconfig for the server at `url`, and again whenever a certificate is renewed.
+
+        Raises OSError and KubeconfigError.
+        """
         self._url = url
         admin = issue_client(self._certificates.ca, _ADMIN, [PRIVILEGED_GROUP], self._clock())
-        content = kubeconfig.render(url, self._certificates.ca_bundle, admin.cert_pem, admin.key_pem)
-        kubeconfig.write(self.kubeconfig, content)
+        config = kubeconfig.config(url, self._certificates.ca_bundle, admin.cert_pem, admin.key_pem)
+        kubeconfig.write(self.kubeconfig, kubeconfig.render(config))
+        if self._shared is not None:
+            kubeconfig.write_into(self._shared, config)
 
     async def run(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         await self._keeper.follow(self._take, sleep)

@@ -7,10 +7,13 @@ come from and which namespaces there are is the modes' affair.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import random
 import secrets
+import shlex
+import socket
 import time
 import uuid
 from collections.abc import Callable, Coroutine, Iterator
@@ -35,13 +38,25 @@ from aggserver.registry.environment import Environment
 from aggserver.schema.rules import UPSTREAM, RuleOptions
 from aggserver.server.health import HealthChecks, edges
 from aggserver.server.metrics import Metrics, RequestObserver
+from aggserver.server.serving import bind
 from aggserver.storage.compactor import compact_regularly
 from aggserver.storage.interface import Storage, Unavailable
 from aggserver.storage.memory import MemoryStorage
 from aggserver.storage.sqlite import SQLiteStorage
 from aggserver.storage.sqlite_file import FILE_NAME
 
-__all__ = ["IN_MEMORY", "Engine", "Task", "compaction", "data_folder", "new_environment", "open_storage", "supervise"]
+__all__ = [
+    "IN_MEMORY",
+    "Engine",
+    "StartError",
+    "Task",
+    "compaction",
+    "data_folder",
+    "listen",
+    "new_environment",
+    "open_storage",
+    "supervise",
+]
 
 log = logging.getLogger("aggserver")
 
@@ -51,11 +66,37 @@ Task = tuple[str, Callable[[], Coroutine[Any, Any, None]]]
 IN_MEMORY = ":memory:"
 
 
+class StartError(Exception):
+    """The server can't be had as the options want it. The text says why, and which option helps."""
+
+
 def data_folder(data: str) -> Path:
-    """The folder of --data, made for its owner alone if it isn't there. Raises OSError."""
+    """The folder of --data, made for its owner alone if it isn't there. Raises StartError."""
     folder = Path(data)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not any(folder.iterdir()):
+            # Most often it is made in a project's folder, and has keys in it.
+            (folder / ".gitignore").write_text("*\n")
+    except OSError as error:
+        why = "it is no folder" if isinstance(error, FileExistsError) else error.strerror
+        at = "" if str(error.filename) in (data, "None") else f" ({error.filename})"
+        raise StartError(f"--data {shlex.quote(data)}: the folder can't be made or used: {why}{at}") from None
     return folder
+
+
+def listen(options: Options) -> socket.socket:
+    """The socket of --bind-address and --secure-port. Raises StartError."""
+    host, port = options.bind_address, options.secure_port
+    try:
+        return bind(host, port)
+    except OSError as error:
+        hint = {
+            errno.EADDRINUSE: f"port {port} is in use: --secure-port 0 takes a free port, --secure-port PORT another",
+            errno.EACCES: f"port {port} may not be used: --secure-port PORT takes one above 1023, --secure-port 0 a free one",
+            errno.EADDRNOTAVAIL: f"{host} is no address of this machine: --bind-address IP takes another",
+        }.get(error.errno or 0)
+        raise StartError(f"can't listen on {host}: {hint or error.strerror}") from None
 
 
 async def open_storage(options: Options) -> Storage:

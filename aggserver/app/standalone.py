@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import shlex
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from pathlib import Path
+from typing import Any
 
 from aggserver.apiextensions.controller import DefinitionController
 from aggserver.apiextensions.kind import definition_kind
@@ -19,16 +22,18 @@ from aggserver.apiextensions.protection import DefinitionProtection
 from aggserver.apiextensions.strategy import DefinitionStrategy
 from aggserver.apiextensions.v1beta1 import StoredDefinitions, to_v1
 from aggserver.app.credentials import Credentials
-from aggserver.app.engine import IN_MEMORY, Engine, compaction, data_folder, new_environment, open_storage, supervise
+from aggserver.app.engine import IN_MEMORY, Engine, compaction, data_folder, listen, new_environment, open_storage, supervise
+from aggserver.app.processes import run_command, until_orphaned
 from aggserver.authorization.delegating import StandaloneAuthorizer
 from aggserver.endpoints.installer import Served
 from aggserver.options import Options
+from aggserver.registry.rest import JSONObject
 from aggserver.registry.store import Store
 from aggserver.schema.rules import RuleOptions
 from aggserver.server.certificates import Names
-from aggserver.server.serving import Server, bind
+from aggserver.server.serving import Server
 from aggserver.server.tls import TLSConfig
-from aggserver.standalone import kinds, namespaces, seed
+from aggserver.standalone import kinds, kubeconfig, namespaces, seed
 from aggserver.storage.interface import Storage
 
 __all__ = ["run"]
@@ -36,16 +41,34 @@ __all__ = ["run"]
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
-async def run(options: Options, say: Callable[[str], None], on_server: Callable[[Server], None]) -> None:
-    """Serves until the server that `on_server` is given is asked to stop. say: prints a line for the person who started it.
+def run(options: Options, say: Callable[[str], None], on_server: Callable[[Server], None]) -> Coroutine[Any, Any, int]:
+    """Serves until the server that `on_server` is given is asked to stop, or the command of the options has ended.
 
-    Raises SeedError, Unavailable, OSError (the port is taken), all with a text for that person.
+    say: prints a line for the person who started it. Returns the exit status.
+    Raises StartError, SeedError, KubeconfigError, Unavailable, OSError, all with a text for that person.
     """
-    objects = [(file, to_v1(obj)) for file, obj in seed.read(options.files)]
-    async with _folder(options.data) as folder, _storage(options) as storage:
-        listener = bind(options.bind_address, options.secure_port)
+    parent = os.getppid()
+    if options.kubeconfig_to_write is not None:
+        kubeconfig.read(options.kubeconfig_to_write)  # whether it will do is said before anything is made
+    # Before there is an event loop, which would keep Ctrl-C from ending the wait for a download or a terminal.
+    objects = [(origin, to_v1(obj)) for origin, obj in seed.read(options.filenames)]
+    return _run(options, objects, parent, say, on_server)
+
+
+async def _run(
+    options: Options,
+    objects: Sequence[tuple[str, JSONObject]],
+    parent: int,
+    say: Callable[[str], None],
+    on_server: Callable[[Server], None],
+) -> int:
+    async with contextlib.AsyncExitStack() as stack:
+        # The port first: where that is taken, no folder is to be left behind.
+        listener = stack.enter_context(contextlib.closing(listen(options)))
+        folder = await stack.enter_async_context(_folder(options.data))
+        storage = await stack.enter_async_context(_storage(options))
         tls = TLSConfig(min_version=options.tls_min_version, cipher_suites=options.tls_cipher_suites)
-        credentials = Credentials(folder, _names(options), tls, time.time)
+        credentials = Credentials(folder, _names(options), tls, time.time, options.kubeconfig_to_write)
         await credentials.start()
 
         environment = new_environment(storage)
@@ -59,11 +82,16 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
         definition_controller = DefinitionController(crds, engine.definitions, time.time)
         namespace_controller = namespaces.NamespaceController(namespace_store, engine.definitions.namespaced_stores)
 
+        async def stop_with_parent() -> None:
+            await until_orphaned(parent)
+            server.request_stop()
+
         background = supervise(
             ("the definitions' controller", definition_controller.run),
             ("the namespaces' controller", namespace_controller.run),
             ("renewing the certificates", credentials.run),
             *compaction(storage, options),
+            *([("waiting for the parent's end", stop_with_parent)] if options.exit_with_parent else []),
         )
 
         def end_watches() -> None:
@@ -85,14 +113,34 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
             await namespaces.ensure(namespace_store, "default")
             await definition_controller.caught_up()
             await seed.plant(objects, engine.installer, definition_controller.settled)
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(server.run())
-                await server.listening.wait()
-                url = f"https://{_host(options.bind_address)}:{server.port}"
-                credentials.publish(url)
-                next_step = f"export KUBECONFIG={credentials.kubeconfig.resolve()}; kubectl api-resources"
-                data = ",".join(options.etcd_servers) if options.storage == "etcd" else options.data
-                say(f"aggserver serves {url} (data: {data}). Next: {next_step}")
+            return await _serve(options, server, credentials, say)
+
+
+async def _serve(options: Options, server: Server, credentials: Credentials, say: Callable[[str], None]) -> int:
+    """From the first connection to the last. Returns the exit status: that of the command, if there is one."""
+    async with asyncio.TaskGroup() as tasks:
+        serving = tasks.create_task(server.run())
+        await server.listening.wait()
+        url = f"https://{_host(options.bind_address)}:{server.port}"
+        credentials.publish(url)
+        if not options.run:
+            say(_first_words(options, url, credentials.kubeconfig))
+            return 0
+        variables = {"KUBECONFIG": str(credentials.kubeconfig.resolve())}
+        command = tasks.create_task(run_command(options.run, variables))
+        await asyncio.wait((serving, command), return_when=asyncio.FIRST_COMPLETED)
+        if not command.done():  # stopped by somebody else than the command's end
+            command.cancel()
+            return 1
+        server.request_stop()
+        return command.result()
+
+
+def _first_words(options: Options, url: str, own_kubeconfig: Path) -> str:
+    kubeconfig = (options.kubeconfig_to_write or own_kubeconfig).resolve()
+    data = ",".join(options.etcd_servers) if options.storage == "etcd" else options.data
+    next_step = f"export KUBECONFIG={shlex.quote(str(kubeconfig))}; kubectl api-resources"
+    return f"aggserver serves {url} (data: {shlex.quote(data)}). Next: {next_step}"
 
 
 @contextlib.asynccontextmanager

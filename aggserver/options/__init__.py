@@ -1,6 +1,7 @@
 """Options: everything an operator can say, from flags, environment and a YAML file, as one frozen value.
 
-Only `cli.py` and `app` see it; below them go plain values. `table.py` is the table of options, `reading.py` reads them.
+Only `cli.py` and `app` see it; below them go plain values. `table.py` is the table of options, `reading.py` reads them,
+`completion.py` makes shells complete them.
 """
 
 from aggserver.options.reading import OptionsError, parse

@@ -14,7 +14,21 @@ from typing import Any
 
 from aggserver.meta import duration
 
-__all__ = ["Convert", "address", "boolean", "files", "integer", "one_of", "path", "port", "positive", "seconds", "text", "texts"]
+__all__ = [
+    "Convert",
+    "OneOf",
+    "address",
+    "boolean",
+    "integer",
+    "one_of",
+    "path",
+    "port",
+    "positive",
+    "seconds",
+    "sources",
+    "text",
+    "texts",
+]
 
 Convert = Callable[[Any], Any]
 
@@ -67,19 +81,26 @@ def texts(value: Any) -> tuple[str, ...]:
     return tuple(part.strip() for member in members for part in text(member).split(",") if part.strip())
 
 
-def files(value: Any) -> tuple[Path, ...]:
-    """File names, each as it is: one may have a comma."""
-    return tuple(Path(text(member)) for member in (value if isinstance(value, list) else [value]))
+def sources(value: Any) -> tuple[str, ...]:
+    """Names of files and URLs, each as it is: one may have a comma, and no slash is one too many."""
+    return tuple(text(member) for member in (value if isinstance(value, list) else [value]))
 
 
 def address(value: Any) -> str:
     return str(ip_address(text(value)))
 
 
-def one_of(*choices: str) -> Convert:
-    def convert(value: Any) -> str:
-        if value not in choices:
-            raise ValueError(f"must be one of {', '.join(choices)}")
+class OneOf:
+    """A text that is one of a few."""
+
+    def __init__(self, choices: tuple[str, ...]) -> None:
+        self.choices = choices
+
+    def __call__(self, value: Any) -> str:
+        if value not in self.choices:
+            raise ValueError(f"must be one of {', '.join(self.choices)}")
         return str(value)
 
-    return convert
+
+def one_of(*choices: str) -> Convert:
+    return OneOf(choices)

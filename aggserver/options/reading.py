@@ -12,14 +12,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from aggserver.meta import yaml_text
 from aggserver.options import convert
-from aggserver.options.table import COMMANDS, FLAGS, PREFIX, Flag, Options
+from aggserver.options.table import COMMANDS, COMPLETION, FLAGS, PREFIX, WITH_COMMAND, Flag, Options
 
 __all__ = ["OptionsError", "parse"]
 
 # What the kubelet puts into every container for a Service called aggserver or aggserver-something; not meant for us.
 SERVICE_LINK = re.compile(r"(.*_)?(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)")
+
+# What these commands do is the same everywhere: neither variables nor a file have a say in it.
+_WITHOUT_OPTIONS = COMPLETION | {"version"}
 
 _DEFAULTS = {one.name: one.default for one in dataclasses.fields(Options)}
 
@@ -31,21 +33,42 @@ class OptionsError(Exception):
 def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Options:
     """Options from the arguments (without the program's name) and the environment.
 
-    Raises OptionsError, and SystemExit(0) after printing for --help.
+    Raises OptionsError, and SystemExit(0) after printing for --help, or where no command was given.
     """
+    argv, run = _split(argv)
     said = vars(_parser().parse_args(argv))
-    command: str = said.pop("command")
+    command, of = said.pop("command"), said.pop("parser")
+    if said.pop("version_asked", False):
+        command = "version"
+    if command is None:
+        of.print_help()
+        raise SystemExit(0)
     config: str | None = said.pop("config", None) or environ.get(f"{PREFIX}CONFIG")
-    if command == "version":
-        return Options(command=command)
     flags = {field: flag for field, flag in FLAGS.items() if command in flag.commands}
-    values = {field: flag.dev for field, flag in flags.items() if command == "dev" and flag.dev is not None}
-    values |= _from_file(config, flags) if config else {}
-    values |= _from_environment(environ, flags)
-    values |= {field: _converted(flags[field], f"--{flags[field].name}", value) for field, value in said.items()}
-    options = Options(command=command, **values)
+    values: dict[str, Any] = {}
+    if command not in _WITHOUT_OPTIONS:
+        values |= {field: flag.dev for field, flag in flags.items() if command == "dev" and flag.dev is not None}
+        values |= WITH_COMMAND if run else {}
+        values |= _from_file(config, flags) if config else {}
+        values |= _from_environment(environ, flags)
+    values |= {field: _converted(flags[field], _as_said(flags[field]), value) for field, value in said.items()}
+    options = Options(command=command, run=run, **values)
     _check(options)
     return options
+
+
+def _split(argv: Sequence[str]) -> tuple[Sequence[str], tuple[str, ...]]:
+    """The arguments of `dev`, and the command that stands behind `--`. Raises OptionsError."""
+    if "--" not in argv or argv[0] != "dev":
+        return argv, ()
+    at = list(argv).index("--")
+    if not argv[at + 1 :]:
+        raise OptionsError("dev: a command is needed behind --")
+    return argv[:at], tuple(argv[at + 1 :])
+
+
+def _as_said(flag: Flag) -> str:
+    return flag.metavar if flag.positional else f"--{flag.name}"
 
 
 def _check(options: Options) -> None:
@@ -84,23 +107,27 @@ def _check_cel(options: Options) -> None:
 
 
 def _from_environment(environ: Mapping[str, str], flags: Mapping[str, Flag]) -> dict[str, Any]:
-    known = {flag.variable: field for field, flag in FLAGS.items() if not flag.positional}
+    known = {flag.variable for flag in FLAGS.values() if not flag.positional}
+    mine = {flag.variable: field for field, flag in flags.items() if not flag.positional}
     values: dict[str, Any] = {}
     for variable, value in environ.items():
         if not variable.startswith(PREFIX) or variable == f"{PREFIX}CONFIG":
             continue
-        field = known.get(variable)
-        if SERVICE_LINK.fullmatch(variable.removeprefix(PREFIX)) and (field is None or "://" in value):
+        if SERVICE_LINK.fullmatch(variable.removeprefix(PREFIX)) and (variable not in known or "://" in value):
             continue
-        if field is None:
+        if variable not in known:
             raise OptionsError(f"environment variable {variable}: no such option")
-        if field in flags:  # one environment may do for both commands
+        if field := mine.get(variable):  # one environment may do for both commands
             values[field] = _converted(flags[field], variable, value)
     return values
 
 
 def _from_file(path: str, flags: Mapping[str, Flag]) -> dict[str, Any]:
-    known = {flag.name: field for field, flag in FLAGS.items() if not flag.positional}
+    # Few have a file of options, and nobody else is to wait for the library.
+    from aggserver.meta import yaml_text
+
+    known = {flag.name for flag in FLAGS.values() if not flag.positional}
+    mine = {flag.name: field for field, flag in flags.items() if not flag.positional}
     try:
         content, repeated = yaml_text.decode(Path(path).read_bytes())
     except OSError as error:
@@ -117,8 +144,8 @@ def _from_file(path: str, flags: Mapping[str, Flag]) -> dict[str, Any]:
     for key, value in content.items():
         if key not in known:
             raise OptionsError(f"{path}: {key}: no such option")
-        if known[key] in flags:
-            values[known[key]] = _converted(flags[known[key]], f"{path}: {key}", value)
+        if field := mine.get(key):
+            values[field] = _converted(flags[field], f"{path}: {key}", value)
     return values
 
 
@@ -127,6 +154,17 @@ def _converted(flag: Flag, where: str, value: Any) -> Any:
         return flag.convert(value)
     except ValueError as error:
         raise OptionsError(f"{where}: {error}") from error
+
+
+_DEV_HELP = (
+    "With a COMMAND behind --, the server is there for it alone: the command has KUBECONFIG set to it, and when it ends the "
+    "server stops and gives its exit status. Such a server takes a free port, keeps nothing, and logs warnings only, unless "
+    "options say otherwise. "
+)
+_COMPLETION_HELP = (
+    "bash: source <(aggserver completion bash), in ~/.bashrc to have it always. zsh: the same in ~/.zshrc, after compinit. "
+    "fish: aggserver completion fish | source, in ~/.config/fish/config.fish."
+)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -138,16 +176,18 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="aggserver", description="An extension API server for the Kubernetes aggregation layer.", allow_abbrev=False
     )
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    groups = {
-        "storage": commands.add_parser(
-            "storage",
-            help="check, backup, restore, compact: care for a SQLite store",
-            usage="aggserver storage COMMAND [OPTION...]",
-            description="Care for the SQLite store of a data folder. With --storage etcd, etcdctl and etcdutl do the same.",
-            allow_abbrev=False,
-        ).add_subparsers(dest="command", metavar="COMMAND", required=True)
-    }
+    parser.add_argument("--version", action="store_true", dest="version_asked", help="print the version")
+    parser.set_defaults(parser=parser)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    storage = commands.add_parser(
+        "storage",
+        help="check, backup, restore, compact: care for a SQLite store",
+        usage="aggserver storage COMMAND [OPTION...]",
+        description="Care for the SQLite store of a data folder. With --storage etcd, etcdctl and etcdutl do the same.",
+        allow_abbrev=False,
+    )
+    storage.set_defaults(command=None, parser=storage)
+    groups = {"storage": storage.add_subparsers(dest="command", metavar="COMMAND")}
     for command, text in COMMANDS.items():
         group, _, name = command.rpartition(" ")
         sub = groups.get(group, commands).add_parser(
@@ -159,27 +199,28 @@ def _parser() -> argparse.ArgumentParser:
             allow_abbrev=False,
         )
         sub.set_defaults(command=command)
-        if command != "version":
-            _add_flags(sub, command)
+        _add_flags(sub, command)
     return parser
 
 
 def _arguments(command: str) -> str:
     named = [flag for flag in FLAGS.values() if flag.positional and command in flag.commands]
-    return "".join(f" [{flag.metavar}]" if flag.optional else f" {flag.metavar}" for flag in named)
+    behind = " [-- COMMAND [ARGUMENT...]]" if command == "dev" else ""
+    return "".join(f" [{flag.metavar}]" if flag.optional else f" {flag.metavar}" for flag in named) + behind
 
 
 def _epilog(command: str) -> str:
-    if command == "version":
-        return ""
-    return (
+    if command in _WITHOUT_OPTIONS:
+        return _COMPLETION_HELP if command in COMPLETION else ""
+    return (_DEV_HELP if command == "dev" else "") + (
         f"Every option is also an environment variable (--secure-port: {PREFIX}SECURE_PORT) and a key of the --config file "
         "(secure-port). A flag wins over a variable, a variable over the file. Durations are written as 10s, 1m30s, 1h."
     )
 
 
 def _add_flags(parser: argparse.ArgumentParser, command: str) -> None:
-    parser.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help="YAML file of options")
+    if command not in _WITHOUT_OPTIONS:
+        parser.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help="YAML file of options")
     more: dict[str, Any]
     groups: dict[str, Any] = {}
     for name, flag in FLAGS.items():
@@ -195,7 +236,7 @@ def _add_flags(parser: argparse.ArgumentParser, command: str) -> None:
         if flag.convert is convert.boolean:
             # as in Go: --flag or --flag=false
             more = {"metavar": "true|false", "nargs": "?", "const": "true"}
-        elif flag.convert in (convert.texts, convert.files):
+        elif flag.convert in (convert.texts, convert.sources):
             more["action"] = "append"
         default = flag.dev if command == "dev" and flag.dev is not None else _DEFAULTS[name]
         group.add_argument(*names, dest=name, default=argparse.SUPPRESS, help=flag.text + _shown(default, flag), **more)

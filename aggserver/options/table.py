@@ -15,13 +15,14 @@ from typing import Any
 
 from aggserver.options import convert
 
-__all__ = ["COMMANDS", "FLAGS", "PREFIX", "STORAGE", "Flag", "Options"]
+__all__ = ["COMMANDS", "COMPLETION", "FLAGS", "PREFIX", "STORAGE", "WITH_COMMAND", "Flag", "Options"]
 
 PREFIX = "AGGSERVER_"
 COMMANDS = {
     "serve": "serve the definitions of a folder beside a cluster, through its aggregation layer",
     "dev": "serve CustomResourceDefinitions on their own, without a cluster",
     "cel": "check and run an expression of CEL, or the rules of a definition, without a server",
+    "completion": "print a script that completes commands and options in a shell",
     "version": "print the version",
     "storage check": "see whether the SQLite store of a folder is sound, also while a server uses it",
     "storage backup": "copy the SQLite store of a folder to a file, also while a server uses it",
@@ -29,12 +30,17 @@ COMMANDS = {
     "storage compact": "forget the history of a SQLite store that no server uses, and give the room back",
 }
 STORAGE = frozenset(command for command in COMMANDS if command.startswith("storage "))
-SERVE, DEV, CEL = frozenset({"serve"}), frozenset({"dev"}), frozenset({"cel"})
+SERVE, DEV, CEL, COMPLETION = frozenset({"serve"}), frozenset({"dev"}), frozenset({"cel"}), frozenset({"completion"})
 BOTH = SERVE | DEV
 LOG_LEVELS = ("debug", "info", "warning", "error")
 STORAGES = ("sqlite", "etcd")
 OUTPUTS = ("text", "json")
+SHELLS = ("bash", "zsh", "fish")
 TLS_VERSIONS = ("VersionTLS12", "VersionTLS13")
+
+# Defaults of `aggserver dev -- COMMAND`, by field: a server that is there for one command shares no port with others, begins
+# empty, and leaves the output to the command.
+WITH_COMMAND = {"secure_port": 0, "data": ":memory:", "log_level": "warning"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +80,8 @@ class Options:
     """What was said, or the defaults. Empty texts and None mean: not given. Durations are seconds."""
 
     command: str
+    # What `aggserver dev -- COMMAND` runs; empty to serve until somebody stops it.
+    run: tuple[str, ...] = ()
 
     secure_port: int = _option(
         443, "secure-port", convert.port, _SERVING, "port for HTTPS; 0 takes a free one", metavar="PORT", commands=BOTH, dev=6443
@@ -96,15 +104,27 @@ class Options:
         "folder of CustomResourceDefinition manifests, followed for changes",
         metavar="DIR",
     )
-    files: tuple[Path, ...] = _option(
+    filenames: tuple[str, ...] = _option(
         (),
         "filename",
-        convert.files,
+        convert.sources,
         _SERVING,
-        "manifest to create at start; may be repeated",
+        "manifests to create at start: a file, a folder, an http(s) URL, or - for the standard input; may be repeated",
         metavar="FILE",
         commands=DEV,
         short="-f",
+    )
+    kubeconfig_to_write: Path | None = _option(
+        None,
+        "kubeconfig",
+        convert.path,
+        _SERVING,
+        "file to put the way to this server into as well, as the current context beside those that are there",
+        metavar="FILE",
+        commands=DEV,
+    )
+    exit_with_parent: bool = _option(
+        False, "exit-with-parent", convert.boolean, _SERVING, "stop when the process that started the server ends", commands=DEV
     )
     data: str = _option(
         "/var/lib/aggserver",
@@ -486,6 +506,9 @@ class Options:
     )
     old_object_file: Path | None = _option(
         None, "old-object", convert.path, _RULES, "file with that object before, for oldSelf", metavar="FILE", commands=CEL
+    )
+    shell: str = _option(
+        "", "shell", convert.one_of(*SHELLS), "", ", ".join(SHELLS), metavar="SHELL", commands=COMPLETION, positional=True
     )
     output: str = _option(
         "text", "output", convert.one_of(*OUTPUTS), _RULES, ", ".join(OUTPUTS), metavar="FORMAT", commands=CEL, short="-o"

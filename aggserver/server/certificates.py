@@ -59,7 +59,7 @@ NAMES = frozenset({CA_CERT, CA_KEY, NEXT_CA_CERT, NEXT_CA_KEY, OLD_CA_CERTS, SER
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
-    """A certificate and its unencrypted private key (PKCS #8), both PEM."""
+    """A certificate and its unencrypted private key (SEC 1, RFC 5915), both PEM."""
 
     cert_pem: bytes
     key_pem: bytes
@@ -315,7 +315,9 @@ def _key_usage(*, digital_signature: bool = False, key_cert_sign: bool = False, 
 
 
 def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> KeyPair:
-    key_pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    # As kubeadm and Go write keys of elliptic curves: fabric8's Java client can read no others from a kubeconfig.
+    sec1 = serialization.PrivateFormat.TraditionalOpenSSL
+    key_pem = key.private_bytes(serialization.Encoding.PEM, sec1, serialization.NoEncryption())
     return KeyPair(certificate.public_bytes(serialization.Encoding.PEM), key_pem)
 
 

@@ -1,36 +1,76 @@
 """The kubeconfig of a server without a cluster: its address, its CA, and an administrator's certificate, all in one file.
 
-Pure but for `write`. Called by `app.py` when the server is ready: whoever waits for the file may use it at once.
-Source: client-go tools/clientcmd/api/v1/types.go, v0.36.3.
+Pure but for `read` and `write`. Called by `app/credentials.py` when the server is ready: whoever waits for the file may use it at
+once. Into a file that others have entries in, ours go by the rules of kubectl, kind and minikube: entries of our name are
+replaced, all else stays, and ours becomes the current context.
+Source: client-go tools/clientcmd/api/v1/types.go and tools/clientcmd/config.go, v0.36.3.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from aggserver.meta import codec
 
-__all__ = ["render", "write"]
+__all__ = ["KubeconfigError", "config", "merge", "read", "render", "write", "write_into"]
 
 NAME = "aggserver"
+_LISTS = ("clusters", "users", "contexts")
+
+Config = Mapping[str, Any]
 
 
-def render(server: str, ca_pem: bytes, cert_pem: bytes, key_pem: bytes) -> bytes:
+class KubeconfigError(Exception):
+    """A file that is there can't be added to. The text names it and says why."""
+
+
+def config(server: str, ca_pem: bytes, cert_pem: bytes, key_pem: bytes) -> dict[str, Any]:
     """server: the URL. The rest is PEM, embedded."""
     user = {"client-certificate-data": _base64(cert_pem), "client-key-data": _base64(key_pem)}
-    return codec.dump_yaml(
-        {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": NAME, "cluster": {"server": server, "certificate-authority-data": _base64(ca_pem)}}],
-            "users": [{"name": NAME, "user": user}],
-            "contexts": [{"name": NAME, "context": {"cluster": NAME, "user": NAME, "namespace": "default"}}],
-            "current-context": NAME,
-        }
-    )
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": NAME, "cluster": {"server": server, "certificate-authority-data": _base64(ca_pem)}}],
+        "users": [{"name": NAME, "user": user}],
+        "contexts": [{"name": NAME, "context": {"cluster": NAME, "user": NAME, "namespace": "default"}}],
+        "current-context": NAME,
+    }
+
+
+def render(content: Config) -> bytes:
+    return codec.dump_yaml(content)
+
+
+def merge(ours: Config, theirs: Config) -> dict[str, Any]:
+    """theirs: of `read`."""
+    merged = {**theirs, "apiVersion": "v1", "kind": "Config", "current-context": ours["current-context"]}
+    for name in _LISTS:
+        others = [entry for entry in theirs.get(name) or [] if entry.get("name") != NAME]
+        merged[name] = [*others, *ours[name]]
+    return merged
+
+
+def read(path: Path) -> dict[str, Any]:
+    """What is in a kubeconfig; empty where there is no file. Raises KubeconfigError where it is none."""
+    try:
+        content = codec.decode_yaml(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise KubeconfigError(f"{path}: {error.strerror}") from None
+    except codec.DecodeError as error:
+        raise KubeconfigError(f"{path}: no kubeconfig: {error}") from None
+    if content is None:
+        return {}
+    if not isinstance(content, dict) or not all(_is_list_of_entries(content.get(name)) for name in _LISTS):
+        raise KubeconfigError(f"{path}: no kubeconfig, and it is left as it is")
+    return content
 
 
 def write(path: Path, content: bytes) -> None:
@@ -39,6 +79,33 @@ def write(path: Path, content: bytes) -> None:
     with os.fdopen(handle, "wb") as file:
         file.write(content)
     Path(temporary).replace(path)
+
+
+def write_into(path: Path, ours: Config) -> None:
+    """Merges into the file, which is made if it isn't there. Raises KubeconfigError, OSError."""
+    path = path.resolve()  # a link stays one
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _locked(path):
+        write(path, render(merge(ours, read(path))))
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """As kubectl and kind lock it, who would write it at the same time."""
+    lock = path.with_name(f"{path.name}.lock")
+    try:
+        lock.touch(mode=0o600, exist_ok=False)
+    except FileExistsError:
+        why = f"is in use: {lock} is there. If nobody writes it, that was left behind: remove it"
+        raise KubeconfigError(f"{path} {why}") from None
+    try:
+        yield
+    finally:
+        lock.unlink()
+
+
+def _is_list_of_entries(value: object) -> bool:
+    return value is None or (isinstance(value, list) and all(isinstance(entry, dict) for entry in value))
 
 
 def _base64(data: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Seed: objects from files, put into a server without a cluster at its start (`aggserver dev -f FILE...`).
+"""Seed: objects from files and URLs, put into a server without a cluster at its start (`aggserver dev -f FILE...`).
 
 Definitions go first, and what needs them waits until they are served; namespaces go before what is in them. An object that is
 there already is brought to what the file says. Called by `app/standalone.py`. A file that can't be read, or an object that is
@@ -7,7 +7,8 @@ refused, ends the start with a sentence that names both.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from aggserver.admission.chain import CREATE, Attributes
@@ -22,33 +23,57 @@ __all__ = ["SeedError", "plant", "read"]
 
 _WRITE = WriteOptions(field_manager="aggserver")
 _DEFINITION = "CustomResourceDefinition"
+_STDIN = "-"
 
 
 class SeedError(Exception):
     """The text says which file, which object and why."""
 
 
-def read(paths: Sequence[Path]) -> list[tuple[Path, JSONObject]]:
-    """Every document of every file (of a folder: its YAML and JSON files), with the file it is from."""
-    found: list[tuple[Path, JSONObject]] = []
-    for path in paths:
-        files = sorted(path.glob("*.y*ml")) + sorted(path.glob("*.json")) if path.is_dir() else [path]
-        for file in files:
-            try:
-                documents = codec.decode_documents(file.read_bytes())
-            except OSError as error:
-                raise SeedError(f"{file}: {error.strerror}") from None
-            except codec.DecodeError as error:
-                raise SeedError(f"{file}: {error}") from None
-            for document in documents:
-                if not isinstance(document, dict) or not isinstance(document.get("metadata"), dict):
-                    raise SeedError(f"{file}: a document is no Kubernetes object (it needs apiVersion, kind and metadata)")
-                found.append((file, document))
-    return found
+def read(sources: Sequence[str]) -> list[tuple[str, JSONObject]]:
+    """Every document of every source, with where it is from; `kind: List` counts as what is in it.
+
+    A source is a file, a folder (its YAML and JSON files), an http or https URL, or `-`, the standard input. Raises SeedError.
+    """
+    return [(origin, document) for source in sources for origin, body in _bodies(source) for document in _documents(origin, body)]
+
+
+def _bodies(source: str) -> Iterator[tuple[str, bytes]]:
+    if source == _STDIN:
+        yield "the standard input", sys.stdin.buffer.read()
+        return
+    if source.startswith(("http://", "https://")):
+        # Few name a URL, and nobody else is to wait for the library.
+        from aggserver.standalone.download import DownloadError, download
+
+        try:
+            yield source, download(source)
+        except DownloadError as error:
+            raise SeedError(f"{source}: {error}") from None
+        return
+    path = Path(source)
+    for file in sorted(path.glob("*.y*ml")) + sorted(path.glob("*.json")) if path.is_dir() else [path]:
+        try:
+            yield str(file), file.read_bytes()
+        except OSError as error:
+            raise SeedError(f"{file}: {error.strerror}") from None
+
+
+def _documents(origin: str, body: bytes) -> Iterator[JSONObject]:
+    try:
+        documents = codec.decode_documents(body)
+    except codec.DecodeError as error:
+        raise SeedError(f"{origin}: {error}") from None
+    for document in documents:
+        items = document.get("items") if isinstance(document, dict) and document.get("kind") == "List" else [document]
+        for obj in items if isinstance(items, list) else []:
+            if not isinstance(obj, dict) or not isinstance(obj.get("metadata"), dict):
+                raise SeedError(f"{origin}: a document is no Kubernetes object (it needs apiVersion, kind and metadata)")
+            yield obj
 
 
 async def plant(
-    objects: Sequence[tuple[Path, JSONObject]],
+    objects: Sequence[tuple[str, JSONObject]],
     installer: Installer,
     settled: Callable[[Sequence[str]], Awaitable[Mapping[str, str]]],
 ) -> None:
@@ -63,7 +88,7 @@ async def plant(
         await _put(file, obj, installer)
 
 
-async def _put(file: Path, obj: JSONObject, installer: Installer) -> None:
+async def _put(file: str, obj: JSONObject, installer: Installer) -> None:
     what = f"{file}: {obj.get('kind')} {obj['metadata'].get('name', '')}"
     scope = _find(obj, installer)
     if scope is None or not isinstance(scope.rest, Creater) or not isinstance(scope.rest, Updater):

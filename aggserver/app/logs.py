@@ -1,0 +1,43 @@
+"""Logs: lines on the standard error, coloured by their level where a person reads them at a terminal.
+
+Called by `cli.py`. Source for NO_COLOR: https://no-color.org.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TextIO
+
+__all__ = ["log_to"]
+
+_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+_COLOURED = "\x1b[2m%(asctime)s\x1b[0m %(colour)s%(levelname)-7s\x1b[0m \x1b[2m%(name)s:\x1b[0m %(message)s"
+_COLOURS = {
+    logging.DEBUG: "\x1b[34m",
+    logging.INFO: "\x1b[32m",
+    logging.WARNING: "\x1b[33m",
+    logging.ERROR: "\x1b[31m",
+    logging.CRITICAL: "\x1b[1;31m",
+}
+
+
+class _Coloured(logging.Formatter):
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the library's name
+        record.colour = _COLOURS.get(record.levelno, "")
+        return super().formatMessage(record)
+
+
+def log_to(stream: TextIO, level: str, environ: Mapping[str, str]) -> None:
+    """level: debug, info, warning or error. environ: where NO_COLOR and TERM are looked for."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(_Coloured(_COLOURED) if _wants_colours(stream, environ) else logging.Formatter(_FORMAT))
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    if level != "debug":
+        # Libraries speak of every connection; what matters of it we say ourselves.
+        for noisy in ("hypercorn", "asyncio"):
+            logging.getLogger(noisy).setLevel(logging.WARNING)
+
+
+def _wants_colours(stream: TextIO, environ: Mapping[str, str]) -> bool:
+    return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"

@@ -1,0 +1,94 @@
+"""The processes around a server: the command that it was started for, and the parent that it is not to outlive.
+
+Called by `app/standalone.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+
+__all__ = ["run_command", "until_orphaned"]
+
+# Exit statuses, as shells have them.
+_CANNOT_RUN, _NOT_FOUND, _BY_SIGNAL = 126, 127, 128
+
+# What somebody sends to us is meant for the command: the server ends when that has ended.
+_PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+# A terminal sends these to the command itself.
+_OF_TERMINALS = frozenset({signal.SIGINT, signal.SIGQUIT})
+
+# Seconds that a command has to end by itself after SIGTERM.
+_END_SECONDS = 5.0
+
+# Seconds between looks at who our parent is. There is no call to wait for that, other than Linux's prctl(PR_SET_PDEATHSIG), which
+# goes by the thread that started us and not by its process.
+_PARENT_SECONDS = 0.25
+
+
+async def run_command(command: Sequence[str], variables: Mapping[str, str]) -> int:
+    """Runs it with our standard streams and environment, to which `variables` are added; signals to us go to it.
+
+    Returns its exit status: 128 and the signal's number where one ended it, 127 and 126 where there is no such program or it
+    can't be run. Cancelled, it ends the command.
+    """
+    try:
+        process = await asyncio.create_subprocess_exec(*command, env={**os.environ, **variables})
+    except FileNotFoundError:
+        return _cannot(command[0], "no such command", _NOT_FOUND)
+    except OSError as error:
+        return _cannot(command[0], error.strerror or str(error), _CANNOT_RUN)
+    loop = asyncio.get_running_loop()
+    for number in _PASSED_ON:
+        loop.add_signal_handler(number, partial(_pass_on, process, number))
+    try:
+        status = await process.wait()
+    except asyncio.CancelledError:
+        await _end(process)
+        raise
+    return status if status >= 0 else _BY_SIGNAL - status
+
+
+def _cannot(program: str, why: str, status: int) -> int:
+    print(f"aggserver: {program}: {why}", file=sys.stderr)
+    return status
+
+
+def _pass_on(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    if process.returncode is None and not (number in _OF_TERMINALS and _is_in_foreground()):
+        process.send_signal(number)
+
+
+def _is_in_foreground() -> bool:
+    """Whether we, and so the command, are what a terminal's Ctrl-C goes to."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    process.terminate()
+    try:
+        await asyncio.wait_for(process.wait(), _END_SECONDS)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+
+
+async def until_orphaned(
+    parent: int, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep, get_parent: Callable[[], int] = os.getppid
+) -> None:
+    """Returns when the process `parent`, which started us, has ended: we then have another parent."""
+    while get_parent() == parent:
+        await sleep(_PARENT_SECONDS)

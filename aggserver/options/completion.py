@@ -1,0 +1,284 @@
+"""Completion: scripts by which bash, zsh and fish complete the commands and options of `aggserver`.
+
+Each is text made of the table of options alone. It knows all there is to know and asks no program, so that a key press costs
+nothing. Options that take a file or a folder complete those, and those with a few values complete them. Behind `--` of `dev` the
+command to run is completed as the shell does it elsewhere.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+
+from aggserver.options import convert
+from aggserver.options.table import COMMANDS, FLAGS, Flag
+
+__all__ = ["script"]
+
+_FILE, _FOLDER = "FILE", "DIR"
+
+
+def script(shell: str) -> str:
+    """shell: bash, zsh or fish."""
+    return {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell]()
+
+
+# --- what there is ---
+
+
+def _flags(command: str) -> list[Flag]:
+    return [flag for flag in FLAGS.values() if command in flag.commands and not flag.positional]
+
+
+def _names(flag: Flag) -> list[str]:
+    return [*([flag.short] if flag.short else []), f"--{flag.name}"]
+
+
+def _choices(flag: Flag) -> tuple[str, ...]:
+    return flag.convert.choices if isinstance(flag.convert, convert.OneOf) else ()
+
+
+def _has_value(flag: Flag) -> bool:
+    """Whether the next word is its value: with true or false it is not."""
+    return flag.convert is not convert.boolean
+
+
+def _positional(command: str) -> Flag | None:
+    return next((flag for flag in FLAGS.values() if command in flag.commands and flag.positional), None)
+
+
+def _below(command: str) -> list[tuple[str, str]]:
+    """Commands below this one ('' for all), with what they do."""
+    found = {}
+    for name, text in COMMANDS.items():
+        above, _, last = name.rpartition(" ")
+        if above == command:
+            found[last] = text
+        elif not command:
+            found.setdefault(above, "care for a SQLite store")
+    return list(found.items())
+
+
+def _parents() -> list[str]:
+    return [name for name, _ in _below("") if name not in COMMANDS]
+
+
+def _first_sentence(text: str) -> str:
+    return text.partition("; ")[0]
+
+
+# --- bash ---
+
+_BASH = """\
+# bash completion of aggserver. To have it in this shell: source <(aggserver completion bash)
+_aggserver() {
+    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command= words= at
+    if [[ $word == = ]]; then word=; elif [[ $before == = ]]; then before=${COMP_WORDS[COMP_CWORD-2]}; fi
+    COMPREPLY=()
+    for ((at = 1; at < COMP_CWORD; at++)); do
+        if [[ ${COMP_WORDS[at]} == -- ]]; then
+            if declare -F _command_offset > /dev/null; then _command_offset $((at + 1)); else compopt -o default; fi
+            return
+        fi
+    done
+    case "${COMP_WORDS[1]} ${COMP_WORDS[2]}" in
+@nested@
+        *) command=${COMP_WORDS[1]} ;;
+    esac
+    [[ $COMP_CWORD == 1 ]] && command=
+    case "$command $before" in
+@values@
+    esac
+    case "$command" in
+@words@
+    esac
+    compopt -o nosort 2> /dev/null
+    COMPREPLY=($(compgen -W "$words" -- "$word"))
+    [[ $word == -* || ${#COMPREPLY[@]} -gt 0 ]] || compopt -o default
+}
+complete -F _aggserver aggserver"""
+
+
+def _bash() -> str:
+    nested = [f'        "{name}"*) command="{name}" ;;' for name in COMMANDS if " " in name]
+    values = [line for command in COMMANDS for line in _bash_values(command)]
+    words = [f"        '') words='{' '.join([*(name for name, _ in _below('')), '--help', '--version'])}' ;;"]
+    words += [f"        {parent}) words='{' '.join(name for name, _ in _below(parent))} --help' ;;" for parent in _parents()]
+    words += [f"        '{command}') words='{' '.join(_bash_words(command))}' ;;" for command in COMMANDS]
+    text = _BASH.replace("@nested@", "\n".join(nested)).replace("@values@", "\n".join(values))
+    return text.replace("@words@", "\n".join(words))
+
+
+def _bash_words(command: str) -> Iterator[str]:
+    if positional := _positional(command):
+        yield from _choices(positional)
+    for flag in _flags(command):
+        yield from _names(flag)
+    if _flags(command):
+        yield "--config"
+    yield "--help"
+
+
+def _bash_values(command: str) -> Iterator[str]:
+    """What completes the word behind an option that has a value; nothing does where the value is anybody's guess."""
+    actions: dict[str, list[str]] = {"compopt -o default": ["--config"]} if _flags(command) else {}
+    for flag in filter(_has_value, _flags(command)):
+        if choices := _choices(flag):
+            action = f"COMPREPLY=($(compgen -W '{' '.join(choices)}' -- \"$word\"))"
+        elif flag.metavar == _FOLDER:
+            action = 'compopt -o filenames; COMPREPLY=($(compgen -d -- "$word"))'
+        elif flag.metavar == _FILE:
+            action = "compopt -o default"
+        else:
+            action = ":"
+        actions.setdefault(action, []).extend(_names(flag))
+    for action, names in actions.items():
+        yield f"        {'|'.join(shlex.quote(f'{command} {name}') for name in names)}) {action}; return ;;"
+
+
+# --- zsh ---
+
+_ZSH = """\
+#compdef aggserver
+# zsh completion of aggserver. To have it in this shell, after compinit: source <(aggserver completion zsh)
+_aggserver() {
+    local context state state_descr line
+    typeset -A opt_args
+    _arguments -C '(- *)--help[show help]' '(- *)--version[print the version]' '1:command:->command' '*::argument:->argument'
+    case $state in
+        command)
+            local -a commands=(
+@commands@
+            )
+            _describe command commands
+            ;;
+        argument)
+            case $line[1] in
+@cases@
+            esac
+            ;;
+    esac
+}
+@nested@
+if [[ $funcstack[1] == _aggserver ]]; then _aggserver "$@"; else compdef _aggserver aggserver; fi"""
+
+_ZSH_NESTED = """\
+_aggserver_@name@() {
+    local context state state_descr line
+    typeset -A opt_args
+    _arguments -C '(- *)--help[show help]' '1:command:->command' '*::argument:->argument'
+    case $state in
+        command)
+            local -a commands=(
+@commands@
+            )
+            _describe command commands
+            ;;
+        argument)
+            case $line[1] in
+@cases@
+            esac
+            ;;
+    esac
+}"""
+
+
+def _zsh() -> str:
+    cases = [_zsh_case(command, 16) for command, _ in _below("") if command in COMMANDS]
+    cases += [f"                {parent}) _aggserver_{parent} ;;" for parent in _parents()]
+    nested = "\n".join(_zsh_nested(parent) for parent in _parents())
+    return _zsh_filled(_ZSH, "", cases).replace("@nested@", nested)
+
+
+def _zsh_nested(parent: str) -> str:
+    cases = [_zsh_case(f"{parent} {name}", 16) for name, _ in _below(parent)]
+    return _zsh_filled(_ZSH_NESTED.replace("@name@", parent), parent, cases)
+
+
+def _zsh_filled(text: str, command: str, cases: Sequence[str]) -> str:
+    described = [f"                {shlex.quote(f'{name}:{what}')}" for name, what in _below(command)]
+    return text.replace("@commands@", "\n".join(described)).replace("@cases@", "\n".join(cases))
+
+
+def _zsh_case(command: str, indent: int) -> str:
+    specs = [spec for flag in _flags(command) for spec in _zsh_options(flag)]
+    if _flags(command):
+        specs.append(shlex.quote("--config=[YAML file of options]:FILE:_files"))
+    specs.append(shlex.quote("(- *)--help[show help]"))
+    if positional := _positional(command):
+        specs.append(shlex.quote(f"1:{positional.metavar}:{_zsh_action(positional)}"))
+    if command == "dev":
+        specs.append(shlex.quote("*:::command:_normal -p aggserver"))
+    blank = " " * indent
+    lines = "".join(f" \\\n{blank}        {spec}" for spec in specs)
+    return f"{blank}{command.rpartition(' ')[2]})\n{blank}    _arguments -s{lines}\n{blank}    ;;"
+
+
+def _zsh_options(flag: Flag) -> Iterator[str]:
+    text = _first_sentence(flag.text).replace("[", "(").replace("]", ")").replace(":", " -")
+    repeated = "*" if flag.convert in (convert.texts, convert.sources) else ""
+    for name in _names(flag):
+        if not _has_value(flag):
+            yield shlex.quote(f"{name}[{text}]")
+        else:
+            equals = "=" if name.startswith("--") else "+"
+            yield shlex.quote(f"{repeated}{name}{equals}[{text}]:{flag.metavar}:{_zsh_action(flag)}")
+
+
+def _zsh_action(flag: Flag) -> str:
+    if choices := _choices(flag):
+        return f"({' '.join(choices)})"
+    return {_FILE: "_files", _FOLDER: "_files -/"}.get(flag.metavar, " ")
+
+
+# --- fish ---
+
+
+def _fish() -> str:
+    lines = [
+        "# fish completion of aggserver. To have it in this shell: aggserver completion fish | source",
+        "function __aggserver_is",
+        "    set -l words (commandline -opc | string match -v -- '-*')",
+        '    test (count $words) -gt (count $argv); and test "$words[2..(math 1 + (count $argv))]" = "$argv"',
+        "end",
+        "complete -c aggserver -f",
+        "complete -c aggserver -l help -d 'show help'",
+        "complete -c aggserver -n __fish_use_subcommand -l version -d 'print the version'",
+    ]
+    for name, text in _below(""):
+        lines.append(f"complete -c aggserver -n __fish_use_subcommand -a {name} -d {_fish_quote(text)}")
+    for parent in _parents():
+        names = " ".join(name for name, _ in _below(parent))
+        where = _fish_quote(f"__aggserver_is {parent}; and not __fish_seen_subcommand_from {names}")
+        lines += [f"complete -c aggserver -n {where} -a {name} -d {_fish_quote(text)}" for name, text in _below(parent)]
+    for command in COMMANDS:
+        lines += _fish_command(command)
+    return "\n".join(lines)
+
+
+def _fish_command(command: str) -> Iterator[str]:
+    start = f"complete -c aggserver -n {_fish_quote(f'__aggserver_is {command}')}"
+    if positional := _positional(command):
+        yield f"{start}{_fish_value(positional, required=False)}"
+    if command == "dev":
+        yield "complete -c aggserver -n 'contains -- -- (commandline -opc)' -a '(__fish_complete_subcommand)'"
+    for flag in _flags(command):
+        short = f" -s {flag.short[1:]}" if flag.short else ""
+        value = _fish_value(flag, required=True) if _has_value(flag) else ""
+        yield f"{start}{short} -l {flag.name}{value} -d {_fish_quote(_first_sentence(flag.text))}"
+    if _flags(command):
+        yield f"{start} -l config -rF -d 'YAML file of options'"
+
+
+def _fish_value(flag: Flag, *, required: bool) -> str:
+    is_required = " -r" if required else ""
+    if choices := _choices(flag):
+        return f"{is_required} -a {_fish_quote(' '.join(choices))}"
+    if flag.metavar == _FOLDER:
+        return f"{is_required} -a '(__fish_complete_directories)'"
+    return f"{is_required} -F" if flag.metavar == _FILE else is_required
+
+
+def _fish_quote(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
