@@ -16,7 +16,7 @@ import shlex
 import socket
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -176,8 +176,10 @@ class Engine:
         # What is random here spreads load, and is no secret.
         self._watching = Watching(random.random, self._observe_watch)
 
-    def asgi(self, authenticator: Authenticator, authorizer: Authorizer, options: Options) -> ASGIApp:
-        """The whole server as one ASGI application."""
+    def asgi(
+        self, authenticator: Authenticator, authorizer: Authorizer, options: Options, before_authorization: Sequence[Filter] = ()
+    ) -> ASGIApp:
+        """The whole server as one ASGI application. before_authorization: filters of a mode."""
         observer = RequestObserver(self.metrics, self._served)
         chain: list[Filter] = [
             filters.request_info,
@@ -185,6 +187,7 @@ class Engine:
             filters.authentication(authenticator, time.time),
             filters.impersonation(authorizer),
             filters.in_flight(options.max_requests_inflight, options.max_mutating_requests_inflight, observer),
+            *before_authorization,
             filters.authorization(authorizer),
         ]
         handler: Handler = self._dispatcher()

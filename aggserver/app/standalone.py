@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
+import aggserver
 from aggserver.apiextensions.controller import DefinitionController
 from aggserver.apiextensions.kind import definition_kind
 from aggserver.apiextensions.protection import DefinitionProtection
@@ -25,6 +26,7 @@ from aggserver.app.credentials import Credentials
 from aggserver.app.engine import IN_MEMORY, Engine, compaction, data_folder, listen, new_environment, open_storage, supervise
 from aggserver.app.processes import run_command, until_orphaned
 from aggserver.authorization.delegating import StandaloneAuthorizer
+from aggserver.endpoints import front_page
 from aggserver.endpoints.installer import Served
 from aggserver.options import Options
 from aggserver.registry.rest import JSONObject
@@ -100,8 +102,9 @@ async def _run(
             for store in (crds, namespace_store):
                 store.end_watches()
 
+        browsers = front_page.for_browsers(engine.installer, authorizer, aggserver.__version__)
         server = Server(
-            engine.asgi(credentials.authenticator, authorizer, options),
+            engine.asgi(credentials.authenticator, authorizer, options, [browsers]),
             [listener],
             tls,
             on_stopping=engine.checks.begin_shutdown,

@@ -239,7 +239,8 @@ def _fish() -> str:
         "# fish completion of aggserver. To have it in this shell: aggserver completion fish | source",
         "function __aggserver_is",
         "    set -l words (commandline -opc | string match -v -- '-*')",
-        '    test (count $words) -gt (count $argv); and test "$words[2..(math 1 + (count $argv))]" = "$argv"',
+        "    set -l last (math (count $argv) + 1)",
+        '    test (count $words) -ge $last; and test "$words[2..$last]" = "$argv"',
         "end",
         "complete -c aggserver -f",
         "complete -c aggserver -l help -d 'show help'",
@@ -261,7 +262,8 @@ def _fish_command(command: str) -> Iterator[str]:
     if positional := _positional(command):
         yield f"{start}{_fish_value(positional, required=False)}"
     if command == "dev":
-        yield "complete -c aggserver -n 'contains -- -- (commandline -opc)' -a '(__fish_complete_subcommand)'"
+        rest = "(complete -C (commandline -cp | string replace -r '^.*? -- ' ''))"
+        yield f'complete -c aggserver -n "contains -- -- (commandline -opc)" -a "{rest}"'
     for flag in _flags(command):
         short = f" -s {flag.short[1:]}" if flag.short else ""
         value = _fish_value(flag, required=True) if _has_value(flag) else ""
@@ -271,12 +273,13 @@ def _fish_command(command: str) -> Iterator[str]:
 
 
 def _fish_value(flag: Flag, *, required: bool) -> str:
-    is_required = " -r" if required else ""
+    """-x: there is a value, and it is no file."""
+    if flag.metavar == _FILE:
+        return " -rF" if required else " -F"
+    exclusive = " -x" if required else ""
     if choices := _choices(flag):
-        return f"{is_required} -a {_fish_quote(' '.join(choices))}"
-    if flag.metavar == _FOLDER:
-        return f"{is_required} -a '(__fish_complete_directories)'"
-    return f"{is_required} -F" if flag.metavar == _FILE else is_required
+        return f"{exclusive} -a {_fish_quote(' '.join(choices))}"
+    return f"{exclusive} -a '(__fish_complete_directories)'" if flag.metavar == _FOLDER else exclusive
 
 
 def _fish_quote(text: str) -> str:
