@@ -69,7 +69,20 @@ def test_rules_are_upstreams_unless_said_otherwise(command, tmp_path):
 
 
 def test_version_asks_for_nothing():
-    assert parse(["version"], {"AGGSERVER_NONSENSE": "1"}).command == "version"
+    for argv in (["version"], ["--version"]):
+        assert parse(argv, {"AGGSERVER_NONSENSE": "1"}).command == "version"
+
+
+@pytest.mark.parametrize(
+    ("argv", "text"),
+    [
+        (["dev", "--"], "dev: a command is needed behind --"),
+        (["completion", "tcsh"], "SHELL: must be one of bash, zsh, fish"),
+    ],
+)
+def test_what_is_refused(argv, text):
+    with pytest.raises(OptionsError, match=text):
+        parse(argv, {})
 
 
 FLAGS = {
@@ -101,8 +114,34 @@ def test_flags(argv, expected):
 
 
 def test_dev_files_may_have_commas():
-    expected = {"files": (Path("a,b.yaml"), Path("c.yaml")), "data": ":memory:"}
-    assert said("-f", "a,b.yaml", "--filename", "c.yaml", "--data", ":memory:", command="dev") == expected
+    expected = {"filenames": ("a,b.yaml", "https://example.com/c.yaml"), "data": ":memory:"}
+    argv = ["-f", "a,b.yaml", "--filename", "https://example.com/c.yaml", "--data", ":memory:"]
+    assert said(*argv, command="dev") == expected
+
+
+def test_a_command_to_run():
+    options = parse(["dev", "--filename", "c.yaml", "--", "pytest", "--", "-x"], {})
+    assert options.run == ("pytest", "--", "-x")
+    assert (options.secure_port, options.data, options.log_level) == (0, ":memory:", "warning")
+    assert parse(["dev"], {}).run == ()
+    told = parse(["dev", "--secure-port", "1", "--data=d", "--", "true"], {"AGGSERVER_LOG_LEVEL": "info"})
+    assert (told.secure_port, told.data, told.log_level) == (1, "d", "info")
+
+
+def test_one_name_may_mean_two_options():
+    """--kubeconfig is read by serve, and written by dev."""
+    environ = {"AGGSERVER_KUBECONFIG": "/k"}
+    serve, dev = parse(["serve"], environ), parse(["dev"], environ)
+    assert (serve.kubeconfig, serve.kubeconfig_to_write) == (Path("/k"), None)
+    assert (dev.kubeconfig, dev.kubeconfig_to_write) == (None, Path("/k"))
+
+
+@pytest.mark.parametrize(("argv", "text"), [([], "usage: aggserver "), (["storage"], "usage: aggserver storage ")])
+def test_help_where_nothing_is_asked_for(argv, text, capsys):
+    with pytest.raises(SystemExit) as ended:
+        parse(argv, {})
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith(text)
 
 
 STORAGE = {
@@ -186,8 +225,6 @@ MISTAKES = {
         {},
         "--etcd-certfile and --etcd-keyfile go together",
     ),
-    "no command": ([], {}, "the following arguments are required: COMMAND"),
-    "storage without a command": (["storage"], {}, "the following arguments are required: COMMAND"),
     "backup to nowhere": (["storage", "backup"], {}, "the following arguments are required: FILE"),
     "a bump of nothing": (
         ["storage", "restore", "b", "--bump-revision=0"],

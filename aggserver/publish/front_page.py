@@ -45,8 +45,8 @@ def page(groups: Sequence[APIGroup], version: str, user: str) -> bytes:
 def refusal(user: str) -> bytes:
     """For who may not see the page. Says nothing of what is here."""
     body = f"""<h1>aggserver</h1>
-<p>This is a Kubernetes API server. It knows you as <code>{escape(user)}</code>, who may not see what it serves. By itself a browser
-shows it no client certificate. Its kubeconfig has one, and kubectl shows that in the place of the browser:</p>
+<p>This is a Kubernetes API server. It knows you as <code>{escape(user)}</code>, who may not see what it serves. By itself a
+browser shows it no client certificate. Its kubeconfig has one, and kubectl shows that in the place of the browser:</p>
 <pre>export KUBECONFIG=...   # as the server printed it when it started
 kubectl proxy</pre>
 <p>Then open <a href="http://127.0.0.1:8001/">http://127.0.0.1:8001/</a>.</p>"""

@@ -6,6 +6,7 @@ import stat
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from aggserver.authentication.x509 import PeerCertificate, Roots, user_from, verify
@@ -272,3 +273,26 @@ async def test_folder(tmp_path):
 async def test_keeper_in_a_folder(tmp_path):
     first = await CertificateKeeper(FolderStore(tmp_path / "c"), NAMES, Clock()).ensure()
     assert await CertificateKeeper(FolderStore(tmp_path / "c"), NAMES, Clock()).ensure() == first
+
+
+def test_keys_are_in_the_form_that_every_client_reads():
+    """SEC 1, as kubeadm writes them: fabric8, for Java, reads no PKCS #8 keys of elliptic curves."""
+    ca = new_ca("ca", NOW)
+    for pair in (ca, issue_client(ca, "me", [], NOW), issue_serving(ca, ["a"], [], NOW)):
+        assert pair.key_pem.startswith(b"-----BEGIN EC PRIVATE KEY-----\n")
+
+
+async def test_keys_of_earlier_servers_are_kept():
+    """Those were PKCS #8."""
+    store = MemoryStore()
+    keeper = CertificateKeeper(store, NAMES, Clock())
+    await keeper.ensure()
+    for name in ("ca.key", "tls.key"):
+        key = serialization.load_pem_private_key(store.files[name], None)
+        store.files[name] = key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+    kept = dict(store.files)
+    admin = issue_client((await keeper.ensure()).ca, "me", [], NOW)
+    assert store.files == kept
+    assert admin.key_pem.startswith(b"-----BEGIN EC PRIVATE KEY-----\n")

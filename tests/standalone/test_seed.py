@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ async def running(server: LocalServer) -> None:
 
 
 async def plant(server: LocalServer, *objects: Any) -> None:
-    pairs = [(Path("seed.yaml"), obj) for obj in objects]
+    pairs = [("seed.yaml", obj) for obj in objects]
     await seed.plant(pairs, server.engine.installer, server.controller.settled)
 
 
@@ -41,13 +42,13 @@ def test_files_and_folders(tmp_path: Path) -> None:
     (tmp_path / "a.yml").write_text("kind: A\nmetadata: {}\n")
     (tmp_path / "d.json").write_text(json.dumps({"kind": "D", "metadata": {}}))
     (tmp_path / "README.md").write_text("nothing")
-    assert [(file.name, obj["kind"]) for file, obj in seed.read([tmp_path])] == [
+    assert [(Path(file).name, obj["kind"]) for file, obj in seed.read([str(tmp_path)])] == [
         ("a.yml", "A"),
         ("b.yaml", "B"),
         ("b.yaml", "C"),
         ("d.json", "D"),
     ]
-    assert [obj["kind"] for _, obj in seed.read([tmp_path / "d.json", tmp_path / "a.yml"])] == ["D", "A"]
+    assert [obj["kind"] for _, obj in seed.read([str(tmp_path / "d.json"), str(tmp_path / "a.yml")])] == ["D", "A"]
 
 
 UNREADABLE = {
@@ -65,8 +66,23 @@ def test_unreadable(tmp_path: Path, text: str | None) -> None:
     if text is not None:
         file.write_text(text)
     with pytest.raises(SeedError) as refused:
-        seed.read([file])
+        seed.read([str(file)])
     assert str(refused.value).startswith(f"{file}: {UNREADABLE[text]}")
+
+
+def test_a_list_is_what_is_in_it(tmp_path: Path) -> None:
+    """As `kubectl get -o yaml` writes several objects."""
+    file = tmp_path / "list.yaml"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": [{"kind": "A", "metadata": {}}]}))
+    assert [obj["kind"] for _, obj in seed.read([str(file)])] == ["A"]
+    file.write_text('{"kind": "List", "items": [{"kind": "A"}]}')
+    with pytest.raises(SeedError, match="is no Kubernetes object"):
+        seed.read([str(file)])
+
+
+def test_the_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"kind: A\nmetadata: {}\n")))
+    assert [(origin, obj["kind"]) for origin, obj in seed.read(["-"])] == [("the standard input", "A")]
 
 
 # --- planting ---
