@@ -1,0 +1,83 @@
+"""README.md: its snippets for tests are run as they stand there. The one of Go is in tests/integration/test_readme_go.py."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[1]
+README = (REPOSITORY / "README.md").read_text()
+PYTHON = dict(re.findall(r"```python\n# (\S+)\n(.*?)```", README, re.DOTALL))
+EXAMPLE = REPOSITORY / "manifests" / "examples" / "crontab.yaml"
+# Of the environment that the tests run in, which is where a user has installed it.
+PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project as README.md has it."""
+    for name, text in PYTHON.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "crd.yaml").write_bytes(EXAMPLE.read_bytes())
+    return tmp_path
+
+
+def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    environment = {"PATH": PATH, "PYTHONPATH": str(REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1", "HOME": str(folder)}
+    environment["PYTEST_ADDOPTS"] = "-p no:asyncio -p no:cacheprovider"  # what our own tests have, and a project needn't have
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def test_the_fixture(project: Path) -> None:
+    assert set(PYTHON) == {"conftest.py", "test_crontab.py"}
+    assert "1 passed" in run([sys.executable, "-m", "pytest", "-q"], project).stdout
+
+
+def test_a_server_for_one_command(project: Path) -> None:
+    """The line of the shell, word for word; pytest has nothing to do but to see KUBECONFIG."""
+    (project / "conftest.py").unlink()
+    (project / "test_crontab.py").write_text(
+        "import os, pathlib\ndef test(): assert pathlib.Path(os.environ['KUBECONFIG']).exists()"
+    )
+    [command] = re.findall(r"^aggserver (dev .* -- pytest)\b", README, re.MULTILINE)
+    done = run([sys.executable, "-m", "aggserver", *command.split()], project)
+    assert "1 passed" in done.stdout
+    assert done.stderr == ""
+    assert {path.name for path in project.iterdir()} == {"crd.yaml", "test_crontab.py"}
+
+
+def test_other_options_are_there(capsys: pytest.CaptureFixture[str]) -> None:
+    """What the text and the lines of the shell name."""
+    from aggserver.cli import main
+
+    with pytest.raises(SystemExit):
+        main(["dev", "--help"])
+    offered = set(re.findall(r"--[a-z-]+", capsys.readouterr().out))
+    section = README[README.index("## In your tests") : README.index("## Three modes")]
+    named = set(re.findall(r"(?<=[` ])--[a-z][a-z-]+", section))
+    assert named <= offered
+    assert "--exit-with-parent" in named
+
+
+def test_it_can_be_installed(tmp_path: Path) -> None:
+    """`pip install .`, of which the dependencies are here already and the build backend too."""
+    options = ["--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--target", str(tmp_path / "installed")]
+    run([sys.executable, "-m", "pip", "install", *options, str(REPOSITORY)], tmp_path)
+    program = tmp_path / "installed" / "bin" / "aggserver"
+    done = subprocess.run(
+        [sys.executable, program, "--version"],
+        env={"PYTHONPATH": str(tmp_path / "installed")},
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+        timeout=60,
+    )
+    assert done.stdout.startswith("aggserver ")
