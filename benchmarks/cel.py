@@ -23,8 +23,8 @@ import yaml
 from aggserver.cel.program import Program
 from aggserver.cel.values import CELError, Optional
 from aggserver.schema import structural
+from aggserver.schema.compiled_rules import CompiledRule, compile_rules
 from aggserver.schema.decl_type import declare
-from aggserver.schema.rules import CompiledRule, compile_rules
 from benchmarks.__main__ import CONNECTIONS, PAGE
 from benchmarks.cel_report import PARTS, RULES, RULES_SECTION, TWENTY_RULES, cel_document
 from benchmarks.client import LoadError, build
