@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         what = _only(error)
         if not _is_for_people(what):
             raise
-        print(f"aggserver: {what}", file=sys.stderr)
+        print(f"aggserver: {_in_words(what)}", file=sys.stderr)
         return 1
 
 
@@ -127,6 +127,12 @@ def _only(error: Exception) -> Exception:
 def _is_for_people(error: Exception) -> bool:
     """Whether the text alone says what to do: what our own modules raise for it, and what the system refuses."""
     return isinstance(error, OSError) or type(error).__module__.startswith("aggserver.")
+
+
+def _in_words(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 def _say(line: str) -> None:

@@ -84,6 +84,12 @@ def test_a_file_that_is_no_kubeconfig(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["config"]
 
 
+def test_a_kubeconfig_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = dev("--kubeconfig", "file/config", "--", "true", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (1, "aggserver: file/config: Not a directory\n")
+
+
 # --- what it prints and leaves ---
 
 

@@ -183,6 +183,17 @@ _aggserver_@name@() {
 }"""
 
 
+_ZSH_BEHIND_DASHES = """\
+                    local -i dashes=${words[(i)--]}
+                    if (( CURRENT > dashes )); then
+                        shift $dashes words
+                        (( CURRENT -= dashes ))
+                        _normal
+                        return
+                    fi
+"""
+
+
 def _zsh() -> str:
     cases = [_zsh_case(command, 16) for command, _ in _below("") if command in COMMANDS]
     cases += [f"                {parent}) _aggserver_{parent} ;;" for parent in _parents()]
@@ -207,11 +218,10 @@ def _zsh_case(command: str, indent: int) -> str:
     specs.append(shlex.quote("(- *)--help[show help]"))
     if positional := _positional(command):
         specs.append(shlex.quote(f"1:{positional.metavar}:{_zsh_action(positional)}"))
-    if command == "dev":
-        specs.append(shlex.quote("*:::command:_normal -p aggserver"))
     blank = " " * indent
     lines = "".join(f" \\\n{blank}        {spec}" for spec in specs)
-    return f"{blank}{command.rpartition(' ')[2]})\n{blank}    _arguments -s{lines}\n{blank}    ;;"
+    before = _ZSH_BEHIND_DASHES if command == "dev" else ""
+    return f"{blank}{command.rpartition(' ')[2]})\n{before}{blank}    _arguments -s{lines}\n{blank}    ;;"
 
 
 def _zsh_options(flag: Flag) -> Iterator[str]:
