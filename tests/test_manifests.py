@@ -283,6 +283,14 @@ def test_example_object_is_of_the_example_definition():
     assert instance["kind"] == spec["names"]["kind"]
 
 
+def test_an_operator_may_tell_of_the_example_what_it_likes():
+    """At /status, as kopf does by the names of its handlers."""
+    (version,) = load(MANIFESTS / "examples" / "crontab.yaml")["spec"]["versions"]
+    assert version["subresources"] == {"status": {}}
+    status = version["schema"]["openAPIV3Schema"]["properties"]["status"]
+    assert status == {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+
+
 # --- the image
 
 
