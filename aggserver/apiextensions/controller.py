@@ -31,7 +31,7 @@ _LOOK_AGAIN = 0.5
 _WORKERS = 16
 # Seconds after which a condition says that they were waited for in vain; the looks go on.
 _PATIENCE = 60.0
-_WRITE = WriteOptions(field_manager="aggserver")
+_WRITE = WriteOptions(field_manager="aggserver", bounded=False)
 
 
 class DefinitionController:

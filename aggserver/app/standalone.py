@@ -48,7 +48,7 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
         credentials = Credentials(folder, _names(options), tls, time.time)
         await credentials.start()
 
-        environment = new_environment(storage)
+        environment = new_environment(storage, options)
         rule_options = RuleOptions(options.rules_see_labels, options.rules_budget)
         namespace_store = environment.own_store(namespaces.NamespaceStrategy())
         crds = environment.own_store(DefinitionStrategy(rule_options), StoredDefinitions())

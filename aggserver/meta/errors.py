@@ -17,6 +17,7 @@ from aggserver.meta.golang import quote
 
 __all__ = [
     "Cause",
+    "ObjectTooLarge",
     "StatusError",
     "already_exists",
     "apply_conflict",
@@ -198,6 +199,17 @@ def expired(message: str, continue_token: str = "") -> StatusError:
 
 def request_entity_too_large(message: str) -> StatusError:
     return StatusError(413, "RequestEntityTooLarge", f"Request entity too large: {message}")
+
+
+class ObjectTooLarge(StatusError):
+    """413 for an object that is, or would become, larger than one may be: in the words of a body that is too large.
+
+    limit: in bytes of JSON. By code and reason clients know what to do (apimachinery's IsRequestEntityTooLargeError).
+    """
+
+    def __init__(self, limit: int) -> None:
+        refusal = request_entity_too_large(f"limit is {limit}")
+        super().__init__(refusal.code, refusal.reason, refusal.message)
 
 
 def unsupported_media_type(message: str) -> StatusError:

@@ -48,11 +48,20 @@ class Findings(NamedTuple):
 
 
 class CompiledSchema:
-    """`schema` is openAPIV3Schema of one version, one that `structural.problems` finds nothing in."""
+    """`schema` is openAPIV3Schema of one version, one that `structural.problems` finds nothing in.
 
-    def __init__(self, schema: Mapping[str, Any], rule_options: RuleOptions = UPSTREAM) -> None:
+    max_object_bytes: where defaulting stops, as of `defaulting.default`.
+    """
+
+    def __init__(
+        self,
+        schema: Mapping[str, Any],
+        rule_options: RuleOptions = UPSTREAM,
+        max_object_bytes: int = defaulting.MAX_OBJECT_BYTES,
+    ) -> None:
         self._schema = schema
         self._rule_options = rule_options
+        self._max_object_bytes = max_object_bytes
         self._is_valid = Validity()
 
     # --- conforming ---
@@ -60,7 +69,8 @@ class CompiledSchema:
     def conform(self, obj: JSONObject) -> list[str]:
         """Prunes and defaults a body; returns the paths of what it dropped.
 
-        Mutates `obj`, whose metadata is well formed. Raises pruning.MalformedError for an embedded resource that isn't.
+        Mutates `obj`, whose metadata is well formed. Raises pruning.MalformedError for an embedded resource that isn't, and
+        ObjectTooLarge where defaults would be more than an object may have.
         """
         dropped = self.prune_converted(obj)
         self._default(obj)
@@ -73,7 +83,10 @@ class CompiledSchema:
         return prune_object_meta(metadata) + dropped if isinstance(metadata, dict) else dropped
 
     def conform_stored(self, obj: JSONObject) -> None:
-        """Conforms what was stored, whatever it is: what can't be decoded is dropped, and the generation of old objects is 1."""
+        """Conforms what was stored, whatever it is: what can't be decoded is dropped, and the generation of old objects is 1.
+
+        Raises ObjectTooLarge, as `conform`.
+        """
         metadata = obj["metadata"]
         object_meta.drop_malformed(metadata)
         drop_malformed_resources(obj, self._structural)
@@ -148,4 +161,4 @@ class CompiledSchema:
 
     @cached_property
     def _default(self) -> Callable[[JSONObject], None]:
-        return defaulting.compile_defaulter(self._structural)
+        return defaulting.compile_defaulter(self._structural, self._max_object_bytes)
