@@ -168,6 +168,8 @@ def nodes(schema: Any) -> list[JSONObject]:
         if not isinstance(node, dict):
             continue
         found.append(node)
+        if SUBSCHEMAS.isdisjoint(node):
+            continue
         for name, inner in node.items():
             if name not in SUBSCHEMAS or inner is None:
                 continue
