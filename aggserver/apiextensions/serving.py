@@ -80,6 +80,12 @@ class DefinitionResource:
             self._schemas[version.name] = CompiledSchema(version.schema, self._rule_options, self._environment.max_object_bytes)
         return self._schemas[version.name]
 
+    def prepare(self) -> None:
+        """Compiles what the first request for each served version would; for large definitions, in a thread."""
+        for version in self.definition.versions:
+            if version.served:
+                self.schema(version).prepare()
+
     def close(self) -> None:
         """Ends the watches and frees the cache. The objects stay where they are."""
         if self._cacher is not None:

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from itertools import islice
 from typing import Any, NamedTuple
 
 from aggserver.meta import field, object_meta
 from aggserver.meta.field import FieldError, Path
-from aggserver.schema import defaulting, list_type, pruning, structural
+from aggserver.schema import defaulting, internal, list_type, pruning, structural
 from aggserver.schema.object_meta import drop_malformed_resources, prune_object_meta, validate_resources
 from aggserver.schema.ratcheting import Correlation
 from aggserver.schema.rule_validation import RuleFindings, RuleValidator, compile_validator
@@ -30,6 +31,8 @@ __all__ = ["CompiledSchema", "Findings"]
 JSONObject = dict[str, Any]
 
 _STATUS = Path("status")
+# Nodes of a schema; the largest ones in use have about as many. Each takes some microseconds.
+_HEAVY = 10_000
 
 # Kinds of errors that keep rules from being asked: they could not rely on what the schema says.
 _BLOCKING = frozenset(
@@ -146,6 +149,15 @@ class CompiledSchema:
         return [] if found and list_type.duplicates(old, self._structural) else found
 
     # --- what is compiled ---
+
+    @cached_property
+    def is_heavy(self) -> bool:
+        """Whether it has so many nodes that a small value may take long: one value goes through all alternatives."""
+        return sum(1 for _ in islice(internal.nodes(self._schema), _HEAVY)) == _HEAVY
+
+    def prepare(self) -> None:
+        """Makes what every body needs, ahead of the first one."""
+        _ = self._prune, self._default, self._rules
 
     @cached_property
     def _structural(self) -> structural.Structural:
