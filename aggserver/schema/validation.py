@@ -61,11 +61,12 @@ def validate(
     """
     for enough in (_ENOUGH, _NO_BOUND):
         walk = _Walk(prefix or Path(), passes, enough)
-        found = walk.node(value, schema, _At(), correlation).errors
-        if found or not walk.is_cut_short:
+        result = walk.node(value, schema, _At(), correlation)
+        if result.errors or not walk.is_cut_short:
             break
         # All that filled the walk was there before, and is dropped; what it did not look at is still to be judged.
-    return list(found.values())
+    rest = [field.invalid(prefix or Path(), "", "more errors are not told")] if result.errors and result.is_cut_short else []
+    return [*result.errors.values(), *rest]
 
 
 def types_and_format(schema: Schema) -> tuple[tuple[str, ...], str]:
@@ -120,19 +121,21 @@ def _equals(value: Any, wanted: Any) -> bool:
 class _Result:
     """matches: how many checks were passed, by which upstream chooses the errors to tell of several alternatives.
 
-    errors: by their texts, since a text is told once.
+    errors: by their texts, since a text is told once. is_cut_short: there may be more.
     """
 
-    __slots__ = ("errors", "matches")
+    __slots__ = ("errors", "is_cut_short", "matches")
 
     def __init__(self) -> None:
         self.errors: dict[str, FieldError] = {}
         self.matches = 0
+        self.is_cut_short = False
 
     def merge(self, other: _Result) -> None:
         for text, error in other.errors.items():
             self.errors.setdefault(text, error)
         self.matches += other.matches
+        self.is_cut_short |= other.is_cut_short
 
 
 class _At:
@@ -175,7 +178,7 @@ class _Walk:
     def node(self, value: Any, schema: Schema, path: _At, correlation: Correlation | None) -> _Result:
         result = _Result()
         if self._left < 0:
-            self.is_cut_short = True
+            self.is_cut_short = result.is_cut_short = True
             return result
         if self._passes is not None and self._passes(value, schema):
             return result
@@ -183,6 +186,7 @@ class _Walk:
         if result.errors and correlation is not None and correlation.is_unchanged():
             self._left += sum(itertools.starmap(_weight, result.errors.items()))
             result.errors.clear()
+            result.is_cut_short = False
         return result
 
     def _add(self, result: _Result, text: str, error: FieldError) -> None:
@@ -195,6 +199,7 @@ class _Walk:
         for text, error in other.errors.items():
             self._add(result, text, error)
         result.matches += other.matches
+        result.is_cut_short |= other.is_cut_short
 
     def _check(self, result: _Result, value: Any, schema: Schema, path: _At, correlation: Correlation | None) -> None:
         types, format_ = types_and_format(schema)
@@ -235,7 +240,7 @@ class _Walk:
 
         def judged(schemas: Sequence[Schema]) -> Iterator[_Result]:
             # Each by itself, since one that is cut short has an error, and so is never taken for one that passed.
-            enough = max(self._left, 0) // len(schemas)
+            enough = max(min(self._left, _ENOUGH), 0) // len(schemas)
             return (_Walk(self._prefix, None, enough).node(value, each, path, None) for each in schemas)
 
         if any_of:

@@ -129,15 +129,16 @@ def dedup_owner_references(obj: JSONObject, request: Request, *, admitted: bool 
     references = obj["metadata"].get("ownerReferences")
     if not isinstance(references, list) or len(references) < 2:
         return
-    kept: list[Any] = []
+    kept: dict[bytes, Any] = {}
     repeated: list[str] = []
     for reference in references:
-        if reference in kept:
+        text = codec.encode_json(dict(sorted(reference.items())))
+        if text in kept:
             repeated.append(str(reference.get("uid", "")))
         else:
-            kept.append(reference)
+            kept[text] = reference
     if repeated:
-        obj["metadata"]["ownerReferences"] = kept
+        obj["metadata"]["ownerReferences"] = list(kept.values())
         request.warnings.append(
             f".metadata.ownerReferences contains duplicate entries{' after mutating admission happens' if admitted else ''}; "
             "API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; "
