@@ -332,7 +332,7 @@ class Store:
                 with writing(), suppress(NotFound):
                     await self._resource.storage.delete(current.key, current.revision)
             return StoredObject(current.key, self._encode_whole(obj), current.revision)
-        return await self._commit(current, obj, old, options)
+        return await self._commit(current, obj, old, options, is_whole=view.form is self._form)
 
     def _prepare_update(self, obj: JSONObject, old: JSONObject) -> JSONObject:
         """What an update can't change, whatever it says, and the strategy's word. Returns the object's metadata."""
@@ -376,7 +376,8 @@ class Store:
         if finalizers or not self._strategy.may_be_removed(obj):
             if "deletionTimestamp" not in metadata:
                 deletion.mark_as_deleting(metadata, now)
-            return Deleted(await self._commit(current, obj, old, WriteOptions(options.dry_run, bounded=False)), gone=False)
+            write = WriteOptions(options.dry_run, bounded=False)
+            return Deleted(await self._commit(current, obj, old, write, is_whole=view.form is self._form), gone=False)
         if options.dry_run:
             return Deleted(view, gone=True)
         with writing():
@@ -425,8 +426,10 @@ class Store:
             except NotFound:
                 current = None
 
-    async def _commit(self, current: StoredObject, obj: JSONObject, old: JSONObject, options: WriteOptions) -> StoredObject:
-        """Compare and swap; a write that changes nothing is none. Raises Conflict for the loop.
+    async def _commit(
+        self, current: StoredObject, obj: JSONObject, old: JSONObject, options: WriteOptions, *, is_whole: bool
+    ) -> StoredObject:
+        """Compare and swap; a write that changes nothing is none. is_whole: as of `_as_read`. Raises Conflict for the loop.
 
         What was stored in another version or under another schema is changed by any write: so objects are migrated.
         """
@@ -434,14 +437,14 @@ class Store:
         encoded = await self._to_stored(obj)
         self._check_size(encoded, options, current)
         if options.dry_run and not unchanged:
-            return await self._as_read(stored.make(KeyValue(current.key, encoded, 0, current.revision)))
+            return await self._as_read(stored.make(KeyValue(current.key, encoded, 0, current.revision)), is_whole=is_whole)
         if unchanged and (options.dry_run or codec.same(codec.decode_stored(encoded), codec.decode_stored(stored.value(current)))):
-            return await self._view_if_needed(current)
+            return await self._view_if_needed(current, lenient=True)
         with writing():
             revision = await self._resource.storage.update(current.key, encoded, current.revision)
-        return await self._written(current.key, encoded, revision)
+        return await self._written(current.key, encoded, revision, is_whole=is_whole)
 
-    async def _written(self, key: str, encoded: bytes, revision: int, *, is_whole: bool = True) -> StoredObject:
+    async def _written(self, key: str, encoded: bytes, revision: int, *, is_whole: bool) -> StoredObject:
         """The write has happened, and so its answer must not fail."""
         # The cache has had the event by now; where nobody wrote since, its object is the one to answer with.
         obj = self._cacher.get(key)
@@ -449,10 +452,11 @@ class Store:
             obj = stored.make(KeyValue(key, encoded, 0, revision))
         return await self._as_read(obj, is_whole=is_whole)
 
-    async def _as_read(self, obj: StoredObject, *, is_whole: bool = True) -> StoredObject:
+    async def _as_read(self, obj: StoredObject, *, is_whole: bool) -> StoredObject:
         """What was written, as whoever reads it has it: with the defaults of the version in which it is stored.
 
-        is_whole: nothing was taken away from it after it went through its version's schema, so that it lacks no default.
+        is_whole: nothing was taken away from it after it went through its version's schema, and nothing in it is from an object
+        that didn't, so that it lacks no default.
         """
         if is_whole and obj.raw.startswith(self._head):
             obj.form = self._form

@@ -305,6 +305,9 @@ class _Walk:
     def _list(self, result: _Result, value: list[Any], schema: Schema, path: _At, correlation: Correlation | None) -> None:
         if (items := schema.get("items")) is not None:
             for index, item in enumerate(value):
+                if self._left < 0:
+                    self.is_cut_short = result.is_cut_short = True
+                    break
                 before = correlation.index(index) if correlation else None
                 result.merge(self.node(item, items, path.index(index), before))
         fewest, most = schema.get("minItems"), schema.get("maxItems")
