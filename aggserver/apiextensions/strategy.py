@@ -30,8 +30,8 @@ INFO = ResourceInfo(
 )
 CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 
-# What is judged in the event loop: a definition of so many bytes, at 0.5 us each, and characters of rules, at 10 us each. Larger ones
-# are judged in a thread.
+# What is judged in the event loop: a definition of so many bytes, at 0.5 us each, and characters of rules, at 10 us each. Larger
+# ones are judged in a thread.
 _QUICK = 32 * 1024
 _QUICK_RULES = 2000
 

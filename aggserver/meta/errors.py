@@ -216,7 +216,7 @@ def unsupported_media_type(message: str) -> StatusError:
     return StatusError(415, "UnsupportedMediaType", message)
 
 
-# Bytes of field errors that one answer tells of, each in the message and in its cause. Upstream tells all: 33 MB of 200,000 items.
+# Bytes of field errors that one answer tells, each in the message and in its cause. Upstream tells all: 33 MB of 200,000 items.
 _TOLD_BYTES = 512 * 1024
 _NOT_TOLD = "more errors are not told"
 

@@ -35,8 +35,8 @@ __all__ = [
 class Path:
     """A place in an object. Immutable; `str()` is the text. The empty path prints as `<nil>`, as Go's nil path does.
 
-    The text is made when it is asked for: a walk makes a path for each part of a value, and tells of few. A key may be as long as a
-    body, and what is below it would have it in every text.
+    The text is made when it is asked for: a walk makes a path for each part of a value, and tells of few. A key may be as long as
+    a body, and what is below it would have it in every text.
     """
 
     __slots__ = ("_parent", "_part")

@@ -69,8 +69,8 @@ _DELETE_WORKERS = 64
 # Objects converted before other requests have their turn, and bytes of one that is converted alone.
 _TURN = 100
 _LARGE = 256 * 1024
-# Bytes that a changed definition's defaults may add to the objects of one answer, and to what is remembered of all objects as they
-# read with them: it can do so to thousands of objects at once. Upstream has no bound.
+# Bytes that a changed definition's defaults may add to the objects of one answer, and to what is remembered of all objects as
+# they read with them: it can do so to thousands of objects at once. Upstream has no bound.
 _MAX_GROWTH = 256 * 1024 * 1024
 
 # Where verdicts that take long are waited for: by each other, and by no other request.
@@ -438,7 +438,7 @@ class Store:
         self._check_size(encoded, options, current)
         if options.dry_run and not unchanged:
             return await self._as_read(stored.make(KeyValue(current.key, encoded, 0, current.revision)), is_whole=is_whole)
-        if unchanged and (options.dry_run or codec.same(codec.decode_stored(encoded), codec.decode_stored(stored.value(current)))):
+        if unchanged and (options.dry_run or _says_the_same(encoded, stored.value(current))):
             return await self._view_if_needed(current, lenient=True)
         with writing():
             revision = await self._resource.storage.update(current.key, encoded, current.revision)
@@ -518,7 +518,10 @@ class Store:
             trees = await self._resource.converter.convert(trees, self._info.api_version)
         async for obj, tree in _in_turns(list(zip(foreign, trees, strict=True))):
             self._prune(tree)
-            views[obj.key] = StoredObject(obj.key, codec.encode_json(tree), obj.revision)
+            views[obj.key] = view = StoredObject(obj.key, codec.encode_json(tree), obj.revision)
+            growth += view.size - obj.size
+            if growth > _MAX_GROWTH:
+                raise self._too_much_growth()
         return [views.get(obj.key, obj) for obj in objects]
 
     def _look_into(self, obj: StoredObject, *, lenient: bool) -> StoredObject | None:
@@ -641,6 +644,10 @@ async def _final(verdict: Verdict) -> Verdict:
         return await asyncio.get_running_loop().run_in_executor(_SLOW, verdict.later, given_up.is_set)
     finally:
         given_up.set()
+
+
+def _says_the_same(left: bytes, right: bytes) -> bool:
+    return codec.same(codec.decode_stored(left), codec.decode_stored(right))
 
 
 async def _in_turns(items: Sequence[T]) -> AsyncIterator[T]:

@@ -5,8 +5,8 @@ Runs after pruning: on request bodies, on objects read from storage, and again a
 the rules, for single values and for the tests to hold against it.
 
 Defaults within items and additionalProperties are put in once for every item, so that a body of 20 KB can ask for hundreds of
-megabytes. Both forms count the bytes that these take as JSON, and stop where there are more than an object may have. Other defaults
-are put in once at most, and are bounded by the definition's own size. Upstream counts nothing, and leaves it to etcd to refuse.
+megabytes. Both forms count the bytes that these take as JSON, and stop where there are more than an object may have. Other
+defaults are put in once at most, and are bounded by the definition's own size. Upstream counts nothing, and leaves it to etcd.
 Pure. Source: k8s.io/apiextensions-apiserver pkg/apiserver/schema/defaulting/algorithm.go, v0.36.3.
 """
 
@@ -85,15 +85,16 @@ def _default_entry(container: Any, key: Any, node: Structural | None, budget: _B
 def compile_defaulter(structural: Structural, limit: int = MAX_OBJECT_BYTES) -> Defaulter:
     """`default` of a whole object for one schema; one that has no defaults costs nothing."""
     module = Module(copy=_copy)
-    walk = _Generator(module).walks(structural, repeated=False)[0]
+    generator = _Generator(module)
+    walk = generator.walks(structural, repeated=False)[0]
     if walk is None:
         return _no_defaults
-    fill: Callable[[JSONObject, _Budget], None] = module.build()[walk]
+    fill: Callable[..., None] = module.build()[walk]
 
     def defaulter(obj: JSONObject) -> None:
         fill(obj, _Budget(limit))
 
-    return defaulter
+    return defaulter if generator.counts else fill
 
 
 def _no_defaults(obj: JSONObject) -> None:
@@ -130,10 +131,12 @@ _NO_WALKS: _Walks = (None, None)
 class _Generator:
     """One function for each sort of object and of list that has defaults in it; equal ones are made once.
 
-    In the source `x` is the value and `b` the budget. repeated: the value is, or is in, an item of a list or a value of a map.
+    In the source `x` is the value and `b` the budget, which is only looked at where the source `counts`. repeated: the value is,
+    or is in, an item of a list or a value of a map.
     """
 
     def __init__(self, module: Module) -> None:
+        self.counts = False
         self._module = module
         self._made: dict[tuple[str, ...], str | None] = {}
 
@@ -145,7 +148,7 @@ class _Generator:
     def _share(self, body: list[str]) -> str | None:
         key = tuple(body)
         if key not in self._made:
-            self._made[key] = self._module.function("fill", body, arguments="x, b") if body else None
+            self._made[key] = self._module.function("fill", body, arguments="x, b=None") if body else None
         return self._made[key]
 
     def _object(self, node: Structural, *, repeated: bool) -> list[str]:
@@ -155,7 +158,7 @@ class _Generator:
             key = self._module.constant(name)
             if child.default is not None:
                 missing = f"{key} not in x" if child.nullable else f"x.get({key}) is None"
-                # Told to the budget once for all of them, in one sum: adding it up costs less than a call.
+                # Taken from the budget once for all of them, without a call: this is done for every item.
                 count = f"; n += {_size_of_member(name, child.default)}" if repeated else ""
                 counted = counted or repeated
                 body.append(f"if {missing}: x[{key}] = {self._value(child.default)}{count}")
@@ -163,7 +166,8 @@ class _Generator:
             if walks != _NO_WALKS:
                 body += [f"v = x.get({key})", *self._descend(walks)]
         if counted:
-            body = ["n = 0", *body, "if n: b.spend(n)"]
+            self.counts = True
+            body = ["n = 0", *body, "if n:", "  b.left -= n", "  if b.left < 0: b.spend(0)"]
         return body + self._others(node)
 
     def _others(self, node: Structural) -> list[str]:
@@ -184,6 +188,7 @@ class _Generator:
         """Lines for a value `v` that is there, and stands at `target`."""
         body = []
         if node.default is not None and not node.nullable:
+            self.counts = True
             value = self._value(node.default)
             body.append(f"if v is None: b.spend({_size(node.default)}); {target} = v = {value}")
         return body + self._descend(self.walks(node, repeated=True))

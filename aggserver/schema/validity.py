@@ -126,7 +126,6 @@ def _length_check(shortest: int | None, longest: int | None) -> _Check:
     return lambda value: value.__class__ is str and not least <= len(value) <= longest
 
 
-
 class _Node:
     """The lines of the function for one node; `x` is the value, true is returned where it is not valid.
 

@@ -1,4 +1,4 @@
-"""Objects that are too large for etcd, or for --max-object-bytes: what kube-apiserver answers, and what aggserver does beside it."""
+"""Objects that are too large for etcd, or for --max-object-bytes: what kube-apiserver answers, and what aggserver beside it."""
 
 from __future__ import annotations
 
