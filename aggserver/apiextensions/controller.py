@@ -15,7 +15,7 @@ from aggserver.apiextensions import conditions
 from aggserver.apiextensions.definition import DefinitionError, parse
 from aggserver.apiextensions.definitions import Definitions
 from aggserver.apiextensions.strategy import CLEANUP_FINALIZER, DefinitionStatusStrategy
-from aggserver.meta import times
+from aggserver.meta import codec, times
 from aggserver.meta.errors import StatusError
 from aggserver.registry.follower import ALL, CONTROLLER, CallLater, Follower, call_later
 from aggserver.registry.rest import Context, DeleteOptions, JSONObject, WriteOptions
@@ -29,9 +29,11 @@ log = logging.getLogger("aggserver.definitions")
 _LOOK_AGAIN = 0.5
 # Each waits for its writes to be on the disk, which many do together.
 _WORKERS = 16
+# Bytes of a spec from which on it is looked into in a thread, for all else goes on in the event loop meanwhile.
+_LARGE = 32 * 1024
 # Seconds after which a condition says that they were waited for in vain; the looks go on.
 _PATIENCE = 60.0
-_WRITE = WriteOptions(field_manager="aggserver")
+_WRITE = WriteOptions(field_manager="aggserver", bounded=False)
 
 
 class DefinitionController:
@@ -74,22 +76,26 @@ class DefinitionController:
             return None
         if "deletionTimestamp" in crd["metadata"]:
             return await self._end(name, crd)
+        await self._examine(crd)
         if self._status_of(crd) != crd.get("status"):
             crd = await self._write_status(name)
         if conditions.is_true(crd, "NamesAccepted") or conditions.is_true(crd, "Established"):
-            self._serve(name, crd)
+            await self._serve(name, crd)
         else:
             self._settle(name, _message(crd, "NamesAccepted"))
         return None
 
-    def _serve(self, name: str, crd: JSONObject, *, terminating: bool = False) -> None:
+    async def _serve(self, name: str, crd: JSONObject, *, terminating: bool = False) -> None:
+        large = len(codec.encode_json(crd["spec"])) > _LARGE
         try:
-            definition = parse(crd)
+            definition = await asyncio.to_thread(parse, crd) if large else parse(crd)
         except DefinitionError as error:
             log.error("definition %s can't be served: %s", name, error)
             self._settle(name, str(error))
             return
-        self._definitions.set(definition, terminating=terminating)
+        resource = self._definitions.set(definition, terminating=terminating)
+        if large:
+            await asyncio.to_thread(resource.prepare)
         self._settle(name)
 
     def _settle(self, name: str, refusal: str = "") -> None:
@@ -108,14 +114,20 @@ class DefinitionController:
         others = [other for key, other in objects.items() if key != name and other["spec"]["group"] == group]
         return conditions.conditions(crd, others, self._structure_of(crd), self._clock())
 
+    async def _examine(self, crd: JSONObject) -> None:
+        """Finds what `_structure_of` will be asked for, where that takes long, beside the event loop."""
+        if not self._is_examined(crd) and len(codec.encode_json(crd["spec"])) > _LARGE:
+            structure = await asyncio.to_thread(conditions.non_structural, crd)
+            self._structures[crd["metadata"]["name"]] = _identity(crd), structure
+
+    def _is_examined(self, crd: JSONObject) -> bool:
+        return self._structures.get(crd["metadata"]["name"], (None, None))[0] == _identity(crd)
+
     def _structure_of(self, crd: JSONObject) -> conditions.Structure | None:
-        metadata = crd["metadata"]
-        key = metadata["uid"], metadata.get("generation", 0)
-        seen, structure = self._structures.get(metadata["name"], (None, None))
-        if seen != key:
-            structure = conditions.non_structural(crd)
-            self._structures[metadata["name"]] = key, structure
-        return structure
+        name = crd["metadata"]["name"]
+        if not self._is_examined(crd):
+            self._structures[name] = _identity(crd), conditions.non_structural(crd)
+        return self._structures[name][1]
 
     def _look_at_group(self, gone: str) -> None:
         """A name that was given up may be what another definition waits for."""
@@ -130,7 +142,7 @@ class DefinitionController:
         if not conditions.is_true(crd, "Established"):
             await self._finish(name, "NeverEstablished", "resource was never established")
             return None
-        self._serve(name, crd, terminating=True)
+        await self._serve(name, crd, terminating=True)
         since = self._emptying.setdefault(name, self._clock())
         if self._clock() - since < _PATIENCE:
             await self._say(name, "True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
@@ -185,6 +197,11 @@ class DefinitionController:
         finally:
             self._writing.pop(name, None)
         return written
+
+
+def _identity(crd: JSONObject) -> tuple[str, int]:
+    metadata = crd["metadata"]
+    return metadata["uid"], metadata.get("generation", 0)
 
 
 def _message(crd: JSONObject, type_: str) -> str:

@@ -10,10 +10,11 @@ marshal}.go, v0.36.3; encoding/json.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from aggserver.meta.golang import INT64_MAX, INT64_MIN, json_kind, to_json
+from aggserver.schema.structural import is_plain
 
 __all__ = ["decode_error"]
 
@@ -125,6 +126,14 @@ def decode_error(obj: Mapping[str, Any]) -> str:
     return next(_misfits(obj, "v1.CustomResourceDefinition", ""), "")
 
 
+def _misfits_within(values: Iterable[Any], wanted: str, where: str) -> Iterator[str]:
+    if wanted == "v1.JSON":  # anything
+        return
+    for value in values:
+        if wanted != "v1.JSONSchemaProps" or not is_plain(value):
+            yield from _misfits(value, wanted, where)
+
+
 def _kind_of(form: str) -> str:
     if form.startswith("map[") or form in _STRUCTS:
         return "object"
@@ -146,11 +155,9 @@ def _misfits(value: Any, wanted: str, where: str) -> Iterator[str]:
     elif kind != _kind_of(form):
         yield f"json: cannot unmarshal {kind} into Go struct field {where} of type {wanted}"
     elif kind == "array":
-        for item in value:
-            yield from _misfits(item, form.removeprefix("[]"), where)
+        yield from _misfits_within(value, form.removeprefix("[]"), where)
     elif form.startswith("map[string]"):
-        for item in value.values():
-            yield from _misfits(item, form.removeprefix("map[string]"), where)
+        yield from _misfits_within(value.values(), form.removeprefix("map[string]"), where)
     elif form in _STRUCTS:
         path = where.partition(".")[2]
         for name, member in value.items():

@@ -217,9 +217,12 @@ def _prune_rule(rule: JSONObject, path: str) -> Iterator[str]:
 def _prune_subschemas(value: Any, path: str, *, are_named: bool) -> Iterator[str]:
     if isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _prune_schema(item, f"{path}[{index}]")
+            if not structural.is_plain(item):
+                yield from _prune_schema(item, f"{path}[{index}]")
     elif are_named:
         for key, item in value.items():
+            if structural.is_plain(item):
+                continue
             value[key] = {} if item is None else item
             if isinstance(value[key], dict):
                 yield from _prune_schema(value[key], f"{path}.{key}")

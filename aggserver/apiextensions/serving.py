@@ -9,6 +9,7 @@ Source: k8s.io/apiextensions-apiserver pkg/apiserver/customresource_handler.go (
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 
@@ -76,8 +77,14 @@ class DefinitionResource:
     def schema(self, version: Version) -> CompiledSchema:
         """One for each version, and the same one for as long as the version's schema doesn't change."""
         if version.name not in self._schemas:
-            self._schemas[version.name] = CompiledSchema(version.schema, self._rule_options)
+            self._schemas[version.name] = CompiledSchema(version.schema, self._rule_options, self._environment.max_object_bytes)
         return self._schemas[version.name]
+
+    def prepare(self) -> None:
+        """Compiles what the first request for each served version would; for large definitions, in a thread."""
+        for version in self.definition.versions:
+            if version.served:
+                self.schema(version).prepare()
 
     def close(self) -> None:
         """Ends the watches and frees the cache. The objects stay where they are."""
@@ -146,6 +153,7 @@ class DefinitionResource:
             clock=environment.clock,
             new_uid=environment.new_uid,
             random=environment.random,
+            max_object_bytes=environment.max_object_bytes,
         )
 
     def _conform_stored(self, obj: JSONObject) -> None:
@@ -156,11 +164,12 @@ class DefinitionResource:
                 self.schema(version).conform_stored(obj)
 
     def _field_reader(self) -> Callable[[JSONObject], Mapping[str, str]]:
-        """Reads the selectable fields of an object as it is served, defaults included."""
+        """Reads the selectable fields of an object as it is served, defaults included, as far as there is room for them."""
         read = read_fields(_selectable_paths(self.definition))
 
         def read_conformed(obj: JSONObject) -> Mapping[str, str]:
-            self._conform_stored(obj)
+            with suppress(errors.ObjectTooLarge):
+                self._conform_stored(obj)
             return read(obj)
 
         return read_conformed

@@ -51,7 +51,7 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
         stack.push_async_callback(storage.close)
         namespaces = ClusterNamespaces(cluster)
         rule_options = RuleOptions(options.rules_see_labels, options.rules_budget)
-        engine = Engine(new_environment(storage), namespaces, rule_options)
+        engine = Engine(new_environment(storage, options), namespaces, rule_options)
         engine.checks.add("namespaces", namespaces.healthy, livez=False)
         service = _service(options)
 

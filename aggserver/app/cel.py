@@ -29,6 +29,7 @@ from aggserver.cel.ranges import LARGEST
 from aggserver.cel.types import DYN
 from aggserver.cel.values import CELError, Duration, Timestamp, show
 from aggserver.meta import codec, object_meta
+from aggserver.meta.errors import ObjectTooLarge
 from aggserver.meta.field import FieldError, RawJSON
 from aggserver.meta.field import Path as FieldPath
 from aggserver.options import Options
@@ -149,7 +150,7 @@ def _conform(obj: JSONObject, schema: CompiledSchema, file: Path | None) -> list
         raise InputError(f"{file}: {problem}")
     try:
         return schema.conform(obj)
-    except MalformedError as error:
+    except (MalformedError, ObjectTooLarge) as error:
         raise InputError(f"{file}: {error}") from None
 
 

@@ -136,7 +136,7 @@ def compaction(storage: Storage, options: Options) -> list[Task]:
     return [("compaction", lambda: compact_regularly(storage, interval, bounded=False))] if interval else []
 
 
-def new_environment(storage: Storage) -> Environment:
+def new_environment(storage: Storage, options: Options) -> Environment:
     """With the real clocks and the system's randomness."""
     return Environment(
         storage=storage,
@@ -144,6 +144,7 @@ def new_environment(storage: Storage) -> Environment:
         monotonic=time.monotonic,
         new_uid=_random_uuids(),
         random=secrets.randbelow,
+        max_object_bytes=options.max_object_bytes,
     )
 
 

@@ -73,7 +73,7 @@ async def _run(
         credentials = Credentials(folder, _names(options), tls, time.time, options.kubeconfig_to_write)
         await credentials.start()
 
-        environment = new_environment(storage)
+        environment = new_environment(storage, options)
         rule_options = RuleOptions(options.rules_see_labels, options.rules_budget)
         namespace_store = environment.own_store(namespaces.NamespaceStrategy())
         crds = environment.own_store(DefinitionStrategy(rule_options), StoredDefinitions())

@@ -165,13 +165,21 @@ def _mismatch(value: Any, wanted: str) -> str:
 
 
 def apply_json_patch(document: Any, operations: Sequence[Operation]) -> Any:
-    """The patched document, which need not be an object any more. All operations apply, or JsonPatchError is raised."""
+    """The patched document, which need not be an object any more. All operations apply, or JsonPatchError is raised.
+
+    It has what was there, what the patch brings, and MAX_COPIED_BYTES at most; and it can be encoded, however deep it was nested
+    by moving things into each other.
+    """
     patched = _Document(document)
     for operation in operations:
         apply = _OPERATIONS.get(operation.op)
         if apply is None:
             raise JsonPatchError(f"Unexpected kind: {operation.op}")
         apply(patched, operation)
+    try:
+        codec.encode_json(patched.root)
+    except TypeError:
+        raise JsonPatchError("the patched document is nested too deeply") from None
     return patched.root
 
 

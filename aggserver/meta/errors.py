@@ -17,6 +17,7 @@ from aggserver.meta.golang import quote
 
 __all__ = [
     "Cause",
+    "ObjectTooLarge",
     "StatusError",
     "already_exists",
     "apply_conflict",
@@ -200,21 +201,55 @@ def request_entity_too_large(message: str) -> StatusError:
     return StatusError(413, "RequestEntityTooLarge", f"Request entity too large: {message}")
 
 
+class ObjectTooLarge(StatusError):
+    """413 for an object that is, or would become, larger than one may be: in the words of a body that is too large.
+
+    limit: in bytes of JSON. By code and reason clients know what to do (apimachinery's IsRequestEntityTooLargeError).
+    """
+
+    def __init__(self, limit: int) -> None:
+        refusal = request_entity_too_large(f"limit is {limit}")
+        super().__init__(refusal.code, refusal.reason, refusal.message)
+
+
 def unsupported_media_type(message: str) -> StatusError:
     return StatusError(415, "UnsupportedMediaType", message)
 
 
+# Bytes of field errors that one answer tells, each in the message and in its cause. Upstream tells all: 33 MB of 200,000 items.
+_TOLD_BYTES = 512 * 1024
+_NOT_TOLD = "more errors are not told"
+
+
 def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> StatusError:
-    """422 with every field error: the message drops repeated texts, the causes keep them all."""
-    texts = list(dict.fromkeys(str(error) for error in errors))
+    """422 with every field error: the message drops repeated texts, the causes keep them all.
+
+    Of very many, the first that have room are told.
+    """
+    told = _with_room(errors)
+    texts = list(dict.fromkeys(told))
+    if len(told) < len(errors):
+        texts.append(_NOT_TOLD)
     if not texts:
         message = f"{qualified(kind, group)} {quote(name)} is invalid"
     elif len(texts) == 1:
         message = f"{qualified(kind, group)} {quote(name)} is invalid: {texts[0]}"
     else:
         message = f"{qualified(kind, group)} {quote(name)} is invalid: [{', '.join(texts)}]"
-    causes = [Cause(error.reason, error.body(), error.field) for error in errors]
+    causes = [Cause(error.reason, error.body(), error.field) for error in errors[: len(told)]]
     return StatusError(422, "Invalid", message, name=name, group=group, kind=kind, causes=causes)
+
+
+def _with_room(errors: Sequence[FieldError]) -> list[str]:
+    """The texts of as many as there is room for; one in any case."""
+    told: list[str] = []
+    left = _TOLD_BYTES
+    for error in errors:
+        if left < 0:
+            break
+        told.append(str(error))
+        left -= len(told[-1])
+    return told
 
 
 def patch_rejected() -> StatusError:

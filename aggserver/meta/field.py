@@ -33,21 +33,36 @@ __all__ = [
 
 
 class Path:
-    """A place in an object. Immutable; `str()` is the text. The empty path prints as `<nil>`, as Go's nil path does."""
+    """A place in an object. Immutable; `str()` is the text. The empty path prints as `<nil>`, as Go's nil path does.
 
-    __slots__ = ("text",)
+    The text is made when it is asked for: a walk makes a path for each part of a value, and tells of few. A key may be as long as
+    a body, and what is below it would have it in every text.
+    """
 
-    def __init__(self, text: str = "") -> None:
-        self.text = text
+    __slots__ = ("_parent", "_part")
+
+    def __init__(self, text: str = "", parent: Path | None = None) -> None:
+        self._parent = parent
+        self._part = text
+
+    @property
+    def text(self) -> str:
+        parts = []
+        path: Path | None = self
+        while path is not None:
+            parts.append(path._part)
+            path = path._parent
+        return "".join(reversed(parts))
 
     def child(self, *names: str) -> Path:
-        return Path(".".join((self.text, *names)) if self.text else ".".join(names))
+        name = ".".join(names)
+        return Path("." + name, self) if self._part or self._parent is not None else Path(name)
 
     def index(self, index: int) -> Path:
-        return Path(f"{self.text}[{index}]")
+        return Path(f"[{index}]", self)
 
     def key(self, key: str) -> Path:
-        return Path(f"{self.text}[{key}]")
+        return Path(f"[{key}]", self)
 
     def __str__(self) -> str:
         return self.text or "<nil>"
@@ -85,9 +100,13 @@ class FieldError:
     """One violation: `str()` is `<field>: <kind>: <value>: <detail>`, `body()` the same without the field."""
 
     reason: str
-    field: str
+    path: Path
     value: Any
     detail: str
+
+    @property
+    def field(self) -> str:
+        return str(self.path)
 
     def body(self) -> str:
         words = _WORDS[self.reason]
@@ -115,46 +134,46 @@ def _render(value: Any) -> str:
 
 
 def not_found(path: Path, value: Any) -> FieldError:
-    return FieldError("FieldValueNotFound", str(path), value, "")
+    return FieldError("FieldValueNotFound", path, value, "")
 
 
 def required(path: Path, detail: str = "") -> FieldError:
-    return FieldError("FieldValueRequired", str(path), OMITTED, detail)
+    return FieldError("FieldValueRequired", path, OMITTED, detail)
 
 
 def duplicate(path: Path, value: Any) -> FieldError:
-    return FieldError("FieldValueDuplicate", str(path), value, "")
+    return FieldError("FieldValueDuplicate", path, value, "")
 
 
 def invalid(path: Path, value: Any, detail: str) -> FieldError:
-    return FieldError("FieldValueInvalid", str(path), value, detail)
+    return FieldError("FieldValueInvalid", path, value, detail)
 
 
 def type_invalid(path: Path, value: Any, detail: str) -> FieldError:
-    return FieldError("FieldValueTypeInvalid", str(path), value, detail)
+    return FieldError("FieldValueTypeInvalid", path, value, detail)
 
 
 def not_supported(path: Path, value: Any, supported: Iterable[str]) -> FieldError:
     """`supported values: "a", "b"`: quoted, in the order given (the caller sorts where upstream does)."""
     names = ", ".join(map(quote, supported))
-    return FieldError("FieldValueNotSupported", str(path), value, f"supported values: {names}" if names else "")
+    return FieldError("FieldValueNotSupported", path, value, f"supported values: {names}" if names else "")
 
 
 def forbidden(path: Path, detail: str) -> FieldError:
-    return FieldError("FieldValueForbidden", str(path), OMITTED, detail)
+    return FieldError("FieldValueForbidden", path, OMITTED, detail)
 
 
 def too_long(path: Path, maximum: int) -> FieldError:
     """`maximum` in bytes; upstream's text says bytes even where it counted characters."""
     unit = "byte" if maximum == 1 else "bytes"
-    return FieldError("FieldValueTooLong", str(path), OMITTED, f"may not be more than {maximum} {unit}")
+    return FieldError("FieldValueTooLong", path, OMITTED, f"may not be more than {maximum} {unit}")
 
 
 def too_many(path: Path, actual: int, maximum: int) -> FieldError:
     unit = "item" if maximum == 1 else "items"
-    return FieldError("FieldValueTooMany", str(path), actual, f"must have at most {maximum} {unit}")
+    return FieldError("FieldValueTooMany", path, actual, f"must have at most {maximum} {unit}")
 
 
 def internal_error(path: Path, detail: str) -> FieldError:
     """A fault of the server's, not of the value."""
-    return FieldError("InternalError", str(path), OMITTED, detail)
+    return FieldError("InternalError", path, OMITTED, detail)

@@ -446,6 +446,16 @@ class Options:
         commands=BOTH,
     )
 
+    max_object_bytes: int = _option(
+        3 * 1024 * 1024,
+        "max-object-bytes",
+        convert.positive,
+        _LIMITS,
+        "largest object that is stored, as JSON; bodies of requests have 3 MiB at most, whatever this says",
+        metavar="BYTES",
+        commands=BOTH,
+    )
+
     rules_see_labels: bool = _option(
         False,
         "rules-see-labels",

@@ -73,6 +73,9 @@ class CustomResourceStrategy:
         obj["metadata"]["generation"] = 1
 
     def validate(self, obj: JSONObject) -> Verdict:
+        return self._judged(lambda: self._validate(obj))
+
+    def _validate(self, obj: JSONObject) -> Verdict:
         values, structure = self._schema.on_create(obj)
         problems = self._validate_type(obj)
         if not problems:
@@ -92,6 +95,9 @@ class CustomResourceStrategy:
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
     def validate_update(self, obj: JSONObject, old: JSONObject) -> Verdict:
+        return self._judged(lambda: self._validate_update(obj, old))
+
+    def _validate_update(self, obj: JSONObject, old: JSONObject) -> Verdict:
         values, structure = self._schema.on_update(obj, old)
         return self._with_rules(obj, old, (self._validate_type(obj) or values + self._validate_scale(obj)) + structure)
 
@@ -110,6 +116,16 @@ class CustomResourceStrategy:
 
     def check_context(self, context: Context) -> None:
         self._check_context(context)
+
+    def _judged(self, judge: Callable[[], Verdict]) -> Verdict:
+        if not self._schema.is_heavy:
+            return judge()
+
+        def judged_later(is_given_up: Callable[[], bool]) -> Verdict:
+            verdict = judge()
+            return verdict if verdict.later is None else verdict.later(is_given_up)
+
+        return Verdict([], later=judged_later)
 
     def _with_rules(self, obj: JSONObject, old: JSONObject | None, problems: list[FieldError]) -> Verdict:
         try:
@@ -165,7 +181,7 @@ class StatusStrategy(CustomResourceStrategy):
         else:
             obj.pop("status", None)
 
-    def validate_update(self, obj: JSONObject, old: JSONObject) -> Verdict:
+    def _validate_update(self, obj: JSONObject, old: JSONObject) -> Verdict:
         values, structure = self._schema.on_status(obj, old)
         return self._with_rules(obj, old, (self._validate_type(obj) or values + self._validate_scale_status(obj)) + structure)
 

@@ -15,6 +15,7 @@ from aggserver.registry.rest import JSONObject
 from aggserver.registry.store import ResourceStorage, Store
 from aggserver.registry.stored import StoredObject
 from aggserver.registry.strategy import Strategy
+from aggserver.schema.defaulting import MAX_OBJECT_BYTES
 from aggserver.storage import keys
 from aggserver.storage.cacher import Cacher
 from aggserver.storage.interface import Storage
@@ -24,13 +25,17 @@ __all__ = ["Environment"]
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """clock: seconds since the epoch; monotonic: seconds; random: an integer below its argument."""
+    """clock: seconds since the epoch; monotonic: seconds; random: an integer below its argument.
+
+    max_object_bytes: of an object as it is stored.
+    """
 
     storage: Storage
     clock: Callable[[], float]
     monotonic: Callable[[], float]
     new_uid: Callable[[], str]
     random: Callable[[int], int]
+    max_object_bytes: int = MAX_OBJECT_BYTES
 
     def cacher(self, group: str, resource: str) -> Cacher[StoredObject]:
         prefix = keys.resource_prefix(group, resource)
@@ -55,6 +60,7 @@ class Environment:
             clock=self.clock,
             new_uid=self.new_uid,
             random=self.random,
+            max_object_bytes=self.max_object_bytes,
         )
         return Store(resource, strategy, _as_it_is)
 

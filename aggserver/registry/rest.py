@@ -94,13 +94,15 @@ class WriteOptions:
     """create, update, patch.
 
     `dry_run`: everything but the commit. `field_manager` is never empty (defaulted from the user agent). `uid`: what the object
-    must have, '' for any; a client gives it with a whole object, while a patch that has one would change it.
+    must have, '' for any; a client gives it with a whole object, while a patch that has one would change it. `bounded`: whether
+    the object may be too large; not where the server itself adds to one, whose end must not fail for want of room.
     """
 
     dry_run: bool = False
     field_manager: str = ""
     field_validation: str = "Warn"
     uid: str = ""
+    bounded: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from aggserver.meta import errors
-from aggserver.storage.interface import Compacted, FutureRevision, Unavailable
+from aggserver.storage.interface import Compacted, FutureRevision, TooLarge, Unavailable
 
 __all__ = ["reading", "too_old", "writing"]
 
@@ -40,7 +40,10 @@ def reading(expired: Callable[[Compacted], errors.StatusError] = _list_too_old) 
 
 @contextmanager
 def writing() -> Iterator[None]:
+    """What a store has no room for is 413, in its own words; kube-apiserver gives etcd's bare text and 500."""
     try:
         yield
+    except TooLarge as error:
+        raise errors.request_entity_too_large(str(error)) from None
     except Unavailable as error:
         raise errors.internal_error(str(error)) from error

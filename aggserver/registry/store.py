@@ -66,8 +66,12 @@ _FRESH_SECONDS = 3.0
 _NAME_TRIES = 8
 # Deletions under way at once in one deletecollection: enough to fill a group commit.
 _DELETE_WORKERS = 64
-# Objects converted before other requests have their turn.
+# Objects converted before other requests have their turn, and bytes of one that is converted alone.
 _TURN = 100
+_LARGE = 256 * 1024
+# Bytes that a changed definition's defaults may add to the objects of one answer, and to what is remembered of all objects as
+# they read with them: it can do so to thousands of objects at once. Upstream has no bound.
+_MAX_GROWTH = 256 * 1024 * 1024
 
 # Where verdicts that take long are waited for: by each other, and by no other request.
 _SLOW = ThreadPoolExecutor(2, "validation")
@@ -84,7 +88,7 @@ class ResourceStorage:
     conform_stored: what is done to a tree that comes from the storage, in whatever version, before anyone looks at it; None where
     there is no schema, and bytes in the right version are sent as they are.
     read_fields: the selectable fields of an object beside its name and namespace. clock: seconds since the epoch.
-    random: an integer below its argument, for generated names.
+    random: an integer below its argument, for generated names. max_object_bytes: of an object as it is stored.
     """
 
     group: str
@@ -99,6 +103,7 @@ class ResourceStorage:
     clock: Callable[[], float]
     new_uid: Callable[[], str]
     random: Callable[[int], int]
+    max_object_bytes: int
 
     @property
     def prefix(self) -> str:
@@ -122,6 +127,7 @@ class Store:
         self._form = form or object()
         self._cacher = resource.cacher
         self._head = stored.head(self._info.api_version, self._info.kind)
+        self._remembered = 0  # of _MAX_GROWTH
 
     @property
     def strategy(self) -> Strategy:
@@ -145,6 +151,10 @@ class Store:
         return await self._view_if_needed(obj)
 
     async def list(self, context: Context, options: ListOptions) -> ListResult:
+        return await self._list(context, options)
+
+    async def _list(self, context: Context, options: ListOptions, *, lenient: bool = False) -> ListResult:
+        """lenient: as of `_views`."""
         prefix = self._prefix(context)
         matches = predicate(options, self._resource.read_fields)
         if options.continue_token:
@@ -152,7 +162,7 @@ class Store:
         else:
             page = await self._first_page(prefix, options, matches)
         token = keys.encode_continue(page.next_start[len(prefix) :], page.revision) if page.more else ""
-        return ListResult(await self._views(page.items), page.revision, token, page.remaining)
+        return ListResult(await self._views(page.items, lenient=lenient), page.revision, token, page.remaining)
 
     async def _first_page(
         self, prefix: str, options: ListOptions, matches: Callable[[StoredObject], bool] | None
@@ -267,11 +277,14 @@ class Store:
             there = self._cacher.get(key)
             if there is not None:
                 raise KeyExists(key, KeyValue(key, stored.value(there), 0, there.revision))
-            return await self._as_read(StoredObject(key, await self._to_stored(obj), 0), is_whole=is_whole)
+            encoded = await self._to_stored(obj)
+            self._check_size(encoded, options)
+            return await self._as_read(StoredObject(key, encoded, 0), is_whole=is_whole)
         # What is no number passes, as upstream: it is never stored.
         if parse_uint(metadata.get("resourceVersion") or ""):
             raise errors.StatusError(500, "", "resourceVersion should not be set on objects to be created")
         encoded = await self._to_stored(obj)
+        self._check_size(encoded, options)
         with writing():
             revision = await self._resource.storage.create(key, encoded)
         return await self._written(key, encoded, revision, is_whole=is_whole)
@@ -293,7 +306,7 @@ class Store:
         options: WriteOptions,
         admit: Admit | None,
     ) -> StoredObject:
-        view = await self._view_if_needed(current)
+        view = await self._view_if_needed(current, lenient=True)
         old = view.decoded()
         obj = await transform(view.decoded())
         obj["metadata"] = metadata = dict(obj["metadata"])
@@ -319,7 +332,7 @@ class Store:
                 with writing(), suppress(NotFound):
                     await self._resource.storage.delete(current.key, current.revision)
             return StoredObject(current.key, self._encode_whole(obj), current.revision)
-        return await self._commit(name, current, obj, old, dry_run=options.dry_run)
+        return await self._commit(current, obj, old, options, is_whole=view.form is self._form)
 
     def _prepare_update(self, obj: JSONObject, old: JSONObject) -> JSONObject:
         """What an update can't change, whatever it says, and the strategy's word. Returns the object's metadata."""
@@ -345,7 +358,7 @@ class Store:
         return await self._retry(context, name, attempt)
 
     async def _delete(self, name: str, current: StoredObject, options: DeleteOptions, admit: Admit | None) -> Deleted:
-        view = await self._view_if_needed(current)
+        view = await self._view_if_needed(current, lenient=True)
         old = view.decoded()
         deletion.check_preconditions(self._info.group, self._info.kind, old["metadata"], options)
         if admit is not None:
@@ -363,17 +376,18 @@ class Store:
         if finalizers or not self._strategy.may_be_removed(obj):
             if "deletionTimestamp" not in metadata:
                 deletion.mark_as_deleting(metadata, now)
-            return Deleted(await self._commit(name, current, obj, old, dry_run=options.dry_run), gone=False)
+            write = WriteOptions(options.dry_run, bounded=False)
+            return Deleted(await self._commit(current, obj, old, write, is_whole=view.form is self._form), gone=False)
         if options.dry_run:
             return Deleted(view, gone=True)
         with writing():
             revision = await self._resource.storage.delete(current.key, current.revision)
-        return Deleted(await self._view_if_needed(stored.at(current, revision)), gone=True)
+        return Deleted(await self._view_if_needed(stored.at(current, revision), lenient=True), gone=True)
 
     async def delete_collection(
         self, context: Context, options: DeleteOptions, selection: ListOptions, admit: Admit | None = None
     ) -> ListResult:
-        found = await self.list(context, selection)
+        found = await self._list(context, selection, lenient=True)
         waiting = iter(found.items)
 
         async def worker() -> None:
@@ -412,36 +426,47 @@ class Store:
             except NotFound:
                 current = None
 
-    async def _commit(self, name: str, current: StoredObject, obj: JSONObject, old: JSONObject, *, dry_run: bool) -> StoredObject:
-        """Compare and swap; a write that changes nothing is none. Raises Conflict for the loop.
+    async def _commit(
+        self, current: StoredObject, obj: JSONObject, old: JSONObject, options: WriteOptions, *, is_whole: bool
+    ) -> StoredObject:
+        """Compare and swap; a write that changes nothing is none. is_whole: as of `_as_read`. Raises Conflict for the loop.
 
         What was stored in another version or under another schema is changed by any write: so objects are migrated.
         """
         unchanged = codec.same(obj, old)
         encoded = await self._to_stored(obj)
-        if dry_run and not unchanged:
-            return await self._as_read(stored.make(KeyValue(current.key, encoded, 0, current.revision)))
-        if unchanged and (dry_run or codec.same(codec.decode_stored(encoded), codec.decode_stored(stored.value(current)))):
-            return await self._view_if_needed(current)
+        self._check_size(encoded, options, current)
+        if options.dry_run and not unchanged:
+            return await self._as_read(stored.make(KeyValue(current.key, encoded, 0, current.revision)), is_whole=is_whole)
+        if unchanged and (options.dry_run or _says_the_same(encoded, stored.value(current))):
+            return await self._view_if_needed(current, lenient=True)
         with writing():
             revision = await self._resource.storage.update(current.key, encoded, current.revision)
-        return await self._written(current.key, encoded, revision)
+        return await self._written(current.key, encoded, revision, is_whole=is_whole)
 
-    async def _written(self, key: str, encoded: bytes, revision: int, *, is_whole: bool = True) -> StoredObject:
+    async def _written(self, key: str, encoded: bytes, revision: int, *, is_whole: bool) -> StoredObject:
+        """The write has happened, and so its answer must not fail."""
         # The cache has had the event by now; where nobody wrote since, its object is the one to answer with.
         obj = self._cacher.get(key)
         if obj is None or obj.revision != revision:
             obj = stored.make(KeyValue(key, encoded, 0, revision))
         return await self._as_read(obj, is_whole=is_whole)
 
-    async def _as_read(self, obj: StoredObject, *, is_whole: bool = True) -> StoredObject:
+    async def _as_read(self, obj: StoredObject, *, is_whole: bool) -> StoredObject:
         """What was written, as whoever reads it has it: with the defaults of the version in which it is stored.
 
-        is_whole: nothing was taken away from it after it went through its version's schema, so that it lacks no default.
+        is_whole: nothing was taken away from it after it went through its version's schema, and nothing in it is from an object
+        that didn't, so that it lacks no default.
         """
         if is_whole and obj.raw.startswith(self._head):
             obj.form = self._form
-        return await self._view_if_needed(obj)
+        return await self._view_if_needed(obj, lenient=True)
+
+    def _check_size(self, encoded: bytes, options: WriteOptions, current: StoredObject | None = None) -> None:
+        """Raises ObjectTooLarge; not for what was too large before, and has not become larger."""
+        limit = self._resource.max_object_bytes
+        if len(encoded) > limit and options.bounded and (current is None or len(encoded) > len(stored.value(current))):
+            raise errors.ObjectTooLarge(limit)
 
     async def _to_stored(self, obj: JSONObject) -> bytes:
         target = self._resource.api_version
@@ -454,50 +479,80 @@ class Store:
     def _encode_whole(self, obj: JSONObject) -> bytes:
         return codec.encode_json({"apiVersion": self._info.api_version, "kind": self._info.kind, **obj})
 
-    async def _view_if_needed(self, obj: StoredObject) -> StoredObject:
-        return obj if obj.form is self._form else await self._view(obj)
+    async def _view_if_needed(self, obj: StoredObject, *, lenient: bool = False) -> StoredObject:
+        return obj if obj.form is self._form else await self._view(obj, lenient=lenient)
 
-    async def _view(self, obj: StoredObject) -> StoredObject:
-        (view,) = await self._views([obj])
+    async def _view(self, obj: StoredObject, *, lenient: bool = False) -> StoredObject:
+        (view,) = await self._views([obj], lenient=lenient)
         return view
 
-    async def _views(self, objects: Sequence[StoredObject]) -> Sequence[StoredObject]:
+    async def _views(self, objects: Sequence[StoredObject], *, lenient: bool = False) -> Sequence[StoredObject]:
         """The objects as this version has them: mostly as they are, those stored in another version converted in one call.
 
-        An object is looked into once; what was found then is remembered with it until the definition changes.
+        An object is looked into once; what was found then is remembered with it until the definition changes. lenient: one that
+        would be too large with its defaults is given without them, so that it can be made smaller, or deleted; others are told
+        that it can't be shown.
         """
         unknown = [obj for obj in objects if obj.form is not self._form]
         if not unknown:
             return objects
-        views, foreign, trees = {}, [], []
+        views, foreign, trees, growth = {}, [], [], 0
         async for obj in _in_turns(unknown):
             view = obj.conformed(self._form)
             if view is None:
-                view = self._look_into(obj)
+                view = self._look_into(obj, lenient=lenient)
             if view is None:
+                try:
+                    trees.append(self._stored_tree(obj))
+                except errors.ObjectTooLarge as error:
+                    trees.append(self._without_defaults(obj, error, lenient=lenient).decoded())
                 foreign.append(obj)
-                trees.append(self._stored_tree(obj))
                 continue
             views[obj.key] = view
+            growth += view.size - obj.size
+            if growth > _MAX_GROWTH:
+                raise self._too_much_growth()
+            if view.size > _LARGE:
+                await asyncio.sleep(0)
         if foreign:
             trees = await self._resource.converter.convert(trees, self._info.api_version)
         async for obj, tree in _in_turns(list(zip(foreign, trees, strict=True))):
             self._prune(tree)
-            views[obj.key] = StoredObject(obj.key, codec.encode_json(tree), obj.revision)
+            views[obj.key] = view = StoredObject(obj.key, codec.encode_json(tree), obj.revision)
+            growth += view.size - obj.size
+            if growth > _MAX_GROWTH:
+                raise self._too_much_growth()
         return [views.get(obj.key, obj) for obj in objects]
 
-    def _look_into(self, obj: StoredObject) -> StoredObject | None:
+    def _look_into(self, obj: StoredObject, *, lenient: bool) -> StoredObject | None:
         """The object conformed, None where it is stored in another version."""
         if not obj.raw.startswith(self._head):
             return None
-        raw = obj.raw if self._resource.conform_stored is None else codec.encode_json(self._stored_tree(obj))
-        return obj.conform(self._form, raw)
+        if self._resource.conform_stored is None:
+            return obj.conform(self._form, obj.raw)
+        try:
+            raw = codec.encode_json(self._stored_tree(obj))
+        except errors.ObjectTooLarge as error:
+            return self._without_defaults(obj, error, lenient=lenient)
+        growth = max(len(raw) - obj.size, 0)
+        remember = self._remembered + growth <= _MAX_GROWTH
+        if remember:
+            self._remembered += growth
+        return obj.conform(self._form, raw, remember=remember)
 
     def _stored_tree(self, obj: StoredObject) -> JSONObject:
         tree = obj.decoded()
         if self._resource.conform_stored is not None:
             self._resource.conform_stored(tree)
         return tree
+
+    def _without_defaults(self, obj: StoredObject, error: errors.ObjectTooLarge, *, lenient: bool) -> StoredObject:
+        """In no form, so that nobody takes it for one that has them."""
+        if lenient:
+            return StoredObject(obj.key, obj.raw, obj.revision)
+        limit = self._resource.max_object_bytes
+        why = f"the defaults of its definition add more than {limit} bytes to it; delete it, make it smaller, or change these"
+        raise errors.internal_error(f"{obj.key} can't be read: {why}") from error
 
     # --- rules and errors ---
 
@@ -547,6 +602,10 @@ class Store:
             error.message = f"object is being deleted: {error.message}"
         return error
 
+    def _too_much_growth(self) -> errors.StatusError:
+        why = f"the defaults of their definition add more than {_MAX_GROWTH} bytes to them; ask for fewer at once, with limit"
+        return errors.internal_error(f"{self._info.resource} can't be listed: {why}")
+
     def _not_found(self, name: str) -> errors.StatusError:
         return errors.not_found(self._info.group, self._info.resource, name)
 
@@ -585,6 +644,10 @@ async def _final(verdict: Verdict) -> Verdict:
         return await asyncio.get_running_loop().run_in_executor(_SLOW, verdict.later, given_up.is_set)
     finally:
         given_up.set()
+
+
+def _says_the_same(left: bytes, right: bytes) -> bool:
+    return codec.same(codec.decode_stored(left), codec.decode_stored(right))
 
 
 async def _in_turns(items: Sequence[T]) -> AsyncIterator[T]:

@@ -64,14 +64,16 @@ class StoredObject:
         other = self._conformed
         return other if other is not None and other.form is form else None
 
-    def conform(self, form: object, raw: bytes) -> StoredObject:
-        """Takes note of what the bytes are in this form, which mostly are the same; returns the object with them."""
+    def conform(self, form: object, raw: bytes, *, remember: bool = True) -> StoredObject:
+        """The object with its bytes in this form, which mostly are the same. remember: for the next who asks for this form."""
         if raw == self.raw:
             self.form = form
             return self
-        self._conformed = StoredObject(self.key, raw, self.revision)
-        self._conformed.form = form
-        return self._conformed
+        view = StoredObject(self.key, raw, self.revision)
+        view.form = form
+        if remember:
+            self._conformed = view
+        return view
 
     @property
     def labels(self) -> Mapping[str, str]:

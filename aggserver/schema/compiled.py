@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggserver.meta import field, object_meta
 from aggserver.meta.field import FieldError, Path
-from aggserver.schema import defaulting, list_type, pruning, structural
+from aggserver.schema import defaulting, internal, list_type, pruning, structural
 from aggserver.schema.object_meta import drop_malformed_resources, prune_object_meta, validate_resources
 from aggserver.schema.ratcheting import Correlation
 from aggserver.schema.rules import UPSTREAM, RuleFindings, RuleOptions, compile_validator
@@ -32,6 +33,8 @@ __all__ = ["CompiledSchema", "Findings"]
 JSONObject = dict[str, Any]
 
 _STATUS = Path("status")
+# Nodes of a schema; the largest ones in use have about as many. Each takes some microseconds.
+_HEAVY = 10_000
 
 # Kinds of errors that keep rules from being asked: they could not rely on what the schema says.
 _BLOCKING = frozenset(
@@ -50,11 +53,20 @@ class Findings(NamedTuple):
 
 
 class CompiledSchema:
-    """`schema` is openAPIV3Schema of one version, one that `structural.problems` finds nothing in."""
+    """`schema` is openAPIV3Schema of one version, one that `structural.problems` finds nothing in.
 
-    def __init__(self, schema: Mapping[str, Any], rule_options: RuleOptions = UPSTREAM) -> None:
+    max_object_bytes: where defaulting stops, as of `defaulting.default`.
+    """
+
+    def __init__(
+        self,
+        schema: Mapping[str, Any],
+        rule_options: RuleOptions = UPSTREAM,
+        max_object_bytes: int = defaulting.MAX_OBJECT_BYTES,
+    ) -> None:
         self._schema = schema
         self._rule_options = rule_options
+        self._max_object_bytes = max_object_bytes
         self._is_valid = Validity()
 
     # --- conforming ---
@@ -62,7 +74,8 @@ class CompiledSchema:
     def conform(self, obj: JSONObject) -> list[str]:
         """Prunes and defaults a body; returns the paths of what it dropped.
 
-        Mutates `obj`, whose metadata is well formed. Raises pruning.MalformedError for an embedded resource that isn't.
+        Mutates `obj`, whose metadata is well formed. Raises pruning.MalformedError for an embedded resource that isn't, and
+        ObjectTooLarge where defaults would be more than an object may have.
         """
         dropped = self.prune_converted(obj)
         self._default(obj)
@@ -75,7 +88,10 @@ class CompiledSchema:
         return prune_object_meta(metadata) + dropped if isinstance(metadata, dict) else dropped
 
     def conform_stored(self, obj: JSONObject) -> None:
-        """Conforms what was stored, whatever it is: what can't be decoded is dropped, and the generation of old objects is 1."""
+        """Conforms what was stored, whatever it is: what can't be decoded is dropped, and the generation of old objects is 1.
+
+        Raises ObjectTooLarge, as `conform`.
+        """
         metadata = obj["metadata"]
         object_meta.drop_malformed(metadata)
         drop_malformed_resources(obj, self._structural)
@@ -137,6 +153,15 @@ class CompiledSchema:
     # --- what is compiled ---
 
     @cached_property
+    def is_heavy(self) -> bool:
+        """Whether it has so many nodes that a small value may take long: one value goes through all alternatives."""
+        return sum(1 for _ in islice(internal.nodes(self._schema), _HEAVY)) == _HEAVY
+
+    def prepare(self) -> None:
+        """Makes what every body needs, ahead of the first one."""
+        _ = self._prune, self._default, self._rules
+
+    @cached_property
     def _structural(self) -> structural.Structural:
         return structural.compile(self._schema)
 
@@ -150,4 +175,4 @@ class CompiledSchema:
 
     @cached_property
     def _default(self) -> Callable[[JSONObject], None]:
-        return defaulting.compile_defaulter(self._structural)
+        return defaulting.compile_defaulter(self._structural, self._max_object_bytes)

@@ -17,7 +17,16 @@ from typing import Any
 
 from aggserver.meta.field import FieldError, Path, RawJSON, forbidden, invalid, not_supported, required
 from aggserver.schema import internal, invariants
-from aggserver.schema.structural import EMBEDDED, LIST_MAP_KEYS, LIST_TYPE, MAP_TYPE, PRESERVE, TYPE_META, VALIDATIONS
+from aggserver.schema.structural import (
+    EMBEDDED,
+    LIST_MAP_KEYS,
+    LIST_TYPE,
+    MAP_TYPE,
+    PRESERVE,
+    TYPE_META,
+    VALIDATIONS,
+    is_plain,
+)
 
 __all__ = ["Strictness", "find_field", "violations"]
 
@@ -77,6 +86,11 @@ def violations(schema: JSONObject, path: Path, strict: Strictness) -> tuple[list
     return list(_schema(schema, path, place)), place.faulty
 
 
+def _is_right(schema: JSONObject) -> bool:
+    """Whether there is nothing to find in a schema, wherever it stands."""
+    return is_plain(schema) and schema.get("type", "string") in _TYPES
+
+
 def _schema(schema: JSONObject, path: Path, place: _Place) -> Errors:
     for error in _node(schema, path, place):
         place.faulty.add(path)
@@ -88,7 +102,7 @@ def _node(schema: JSONObject, path: Path, place: _Place) -> Errors:
     if schema.get("uniqueItems"):
         why = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
         yield forbidden(path.child("uniqueItems"), why)
-    inner = replace(place, is_root=False)
+    inner = replace(place, is_root=False) if place.is_root else place
     properties, extra = _get(schema, "properties", {}), schema.get("additionalProperties")
     if extra is not None and extra is not True and properties:
         yield forbidden(path.child("additionalProperties"), "additionalProperties and properties are mutual exclusive")
@@ -97,6 +111,8 @@ def _node(schema: JSONObject, path: Path, place: _Place) -> Errors:
         below = replace(inner, no_default=why) if place.in_metadata else inner
         yield from _schema(extra, path.child("additionalProperties"), below)
     for name in sorted(properties):
+        if _is_right(properties[name]):
+            continue
         below = inner
         if (place.is_root or schema.get(EMBEDDED)) and name in TYPE_META:
             below = replace(inner, in_metadata=True)
@@ -107,7 +123,8 @@ def _node(schema: JSONObject, path: Path, place: _Place) -> Errors:
         yield from _schema(schema["not"], path.child("not"), inner)
     for name in ("allOf", "oneOf", "anyOf"):
         for index, each in enumerate(_get(schema, name, [])):
-            yield from _schema(each, path.child(name).index(index), inner)
+            if not _is_right(each):
+                yield from _schema(each, path.child(name).index(index), inner)
     for name, each in sorted(_get(schema, "definitions", {}).items()):
         yield from _schema(each or {}, path.child("definitions").key(name), inner)
     items = schema.get("items")

@@ -3,6 +3,10 @@
 Runs after pruning: on request bodies, on objects read from storage, and again after mutating admission. Mutates the object.
 `compile_defaulter` generates the walk for one schema, which goes only where there are defaults; `default` is the plain form of
 the rules, for single values and for the tests to hold against it.
+
+Defaults within items and additionalProperties are put in once for every item, so that a body of 20 KB can ask for hundreds of
+megabytes. Both forms count the bytes that these take as JSON, and stop where there are more than an object may have. Other
+defaults are put in once at most, and are bounded by the definition's own size. Upstream counts nothing, and leaves it to etcd.
 Pure. Source: k8s.io/apiextensions-apiserver pkg/apiserver/schema/defaulting/algorithm.go, v0.36.3.
 """
 
@@ -11,46 +15,86 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from aggserver.meta import codec
+from aggserver.meta.errors import ObjectTooLarge
 from aggserver.schema.generation import Module
 from aggserver.schema.structural import Structural
 
-__all__ = ["Defaulter", "compile_defaulter", "default"]
+__all__ = ["MAX_OBJECT_BYTES", "Defaulter", "compile_defaulter", "default"]
+
+# Bytes of an object as JSON where nobody says otherwise: the limit of a request's body. Upstream has no limit of its own; etcd
+# takes 1.5 MiB.
+MAX_OBJECT_BYTES = 3 * 1024 * 1024
 
 JSONObject = dict[str, Any]
 
 Defaulter = Callable[[JSONObject], None]
 
 
-def default(value: Any, node: Structural | None) -> None:
-    """Fills in `value`, in place. Defaults are copied, so that the schema's stay as they are."""
+class _Budget:
+    """Bytes that may still be put in."""
+
+    __slots__ = ("_limit", "left")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.left = limit
+
+    def spend(self, size: int) -> None:
+        self.left -= size
+        if self.left < 0:
+            raise ObjectTooLarge(self._limit)
+
+
+def default(value: Any, node: Structural | None, limit: int = MAX_OBJECT_BYTES) -> None:
+    """Fills in `value`, in place. Defaults are copied, so that the schema's stay as they are.
+
+    limit: of what is put in within items and additionalProperties, in bytes of JSON. Raises ObjectTooLarge beyond it.
+    """
+    _default(value, node, _Budget(limit), repeated=False)
+
+
+def _default(value: Any, node: Structural | None, budget: _Budget, *, repeated: bool) -> None:
     if node is None:
         return
     if isinstance(value, dict):
         for name, child in node.properties.items():
             if child.default is not None and (name not in value or _is_bad_null(value[name], child)):
+                if repeated:
+                    budget.spend(_size_of_member(name, child.default))
                 value[name] = _copy(child.default)
         for key in value:
             child_of_key = node.properties.get(key)
             if child_of_key is None:
-                child_of_key = node.values
-                if _is_bad_null(value[key], child_of_key):
-                    value[key] = _copy(child_of_key.default) if child_of_key else None
-            default(value[key], child_of_key)
+                _default_entry(value, key, node.values, budget)
+            else:
+                _default(value[key], child_of_key, budget, repeated=repeated)
     elif isinstance(value, list):
-        for index, item in enumerate(value):
-            if _is_bad_null(item, node.items):
-                value[index] = _copy(node.items.default) if node.items else None
-            default(value[index], node.items)
+        for index in range(len(value)):
+            _default_entry(value, index, node.items, budget)
 
 
-def compile_defaulter(structural: Structural) -> Defaulter:
+def _default_entry(container: Any, key: Any, node: Structural | None, budget: _Budget) -> None:
+    """An item of a list, or a value of a map."""
+    if node is not None and node.default is not None and _is_bad_null(container[key], node):
+        budget.spend(_size(node.default))
+        container[key] = _copy(node.default)
+    _default(container[key], node, budget, repeated=True)
+
+
+def compile_defaulter(structural: Structural, limit: int = MAX_OBJECT_BYTES) -> Defaulter:
     """`default` of a whole object for one schema; one that has no defaults costs nothing."""
     module = Module(copy=_copy)
-    walk = _Generator(module).walks(structural)[0]
+    generator = _Generator(module)
+    walk = generator.walks(structural, repeated=False)[0]
     if walk is None:
         return _no_defaults
-    defaulter: Defaulter = module.build()[walk]
-    return defaulter
+    fill: Callable[..., None] = module.build()[walk]
+
+    def defaulter(obj: JSONObject) -> None:
+        fill(obj, _Budget(limit))
+
+    return defaulter if generator.counts else fill
 
 
 def _no_defaults(obj: JSONObject) -> None:
@@ -69,39 +113,61 @@ def _copy(value: Any) -> Any:
     return value
 
 
+def _size(value: Any) -> int:
+    """Bytes as JSON."""
+    return len(codec.encode_json(value))
+
+
+def _size_of_member(name: str, value: Any) -> int:
+    """With its name, a colon, and the comma that all but one member have."""
+    return _size(name) + _size(value) + 2
+
+
 # Names of the functions for an object and for a list in the generated source; None where there is nothing to do.
 _Walks = tuple[str | None, str | None]
 _NO_WALKS: _Walks = (None, None)
 
 
 class _Generator:
-    """One function for each sort of object and of list that has defaults in it; equal ones are made once."""
+    """One function for each sort of object and of list that has defaults in it; equal ones are made once.
+
+    In the source `x` is the value and `b` the budget, which is only looked at where the source `counts`. repeated: the value is,
+    or is in, an item of a list or a value of a map.
+    """
 
     def __init__(self, module: Module) -> None:
+        self.counts = False
         self._module = module
         self._made: dict[tuple[str, ...], str | None] = {}
 
-    def walks(self, node: Structural | None) -> _Walks:
+    def walks(self, node: Structural | None, *, repeated: bool) -> _Walks:
         if node is None:
             return _NO_WALKS
-        return self._share(self._object(node)), self._share(self._list(node.items))
+        return self._share(self._object(node, repeated=repeated)), self._share(self._list(node.items))
 
     def _share(self, body: list[str]) -> str | None:
         key = tuple(body)
         if key not in self._made:
-            self._made[key] = self._module.function("fill", body) if body else None
+            self._made[key] = self._module.function("fill", body, arguments="x, b=None") if body else None
         return self._made[key]
 
-    def _object(self, node: Structural) -> list[str]:
+    def _object(self, node: Structural, *, repeated: bool) -> list[str]:
         body: list[str] = []
+        counted = False
         for name, child in node.properties.items():
             key = self._module.constant(name)
             if child.default is not None:
                 missing = f"{key} not in x" if child.nullable else f"x.get({key}) is None"
-                body.append(f"if {missing}: x[{key}] = {self._value(child.default)}")
-            walks = self.walks(child)
+                # Taken from the budget once for all of them, without a call: this is done for every item.
+                count = f"; n += {_size_of_member(name, child.default)}" if repeated else ""
+                counted = counted or repeated
+                body.append(f"if {missing}: x[{key}] = {self._value(child.default)}{count}")
+            walks = self.walks(child, repeated=repeated)
             if walks != _NO_WALKS:
                 body += [f"v = x.get({key})", *self._descend(walks)]
+        if counted:
+            self.counts = True
+            body = ["n = 0", *body, "if n:", "  b.left -= n", "  if b.left < 0: b.spend(0)"]
         return body + self._others(node)
 
     def _others(self, node: Structural) -> list[str]:
@@ -122,13 +188,15 @@ class _Generator:
         """Lines for a value `v` that is there, and stands at `target`."""
         body = []
         if node.default is not None and not node.nullable:
-            body.append(f"if v is None: {target} = v = {self._value(node.default)}")
-        return body + self._descend(self.walks(node))
+            self.counts = True
+            value = self._value(node.default)
+            body.append(f"if v is None: b.spend({_size(node.default)}); {target} = v = {value}")
+        return body + self._descend(self.walks(node, repeated=True))
 
     def _descend(self, walks: _Walks) -> list[str]:
         of_object, of_list = walks
-        body = [f"if v.__class__ is dict: {of_object}(v)"] if of_object else []
-        return body + ([f"if v.__class__ is list: {of_list}(v)"] if of_list else [])
+        body = [f"if v.__class__ is dict: {of_object}(v, b)"] if of_object else []
+        return body + ([f"if v.__class__ is list: {of_list}(v, b)"] if of_list else [])
 
     def _value(self, value: Any) -> str:
         if value in ({}, []):

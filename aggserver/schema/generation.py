@@ -36,10 +36,10 @@ class Module:
             self._constants[key] = self.bind("constant", value)
         return self._constants[key]
 
-    def function(self, prefix: str, body: Iterable[str]) -> str:
-        """Adds a function of one argument, `x`; returns its name. `body`: its lines, indented from the first level."""
+    def function(self, prefix: str, body: Iterable[str], arguments: str = "x") -> str:
+        """Adds a function of these arguments; returns its name. `body`: its lines, indented from the first level."""
         name = self.bind(prefix, None)
-        self._lines.append(f"def {name}(x):")
+        self._lines.append(f"def {name}({arguments}):")
         self._lines.extend("  " + line for line in body)
         return name
 

@@ -7,7 +7,7 @@ Source: k8s.io/apiextensions-apiserver pkg/apis/apiextensions/types_jsonschema.g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from aggserver.meta.golang import to_json
@@ -159,15 +159,16 @@ def text(schema: JSONObject) -> str:
     return "{" + ",".join(parts) + "}"
 
 
-def nodes(schema: Any) -> list[JSONObject]:
+def nodes(schema: Any) -> Iterator[JSONObject]:
     """The schema and every one in it, in whatever order."""
-    found: list[JSONObject] = []
     waiting = [schema]
     while waiting:
         node = waiting.pop()
         if not isinstance(node, dict):
             continue
-        found.append(node)
+        yield node
+        if SUBSCHEMAS.isdisjoint(node):
+            continue
         for name, inner in node.items():
             if name not in SUBSCHEMAS or inner is None:
                 continue
@@ -177,4 +178,3 @@ def nodes(schema: Any) -> list[JSONObject]:
                 waiting.extend(inner)
             else:
                 waiting.append(inner)
-    return found

@@ -14,7 +14,17 @@ from typing import Any
 from aggserver.meta.field import FieldError, Path, forbidden, invalid, required
 from aggserver.meta.regexp import PatternError, matcher
 from aggserver.schema import internal
-from aggserver.schema.structural import EMBEDDED, INT_OR_STRING, LIST_MAP_KEYS, LIST_TYPE, MAP_TYPE, PRESERVE, VALIDATIONS
+from aggserver.schema.structural import (
+    EMBEDDED,
+    INT_OR_STRING,
+    LIST_MAP_KEYS,
+    LIST_TYPE,
+    MAP_TYPE,
+    PRESERVE,
+    VALIDATIONS,
+    is_plain,
+    is_plain_validation,
+)
 
 __all__ = ["unsupported", "violations"]
 
@@ -41,12 +51,19 @@ _NOT_NESTED = {
 }
 
 
+# What `unsupported` looks at.
+_UNSUPPORTED = frozenset({"id", "$schema", "$ref", "patternProperties", "dependencies", "additionalItems", "definitions"})
+_UNSUPPORTED |= {PRESERVE, "items"}
+
+
 def unsupported(schema: JSONObject) -> str:
     """The first construct that no structural schema can have, in upstream's words; '' if there is none.
 
     Upstream tells of it only where nothing else is wrong, since most of these are forbidden one by one too.
     """
     for node in internal.nodes(schema):
+        if _UNSUPPORTED.isdisjoint(node):
+            continue
         for name in ("id", "$schema", "$ref", "patternProperties", "dependencies", "additionalItems", "definitions"):
             value = node.get(name)
             if value not in (None, "", {}) or (name == "additionalItems" and value is not None):
@@ -75,7 +92,8 @@ def _node(schema: JSONObject, level: str, path: Path) -> Errors:
     elif type_ == "array":
         yield required(path.child("items"), "must be specified")
     for name, child in properties.items():
-        yield from _node(child or {}, _FIELD, path.child("properties").key(name))
+        if not _is_simple_field(child):
+            yield from _node(child or {}, _FIELD, path.child("properties").key(name))
     if extra is not None:
         if level is _ROOT:
             yield forbidden(path.child("additionalProperties"), "must not be used at the root")
@@ -98,6 +116,11 @@ def _node(schema: JSONObject, level: str, path: Path) -> Errors:
     yield from _metadata(properties, level, path.child("properties"), checked=embedded or level is _ROOT)
     if embedded and not preserves and not properties:
         yield required(path.child("properties"), f"must not be empty if {EMBEDDED} is true without {PRESERVE}")
+
+
+def _is_simple_field(schema: JSONObject | None) -> bool:
+    """Whether `_node` would find nothing in a property, as in most of them."""
+    return is_plain(schema) and schema is not None and schema.get("type", "array") != "array" and "pattern" not in schema
 
 
 def _type(schema: JSONObject, type_: str, level: str, path: Path) -> Errors:
@@ -141,19 +164,24 @@ def _is_int_or_string(any_of: list[JSONObject]) -> bool:
 def _value_validation(schema: JSONObject, path: Path, *, skip_any_of: bool = False, skip_first: bool = False) -> Errors:
     """skip_any_of, skip_first: `anyOf`, or that of the first of `allOf`, says integer or string, which is allowed there."""
     if not skip_any_of:
-        for index, each in enumerate(_get(schema, "anyOf", [])):
-            yield from _nested(each, path.child("anyOf").index(index))
-    for index, each in enumerate(_get(schema, "allOf", [])):
-        yield from _nested(each, path.child("allOf").index(index), skip_any_of=skip_first and index == 0)
-    for index, each in enumerate(_get(schema, "oneOf", [])):
-        yield from _nested(each, path.child("oneOf").index(index))
+        yield from _alternatives(schema, "anyOf", path)
+    yield from _alternatives(schema, "allOf", path, skip_first=skip_first)
+    yield from _alternatives(schema, "oneOf", path)
     if schema.get("not") is not None:
         yield from _nested(schema["not"], path.child("not"))
     text = _get(schema, "pattern", "")
+    if not text:
+        return
     try:
         matcher(text)
     except PatternError as why:
         yield invalid(path.child("pattern"), text, f"must be a valid regular expression, but isn't: {why}")
+
+
+def _alternatives(schema: JSONObject, name: str, path: Path, *, skip_first: bool = False) -> Errors:
+    for index, each in enumerate(_get(schema, name, [])):
+        if not is_plain_validation(each):
+            yield from _nested(each, path.child(name).index(index), skip_any_of=skip_first and index == 0)
 
 
 def _nested(schema: JSONObject, path: Path, *, skip_any_of: bool = False) -> Errors:
@@ -162,7 +190,8 @@ def _nested(schema: JSONObject, path: Path, *, skip_any_of: bool = False) -> Err
         yield from _nested(schema["items"], path.child("items"))
     properties = _get(schema, "properties", {})
     for name, child in properties.items():
-        yield from _nested(child or {}, path.child("properties").key(name))
+        if not is_plain_validation(child):
+            yield from _nested(child or {}, path.child("properties").key(name))
     if schema.get("type"):
         yield forbidden(path.child("type"), "must be empty to be structural")
     if _get(schema, "additionalProperties", False) is not False:
@@ -186,7 +215,8 @@ def _completeness(validation: JSONObject, schema: JSONObject | None, at: Path, p
         yield from _covered(validation["not"], schema, at, path.child("not"))
     for name in ("allOf", "anyOf", "oneOf"):
         for index, each in enumerate(_get(validation, name, [])):
-            yield from _covered(each, schema, at, path.child(name).index(index))
+            if schema is None or not is_plain(each):
+                yield from _covered(each, schema, at, path.child(name).index(index))
 
 
 def _covered(validation: JSONObject, schema: JSONObject | None, at: Path, path: Path) -> Errors:
@@ -199,6 +229,8 @@ def _covered(validation: JSONObject, schema: JSONObject | None, at: Path, path: 
     properties = _get(schema, "properties", {})
     for name, child in _get(validation, "properties", {}).items():
         inner = properties[name] or {} if name in properties else None
+        if inner is not None and is_plain(child):
+            continue
         yield from _covered(child or {}, inner, at.child("properties").key(name), path.child("properties").key(name))
 
 

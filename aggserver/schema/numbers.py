@@ -35,7 +35,7 @@ def is_integral(value: float) -> bool:
     return value >= 1 and (value - math.floor(value)) / (value + math.floor(value)) < _TOLERANCE
 
 
-def problems(value: int | float, schema: Mapping[str, Any], type_: str, format_: str, path: str) -> Iterator[tuple[str, Any]]:
+def problems(value: int | float, schema: Mapping[str, Any], type_: str, format_: str, path: object) -> Iterator[tuple[str, Any]]:
     """The texts of what is wrong, each with the value to show (or UNPLACED). type_: the only type there is, or ''."""
     if unfit := _range_error(value, type_, format_, "Checked", path):
         yield unfit, UNPLACED
@@ -86,7 +86,7 @@ def _maximum(value: int | float, bound: int | float, schema: Mapping[str, Any]) 
     return "" if value <= bound else "less than or equal to"
 
 
-def _range_error(value: int | float, type_: str, format_: str, word: str, path: str) -> str:
+def _range_error(value: int | float, type_: str, format_: str, word: str, path: object) -> str:
     """What upstream says of a number that the type can't hold, written as it writes it; '' if it can."""
     if type_ == "integer":
         whole = from_float(value) if isinstance(value, float) else value

@@ -163,7 +163,8 @@ def validate_resources(value: Any, node: Structural | None, path: Path | None = 
     problems = []
     if isinstance(value, list):
         for index, item in enumerate(value):
-            problems += validate_resources(item, node.items, at.index(index))
+            if isinstance(item, dict | list):
+                problems += validate_resources(item, node.items, at.index(index))
     elif isinstance(value, dict):
         if node.x_embedded_resource:
             problems += validate_resource(value, at)

@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from aggserver.meta import codec
+from aggserver.meta.field import Path
 from aggserver.schema.cleanness import compile_check, loses_null
 from aggserver.schema.object_meta import malformed_resource, prune_object_meta
 from aggserver.schema.structural import TYPE_META, Structural
@@ -23,6 +24,10 @@ from aggserver.schema.structural import TYPE_META, Structural
 __all__ = ["MalformedError", "Pruner", "compile_pruner", "drop_unknown", "prune", "prune_object_meta"]
 
 JSONObject = dict[str, Any]
+
+# Bytes of the paths that are told of one object: a body may have 300,000 unknown fields, below a key of 100 KB. Upstream has no
+# bound but that of a Warning header, which is lower.
+_TOLD_BYTES = 512 * 1024
 
 Pruner = Callable[[JSONObject], list[str]]
 """Mutates an object at its root; returns the dropped paths (`spec.foo`, `spec.list[0].bar`). Its own metadata stays as it is.
@@ -51,27 +56,39 @@ def prune(obj: JSONObject, structural: Structural) -> list[str]:
     Returns the dropped paths in upstream's order: sorted, then those from within metadata of embedded resources, sorted. Nulls go
     without being told: clients send them for nothing all the time. Raises MalformedError.
     """
-    found: list[str] = []
-    embedded: list[str] = []
-    _prune(obj, replace(structural, x_embedded_resource=True), "", found)
+    found: list[Path] = []
+    embedded: list[Path] = []
+    _prune(obj, replace(structural, x_embedded_resource=True), Path(), found)
     _drop_nulls(obj, structural, is_resource=True)
     # As in the clean check, the root's own kind, apiVersion and metadata are somebody else's.
     members = {key: member for key, member in obj.items() if key not in TYPE_META}
     malformed = malformed_resource(members, replace(structural, x_embedded_resource=False))
     if malformed:
         raise MalformedError(str(malformed))
-    _prune_embedded(obj, replace(structural, x_embedded_resource=False), "", embedded, is_resource=True)
-    return sorted(found) + sorted(embedded)
+    _prune_embedded(obj, replace(structural, x_embedded_resource=False), Path(), embedded, is_resource=True)
+    return _texts(found) + _texts(embedded)
+
+
+def _texts(paths: list[Path]) -> list[str]:
+    """Sorted; of very many, those that were found first."""
+    texts: list[str] = []
+    left = _TOLD_BYTES
+    for path in paths:
+        if left < 0:
+            break
+        texts.append(path.text)
+        left -= len(texts[-1])
+    return sorted(texts)
 
 
 def drop_unknown(value: Any, node: Structural) -> Any:
     """A copy of any value without what its schema doesn't know; nulls and metadata stay as they are."""
     copy = codec.decode_stored(codec.encode_json(value))
-    _prune(copy, node, "", [])
+    _prune(copy, node, Path(), [])
     return copy
 
 
-def _prune(value: Any, node: Structural | None, path: str, found: list[str]) -> None:
+def _prune(value: Any, node: Structural | None, path: Path, found: list[Path]) -> None:
     """The mode in which unknown fields go. Under a node of None nothing is known."""
     if node is not None and node.x_preserve_unknown_fields:
         _skip(value, node, path, found)
@@ -81,11 +98,11 @@ def _prune(value: Any, node: Structural | None, path: str, found: list[str]) -> 
         _prune_items(value, node.items if node else None, path, found)
 
 
-def _prune_fields(value: JSONObject, node: Structural, path: str, found: list[str]) -> None:
+def _prune_fields(value: JSONObject, node: Structural, path: Path, found: list[Path]) -> None:
     for key in list(value):
         if node.x_embedded_resource and key in TYPE_META:
             continue
-        at = f"{path}.{key}" if path else key
+        at = path.child(key)
         if key in node.properties:
             _prune(value[key], node.properties[key], at, found)
         elif node.additional_properties is not None:
@@ -95,10 +112,10 @@ def _prune_fields(value: JSONObject, node: Structural, path: str, found: list[st
             found.append(at)
 
 
-def _prune_items(items: list[Any], node: Structural | None, path: str, found: list[str]) -> None:
+def _prune_items(items: list[Any], node: Structural | None, path: Path, found: list[Path]) -> None:
     if node is not None:
         for index, item in enumerate(items):
-            _prune(item, node, f"{path}[{index}]", found)
+            _prune(item, node, path.index(index), found)
         return
     # Lists in lists that no schema knows may be as deep as a body can be: without recursion.
     waiting = [(items, path)]
@@ -106,12 +123,12 @@ def _prune_items(items: list[Any], node: Structural | None, path: str, found: li
         some, at = waiting.pop()
         for index, item in enumerate(some):
             if isinstance(item, dict):
-                _prune_fields(item, _NOTHING, f"{at}[{index}]", found)
+                _prune_fields(item, _NOTHING, at.index(index), found)
             elif isinstance(item, list):
-                waiting.append((item, f"{at}[{index}]"))
+                waiting.append((item, at.index(index)))
 
 
-def _skip(value: Any, node: Structural | None, path: str, found: list[str]) -> None:
+def _skip(value: Any, node: Structural | None, path: Path, found: list[Path]) -> None:
     """The mode in which unknown fields stay: what properties name is pruned again, items of lists are not."""
     if node is None:
         return
@@ -119,14 +136,14 @@ def _skip(value: Any, node: Structural | None, path: str, found: list[str]) -> N
         for key, member in value.items():
             if node.x_embedded_resource and key in TYPE_META:
                 continue
-            at = f"{path}.{key}" if path else key
+            at = path.child(key)
             if key in node.properties:
                 _prune(member, node.properties[key], at, found)
             elif node.additional_properties is not None:
                 _prune(member, node.values, at, found)
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            _skip(item, node.items, f"{path}[{index}]", found)
+            _skip(item, node.items, path.index(index), found)
 
 
 def _drop_nulls(value: Any, node: Structural | None, *, is_resource: bool = False) -> None:
@@ -146,7 +163,7 @@ def _drop_nulls(value: Any, node: Structural | None, *, is_resource: bool = Fals
                 _drop_nulls(member, child)
 
 
-def _prune_embedded(value: Any, node: Structural | None, path: str, found: list[str], *, is_resource: bool = False) -> None:
+def _prune_embedded(value: Any, node: Structural | None, path: Path, found: list[Path], *, is_resource: bool = False) -> None:
     """Types the metadata of embedded resources. The root's is the caller's."""
     if node is None:
         return
@@ -155,18 +172,18 @@ def _prune_embedded(value: Any, node: Structural | None, path: str, found: list[
         if node.x_embedded_resource and "metadata" in value:
             # Null becomes metadata that says nothing.
             metadata = value["metadata"] = value["metadata"] or {}
-            found.extend(prune_object_meta(metadata, f"{path}.metadata" if path else "metadata"))
+            found.extend(map(path.child, prune_object_meta(metadata)))
         for key, member in value.items():
             if is_resource and key in TYPE_META:
                 continue
             # Here, and only here, keys of a map are written in brackets.
             if key in node.properties:
-                _prune_embedded(member, node.properties[key], f"{path}.{key}" if path else key, found)
+                _prune_embedded(member, node.properties[key], path.child(key), found)
             else:
-                _prune_embedded(member, node.values, f"{path}[{key}]", found)
+                _prune_embedded(member, node.values, path.key(key), found)
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            _prune_embedded(item, node.items, f"{path}[{index}]", found)
+            _prune_embedded(item, node.items, path.index(index), found)
 
 
 _NOTHING = Structural()

@@ -38,6 +38,8 @@ _LONGEST_MESSAGE = 5 * 1024
 _COMPILING = 4
 # Bytes of JSON. To find the older selves in an object, and to go through items whose rules cost nothing, takes time too.
 _LARGE = 128 * 1024
+# Bytes of warnings that are gathered: far more than have room in the headers of an answer.
+_TOLD_WARNINGS = 64 * 1024
 
 _OUT_OF_BUDGET = "running out of cost budget, no further validation rules will be run"
 
@@ -239,6 +241,7 @@ class _Walk:
     ) -> None:
         self.findings = RuleFindings([], [])
         self.left = left
+        self._told = 0
         self._limit = limit if is_given_up is None else _Limit.of(limit, is_given_up)
         self._correlation = correlation
         self._pays_for_compiling = pays_for_compiling
@@ -368,7 +371,9 @@ class _Walk:
 
     def _add(self, error: FieldError, ratchets: bool) -> None:
         if ratchets:
-            self.findings.warnings.append(str(error))
+            if self._told < _TOLD_WARNINGS:
+                self.findings.warnings.append(text := str(error))
+                self._told += len(text)
         else:
             self.findings.errors.append(error)
 

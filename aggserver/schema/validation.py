@@ -4,6 +4,9 @@ The plain form of the rules: it walks a value with its schema and gathers every 
 `validity.py`, compiled from the same schema, has found at fault; the tests hold the two together. `compiled.py` calls both.
 On an update errors are dropped where nothing changed (`ratcheting.py`).
 
+What errors take is bounded, and with it the work: one value may have an error for each of its items under each of several
+alternatives, and each with a long text. A walk that has gathered enough looks at nothing more.
+
 Where upstream's order is that of a Go map, names are sorted here. Texts that repeat are told once. An error of a whole
 (allOf, anyOf, oneOf, not; a number that its type can't hold) has no place, and is shown at `<nil>`.
 Pure. Source: k8s.io/kube-openapi pkg/validation/{validate,errors}; k8s.io/apiextensions-apiserver
@@ -12,6 +15,7 @@ pkg/apiserver/validation/{validation,ratcheting}.go, v0.36.3.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -27,6 +31,9 @@ __all__ = ["is_in", "mismatch", "type_of", "types_and_format", "validate"]
 Schema = Mapping[str, Any]
 Passes = Callable[[Any, Schema], bool]
 
+# Bytes of the errors that a walk gathers: more than an answer tells (`meta/errors.py`).
+_ENOUGH = 1024 * 1024
+_NO_BOUND = 1 << 62
 _JUNCTORS = frozenset({"anyOf", "oneOf", "allOf", "not"})
 # Python's classes -> JSON's types, and Go's format of such a value.
 _TYPES: Mapping[type, tuple[str, str]] = {
@@ -52,7 +59,14 @@ def validate(
     correlation: what it was before; errors of what has not changed are dropped then. passes: tells quickly of a value that it has
     no error, for the parts of large values.
     """
-    return list(_Walk(prefix or Path(), passes).node(value, schema, "", correlation).errors.values())
+    for enough in (_ENOUGH, _NO_BOUND):
+        walk = _Walk(prefix or Path(), passes, enough)
+        result = walk.node(value, schema, _At(), correlation)
+        if result.errors or not walk.is_cut_short:
+            break
+        # All that filled the walk was there before, and is dropped; what it did not look at is still to be judged.
+    rest = [field.invalid(prefix or Path(), "", "more errors are not told")] if result.errors and result.is_cut_short else []
+    return [*result.errors.values(), *rest]
 
 
 def types_and_format(schema: Schema) -> tuple[tuple[str, ...], str]:
@@ -107,36 +121,87 @@ def _equals(value: Any, wanted: Any) -> bool:
 class _Result:
     """matches: how many checks were passed, by which upstream chooses the errors to tell of several alternatives.
 
-    errors: by their texts, since a text is told once.
+    errors: by their texts, since a text is told once. is_cut_short: there may be more.
     """
 
-    __slots__ = ("errors", "matches")
+    __slots__ = ("errors", "is_cut_short", "matches")
 
     def __init__(self) -> None:
         self.errors: dict[str, FieldError] = {}
         self.matches = 0
+        self.is_cut_short = False
 
     def merge(self, other: _Result) -> None:
         for text, error in other.errors.items():
             self.errors.setdefault(text, error)
         self.matches += other.matches
+        self.is_cut_short |= other.is_cut_short
+
+
+class _At:
+    """A place in the value; its text is made for errors alone, since a key may be as long as a body."""
+
+    __slots__ = ("_parent", "_part")
+
+    def __init__(self, part: str = "", parent: _At | None = None) -> None:
+        self._parent = parent
+        self._part = part
+
+    @property
+    def is_root(self) -> bool:
+        return self._parent is None
+
+    def member(self, name: str) -> _At:
+        return _At("." + name, self)
+
+    def index(self, index: int) -> _At:
+        return _At(f"[{index}]", self)
+
+    def __str__(self) -> str:
+        parts = []
+        at: _At | None = self
+        while at is not None:
+            parts.append(at._part)
+            at = at._parent
+        return "".join(reversed(parts))
 
 
 class _Walk:
-    def __init__(self, prefix: Path, passes: Passes | None) -> None:
+    """enough: bytes of errors after which nothing more is looked at."""
+
+    def __init__(self, prefix: Path, passes: Passes | None, enough: int) -> None:
         self._prefix = prefix
         self._passes = passes
+        self._left = enough
+        self.is_cut_short = False
 
-    def node(self, value: Any, schema: Schema, path: str, correlation: Correlation | None) -> _Result:
+    def node(self, value: Any, schema: Schema, path: _At, correlation: Correlation | None) -> _Result:
         result = _Result()
+        if self._left < 0:
+            self.is_cut_short = result.is_cut_short = True
+            return result
         if self._passes is not None and self._passes(value, schema):
             return result
         self._check(result, value, schema, path, correlation)
         if result.errors and correlation is not None and correlation.is_unchanged():
+            self._left += sum(itertools.starmap(_weight, result.errors.items()))
             result.errors.clear()
+            result.is_cut_short = False
         return result
 
-    def _check(self, result: _Result, value: Any, schema: Schema, path: str, correlation: Correlation | None) -> None:
+    def _add(self, result: _Result, text: str, error: FieldError) -> None:
+        if text not in result.errors:
+            result.errors[text] = error
+            self._left -= _weight(text, error)
+
+    def _adopt(self, result: _Result, other: _Result) -> None:
+        """What another walk has found, of the same value."""
+        for text, error in other.errors.items():
+            self._add(result, text, error)
+        result.matches += other.matches
+        result.is_cut_short |= other.is_cut_short
+
+    def _check(self, result: _Result, value: Any, schema: Schema, path: _At, correlation: Correlation | None) -> None:
         types, format_ = types_and_format(schema)
         wrong = mismatch(value, types, format_, nullable=bool(schema.get("nullable")))
         if wrong:
@@ -166,55 +231,60 @@ class _Walk:
             result.matches += 1
         result.matches += 1
 
-    def _junctors(self, result: _Result, value: Any, schema: Schema, path: str) -> None:
+    def _junctors(self, result: _Result, value: Any, schema: Schema, path: _At) -> None:
         result.matches += 2
         if _JUNCTORS.isdisjoint(schema):
             return
         # What passes counts there, too.
-        inner = _Walk(self._prefix, None)
         any_of, one_of, all_of = (schema.get(key) or () for key in ("anyOf", "oneOf", "allOf"))
+
+        def judged(schemas: Sequence[Schema]) -> Iterator[_Result]:
+            # Each by itself, since one that is cut short has an error, and so is never taken for one that passed.
+            enough = max(min(self._left, _ENOUGH), 0) // len(schemas)
+            return (_Walk(self._prefix, None, enough).node(value, each, path, None) for each in schemas)
+
         if any_of:
-            self._any_of(result, (inner.node(value, each, path, None) for each in any_of), path)
+            self._any_of(result, judged(any_of), path)
         if one_of:
-            self._one_of(result, [inner.node(value, each, path, None) for each in one_of], path)
+            self._one_of(result, list(judged(one_of)), path)
         if all_of:
-            outcomes = [inner.node(value, each, path, None) for each in all_of]
+            outcomes = list(judged(all_of))
             for outcome in outcomes:
-                result.merge(outcome)
+                self._adopt(result, outcome)
             valid = sum(not outcome.errors for outcome in outcomes)
             if valid < len(outcomes):
                 more = "" if valid else ". None validated"
-                self._unplaced(result, f"{quote(path)} must validate all the schemas (allOf){more}")
-        if schema.get("not") is not None and not inner.node(value, schema["not"], path, None).errors:
-            self._unplaced(result, f"{quote(path)} must not validate the schema (not)")
+                self._unplaced(result, f"{quote(str(path))} must validate all the schemas (allOf){more}")
+        if schema.get("not") is not None and not next(judged([schema["not"]])).errors:
+            self._unplaced(result, f"{quote(str(path))} must not validate the schema (not)")
 
-    def _any_of(self, result: _Result, outcomes: Iterator[_Result], path: str) -> None:
+    def _any_of(self, result: _Result, outcomes: Iterator[_Result], path: _At) -> None:
         failures = []
         for outcome in outcomes:
             if not outcome.errors:
-                result.merge(outcome)
+                self._adopt(result, outcome)
                 return
             failures.append(outcome)
-        self._unplaced(result, f"{quote(path)} must validate at least one schema (anyOf)")
-        result.merge(max(failures, key=_matches))
+        self._unplaced(result, f"{quote(str(path))} must validate at least one schema (anyOf)")
+        self._adopt(result, max(failures, key=_matches))
 
-    def _one_of(self, result: _Result, outcomes: Sequence[_Result], path: str) -> None:
+    def _one_of(self, result: _Result, outcomes: Sequence[_Result], path: _At) -> None:
         valid = [outcome for outcome in outcomes if not outcome.errors]
         if len(valid) == 1:
-            result.merge(valid[0])
+            self._adopt(result, valid[0])
             return
         found = f"Found {len(valid)} valid alternatives" if valid else "Found none valid"
-        self._unplaced(result, f"{quote(path)} must validate one and only one schema (oneOf). {found}")
+        self._unplaced(result, f"{quote(str(path))} must validate one and only one schema (oneOf). {found}")
         if not valid:
-            result.merge(max(outcomes, key=_matches))
+            self._adopt(result, max(outcomes, key=_matches))
 
-    def _string(self, result: _Result, value: str, schema: Schema, path: str) -> None:
+    def _string(self, result: _Result, value: str, schema: Schema, path: _At) -> None:
         """Only the first error is told."""
         result.matches += 1
         longest, shortest, pattern = schema.get("maxLength"), schema.get("minLength"), schema.get("pattern")
         if longest is not None and len(value) > longest:
             text = f"{path} in body should be at most {longest} chars long"
-            result.errors.setdefault(text, field.too_long(self._place(path), longest))
+            self._add(result, text, field.too_long(self._place(path), longest))
         elif shortest is not None and len(value) < shortest:
             self._invalid(result, path, value, f"should be at least {shortest} chars long")
         elif pattern:
@@ -224,50 +294,54 @@ class _Walk:
             except regexp.PatternError as error:
                 self._invalid(result, path, value, f"should match '{pattern}, but pattern is invalid: {error}'")
 
-    def _number(self, result: _Result, value: int | float, schema: Schema, path: str, type_: str, format_: str) -> None:
+    def _number(self, result: _Result, value: int | float, schema: Schema, path: _At, type_: str, format_: str) -> None:
         for text, shown in numbers.problems(value, schema, type_, format_, path):
             if shown is numbers.UNPLACED:
                 self._unplaced(result, text)
             else:
-                result.errors.setdefault(text, field.invalid(self._place(path), shown, text))
+                self._add(result, text, field.invalid(self._place(path), shown, text))
         result.matches += 2
 
-    def _list(self, result: _Result, value: list[Any], schema: Schema, path: str, correlation: Correlation | None) -> None:
+    def _list(self, result: _Result, value: list[Any], schema: Schema, path: _At, correlation: Correlation | None) -> None:
         if (items := schema.get("items")) is not None:
             for index, item in enumerate(value):
+                if self._left < 0:
+                    self.is_cut_short = result.is_cut_short = True
+                    break
                 before = correlation.index(index) if correlation else None
-                result.merge(self.node(item, items, f"{path}[{index}]", before))
+                result.merge(self.node(item, items, path.index(index), before))
         fewest, most = schema.get("minItems"), schema.get("maxItems")
         if fewest is not None and len(value) < fewest:
             self._invalid(result, path, len(value), f"should have at least {fewest} items")
         if most is not None and len(value) > most:
             text = f"{path} in body should have at most {most} items"
-            result.errors.setdefault(text, field.too_many(self._place(path), len(value), most))
+            self._add(result, text, field.too_many(self._place(path), len(value), most))
         if schema.get("uniqueItems") and len(set(map(to_json, value))) < len(value):
             self._invalid(result, path, "", "shouldn't contain duplicates")
         result.matches += 2
 
-    def _object(self, result: _Result, value: dict[str, Any], schema: Schema, path: str, correlation: Correlation | None) -> None:
+    def _object(self, result: _Result, value: dict[str, Any], schema: Schema, path: _At, correlation: Correlation | None) -> None:
         fewest, most = schema.get("minProperties"), schema.get("maxProperties")
         if fewest is not None and len(value) < fewest:
             self._invalid(result, path, len(value), f"should have at least {fewest} properties")
         if most is not None and len(value) > most:
             text = f"{path} in body should have at most {most} properties"
-            result.errors.setdefault(text, field.too_many(self._place(path), len(value), most))
+            self._add(result, text, field.too_many(self._place(path), len(value), most))
         properties, extra = schema.get("properties") or {}, schema.get("additionalProperties")
         known = {name: child for name, child in properties.items() if child is not None}
         for name in sorted(value.keys() - known.keys()):
             if extra is False:
                 text = f"{path}.{name} in body is a forbidden property"
-                result.errors.setdefault(text, field.invalid(self._place(path), name, text))
+                self._add(result, text, field.invalid(self._place(path), name, text))
             elif isinstance(extra, Mapping):
-                self._member(result, value, name, extra, f"{path}.{name}", correlation, at_root=not path)
+                self._member(result, value, name, extra, path.member(name), correlation, at_root=path.is_root)
         for name in sorted(value.keys() & known.keys()):
-            self._member(result, value, name, known[name], f"{path}.{name}" if path else name, correlation, at_root=not path)
+            at = _At(name, path) if path.is_root else path.member(name)
+            self._member(result, value, name, known[name], at, correlation, at_root=path.is_root)
         for name in schema.get("required") or ():
             if name not in value:
                 text = f"{path}.{name} in body is required"
-                result.errors.setdefault(text, field.required(self._place(f"{path}.{name}")))
+                self._add(result, text, field.required(self._place(path.member(name))))
 
     def _member(
         self,
@@ -275,7 +349,7 @@ class _Walk:
         value: dict[str, Any],
         name: str,
         schema: Schema,
-        path: str,
+        path: _At,
         correlation: Correlation | None,
         *,
         at_root: bool,
@@ -284,26 +358,34 @@ class _Walk:
         kept = correlation is not None and not (at_root and name in ("kind", "apiVersion"))
         result.merge(self.node(value[name], schema, path, correlation.key(name) if correlation and kept else None))
 
-    def _enum(self, result: _Result, value: Any, schema: Schema, path: str) -> None:
+    def _enum(self, result: _Result, value: Any, schema: Schema, path: _At) -> None:
         enum = schema.get("enum")
         if enum and not is_in(value, enum):
             supported = [each if isinstance(each, str) else to_json(each) for each in enum]
             text = f"{path} in body should be one of {supported}"
-            result.errors.setdefault(text, field.not_supported(self._place(path), value, supported))
+            self._add(result, text, field.not_supported(self._place(path), value, supported))
 
-    def _type_error(self, result: _Result, path: str, wanted: str, shown: str) -> None:
+    def _type_error(self, result: _Result, path: _At, wanted: str, shown: str) -> None:
         text = f"{path} in body must be of type {wanted}: {quote(shown)}"
-        result.errors.setdefault(text, field.type_invalid(self._place(path), shown, text))
+        self._add(result, text, field.type_invalid(self._place(path), shown, text))
 
-    def _invalid(self, result: _Result, path: str, shown: Any, what: str) -> None:
+    def _invalid(self, result: _Result, path: _At, shown: Any, what: str) -> None:
         text = f"{path} in body {what}"
-        result.errors.setdefault(text, field.invalid(self._place(path), shown, text))
+        self._add(result, text, field.invalid(self._place(path), shown, text))
 
     def _unplaced(self, result: _Result, text: str) -> None:
-        result.errors.setdefault(text, field.invalid(self._prefix, "", text))
+        self._add(result, text, field.invalid(self._prefix, "", text))
 
-    def _place(self, path: str) -> Path:
-        return self._prefix.child(path.removeprefix(".")) if path not in ("", ".") else self._prefix
+    def _place(self, path: _At) -> Path:
+        text = str(path).removeprefix(".")
+        return self._prefix.child(text) if text else self._prefix
+
+
+def _weight(text: str, error: FieldError) -> int:
+    """Bytes that an error has in an answer, roughly."""
+    value = error.value
+    size = len(value) if isinstance(value, str) else len(codec.encode_json(value)) if isinstance(value, dict | list) else 8
+    return len(text) + len(error.detail) + size
 
 
 def _matches(result: _Result) -> int:

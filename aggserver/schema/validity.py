@@ -6,6 +6,8 @@ and embedded resources. What is rare (floats, enums of other things than strings
 form of the rules.
 
 A node's function is made when a value first gets there: the largest definitions have thousands of nodes, and objects use few.
+Only alternatives (`allOf` and the like) are all reached by one value. To compile one takes 100 us, so those that only have bounds
+are made without, and from the thousandth on the plain form does for them.
 Pure. Called by `compiled.py`. Source: as of `validation.py`; the form is ours.
 """
 
@@ -38,6 +40,10 @@ _Check = Callable[[Any], object]
 _INT32_MAX = 2**31 - 1
 # Bounds up to here are the same as a float64.
 _EXACT = 2**53
+# Alternatives that are compiled in one schema. Those of real definitions have a few dozen.
+_MOST_ALTERNATIVES = 1000
+# Alternatives that are spelt out one by one; more are gone through.
+_SPELT_OUT = 8
 # A value of each class that JSON has.
 _SAMPLES: Mapping[str, Any] = {"str": "", "dict": {}, "list": [], "int": 0, "float": 0.5, "bool": True}
 _CLASSES: Mapping[str, type] = {"string": str, "boolean": bool, "integer": int, "object": dict, "array": list}
@@ -54,20 +60,22 @@ class Validity:
     def __init__(self) -> None:
         # The schema is kept with its check, so that its id stays its own.
         self._checks: dict[int, tuple[_Check, Schema]] = {}
+        self._compiler = _Compiler()
 
     def __call__(self, value: Any, schema: Schema) -> bool:
         """schema: of the value; it must not change."""
         known = self._checks.get(id(schema))
         if known is None:
-            known = self._checks[id(schema)] = _compile(schema, inside=False), schema
+            known = self._checks[id(schema)] = self._compiler.check(schema, inside=False), schema
         return not known[0](value)
 
 
 class _Children(dict[Any, _Check]):
     """Checks by name, made from `schemas` when first asked for. inside: of a junctor. others: for any other name."""
 
-    def __init__(self, schemas: Mapping[Any, Schema], others: _Check, *, inside: bool) -> None:
+    def __init__(self, compiler: _Compiler, schemas: Mapping[Any, Schema], others: _Check, *, inside: bool) -> None:
         super().__init__()
+        self._compiler = compiler
         self._schemas = schemas
         self._others = others
         self._inside = inside
@@ -77,7 +85,7 @@ class _Children(dict[Any, _Check]):
         if schema is None:
             # Not kept: names can be anything.
             return self._others
-        check = self[name] = _compile(schema, inside=self._inside)
+        check = self[name] = self._compiler.check(schema, inside=self._inside)
         return check
 
 
@@ -89,11 +97,33 @@ def _forbidden(value: Any) -> bool:
     return True
 
 
-def _compile(schema: Schema, *, inside: bool) -> _Check:
-    module = Module(is_in=is_in)
-    name = module.function("bad", _Node(module, schema, inside=inside).lines())
-    check: _Check = module.build()[name]
-    return check
+class _Compiler:
+    """Makes the checks of one schema."""
+
+    def __init__(self) -> None:
+        self._alternatives = 0
+
+    def check(self, schema: Schema, *, inside: bool) -> _Check:
+        if inside:
+            if schema and schema.keys() <= _LENGTHS:
+                return _length_check(schema.get("minLength"), schema.get("maxLength"))
+            self._alternatives += 1
+            if self._alternatives > _MOST_ALTERNATIVES:
+                return lambda value: bool(validate(value, schema))
+        module = Module(is_in=is_in)
+        name = module.function("bad", _Node(self, module, schema, inside=inside).lines())
+        check: _Check = module.build()[name]
+        return check
+
+
+_LENGTHS = frozenset({"minLength", "maxLength"})
+
+
+def _length_check(shortest: int | None, longest: int | None) -> _Check:
+    least = shortest or 0
+    if longest is None:
+        return lambda value: value.__class__ is str and len(value) < least
+    return lambda value: value.__class__ is str and not least <= len(value) <= longest
 
 
 class _Node:
@@ -102,7 +132,8 @@ class _Node:
     inside: the node is in a junctor, where the structural extensions don't count.
     """
 
-    def __init__(self, module: Module, schema: Schema, *, inside: bool) -> None:
+    def __init__(self, compiler: _Compiler, module: Module, schema: Schema, *, inside: bool) -> None:
+        self._compiler = compiler
         self._module = module
         self._schema = schema
         self._inside = inside
@@ -202,8 +233,8 @@ class _Node:
     def _members(self, properties: Mapping[str, Schema], extra: Any) -> list[str]:
         others: _Check = _forbidden if extra is False else _allowed
         if isinstance(extra, Mapping):
-            others = _compile(extra, inside=self._inside)
-        children = _Children(properties, others, inside=self._inside)
+            others = self._compiler.check(extra, inside=self._inside)
+        children = _Children(self._compiler, properties, others, inside=self._inside)
         if extra is None:
             # Most objects have them, and few schemas name them.
             children.update((name, _allowed) for name in TYPE_META if name not in properties)
@@ -215,7 +246,7 @@ class _Node:
 
     def _each(self, schema: Schema) -> list[str]:
         """Lines for one value `v` of many under the same schema."""
-        check = self._module.bind("each", _Children({0: schema}, _allowed, inside=self._inside))
+        check = self._module.bind("each", _Children(self._compiler, {0: schema}, _allowed, inside=self._inside))
         only = _only_class(schema)
         return [f"if {f'v.__class__ is not {only.__name__} and ' if only else ''}{check}[0](v): return True"]
 
@@ -229,19 +260,21 @@ class _Node:
         any_of, one_of, all_of, forbidden = get("anyOf"), get("oneOf"), get("allOf"), get("not")
         lines = []
         if any_of and not (get(INT_OR_STRING) and any_of in _INT_OR_STRING_AGAIN):
-            lines.append(f"if {' and '.join(self._alternatives(any_of))}: return True")
+            lines.append(f"if {self._alternatives(any_of, 'all', ' and ')}: return True")
         if one_of:
-            counted = " + ".join(f"(not {bad})" for bad in self._alternatives(one_of))
-            lines.append(f"if {counted} != 1: return True")
+            lines.append(f"if {self._alternatives(one_of, 'sum', ' + ', 'not ')} != 1: return True")
         if all_of:
-            lines.append(f"if {' or '.join(self._alternatives(all_of))}: return True")
+            lines.append(f"if {self._alternatives(all_of, 'any', ' or ')}: return True")
         if forbidden is not None:
-            lines.append(f"if not {self._alternatives([forbidden])[0]}: return True")
+            lines.append(f"if not {self._alternatives([forbidden], 'any', ' or ')}: return True")
         return ["if x is None: return False", *lines] if lines else []
 
-    def _alternatives(self, schemas: list[Schema]) -> list[str]:
-        checks = self._module.bind("alternatives", _Children(dict(enumerate(schemas)), _allowed, inside=True))
-        return [f"{checks}[{index}](x)" for index in range(len(schemas))]
+    def _alternatives(self, schemas: list[Schema], function: str, joined_by: str, before: str = "") -> str:
+        """What `function` says of the checks of all alternatives, with `before` in front of each."""
+        checks = self._module.bind("alternatives", _Children(self._compiler, dict(enumerate(schemas)), _allowed, inside=True))
+        if len(schemas) > _SPELT_OUT:
+            return f"{function}({before}{checks}[i](x) for i in range({len(schemas)}))"
+        return joined_by.join(f"({before}{checks}[{index}](x))" for index in range(len(schemas)))
 
 
 def _only_class(schema: Schema) -> type | None:

@@ -23,7 +23,7 @@ __all__ = ["INFO", "NamespaceController", "NamespaceStatusStrategy", "NamespaceS
 INFO = ResourceInfo(group="", version="v1", resource="namespaces", kind="Namespace", list_kind="NamespaceList", namespaced=False)
 _FINALIZER = "kubernetes"
 _NAME_LABEL = "kubernetes.io/metadata.name"
-_WRITE = WriteOptions(field_manager="aggserver")
+_WRITE = WriteOptions(field_manager="aggserver", bounded=False)
 # Seconds between looks at a namespace whose objects wait for finalizers of others.
 _LOOK_AGAIN = 0.5
 

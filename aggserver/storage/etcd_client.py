@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import grpc
 import grpc.aio
 
-from aggserver.storage.interface import Unavailable
+from aggserver.storage.interface import TooLarge, Unavailable
 
 __all__ = ["Client", "OutOfRange", "Stream"]
 
@@ -46,6 +46,12 @@ _CHANNEL_OPTIONS = [
 _METADATA = (("hasleader", "true"),)
 # The member is gone, slow, or without its cluster: another may do better.
 _MEMBERS_FAULT = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED})
+
+# How a member refuses a request of more than its --max-request-bytes (1.5 MiB), and gRPC one of more than that and 512 KiB.
+_TOO_LARGE = (
+    (grpc.StatusCode.INVALID_ARGUMENT, "etcdserver: request is too large"),
+    (grpc.StatusCode.RESOURCE_EXHAUSTED, "received message larger than max"),
+)
 
 logger = logging.getLogger(__name__)
 
@@ -98,7 +104,7 @@ class Client:
             await self._sleep(PAUSE)
 
     async def write(self, method: str, request: bytes) -> bytes:
-        """The answer of a call that is made once at most. Raises Unavailable, OutOfRange."""
+        """The answer of a call that is made once at most. Raises Unavailable, OutOfRange, TooLarge."""
         member = await self._connected()
         try:
             return await member.call(method, request, WRITE)
@@ -209,6 +215,8 @@ def _translated(url: str) -> Iterator[None]:
     except grpc.aio.AioRpcError as error:
         if error.code() is grpc.StatusCode.OUT_OF_RANGE:
             raise OutOfRange(error.details() or "") from None
+        if any(error.code() is code and text in (error.details() or "") for code, text in _TOO_LARGE):
+            raise TooLarge(error.details()) from None
         kind = _MemberFailed if error.code() in _MEMBERS_FAULT else Unavailable
         raise kind(f"etcd {url}: {error.details() or error.code().name}") from None
     except asyncio.CancelledError:

@@ -30,6 +30,7 @@ __all__ = [
     "Storage",
     "StorageError",
     "Subscription",
+    "TooLarge",
     "Unavailable",
 ]
 
@@ -80,6 +81,10 @@ class FutureRevision(StorageError):
         super().__init__(f"revision {revision} is in the future, the newest is {current}")
         self.revision = revision
         self.current = current
+
+
+class TooLarge(StorageError):
+    """The backend takes no write of that size; nothing has happened. `str()` is its own words."""
 
 
 class Unavailable(StorageError):
@@ -171,10 +176,12 @@ class Storage(Protocol):
         """
 
     async def create(self, key: str, value: bytes) -> int:
-        """Returns the write's revision. Raises KeyExists."""
+        """Returns the write's revision. Raises KeyExists, TooLarge."""
 
     async def update(self, key: str, value: bytes, expected: int) -> int:
-        """Replaces the value if the key's revision is `expected`. Returns the write's revision. Raises NotFound, Conflict."""
+        """Replaces the value if the key's revision is `expected`. Returns the write's revision. Raises NotFound, Conflict,
+        TooLarge.
+        """
 
     async def delete(self, key: str, expected: int) -> int:
         """Removes the key if its revision is `expected`. Returns the deletion's own revision. Raises NotFound, Conflict."""

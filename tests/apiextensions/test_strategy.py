@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from aggserver.apiextensions import conditions, manifest, validation
+from aggserver.apiextensions.decoding import decode_error
 from aggserver.apiextensions.strategy import CLEANUP_FINALIZER, DefinitionStatusStrategy, DefinitionStrategy, set_defaults
+from aggserver.meta.field import Path
 from aggserver.schema.rules import RuleOptions
 from tests.fakes.definitions import CRONTABS
 
@@ -70,6 +74,49 @@ def test_many_rules_are_not_for_the_event_loop() -> None:
         assert verdict.errors == []
         assert verdict.later is not None
         assert len(verdict.later(lambda: False).errors) == 100
+
+
+def test_a_large_definition_is_not_for_the_event_loop() -> None:
+    crd = stored()
+    spec = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    assert DefinitionStrategy().validate(crd).later is None
+    spec["allOf"] = [{"allOf": [{"maxProperties": 9} for _ in range(100)]} for _ in range(100)]
+    verdict = DefinitionStrategy().validate(crd)
+    assert verdict.later is not None
+    assert verdict.later(lambda: False).errors == []
+    spec["allOf"][99]["allOf"][99]["type"] = "object"
+    verdict = DefinitionStrategy().validate_update(crd, stored())
+    assert verdict.later is not None
+    paths = [problem.field for problem in verdict.later(lambda: False).errors]
+    assert any(path.endswith("properties[spec].allOf[99].allOf[99].type") for path in paths)
+
+
+# Passes over a schema of 90,000 nodes: for each of these it may look at a node, but make nothing.
+PASSES: dict[str, Callable[[Any], Any]] = {
+    "form": manifest.problems,
+    "decoding": decode_error,
+    "pruning": manifest.prune,
+    "structure": conditions.non_structural,
+    "rules": validation.validate,
+}
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_plain_schemas_cost_no_path(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    crd = stored()
+    spec = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    spec["allOf"] = [{"allOf": [{"maxProperties": 9 + n} for n in range(100)]} for _ in range(100)]
+    spec["properties"].update({f"field{n}": {"type": "string", "maxLength": 9} for n in range(10_000)})
+    made = []
+    real = Path.__init__
+
+    def counted(self: Path, *arguments: Any) -> None:
+        made.append(arguments)
+        real(self, *arguments)
+
+    monkeypatch.setattr(Path, "__init__", counted)
+    assert not PASSES[name](crd)
+    assert len(made) < 2000
 
 
 def test_update_keeps_the_status() -> None:

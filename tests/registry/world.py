@@ -112,6 +112,7 @@ class World:
                 clock=self.clock,
                 new_uid=self._new_uid,
                 random=self._random,
+                max_object_bytes=self.environment.max_object_bytes,
             )
         return self._storages[namespaced]
 

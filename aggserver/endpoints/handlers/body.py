@@ -8,6 +8,7 @@ pkg/apis/meta/v1/unstructured/helpers.go, v0.36.3.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import Any
 
@@ -30,6 +31,8 @@ __all__ = [
 ]
 
 _SUMMARY_BYTES = 30
+# Bytes of a body that takes milliseconds to conform: in a thread, so that other requests go on.
+_LONG = 128 * 1024
 _NO_TYPE_META = "couldn't get version/kind; json parse error: "
 # What a strict YAML decoder says before the lines it complains of.
 _YAML_ERRORS = "yaml: unmarshal errors:\n"
@@ -61,13 +64,17 @@ async def read_object(scope: ResourceScope, request: Request, field_validation: 
         obj["metadata"] = {}
     try:
         # A schema says nothing of another kind, which the strategy refuses.
-        unknown = scope.conform(obj) if scope.typed or obj["kind"] == scope.kind else []
+        unknown = await _conform(scope, obj, len(body)) if scope.typed or obj["kind"] == scope.kind else []
     except MalformedError as error:
         raise _unfit(scope, obj, str(error)) from None
     if field_validation != "Ignore":
         duplicates = [] if nothing_repeated else codec.duplicate_fields(body, negotiation.body_is_yaml(content_type))
         report_unknown(scope, request, obj, duplicates, unknown, strict=field_validation == "Strict")
     return obj
+
+
+async def _conform(scope: ResourceScope, obj: JSONObject, size: int) -> list[str]:
+    return await asyncio.to_thread(scope.conform, obj) if size > _LONG else scope.conform(obj)
 
 
 def report_unknown(
@@ -122,15 +129,16 @@ def dedup_owner_references(obj: JSONObject, request: Request, *, admitted: bool 
     references = obj["metadata"].get("ownerReferences")
     if not isinstance(references, list) or len(references) < 2:
         return
-    kept: list[Any] = []
+    kept: dict[bytes, Any] = {}
     repeated: list[str] = []
     for reference in references:
-        if reference in kept:
+        text = codec.encode_json(dict(sorted(reference.items())))
+        if text in kept:
             repeated.append(str(reference.get("uid", "")))
         else:
-            kept.append(reference)
+            kept[text] = reference
     if repeated:
-        obj["metadata"]["ownerReferences"] = kept
+        obj["metadata"]["ownerReferences"] = list(kept.values())
         request.warnings.append(
             f".metadata.ownerReferences contains duplicate entries{' after mutating admission happens' if admitted else ''}; "
             "API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; "

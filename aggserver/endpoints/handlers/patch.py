@@ -6,6 +6,7 @@ never conflicts. Source: k8s.io/apiserver pkg/endpoints/handlers/patch.go, v0.36
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -25,6 +26,8 @@ __all__ = ["PATCH_TYPES", "patch"]
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 PATCH_TYPES = (JSON_PATCH, MERGE_PATCH)
+# Bytes of a patch that is applied in a thread: each of its operations may move all items of a list of a million.
+_LONG = 8 * 1024
 
 
 async def patch(scope: ResourceScope, request: Request) -> Response:
@@ -43,12 +46,17 @@ async def patch(scope: ResourceScope, request: Request) -> Response:
 
     async def patched(current: JSONObject) -> JSONObject:
         del request.warnings[warned:]  # of a former try
-        obj: JSONObject = apply(current)
-        _check_shape(obj)
+
+        def conformed() -> tuple[JSONObject, list[str]]:
+            patched = apply(current)
+            _check_shape(patched)
+            return patched, scope.conform(patched)
+
         try:
-            texts = duplicates + [f'unknown field "{path}"' for path in scope.conform(obj)]
+            obj, unknown = await asyncio.to_thread(conformed) if len(given) > _LONG else conformed()
         except MalformedError as error:
             raise _rejected(apply(current), str(error)) from None
+        texts = duplicates + [f'unknown field "{path}"' for path in unknown]
         if texts and write.field_validation == "Warn":
             body.add_warnings(request, texts)
         elif texts and write.field_validation == "Strict":

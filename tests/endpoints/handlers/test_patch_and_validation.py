@@ -62,6 +62,37 @@ async def test_a_charset_is_passed_over(client: Client) -> None:
     assert answer.status == 200
 
 
+async def test_patches_do_not_add_up(client: Client) -> None:
+    """Each is as large as a body may be, and applies; an object is no larger for that."""
+    for number, code in ((0, 200), (1, 413), (2, 413)):
+        operation = {"op": "add", "path": f"/spec/{'cronSpec' if number else 'image'}", "value": "x" * 2_500_000}
+        answer = await json_patch(client, [operation])
+        assert answer.status == code
+        assert (await client.merge(ONE, {"spec": {"cronSpec": "x" * 2_500_000}})).status == 413
+    assert (answer.json()["reason"], answer.message) == ("RequestEntityTooLarge", "Request entity too large: limit is 3145728")
+    assert len((await client.get(ONE)).body) < 3 * 1024 * 1024
+
+
+async def test_copies_do_not_add_up(client: Client) -> None:
+    await client.merge(ONE, {"spec": {"image": "x" * 1_000_000}})
+    copies = [{"op": "copy", "from": "/spec/image", "path": f"/spec/{number}"} for number in range(4)]
+    answer = await json_patch(client, copies)
+    assert (answer.status, answer.message) == (422, "the server rejected our request due to an error in our request")
+    assert (await json_patch(client, copies[:3])).status == 200
+
+
+async def test_what_a_patch_nests_too_deeply(client: Client) -> None:
+    operations = [{"op": "add", "path": "/a", "value": {}}]
+    for _ in range(400):
+        operations += [
+            {"op": "add", "path": "/b", "value": {}},
+            {"op": "move", "from": "/a", "path": "/b/a"},
+            {"op": "move", "from": "/b", "path": "/a"},
+        ]
+    answer = await json_patch(client, operations)
+    assert (answer.status, answer.message) == (422, "the server rejected our request due to an error in our request")
+
+
 REFUSED_PATCHES: dict[str, tuple[Any, int, str]] = {
     # name: (patch; a list is a JSON patch, code, message)
     "merge that is no JSON": (b"{", 400, "error decoding patch: unexpected end of JSON input"),
