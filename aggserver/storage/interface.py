@@ -20,6 +20,7 @@ from typing import NamedTuple, Protocol
 __all__ = [
     "Compacted",
     "Conflict",
+    "Corrupt",
     "Event",
     "FutureRevision",
     "KeyExists",
@@ -86,14 +87,29 @@ class Unavailable(StorageError):
     """The backend can't do it now: disk full, file locked, connection lost. What was asked may or may not have happened."""
 
 
+class Corrupt(StorageError):
+    """What is stored at a key is not what was written, or nothing that can be read. `why` says what is wrong with it."""
+
+    def __init__(self, key: str, revision: int, why: str) -> None:
+        super().__init__(f"{key} at revision {revision} can't be read: {why}")
+        self.key = key
+        self.revision = revision
+        self.why = why
+
+
 @dataclass(frozen=True, slots=True)
 class KeyValue:
-    """A key at its last write: `revision` is that write's, `create_revision` the one that made it."""
+    """A key at its last write: `revision` is that write's, `create_revision` the one that made it.
+
+    `fault`: why `value` is not what was written, '' if it is. Only a backend that can tell has any; it gives no other warning, so
+    that one damaged value keeps nobody from the rest.
+    """
 
     key: str
     value: bytes
     create_revision: int
     revision: int
+    fault: str = ""
 
 
 class Event(NamedTuple):
@@ -101,7 +117,7 @@ class Event(NamedTuple):
 
     `previous` is what the write replaced, None for a creation. `Storage.history` always has it; a subscription may leave it None,
     and `create_revision` of a deletion 0, because its sink knows the state that the write found, and reading every replaced value
-    again would slow down all writes.
+    again would slow down all writes. `fault` is that of a KeyValue.
     """
 
     revision: int
@@ -109,6 +125,7 @@ class Event(NamedTuple):
     value: bytes | None
     create_revision: int
     previous: KeyValue | None
+    fault: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +174,9 @@ class Storage(Protocol):
 
     def trouble(self) -> str | None:
         """Why nothing can be stored or read now, None if all is well: for readiness. Answers from what is known, at once."""
+
+    def location(self, key: str) -> str:
+        """Where the key is found by somebody who looks into the backend: for messages."""
 
     async def revision(self) -> int:
         """The newest revision: at least that of every write acknowledged before the call."""

@@ -71,7 +71,7 @@ def test_a_step_that_fails_leaves_the_schema_as_it_was(older: Path) -> None:
     with pytest.raises(sqlite3.OperationalError, match="no such table: nowhere"):
         open_to_write(older, steps=(*STEPS, NOTES[0], "INSERT INTO nowhere VALUES (1);"))
     with closing(open_to_write(older)) as connection:
-        assert versions(connection) == (0x61676773, 1)
+        assert versions(connection) == (0x61676773, len(STEPS))
         assert connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'notes'").fetchone() == (0,)
 
 
@@ -109,7 +109,7 @@ def killed(path: Path) -> None:
     """The file and its log as a kill leaves them, with the last write in the log alone."""
     copy = path.with_name("copy.db")
     with closing(open_to_write(path)) as connection:
-        connection.execute("INSERT INTO events VALUES (3, ?, 2, 2, CAST('{}' AS BLOB))", (KEY,))
+        connection.execute("INSERT INTO events VALUES (3, ?, 2, 2, CAST('{}' AS BLOB), 0, 0)", (KEY,))
         shutil.copy(path, copy)
         shutil.copy(f"{path}-wal", f"{copy}-wal")
     copy.replace(path)
@@ -134,7 +134,7 @@ def removed(path: Path) -> None:
 
 REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "another program's": (foreign, "is a database of another program: give another folder with --data"),
-    "a newer version's": (newer, r"made by a newer version \(schema 2, known is 1\): start that version, or restore"),
+    "a newer version's": (newer, r"made by a newer version \(schema 3, known is 2\): start that version, or restore"),
     "no database": (text, "file is not a database: keep the file if it is yours, and give another folder with --data"),
     "truncated": (truncated, "database disk image is malformed: the file is damaged; restore a backup"),
     "a folder": (folder, "Is a directory: a file is wanted; move the folder away"),
