@@ -21,6 +21,7 @@ __all__ = [
     "Compacted",
     "Conflict",
     "Corrupt",
+    "CorruptList",
     "Event",
     "FutureRevision",
     "KeyExists",
@@ -95,6 +96,14 @@ class Corrupt(StorageError):
         self.key = key
         self.revision = revision
         self.why = why
+
+
+class CorruptList(StorageError):
+    """A list would have to show what can't be read. `errors` are in order of key."""
+
+    def __init__(self, errors: Sequence[Corrupt]) -> None:
+        super().__init__("; ".join(map(str, errors)))
+        self.errors = errors
 
 
 @dataclass(frozen=True, slots=True)
