@@ -20,6 +20,7 @@ from aggserver.meta.errors import StatusError
 from aggserver.registry.follower import ALL, CONTROLLER, CallLater, Follower, call_later
 from aggserver.registry.rest import Context, DeleteOptions, JSONObject, WriteOptions
 from aggserver.registry.store import Store
+from aggserver.registry.unreadable import STORE_READ_ERROR
 
 __all__ = ["DefinitionController"]
 
@@ -31,6 +32,7 @@ _LOOK_AGAIN = 0.5
 _WORKERS = 16
 # Seconds after which a condition says that they were waited for in vain; the looks go on.
 _PATIENCE = 60.0
+_NAMED = 10  # objects that can't be read, in a condition
 _WRITE = WriteOptions(field_manager="aggserver")
 
 
@@ -140,7 +142,8 @@ class DefinitionController:
         try:
             emptied = await self._emptied(name)
         except StatusError as error:
-            await self._say(name, "True", "InstanceDeletionFailed", f"could not issue all deletes: {error}")
+            what = "could not list instances" if error.reason == STORE_READ_ERROR else "could not issue all deletes"
+            await self._say(name, "True", "InstanceDeletionFailed", f"{what}: {error}")
             raise
         if not emptied:
             return _LOOK_AGAIN
@@ -154,6 +157,10 @@ class DefinitionController:
             return True
         store = resource.store(resource.definition.storage_version)
         await store.delete_collection(Context(CONTROLLER), DeleteOptions(), ALL)
+        if unreadable := store.unreadable():
+            # Their finalizers are unknown. As upstream they are waited for, until somebody removes them by name.
+            names = "; ".join(map(str, unreadable[:_NAMED])) + ("; and more" if len(unreadable) > _NAMED else "")
+            raise StatusError(500, STORE_READ_ERROR, names)
         return await store.count(Context(CONTROLLER)) == 0
 
     async def _finish(self, name: str, reason: str, message: str) -> None:

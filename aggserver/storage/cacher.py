@@ -67,7 +67,8 @@ class Cacher(Generic[T]):
 
     `make` turns stored bytes into an object, or raises Corrupt; `at` gives an object as it was, shown with the revision of its
     deletion. What can't be made is in `corrupt`, by key, which several cachers may share; a read that would have to show it is
-    refused, a watch that would have to tell of it ends, and everything else goes on. `clock` is in seconds and monotonic; `sleep` waits between attempts to follow a lost store.
+    refused, a watch that would have to tell of it ends, and everything else goes on. `clock` is in seconds and monotonic; `sleep`
+    waits between attempts to follow a lost store.
     """
 
     def __init__(
@@ -175,6 +176,8 @@ class Cacher(Generic[T]):
         old = self._objects.get(event.key)
         key = event.key if old is None else old.key  # one text for all that is kept of a key
         before = self.corrupt.pop(key, None) if self.corrupt else None
+        if before is not None and event.value is None:
+            before = Corrupt(key, event.revision, before.why, deleted=True)
         after = None
         try:
             new = self._made(event, key)
@@ -216,9 +219,9 @@ class Cacher(Generic[T]):
                     slow.append(watcher)
         for watcher in slow:
             watcher.close()
-        for watcher, error in ended:
+        for watcher, reason in ended:
             self._forget(watcher)
-            watcher.end(error)
+            watcher.end(reason)
 
     # What can't be read
 
@@ -442,18 +445,21 @@ class Cacher(Generic[T]):
         matches: Matches[T] | None = None,
         initial: bool = False,
         initial_end: bool = False,
+        readable_only: bool = False,
     ) -> CacheWatcher[T]:
         """A watch on what is under `prefix`, or on one key if it doesn't end in '/'.
 
         `after` None: the objects of now come first, as ADDED in order of key, then what happens. `after` N: what happened since N
         comes first, from the store's history where the window doesn't reach back; with `initial`, the objects of now do, once the
-        cache has reached N. `initial_end` adds the bookmark that says where the objects of now end.
-        Raises FutureRevision, Compacted, CorruptList, Unavailable.
+        cache has reached N. `initial_end` adds the bookmark that says where the objects of now end. `readable_only`:
+        they are those that can be read.
+        Raises FutureRevision, Compacted, Corrupt, CorruptList, Unavailable.
         """
         await self.wait_for(after or 0)
         watcher = CacheWatcher(prefix, matches, forget=self._forget, progress=self._progress)
         if after is None or initial:
-            self._readable(prefix, _end(prefix))
+            if not readable_only:
+                self._readable(prefix, _end(prefix))
             self._begin_with_now(watcher, initial_end)
         elif after >= self._window.floor:
             self._replay(watcher, after)

@@ -64,8 +64,8 @@ class WatchEvent(Generic[T]):
 class Change(NamedTuple, Generic[C]):
     """One write of one object: `old` is None for a creation, `new` for a deletion. `time` is the clock's when it was seen.
 
-    `corrupt`: why what was written can't be read, or what it replaced couldn't be: `new` or `old` is None then too, and nobody can
-    be told of the change. `from_corrupt`: it is the latter.
+    `corrupt`: why what was written can't be read, or what it replaced couldn't be: `new` or `old` is None then too, and nobody
+    can be told of the change. `from_corrupt`: it is the latter.
     """
 
     key: str

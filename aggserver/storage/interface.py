@@ -89,13 +89,17 @@ class Unavailable(StorageError):
 
 
 class Corrupt(StorageError):
-    """What is stored at a key is not what was written, or nothing that can be read. `why` says what is wrong with it."""
+    """What is stored at a key is not what was written, or nothing that can be read. `why` says what is wrong with it.
 
-    def __init__(self, key: str, revision: int, why: str) -> None:
+    deleted: it was there until its deletion at `revision`, of which nobody can be told.
+    """
+
+    def __init__(self, key: str, revision: int, why: str, *, deleted: bool = False) -> None:
         super().__init__(f"{key} at revision {revision} can't be read: {why}")
         self.key = key
         self.revision = revision
         self.why = why
+        self.deleted = deleted
 
 
 class CorruptList(StorageError):

@@ -131,7 +131,10 @@ class SQLiteStorage:
 
     def _refuse_damaged(self) -> NoReturn:
         """Says which keys it is about. Raises Unavailable."""
-        from aggserver.storage.sqlite_maintenance import DamagedError, check  # the commands' part of the package, which serving has no need of
+        from aggserver.storage.sqlite_maintenance import (  # the commands' part of the package, which serving has no need of
+            DamagedError,
+            check,
+        )
 
         try:
             check(self._path, logger.info)

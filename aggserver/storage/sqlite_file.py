@@ -1,8 +1,8 @@
 """The store's file: who may open it, which files are refused, its schema, and how its write-ahead log is kept small.
 
 Used by `sqlite.py`, which serves from it, and by `sqlite_maintenance.py`, the commands. Beside the file lie SQLite's `-wal` and
-`-shm` while it is open, and `.lock`, which also remembers that there was a store. A file that is not as it should be is refused as
-it is: nothing here repairs. A new one is made under another name first, so that an empty file is never ours.
+`-shm` while it is open, and `.lock`, which also remembers that there was a store. A file that is not as it should be is refused
+as it is: nothing here repairs. A new one is made under another name first, so that an empty file is never ours.
 Source: sqlite.org/fileformat2.html (header, log), sqlite.org/wal.html, sqlite.org/rescode.html.
 """
 
@@ -92,7 +92,7 @@ NEWEST = "SELECT max(1, (SELECT coalesce(max(revision), 0) FROM events), (SELECT
 # The sum that the list of objects must have now.
 STATE = """
 SELECT coalesce(
-    (SELECT state FROM events WHERE revision = (SELECT max(revision) FROM events) AND revision > (SELECT revision FROM compaction)),
+    (SELECT state FROM events WHERE revision > (SELECT revision FROM compaction) ORDER BY revision DESC LIMIT 1),
     (SELECT state FROM compaction)
 )
 """

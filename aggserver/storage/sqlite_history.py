@@ -1,7 +1,7 @@
 """Whether the past can be told from the SQLite file: it must not be compacted, and must be what was written.
 
-An event that is lost, or whose key was altered, is missing from a watch's past or from a list at an old revision, and nothing else
-would show it. So before anything is told of the time after a revision, the chain of events since then is walked once
+An event that is lost, or whose key was altered, is missing from a watch's past or from a list at an old revision, and nothing
+else would show it. So before anything is told of the time after a revision, the chain of events since then is walked once
 (`checksums.py`): each event must follow from the one before. What was walked is not walked again, and what this process has
 written itself needs no proof. 100,000 events take some 0.2 s, on the thread that reads.
 Used by `sqlite.py`.

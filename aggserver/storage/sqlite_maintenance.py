@@ -56,7 +56,7 @@ class DamagedError(StorageError):
         told = "; ".join(problems[:MOST_PROBLEMS]) + ("; and more" if len(problems) > MOST_PROBLEMS else "")
         self.problems = problems
         super().__init__(
-            f"the store {path} is damaged: {told}. Stop the server, keep a copy of the folder, and restore a backup; or keep what "
+            f"the store {path} is damaged: {told}. Stop the server, keep a copy of the folder, and restore a backup; or save what "
             "is sound: aggserver storage check --repair"
         )
 
@@ -95,6 +95,7 @@ class _Contents:
         compactions = connection.execute("SELECT revision, state FROM compaction").fetchall()
         if len(compactions) != 1:
             self.problems.append(f"the compacted revision is kept {len(compactions)} times")
+        self._compacted: int
         self._compacted, state = max(compactions, default=(0, 0))
         self._state = 0  # of the heads as far as they have come
         self._chained = False  # whether the first event after the compaction was seen

@@ -72,7 +72,7 @@ class _Batch:
     answers: list[tuple[Future, Outcome]] = field(default_factory=list)
 
 
-class DamagedList(Exception):  # noqa: N818 - what was found, not what went wrong here
+class DamagedList(Exception):
     """The list of objects is not the one that the newest event belongs to."""
 
 

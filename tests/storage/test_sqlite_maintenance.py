@@ -270,7 +270,9 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
         f"the event 4 of {KEY}q doesn't follow from the events before it",
     ),
     "another's value": (
-        spoiled("UPDATE events SET (value, checksum) = (SELECT value, checksum FROM events WHERE revision = 2) WHERE revision = 4"),
+        spoiled(
+            "UPDATE events SET (value, checksum) = (SELECT value, checksum FROM events WHERE revision = 2) WHERE revision = 4"
+        ),
         f"the event 4 of {A} is damaged: the checksum of its value is ",
     ),
     "what a compaction left": (
@@ -304,9 +306,7 @@ def test_check_finds(name: str, data: Path, tmp_path: Path) -> None:
     line = refused("check", "--data", "data", cwd=tmp_path)
     assert line.startswith(f"the store data/{FILE_NAME} is damaged: ")
     assert text in line
-    assert line.endswith(
-        "Stop the server, keep a copy of the folder, and restore a backup; or keep what is sound: aggserver storage check --repair"
-    )
+    assert line.endswith("restore a backup; or save what is sound: aggserver storage check --repair")
 
 
 def test_a_damaged_backup_is_not_restored(data: Path, tmp_path: Path) -> None:
