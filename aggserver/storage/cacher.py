@@ -259,11 +259,6 @@ class Cacher(Generic[T]):
         for error in self.corrupt_in(self._prefix, prefix_end(self._prefix)):
             del self.corrupt[error.key]
 
-    def _readable(self, start: str, end: str) -> None:
-        """Raises CorruptList if there is something between these keys that can't be read."""
-        if self.corrupt and (found := self.corrupt_in(start, end)):
-            raise CorruptList(found)
-
     def _advance(self, revision: int) -> None:
         self.revision = revision
         while self._waiting and self._waiting[0][0] <= revision:
@@ -375,8 +370,16 @@ class Cacher(Generic[T]):
         Raises CorruptList.
         """
         page = self._page(prefix, start, limit, matches)
-        self._readable(max(start, prefix), page.next_start or prefix_end(prefix))
-        return page
+        return self._before_corrupt(page, prefix, start, limit) if self.corrupt else page
+
+    def _before_corrupt(self, page: ListPage[T], prefix: str, start: str, limit: int) -> ListPage[T]:
+        """The page, if what can't be read comes after it."""
+        found = self.corrupt_in(max(start, prefix), page.next_start or prefix_end(prefix))
+        if not found:
+            return page
+        if limit and len(page.items) == limit and page.items[-1].key < found[0].key:
+            return ListPage(page.items, page.revision, True, page.items[-1].key + "\0")
+        raise CorruptList(found)
 
     def _page(self, prefix: str, start: str, limit: int, matches: Matches[T] | None) -> ListPage[T]:
         first, last = self._objects.span(max(start, prefix), prefix_end(prefix))
@@ -458,8 +461,8 @@ class Cacher(Generic[T]):
         await self.wait_for(after or 0)
         watcher = CacheWatcher(prefix, matches, forget=self._forget, progress=self._progress)
         if after is None or initial:
-            if not readable_only:
-                self._readable(prefix, _end(prefix))
+            if self.corrupt and not readable_only and (found := self.corrupt_in(prefix, _end(prefix))):
+                raise CorruptList(found)
             self._begin_with_now(watcher, initial_end)
         elif after >= self._window.floor:
             self._replay(watcher, after)
