@@ -36,13 +36,29 @@ from aggserver.storage.sqlite_file import (
     sync_folder,
 )
 
-__all__ = ["DamagedError", "backup", "check", "compact", "restore"]
+__all__ = [
+    "BUMP",
+    "EVENTS",
+    "LISTED",
+    "DamagedError",
+    "as_text",
+    "backup",
+    "check",
+    "compact",
+    "held",
+    "is_object",
+    "restore",
+    "spoken",
+]
 
+BUMP = 1_000_000_000  # revisions that a store is raised by, beyond all that clients have seen: etcd's own advice
 COPY_PAGES = 2048  # pages of 8 KiB copied before the progress is told
 TELL_EVENTS = 100_000  # events checked before the progress is told
-_EVENTS = """
-SELECT revision, key, create_revision, previous, CAST(value AS BLOB), state, checksum FROM events ORDER BY revision
+# The casts are for damaged files, where a column may be anything.
+EVENTS = """
+SELECT revision, CAST(key AS TEXT), create_revision, previous, CAST(value AS BLOB), state, checksum FROM events ORDER BY revision
 """
+LISTED = "SELECT CAST(key AS TEXT), CAST(revision AS INTEGER), create_revision FROM current ORDER BY key"
 
 MOST_PROBLEMS = 10  # problems told; a damaged page makes thousands
 
@@ -56,20 +72,20 @@ class DamagedError(StorageError):
         told = "; ".join(problems[:MOST_PROBLEMS]) + ("; and more" if len(problems) > MOST_PROBLEMS else "")
         self.problems = problems
         super().__init__(
-            f"the store {path} is damaged: {told}. Stop the server, keep a copy of the folder, and restore a backup; or save what "
-            "is sound: aggserver storage check --repair"
+            f"the store {path} is damaged: {told}. Stop the server, keep a copy of the folder, and restore a backup; or save "
+            "what is sound: aggserver storage check --repair"
         )
 
 
 def check(path: Path, say: Say) -> str:
     """SQLite's own check of all pages, and ours of what is in them. Raises DamagedError."""
-    with _spoken(path), contextlib.closing(open_to_read(path)) as connection:
+    with spoken(path), contextlib.closing(open_to_read(path)) as connection:
         say(f"checking the pages of {path} ({_megabytes(path.stat().st_size)})")
         found = [row[0] for row in connection.execute(f"PRAGMA integrity_check({MOST_PROBLEMS + 1})")]
         if found != ["ok"]:
             raise DamagedError(path, found)
         connection.execute("BEGIN")  # one state, whatever a server writes meanwhile
-        connection.text_factory = _text
+        connection.text_factory = as_text
         contents = _Contents(connection, say)
     if contents.problems:
         raise DamagedError(path, contents.problems)
@@ -80,7 +96,7 @@ def is_damage(error: sqlite3.DatabaseError) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CORRUPT
 
 
-def _text(raw: bytes) -> str:
+def as_text(raw: bytes) -> str:
     """A damaged key is shown, not stumbled over."""
     return raw.decode(errors="replace")
 
@@ -102,7 +118,7 @@ class _Contents:
         (self._newest,) = connection.execute(NEWEST).fetchone()
         (total,) = connection.execute("SELECT count(*) FROM events").fetchone()
         self._last = max(self._compacted, 1)
-        rows = connection.execute(_EVENTS)
+        rows = connection.execute(EVENTS)
         for number, row in enumerate(rows):
             if number % TELL_EVENTS == 0 and number:
                 say(f"checked {number} of {total} events")
@@ -113,7 +129,7 @@ class _Contents:
                 return
         if not self._chained:
             self._begin_chain(state)
-        self._compare({key: Head(*head) for key, *head in connection.execute("SELECT * FROM current")})
+        self._compare({key: Head(*head) for key, *head in connection.execute(LISTED)})
 
     def _begin_chain(self, state: int) -> None:
         self._chained = True
@@ -187,7 +203,7 @@ def backup(path: Path, target: Path, say: Say) -> str:
     """Copies the store as it is at one moment to `target`, which must not be there."""
     if os.path.lexists(target):
         raise Unavailable(f"{target} is there already: give another name")
-    with _spoken(path), contextlib.closing(open_to_read(path)) as source, new_file(target) as temporary:
+    with spoken(path), contextlib.closing(open_to_read(path)) as source, _new_file(target) as temporary:
         _copy(source, temporary, say)
         _check_copy(path, temporary, say)
         size = temporary.stat().st_size
@@ -206,7 +222,7 @@ def restore(path: Path, source: Path, say: Say, bump: int) -> str:
             if file.exists() and file.stat().st_size:
                 raise Unavailable(f"there is a store already: move {file} away first, or give another folder with --data")
         path.unlink(missing_ok=True)
-        with _spoken(source), contextlib.closing(open_to_read(source, older=True)) as opened, new_file(path) as temporary:
+        with spoken(source), contextlib.closing(open_to_read(source, older=True)) as opened, _new_file(path) as temporary:
             _copy(opened, temporary, say)
             opened.close()
             open_to_write(temporary).close()  # brings the copy up to date
@@ -223,7 +239,7 @@ def compact(path: Path, say: Say) -> str:
     """Forgets all history, and gives the room back to the file system."""
     with held(path):
         check(path, say)  # a damaged value is not made to look like new
-        with _spoken(path), contextlib.closing(open_to_write(path)) as connection:
+        with spoken(path), contextlib.closing(open_to_write(path)) as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             before = path.stat().st_size
             say(f"compacting {path} ({_megabytes(before)})")
@@ -258,7 +274,7 @@ def _copy(source: sqlite3.Connection, target: Path, say: Say) -> None:
             say(f"copied {total - remaining} of {total} pages")
 
     with contextlib.closing(connect(target)) as copy:
-        copy.execute("PRAGMA synchronous = OFF")  # synced as a whole by `_new_file`
+        copy.execute("PRAGMA synchronous = OFF")  # synced as a whole by `__new_file`
         source.backup(copy, pages=COPY_PAGES, progress=progress)
         # One file, without a log beside it, which can be read where nothing can be written.
         copy.execute("PRAGMA journal_mode = DELETE").fetchone()
@@ -274,7 +290,7 @@ def _check_copy(source: Path, copy: Path, say: Say) -> None:
 
 
 @contextlib.contextmanager
-def new_file(path: Path) -> Iterator[Path]:
+def _new_file(path: Path) -> Iterator[Path]:
     """A file to be filled, which becomes `path` when the block has gone well: whole and on the disk, or not at all."""
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # mode 0600
     temporary = Path(name)
@@ -299,7 +315,7 @@ def held(path: Path) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def _spoken(path: Path) -> Iterator[None]:
+def spoken(path: Path) -> Iterator[None]:
     try:
         yield
     except (sqlite3.Error, OSError) as error:

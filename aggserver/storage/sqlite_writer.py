@@ -101,7 +101,8 @@ class Writer:
         heads: dict[str, tuple[int, int]] = {}
         state, before = 0, ""
         for key, revision, created in self.connection.execute("SELECT key, revision, create_revision FROM current"):
-            if key <= before:  # out of order, a search for one key would not find what a list shows
+            # Out of order, a search for one key would not find what a list shows.
+            if not isinstance(key, str) or key <= before:
                 raise DamagedList
             state += head_sum(key, revision, created)
             heads[key] = (revision, created)
