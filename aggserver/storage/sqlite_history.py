@@ -22,6 +22,11 @@ _CHAIN = """
 SELECT revision, key, create_revision, previous, value IS NULL, state FROM events
 WHERE revision > ? AND revision <= ? ORDER BY revision
 """
+_STATE_AT = """
+SELECT coalesce(
+    (SELECT state FROM events WHERE revision = ? AND revision > (SELECT revision FROM compaction)), (SELECT state FROM compaction)
+)
+"""
 
 logger = logging.getLogger(__name__)
 
@@ -44,9 +49,7 @@ class History:
             self._prove(connection, revision)
 
     def _prove(self, connection: sqlite3.Connection, after: int) -> None:
-        (state,) = connection.execute(
-            "SELECT coalesce((SELECT state FROM events WHERE revision = ?), (SELECT state FROM compaction))", (after,)
-        ).fetchone()
+        (state,) = connection.execute(_STATE_AT, (after,)).fetchone()
         # Nothing has the revision 1, at which an empty store begins.
         expected = max(after, 1)
         for revision, key, created, previous, deleted, found in connection.execute(_CHAIN, (after, self.proven)):
