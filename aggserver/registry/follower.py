@@ -17,7 +17,6 @@ from aggserver.meta.selectors import FieldSelector, LabelSelector
 from aggserver.registry.rest import Context, JSONObject, ListOptions
 from aggserver.registry.store import Store
 from aggserver.registry.watch import Watch
-from aggserver.storage.keys import split
 
 __all__ = ["ALL", "CONTROLLER", "CallLater", "Follower", "Sync", "call_later"]
 
@@ -105,7 +104,7 @@ class Follower:
             present = {obj.decoded()["metadata"]["name"] for obj in (await self._store.list(Context(CONTROLLER), ALL)).items}
             self._losses = 0
             # Of what can't be read any more the last that was heard holds.
-            unreadable = {split(error.key).name for error in self._store.unreadable()}
+            unreadable = {error.key.rpartition("/")[2] for error in self._store.unreadable()}
             for name in self.objects.keys() - present - unreadable:
                 self._gone(name)
             if self._first_look is None:

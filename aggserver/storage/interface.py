@@ -36,6 +36,9 @@ __all__ = [
 ]
 
 
+MOST_SHOWN = 200  # characters in a log of why an object can't be read
+
+
 class StorageError(Exception):
     """The root of what a store raises; anything else is a bug."""
 
@@ -91,11 +94,12 @@ class Unavailable(StorageError):
 class Corrupt(StorageError):
     """What is stored at a key is not what was written, or nothing that can be read. `why` says what is wrong with it.
 
-    deleted: it was there until its deletion at `revision`, of which nobody can be told.
+    deleted: it was there until its deletion at `revision`, of which nobody can be told. The text is for logs, and has the beginning
+    of `why`, which may show what is in the object.
     """
 
     def __init__(self, key: str, revision: int, why: str, *, deleted: bool = False) -> None:
-        super().__init__(f"{key} at revision {revision} can't be read: {why}")
+        super().__init__(f"{key} at revision {revision} can't be read: {why[:MOST_SHOWN]}")
         self.key = key
         self.revision = revision
         self.why = why
