@@ -94,8 +94,8 @@ class Unavailable(StorageError):
 class Corrupt(StorageError):
     """What is stored at a key is not what was written, or nothing that can be read. `why` says what is wrong with it.
 
-    deleted: it was there until its deletion at `revision`, of which nobody can be told. The text is for logs, and has the beginning
-    of `why`, which may show what is in the object.
+    deleted: it was there until its deletion at `revision`, of which nobody can be told. The text is for logs, and has the
+    beginning of `why`, which may show what is in the object.
     """
 
     def __init__(self, key: str, revision: int, why: str, *, deleted: bool = False) -> None:
