@@ -100,17 +100,37 @@ def _cel(options: Options) -> int:
 def _storage(options: Options) -> int:
     from aggserver.storage import sqlite_maintenance as maintenance
     from aggserver.storage.sqlite_file import FILE_NAME
+    from aggserver.storage.sqlite_repair import repair
 
+    if options.storage == "etcd":
+        import asyncio
+
+        _say(asyncio.run(_check_etcd(options)))
+        return 0
     path = Path(options.data) / FILE_NAME
     file = options.file or Path()
     commands = {
-        "storage check": lambda: maintenance.check(path, _progress),
+        "storage check": lambda: (repair if options.repair else maintenance.check)(path, _progress),
         "storage backup": lambda: maintenance.backup(path, file, _progress),
         "storage restore": lambda: maintenance.restore(path, file, _progress, options.bump_revision),
         "storage compact": lambda: maintenance.compact(path, _progress),
     }
     _say(commands[options.command]())
     return 0
+
+
+async def _check_etcd(options: Options) -> str:
+    from aggserver.app.engine import data_folder, open_storage
+    from aggserver.registry.stored import make_decodable
+    from aggserver.storage import etcd_maintenance as maintenance
+
+    storage = await open_storage(options)
+    try:
+        if options.repair:
+            return await maintenance.repair(storage, make_decodable, _progress, data_folder(options.data))
+        return await maintenance.check(storage, make_decodable, _progress)
+    finally:
+        await storage.close()
 
 
 def _progress(line: str) -> None:

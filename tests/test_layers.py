@@ -53,7 +53,9 @@ DOORS = {
     "sqlite3": (
         "aggserver.storage.sqlite",
         "aggserver.storage.sqlite_file",
+        "aggserver.storage.sqlite_history",
         "aggserver.storage.sqlite_maintenance",
+        "aggserver.storage.sqlite_repair",
         "aggserver.storage.sqlite_writer",
     ),
     "starlette": ("aggserver.server", "aggserver.app"),
@@ -84,6 +86,7 @@ PURE = (
     "aggserver.authentication.x509",
     "aggserver.authorization.attributes",
     "aggserver.endpoints.request_info",
+    "aggserver.storage.checksums",
     "aggserver.storage.etcd_wire",
     "aggserver.storage.keys",
 )

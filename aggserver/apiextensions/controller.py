@@ -20,6 +20,7 @@ from aggserver.meta.errors import StatusError
 from aggserver.registry.follower import ALL, CONTROLLER, CallLater, Follower, call_later
 from aggserver.registry.rest import Context, DeleteOptions, JSONObject, WriteOptions
 from aggserver.registry.store import Store
+from aggserver.registry.unreadable import STORE_READ_ERROR
 
 __all__ = ["DefinitionController"]
 
@@ -33,6 +34,7 @@ _WORKERS = 16
 _LARGE = 32 * 1024
 # Seconds after which a condition says that they were waited for in vain; the looks go on.
 _PATIENCE = 60.0
+_NAMED = 10  # objects that can't be read, in a condition
 _WRITE = WriteOptions(field_manager="aggserver", bounded=False)
 
 
@@ -152,7 +154,8 @@ class DefinitionController:
         try:
             emptied = await self._emptied(name)
         except StatusError as error:
-            await self._say(name, "True", "InstanceDeletionFailed", f"could not issue all deletes: {error}")
+            what = "could not list instances" if error.reason == STORE_READ_ERROR else "could not issue all deletes"
+            await self._say(name, "True", "InstanceDeletionFailed", f"{what}: {error}")
             raise
         if not emptied:
             return _LOOK_AGAIN
@@ -166,6 +169,10 @@ class DefinitionController:
             return True
         store = resource.store(resource.definition.storage_version)
         await store.delete_collection(Context(CONTROLLER), DeleteOptions(), ALL)
+        if unreadable := store.unreadable():
+            # Their finalizers are unknown. As upstream they are waited for, until somebody removes them by name.
+            names = "; ".join(map(str, unreadable[:_NAMED])) + ("; and more" if len(unreadable) > _NAMED else "")
+            raise StatusError(500, STORE_READ_ERROR, names)
         return await store.count(Context(CONTROLLER)) == 0
 
     async def _finish(self, name: str, reason: str, message: str) -> None:

@@ -98,6 +98,8 @@ class DefinitionResource:
         if self._cacher is not None and _selectable_paths(self.definition).keys() != _selectable_paths(successor).keys():
             self._cacher.close()
             return None
+        if self._cacher is not None:
+            self._cacher.reconsider()
         return self._cacher
 
     def _unchanged_schemas(self, successor: Definition) -> Iterator[tuple[str, CompiledSchema]]:

@@ -171,6 +171,7 @@ class Engine:
         self.checks = HealthChecks()
         # A restart would mend nothing: liveness is no matter of it.
         self.checks.add("storage", environment.storage.trouble, livez=False)
+        self.checks.add("stored-objects", environment.unreadable, livez=False)
         self.metrics = Metrics()
         self.admission = Chain([NamespaceLifecycle(namespaces)])
         self.definitions = Definitions(environment, self.admission, self.installer, rule_options)

@@ -353,6 +353,7 @@ def authorization(authorizer: Authorizer) -> Filter:
     def wrap(next_handler: Handler) -> Handler:
         async def handler(request: Request) -> AnyResponse:
             await access.require(authorizer, access.attributes_of(request.info, request.user))
+            request.authorizer = authorizer
             return await next_handler(request)
 
         return handler

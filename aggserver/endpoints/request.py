@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl
 
 from aggserver.authentication.user import ANONYMOUS, UserInfo
 from aggserver.authentication.x509 import PeerCertificate
+from aggserver.authorization.delegating import Authorizer
 from aggserver.endpoints.request_info import RequestInfo
 from aggserver.meta import errors
 
@@ -62,6 +63,7 @@ class Request:
         "_query",
         "_query_all",
         "audit_id",
+        "authorizer",
         "deadline",
         "headers",
         "http_version",
@@ -92,6 +94,7 @@ class Request:
         self.audit_id: str = ""
         self.info: RequestInfo
         self.user: UserInfo = ANONYMOUS
+        self.authorizer: Authorizer  # for handlers that need a second permission
         self.warnings: list[str] = []
         self.deadline: float = 0.0  # loop time, seconds; 0 for a long-running request
 

@@ -183,7 +183,7 @@ def _parser() -> argparse.ArgumentParser:
         "storage",
         help="check, backup, restore, compact: care for a SQLite store",
         usage="aggserver storage COMMAND [OPTION...]",
-        description="Care for the SQLite store of a data folder. With --storage etcd, etcdctl and etcdutl do the same.",
+        description="Care for the SQLite store of a data folder. Of an etcd only check; the rest is etcdctl's affair.",
         allow_abbrev=False,
     )
     storage.set_defaults(command=None, parser=storage)

@@ -24,7 +24,7 @@ COMMANDS = {
     "cel": "check and run an expression of CEL, or the rules of a definition, without a server",
     "completion": "print a script that completes commands and options in a shell",
     "version": "print the version",
-    "storage check": "see whether the SQLite store of a folder is sound, also while a server uses it",
+    "storage check": "see whether a store is sound, also while a server uses it, and repair one",
     "storage backup": "copy the SQLite store of a folder to a file, also while a server uses it",
     "storage restore": "make a backup the SQLite store of a folder that has none",
     "storage compact": "forget the history of a SQLite store that no server uses, and give the room back",
@@ -33,6 +33,7 @@ STORAGE = frozenset(command for command in COMMANDS if command.startswith("stora
 SERVE, DEV, CEL, COMPLETION = frozenset({"serve"}), frozenset({"dev"}), frozenset({"cel"}), frozenset({"completion"})
 BOTH = SERVE | DEV
 LOG_LEVELS = ("debug", "info", "warning", "error")
+CHECKED = BOTH | {"storage check"}
 STORAGES = ("sqlite", "etcd")
 OUTPUTS = ("text", "json")
 SHELLS = ("bash", "zsh", "fish")
@@ -154,6 +155,14 @@ class Options:
         metavar="DURATION",
         commands=BOTH,
     )
+    repair: bool = _option(
+        False,
+        "repair",
+        convert.boolean,
+        _STORAGE,
+        "remove what is damaged, and keep a copy of it in the folder of --data; a SQLite store must have no server meanwhile",
+        commands=frozenset({"storage check"}),
+    )
     file: Path | None = _option(
         None,
         "file",
@@ -202,10 +211,16 @@ class Options:
         _STORAGE,
         "sqlite: one file in the folder of --data; etcd: for several servers",
         metavar="KIND",
-        commands=BOTH,
+        commands=CHECKED,
     )
     etcd_servers: tuple[str, ...] = _option(
-        (), "etcd-servers", convert.texts, _STORAGE, "URLs of etcd's members, as https://host:2379", metavar="URLS", commands=BOTH
+        (),
+        "etcd-servers",
+        convert.texts,
+        _STORAGE,
+        "URLs of etcd's members, as https://host:2379",
+        metavar="URLS",
+        commands=CHECKED,
     )
     etcd_cafile: Path | None = _option(
         None,
@@ -214,16 +229,16 @@ class Options:
         _STORAGE,
         "CAs of etcd's certificates (default: the system's)",
         metavar="FILE",
-        commands=BOTH,
+        commands=CHECKED,
     )
     etcd_certfile: Path | None = _option(
-        None, "etcd-certfile", convert.path, _STORAGE, "client certificate for etcd", metavar="FILE", commands=BOTH
+        None, "etcd-certfile", convert.path, _STORAGE, "client certificate for etcd", metavar="FILE", commands=CHECKED
     )
     etcd_keyfile: Path | None = _option(
-        None, "etcd-keyfile", convert.path, _STORAGE, "its private key", metavar="FILE", commands=BOTH
+        None, "etcd-keyfile", convert.path, _STORAGE, "its private key", metavar="FILE", commands=CHECKED
     )
     etcd_prefix: str = _option(
-        "/registry", "etcd-prefix", convert.text, _STORAGE, "what all keys in etcd begin with", metavar="PATH", commands=BOTH
+        "/registry", "etcd-prefix", convert.text, _STORAGE, "what all keys in etcd begin with", metavar="PATH", commands=CHECKED
     )
     etcd_compaction_interval_seconds: float = _option(
         300.0,

@@ -7,7 +7,7 @@ handed to whoever makes stores.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from aggserver.conversion.converter import Converter, NoneConverter
 from aggserver.registry import stored
@@ -18,9 +18,11 @@ from aggserver.registry.strategy import Strategy
 from aggserver.schema.defaulting import MAX_OBJECT_BYTES
 from aggserver.storage import keys
 from aggserver.storage.cacher import Cacher
-from aggserver.storage.interface import Storage
+from aggserver.storage.interface import Corrupt, KeyValue, Storage
 
 __all__ = ["Environment"]
+
+_NAMED = 10  # unreadable objects that readiness names
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,7 @@ class Environment:
     """clock: seconds since the epoch; monotonic: seconds; random: an integer below its argument.
 
     max_object_bytes: of an object as it is stored.
+    corrupt: what was met in the storage and can't be read, by key.
     """
 
     storage: Storage
@@ -36,10 +39,17 @@ class Environment:
     new_uid: Callable[[], str]
     random: Callable[[int], int]
     max_object_bytes: int = MAX_OBJECT_BYTES
+    corrupt: dict[str, Corrupt] = field(default_factory=dict)
 
-    def cacher(self, group: str, resource: str) -> Cacher[StoredObject]:
+    def unreadable(self) -> str | None:
+        """Which stored objects can't be read, None if all that were met can be: for readiness."""
+        found = [str(error) for _, error in zip(range(_NAMED), self.corrupt.values(), strict=False)]
+        more = len(self.corrupt) - len(found)
+        return "; ".join(found) + (f"; and {more} more" if more else "") if found else None
+
+    def cacher(self, group: str, resource: str, make: Callable[[KeyValue], StoredObject] = stored.make) -> Cacher[StoredObject]:
         prefix = keys.resource_prefix(group, resource)
-        return Cacher(self.storage, prefix, make=stored.make, at=stored.at, clock=self.monotonic)
+        return Cacher(self.storage, prefix, make=make, at=stored.at, clock=self.monotonic, corrupt=self.corrupt)
 
     def own_store(self, strategy: Strategy, converter: Converter | None = None) -> Store:
         """A store of one of the server's own kinds, which have one version, no schema and no selectable fields.
@@ -52,7 +62,7 @@ class Environment:
             resource=info.resource,
             api_version=info.api_version,
             storage=self.storage,
-            cacher=self.cacher(info.group, info.resource),
+            cacher=self.cacher(info.group, info.resource, stored.make_decodable),
             converter=converter or NoneConverter(),
             prune=_as_it_is,
             conform_stored=None,

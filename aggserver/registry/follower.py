@@ -28,7 +28,8 @@ Sync = Callable[[str, JSONObject | None], Awaitable[float | None]]
 CallLater = Callable[[float, Callable[[], None]], object]
 
 CONTROLLER = UserInfo("system:apiserver", groups=(PRIVILEGED_GROUP,))
-ALL = ListOptions(labels=LabelSelector.parse(""), fields=FieldSelector.parse(""))
+# What can't be read is left alone, and keeps nobody from the rest.
+ALL = ListOptions(labels=LabelSelector.parse(""), fields=FieldSelector.parse(""), readable_only=True)
 
 # Seconds before a failed key is tried again: doubled each time, up to the last.
 _FIRST_RETRY = 0.05
@@ -102,7 +103,9 @@ class Follower:
             # A watch begins with everything there is; what is not among it has gone while nobody looked.
             present = {obj.decoded()["metadata"]["name"] for obj in (await self._store.list(Context(CONTROLLER), ALL)).items}
             self._losses = 0
-            for name in self.objects.keys() - present:
+            # Of what can't be read any more the last that was heard holds.
+            unreadable = {error.key.rpartition("/")[2] for error in self._store.unreadable()}
+            for name in self.objects.keys() - present - unreadable:
                 self._gone(name)
             if self._first_look is None:
                 self._first_look = present

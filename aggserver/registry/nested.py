@@ -11,7 +11,7 @@ from typing import Any
 from aggserver.meta.golang import format_float
 from aggserver.registry.rest import JSONObject
 
-__all__ = ["NestedError", "find_integer", "find_string", "go_text", "put", "steps"]
+__all__ = ["NestedError", "find_integer", "find_string", "go_text", "go_type", "put", "steps"]
 
 _MISSING = object()
 
@@ -70,7 +70,7 @@ def _find(obj: JSONObject, path: str) -> Any:
 
 def _mismatch(path: str, value: Any, wanted: str) -> NestedError:
     return NestedError(
-        f".{path.removeprefix('.')} accessor error: {go_text(value)} is of the type {_go_type(value)}, expected {wanted}"
+        f".{path.removeprefix('.')} accessor error: {go_text(value)} is of the type {go_type(value)}, expected {wanted}"
     )
 
 
@@ -89,7 +89,8 @@ def go_text(value: Any) -> str:
     return str(value)
 
 
-def _go_type(value: Any) -> str:
+def go_type(value: Any) -> str:
+    """The name of a JSON value's type in Go."""
     if value is None:
         return "<nil>"
     for kind, name in ((bool, "bool"), (int, "int64"), (float, "float64"), (str, "string"), (list, "[]interface {}")):

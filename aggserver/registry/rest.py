@@ -21,6 +21,7 @@ __all__ = [
     "Admit",
     "CollectionDeleter",
     "Context",
+    "CorruptDeleter",
     "Creater",
     "DeleteOptions",
     "Deleted",
@@ -87,6 +88,7 @@ class ListOptions:
     allow_bookmarks: bool = False
     send_initial_events: bool | None = None
     timeout_seconds: float = 0.0  # of a watch; 0 lets the server choose
+    readable_only: bool = False  # for the server's own controllers: what can't be read keeps them from nothing else
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,11 @@ class WriteOptions:
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """Preconditions are None where not given. `propagation` is '', Orphan, Background or Foreground."""
+    """Preconditions are None where not given. `propagation` is '', Orphan, Background or Foreground.
+
+    ignore_store_read_error: remove what can't be read (ignoreStoreReadErrorWithClusterBreakingPotential); then nothing else is
+    set.
+    """
 
     dry_run: bool = False
     uid: str | None = None
@@ -115,6 +121,7 @@ class DeleteOptions:
     propagation: str = ""
     orphan_dependents: bool | None = None
     grace_period_seconds: int | None = None
+    ignore_store_read_error: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +197,12 @@ class Updater(Protocol):
 @runtime_checkable
 class Deleter(Protocol):
     async def delete(self, context: Context, name: str, options: DeleteOptions, admit: Admit | None = None) -> Deleted: ...
+
+
+@runtime_checkable
+class CorruptDeleter(Protocol):
+    async def delete_corrupt(self, context: Context, name: str) -> None:
+        """Removes an object that can't be read, whatever it was. Refuses any other."""
 
 
 @runtime_checkable

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from aggserver.meta import errors
-from aggserver.storage.interface import Compacted, FutureRevision, TooLarge, Unavailable
+from aggserver.registry.unreadable import Unreadable
+from aggserver.storage.interface import Compacted, Corrupt, FutureRevision, TooLarge, Unavailable
 
 __all__ = ["reading", "too_old", "writing"]
 
@@ -34,6 +35,8 @@ def reading(expired: Callable[[Compacted], errors.StatusError] = _list_too_old) 
         raise expired(error) from None
     except FutureRevision as error:
         raise errors.too_large_resource_version(error.revision, error.current) from None
+    except Corrupt as error:
+        raise Unreadable(error) from None
     except Unavailable as error:
         raise errors.internal_error(str(error)) from error
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import logging
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -39,12 +40,16 @@ from aggserver.registry.selection import parse_resource_version, parse_uint, par
 from aggserver.registry.storage_errors import reading, too_old, writing
 from aggserver.registry.stored import StoredObject
 from aggserver.registry.strategy import Strategy, Verdict
+from aggserver.registry.unreadable import CorruptObjects, Unreadable, unsafe_delete_refused
 from aggserver.registry.watch import Watch
+from aggserver.schema.pruning import MalformedError
 from aggserver.storage import keys
 from aggserver.storage.cacher import Cacher, ListPage
 from aggserver.storage.interface import (
     Compacted,
     Conflict,
+    Corrupt,
+    CorruptList,
     KeyExists,
     KeyValue,
     NotFound,
@@ -76,6 +81,8 @@ _MAX_GROWTH = 256 * 1024 * 1024
 # Where verdicts that take long are waited for: by each other, and by no other request.
 _SLOW = ThreadPoolExecutor(2, "validation")
 _METADATA = Path("metadata")
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -126,6 +133,7 @@ class Store:
         self._prune = prune
         self._form = form or object()
         self._cacher = resource.cacher
+        self._corrupt = CorruptObjects(resource, self._look_at)
         self._head = stored.head(self._info.api_version, self._info.kind)
         self._remembered = 0  # of _MAX_GROWTH
 
@@ -145,7 +153,7 @@ class Store:
 
     async def get(self, context: Context, name: str, resource_version: str = "") -> StoredObject:
         await self._catch_up(resource_version)
-        obj = self._cacher.get(self._key(context, name))
+        obj = self._cached(self._key(context, name))
         if obj is None:
             raise self._not_found(name)
         return await self._view_if_needed(obj)
@@ -156,13 +164,29 @@ class Store:
     async def _list(self, context: Context, options: ListOptions, *, lenient: bool = False) -> ListResult:
         """lenient: as of `_views`."""
         prefix = self._prefix(context)
+        if options.readable_only:
+            return await self._readable(prefix)
         matches = predicate(options, self._resource.read_fields)
-        if options.continue_token:
-            page = await self._continued(prefix, options, matches)
-        else:
-            page = await self._first_page(prefix, options, matches)
-        token = keys.encode_continue(page.next_start[len(prefix) :], page.revision) if page.more else ""
-        return ListResult(await self._views(page.items, lenient=lenient), page.revision, token, page.remaining)
+        try:
+            if options.continue_token:
+                page = await self._continued(prefix, options, matches)
+            else:
+                page = await self._first_page(prefix, options, matches)
+            token = keys.encode_continue(page.next_start[len(prefix) :], page.revision) if page.more else ""
+            return ListResult(await self._views(page.items, lenient=lenient), page.revision, token, page.remaining)
+        except (Corrupt, CorruptList, Unreadable) as error:
+            raise await self._corrupt.list_error(prefix, error) from None
+
+    async def _readable(self, prefix: str) -> ListResult:
+        """All that can be read."""
+        await self._catch_up("")
+        await self._corrupt.look_at_all(prefix)
+        items = [obj for obj in self._cacher.sound(prefix) if obj.key not in self._cacher.corrupt]
+        return ListResult(await self._views(items), self._cacher.revision)
+
+    def unreadable(self) -> Sequence[Corrupt]:
+        """What is known to be unreadable, in order of key."""
+        return self._corrupt.known(self._resource.prefix)
 
     async def _first_page(
         self, prefix: str, options: ListOptions, matches: Callable[[StoredObject], bool] | None
@@ -174,7 +198,7 @@ class Store:
                 return await self._cacher.list_at(wanted, prefix, limit=options.limit, matches=matches)
         await self._catch_up(options.resource_version)
         if name := self._single(prefix, options):
-            obj = self._cacher.get(prefix + name)
+            obj = self._cached(prefix + name)
             found = [obj] if obj is not None and (matches is None or matches(obj)) else []
             return ListPage(found, self._cacher.revision)
         # A list "at any revision" comes whole: upstream's cache takes no limit there, and clients count on an empty continue.
@@ -216,14 +240,18 @@ class Store:
         if wanted == 0:
             await self._catch_up(options.resource_version)
         after = wanted or (None if initial else self._cacher.revision)
-        with reading(too_old):
-            watcher = await self._cacher.watch(
-                self._watched_prefix(context, options),
-                after=after,
-                matches=matches,
-                initial=initial,
-                initial_end=options.send_initial_events is True and options.allow_bookmarks,
-            )
+        try:
+            with reading(too_old):
+                watcher = await self._cacher.watch(
+                    self._watched_prefix(context, options),
+                    after=after,
+                    matches=matches,
+                    initial=initial,
+                    initial_end=options.send_initial_events is True and options.allow_bookmarks,
+                    readable_only=options.readable_only,
+                )
+        except (CorruptList, Unreadable) as error:
+            raise await self._corrupt.list_error(self._prefix(context), error) from None
         return Watch(watcher, self._form, self._view)
 
     def _watched_prefix(self, context: Context, options: ListOptions) -> str:
@@ -274,7 +302,7 @@ class Store:
         key = self._key(context, metadata["name"])
         if options.dry_run:
             await self._catch_up("")
-            there = self._cacher.get(key)
+            there = self._cached(key)
             if there is not None:
                 raise KeyExists(key, KeyValue(key, stored.value(there), 0, there.revision))
             encoded = await self._to_stored(obj)
@@ -409,20 +437,33 @@ class Store:
             raise refusals.exceptions[0] from None
         return found
 
+    async def delete_corrupt(self, context: Context, name: str) -> None:
+        """Its finalizers, and who may object, are unknown: it goes at once."""
+        key = self._key(context, name)
+        await self._catch_up("")
+        while (error := self._corrupt.at(key)) is not None:
+            with writing(), suppress(Conflict, NotFound):
+                await self._resource.storage.delete(key, error.revision)
+                log.warning("%s was removed, though nobody could read it: %s", key, error.why)
+                return
+            await self._catch_up("")
+        raise unsafe_delete_refused(self._info.group, self._info.resource, name)
+
     # --- the loop's parts ---
 
     async def _retry(self, context: Context, name: str, attempt: Callable[[StoredObject], Awaitable[T]]) -> T:
         """Runs `attempt` on the object as it is, and again on what another writer left, until it is not overtaken."""
         key = self._key(context, name)
         await self._catch_up("")
-        current = self._cacher.get(key)
+        current = self._cached(key)
         while True:
             if current is None:
                 raise self._not_found(name)
             try:
                 return await attempt(current)
             except Conflict as overtaken:
-                current = stored.make(overtaken.current)
+                with reading():
+                    current = stored.make(overtaken.current)
             except NotFound:
                 current = None
 
@@ -447,7 +488,7 @@ class Store:
     async def _written(self, key: str, encoded: bytes, revision: int, *, is_whole: bool) -> StoredObject:
         """The write has happened, and so its answer must not fail."""
         # The cache has had the event by now; where nobody wrote since, its object is the one to answer with.
-        obj = self._cacher.get(key)
+        obj = None if self._cacher.corrupt else self._cacher.get(key)
         if obj is None or obj.revision != revision:
             obj = stored.make(KeyValue(key, encoded, 0, revision))
         return await self._as_read(obj, is_whole=is_whole)
@@ -541,9 +582,15 @@ class Store:
         return obj.conform(self._form, raw, remember=remember)
 
     def _stored_tree(self, obj: StoredObject) -> JSONObject:
-        tree = obj.decoded()
-        if self._resource.conform_stored is not None:
-            self._resource.conform_stored(tree)
+        """Raises Unreadable."""
+        try:
+            tree = obj.decoded()
+            if self._resource.conform_stored is not None:
+                self._resource.conform_stored(tree)
+        except Corrupt as error:
+            raise Unreadable(self._cacher.spoil(error)) from None
+        except MalformedError as error:
+            raise Unreadable(self._cacher.spoil(Corrupt(obj.key, obj.revision, str(error)))) from None
         return tree
 
     def _without_defaults(self, obj: StoredObject, error: errors.ObjectTooLarge, *, lenient: bool) -> StoredObject:
@@ -553,6 +600,21 @@ class Store:
         limit = self._resource.max_object_bytes
         why = f"the defaults of its definition add more than {limit} bytes to it; delete it, make it smaller, or change these"
         raise errors.internal_error(f"{obj.key} can't be read: {why}") from error
+
+    def _look_at(self, obj: StoredObject) -> None:
+        """Raises Unreadable."""
+        if obj.form is not self._form and obj.conformed(self._form) is None:
+            try:
+                self._stored_tree(obj)
+            except errors.ObjectTooLarge:
+                return  # it can be read, and then made smaller
+
+    def _cached(self, key: str) -> StoredObject | None:
+        """Raises Unreadable."""
+        try:
+            return self._cacher.get(key)
+        except Corrupt as error:
+            raise Unreadable(error) from None
 
     # --- rules and errors ---
 
@@ -598,8 +660,9 @@ class Store:
     def _name_taken(self, name: str, current: KeyValue, *, generated: bool) -> errors.StatusError:
         make = errors.generate_name_conflict if generated else errors.already_exists
         error = make(self._info.group, self._info.resource, name)
-        if "deletionTimestamp" in stored.make(current).decoded()["metadata"]:
-            error.message = f"object is being deleted: {error.message}"
+        with suppress(Corrupt):
+            if "deletionTimestamp" in stored.make(current).decoded()["metadata"]:
+                error.message = f"object is being deleted: {error.message}"
         return error
 
     def _too_much_growth(self) -> errors.StatusError:

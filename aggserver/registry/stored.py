@@ -16,15 +16,20 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from aggserver.meta import codec
+from aggserver.meta.golang import json_kind
 from aggserver.publish.table import Row, TableConvertor
+from aggserver.registry.nested import go_type
 from aggserver.registry.rest import JSONObject
-from aggserver.storage.interface import KeyValue
+from aggserver.schema.pruning import MalformedError
+from aggserver.storage.interface import Corrupt, KeyValue
 
-__all__ = ["FieldReader", "StoredObject", "at", "encode", "head", "make", "value"]
+__all__ = ["FieldReader", "StoredObject", "at", "encode", "head", "make", "make_decodable", "value"]
 
 FieldReader = Callable[[JSONObject], Mapping[str, str]]
 
 _HEAD = re.compile(rb'\{"apiVersion":"[^"\\]*","kind":"[^"\\]*","metadata":\{')
+# A kind or version: what could be in none would not be found again by _HEAD.
+_PLAIN = re.compile(r'[^"\\\x00-\x1f]+')
 # Labels where `encode` puts them; no valid key or value has anything to escape.
 _LABELS = re.compile(_HEAD.pattern + rb'"resourceVersion":"[0-9]+","labels":(\{(?:"[^"\\]*":"[^"\\]*",?)*\})')
 
@@ -53,8 +58,11 @@ class StoredObject:
         return len(self.raw)
 
     def decoded(self) -> JSONObject:
-        """A fresh tree, the caller's own to change."""
-        tree: JSONObject = codec.decode_stored(self.raw)
+        """A fresh tree, the caller's own to change. Raises Corrupt."""
+        try:
+            tree: JSONObject = codec.decode_stored(self.raw)
+        except ValueError:
+            raise Corrupt(self.key, self.revision, _decode_error(self.raw)) from None
         return tree
 
     def conformed(self, form: object) -> StoredObject | None:
@@ -77,14 +85,29 @@ class StoredObject:
 
     @property
     def labels(self) -> Mapping[str, str]:
+        """Raises Corrupt."""
         if self._labels is None:
-            self._labels = _labels(self.raw)
+            self._labels = self._read_labels()
         return self._labels
 
+    def _read_labels(self) -> Mapping[str, str]:
+        if b'"labels":{' not in self.raw:
+            return {}
+        found = _LABELS.match(self.raw)
+        # None: written by another server, or these are labels inside the object.
+        labels: Mapping[str, str] = self.decoded()["metadata"].get("labels") if found is None else codec.decode_stored(found[1])
+        return labels or {}
+
     def fields(self, read: FieldReader) -> Mapping[str, str]:
-        """The selectable fields, read once for each reader: there is one for a resource, until its definition changes."""
+        """The selectable fields, read once for each reader: there is one for a resource, until its definition changes.
+
+        Raises Corrupt.
+        """
         if self._fields is None or self._fields[0] is not read:
-            self._fields = (read, read(self.decoded()))
+            try:
+                self._fields = (read, read(self.decoded()))
+            except MalformedError as error:
+                raise Corrupt(self.key, self.revision, str(error)) from None
         return self._fields[1]
 
     def row(self, table: TableConvertor) -> Row:
@@ -119,7 +142,24 @@ def encode(obj: JSONObject, api_version: str, kind: str) -> bytes:
 
 
 def make(kv: KeyValue) -> StoredObject:
-    return StoredObject(kv.key, _place(kv.value, kv.revision), kv.revision)
+    """Raises Corrupt for what is seen from outside to be unreadable; nobody looks inside yet."""
+    if kv.fault:
+        raise Corrupt(kv.key, kv.revision, kv.fault)
+    try:
+        return StoredObject(kv.key, _place(kv.value, kv.revision), kv.revision)
+    except _UndecodableError as error:
+        raise Corrupt(kv.key, kv.revision, str(error)) from None
+
+
+def make_decodable(kv: KeyValue) -> StoredObject:
+    """As `make`, for few objects that many look into: raises Corrupt for all that can't be decoded."""
+    obj = make(kv)
+    obj.decoded()
+    return obj
+
+
+class _UndecodableError(ValueError):
+    """The bytes are no object. `str()` says why, in the words of upstream's decoders, but without the bytes: a log shows it."""
 
 
 def at(obj: StoredObject, revision: int) -> StoredObject:
@@ -141,7 +181,7 @@ def _place(stored: bytes, revision: int) -> bytes:
     found = _HEAD.match(stored)
     if found is None:
         # Written by another server, with a key that sorts before `metadata`: brought into our order once.
-        tree = codec.decode_json(stored)
+        tree = _object(stored)
         stored = encode(tree, tree["apiVersion"], tree["kind"])
         found = _HEAD.match(stored)
         assert found is not None  # encode puts them first, and neither can hold a quote
@@ -149,12 +189,27 @@ def _place(stored: bytes, revision: int) -> bytes:
     return b'%b"resourceVersion":"%d",%b' % (stored[:cut], revision, stored[cut:])
 
 
-def _labels(raw: bytes) -> Mapping[str, str]:
-    if b'"labels":{' not in raw:
-        return {}
-    found = _LABELS.match(raw)
-    # None: written by another server, or these are labels inside the object.
-    labels: Mapping[str, str] = (
-        codec.decode_stored(raw)["metadata"].get("labels") if found is None else codec.decode_stored(found[1])
-    )
-    return labels or {}
+def _object(encoded: bytes) -> JSONObject:
+    """Something with a version, a kind and metadata. Raises _UndecodableError."""
+    try:
+        tree = codec.decode_json(encoded)
+    except codec.DecodeError as error:
+        raise _UndecodableError(str(error)) from None
+    if not isinstance(tree, dict | None):
+        raise _UndecodableError(f"json: cannot unmarshal {json_kind(tree)} into Go value of type map[string]interface {{}}")
+    obj: JSONObject = tree or {}
+    for key, name in (("kind", "Kind"), ("apiVersion", "apiVersion")):
+        if not isinstance(obj.get(key), str) or not _PLAIN.fullmatch(obj[key]):
+            raise _UndecodableError(f"Object '{name}' is missing")
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, dict):
+        raise _UndecodableError(f"invalid metadata: expected object, got {go_type(metadata)}")
+    return obj
+
+
+def _decode_error(encoded: bytes) -> str:
+    try:
+        codec.decode_json(encoded)
+    except codec.DecodeError as error:
+        return str(error)
+    return "it is nested too deeply"  # which this decoder takes, and the quick one doesn't

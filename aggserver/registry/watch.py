@@ -11,6 +11,7 @@ from typing import Any
 
 from aggserver.registry.storage_errors import reading, too_old
 from aggserver.registry.stored import StoredObject
+from aggserver.registry.unreadable import Unreadable, unreadable_event
 from aggserver.storage.cacher import CacheWatcher, WatchEvent
 
 __all__ = ["Watch"]
@@ -30,9 +31,12 @@ class Watch:
         self._view = view
 
     async def __aiter__(self) -> AsyncIterator[Sequence[WatchEvent[StoredObject]]]:
-        with reading(too_old):
-            async for batch in self._watcher:
-                yield [event if self._as_stored(event) else await self._converted(event) for event in batch]
+        try:
+            with reading(too_old):
+                async for batch in self._watcher:
+                    yield [event if self._as_stored(event) else await self._converted(event) for event in batch]
+        except Unreadable as unreadable:
+            raise unreadable_event(unreadable.error) from None
 
     def _as_stored(self, event: WatchEvent[StoredObject]) -> bool:
         return event.object is None or event.object.form is self._form

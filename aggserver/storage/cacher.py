@@ -21,6 +21,8 @@ from typing import Generic, TypeVar
 from aggserver.storage.changes import ADDED, BOOKMARK, Cached, Change, Telling, WatchEvent, Window
 from aggserver.storage.interface import (
     Compacted,
+    Corrupt,
+    CorruptList,
     Event,
     FutureRevision,
     KeyValue,
@@ -63,8 +65,10 @@ class ListPage(Generic[T]):
 class Cacher(Generic[T]):
     """One prefix of a store, in memory. `revision` is how far it has come, by the store's counter. For the event loop's thread.
 
-    `make` turns stored bytes into an object; `at` gives an object as it was, shown with the revision of its deletion. Neither may
-    fail. `clock` is in seconds and monotonic; `sleep` waits between attempts to follow a lost store.
+    `make` turns stored bytes into an object, or raises Corrupt; `at` gives an object as it was, shown with the revision of its
+    deletion. What can't be made is in `corrupt`, by key, which several cachers may share; a read that would have to show it is
+    refused, a watch that would have to tell of it ends, and everything else goes on. `clock` is in seconds and monotonic; `sleep`
+    waits between attempts to follow a lost store.
     """
 
     def __init__(
@@ -76,8 +80,10 @@ class Cacher(Generic[T]):
         at: Callable[[T, int], T],
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        corrupt: dict[str, Corrupt] | None = None,
     ) -> None:
         self.revision = 0
+        self.corrupt = {} if corrupt is None else corrupt
         self._storage = storage
         self._prefix = prefix
         self._make = make
@@ -115,20 +121,24 @@ class Cacher(Generic[T]):
 
     async def _load(self) -> None:
         objects: builtins.list[T] = []
-        revision = await self._read_all(objects)
+        corrupt: builtins.list[Corrupt] = []
+        revision = await self._read_all(objects, corrupt)
         # After a loss: what happened in between can't be told, so the watches end with an error that makes clients list anew.
         self._end_watchers(Compacted(self.revision, revision))
         self._objects = Ordered([item.key for item in objects], objects)
         self._window = Window(revision)
         self._snapshots.clear()
+        self._forget_corrupt()
+        for error in corrupt:
+            self._spoil(error)
         self._advance(revision)
         self._subscription = await self._storage.watch(self._prefix, revision, self)
         self._loaded = True
 
-    async def _read_all(self, into: builtins.list[T]) -> int:
+    async def _read_all(self, into: builtins.list[T], corrupt: builtins.list[Corrupt]) -> int:
         """Every object, page by page at the revision of the first, which is returned."""
         page = await self._storage.list(self._prefix, limit=PAGE)
-        await self._make_all(page.items, into)
+        await self._make_all(page.items, into, corrupt)
         while page.more:
             # Or the collector goes through all that is loaded, over and over: 0.2 s each time for 500,000 objects, none garbage.
             gc.freeze()
@@ -139,12 +149,20 @@ class Cacher(Generic[T]):
             except Compacted as error:
                 # Not the caller's revision: to a client this is a server that can't answer yet, not a list that is too old.
                 raise Unavailable(f"loading {self._prefix} took longer than the store keeps history: {error}") from error
-            await self._make_all(page.items, into)
+            await self._make_all(page.items, into, corrupt)
         return page.revision
 
-    async def _make_all(self, items: Sequence[KeyValue], into: builtins.list[T]) -> None:
+    async def _make_all(self, items: Sequence[KeyValue], into: builtins.list[T], corrupt: builtins.list[Corrupt]) -> None:
         for first in range(0, len(items), CHUNK):
-            into.extend(map(self._make, items[first : first + CHUNK]))
+            part = items[first : first + CHUNK]
+            try:
+                into.extend(list(map(self._make, part)))
+            except Corrupt:
+                for item in part:
+                    try:
+                        into.append(self._make(item))
+                    except Corrupt as error:
+                        corrupt.append(error)
             await asyncio.sleep(0)
 
     def events(self, batch: Sequence[Event], revision: int) -> None:
@@ -157,30 +175,89 @@ class Cacher(Generic[T]):
     def _apply(self, event: Event, now: float) -> None:
         old = self._objects.get(event.key)
         key = event.key if old is None else old.key  # one text for all that is kept of a key
-        if event.value is None:
-            new = None
-            self._objects.remove(key)
-        else:
-            new = self._make(KeyValue(key, event.value, event.create_revision, event.revision))
+        before = self.corrupt.pop(key, None) if self.corrupt else None
+        if before is not None and event.value is None:
+            before = Corrupt(key, event.revision, before.why, deleted=True)
+        after = None
+        try:
+            new = self._made(event, key)
+        except Corrupt as error:
+            new, after = None, error
+            self._spoil(error)
+        if new is not None:
             self._objects.put(key, new)
+        elif old is not None:
+            self._objects.remove(key)
         self._snapshots.clear()
-        change = Change(key, event.revision, old, new, now)
+        change = Change(key, event.revision, None if before else old, new, now, after or before, before is not None)
         self._window.append(change)
         if self._watchers:
             self._tell(change)
         # One by one, so that after a failure the rest of the batch, and no more, is asked for again.
         self.revision = event.revision
 
+    def _made(self, event: Event, key: str) -> T | None:
+        """What the event leaves at its key, None if nothing. Raises Corrupt."""
+        if event.value is None:
+            return None
+        return self._make(KeyValue(key, event.value, event.create_revision, event.revision, event.fault))
+
     def _tell(self, change: Change[T]) -> None:
         slow: builtins.list[CacheWatcher[T]] = []
+        ended: builtins.list[tuple[CacheWatcher[T], Corrupt]] = []
         telling = Telling(change, self._at)
         for prefix in ancestors(change.key):
             for watcher in self._watchers.get(prefix, ()):
-                event = telling.event() if watcher.matches is None else telling.selected(watcher.matches)
+                try:
+                    if change.corrupt is not None:
+                        raise change.corrupt
+                    event = telling.event() if watcher.matches is None else telling.selected(watcher.matches)
+                except Corrupt as error:
+                    ended.append((watcher, error))
+                    continue
                 if event is not None and not watcher.offer(event):
                     slow.append(watcher)
         for watcher in slow:
             watcher.close()
+        for watcher, reason in ended:
+            self._forget(watcher)
+            watcher.end(reason)
+
+    # What can't be read
+
+    def spoil(self, error: Corrupt) -> Corrupt:
+        """Takes note of an object that turned out to be unreadable when somebody looked inside; returns the error, to be raised.
+
+        One that was replaced meanwhile is none of the cache's any more.
+        """
+        found = self._objects.get(error.key)
+        if found is not None and found.revision == error.revision:
+            self._spoil(error)
+        return error
+
+    def _spoil(self, error: Corrupt) -> None:
+        known = self.corrupt.get(error.key)
+        if known is None or known.revision != error.revision:
+            logger.error("%s", error)
+        self.corrupt[error.key] = error
+
+    def corrupt_in(self, start: str, end: str) -> builtins.list[Corrupt]:
+        """What is known to be unreadable of the keys with start <= key < end, in order."""
+        return [self.corrupt[key] for key in sorted(self.corrupt) if start <= key < end]
+
+    def sound(self, prefix: str) -> builtins.list[T]:
+        """The objects under `prefix` that were made, whatever else there is."""
+        return self._objects.values(*self._objects.span(prefix, _end(prefix)))
+
+    def reconsider(self) -> None:
+        """Forgets what was found inside of objects, for those who look by other rules from now on."""
+        for error in self.corrupt_in(self._prefix, prefix_end(self._prefix)):
+            if self._objects.get(error.key) is not None:
+                del self.corrupt[error.key]
+
+    def _forget_corrupt(self) -> None:
+        for error in self.corrupt_in(self._prefix, prefix_end(self._prefix)):
+            del self.corrupt[error.key]
 
     def _advance(self, revision: int) -> None:
         self.revision = revision
@@ -218,6 +295,7 @@ class Cacher(Generic[T]):
     def close(self) -> None:
         """Ends everything: watches end as if the server closed them, and all who wait get Unavailable. May be called twice."""
         self._closed = True
+        self._forget_corrupt()
         for task in (self._loading, self._following):
             if task is not None:
                 task.cancel()
@@ -281,11 +359,29 @@ class Cacher(Generic[T]):
         return self.revision
 
     def get(self, key: str) -> T | None:
-        """The object at `key` as the cache has it; `ready`, and `sync` for a consistent read, come before."""
+        """The object at `key` as the cache has it; `ready`, and `sync` for a consistent read, come before. Raises Corrupt."""
+        if self.corrupt and (error := self.corrupt.get(key)):
+            raise error
         return self._objects.get(key)
 
     def list(self, prefix: str, *, start: str = "", limit: int = 0, matches: Matches[T] | None = None) -> ListPage[T]:
-        """The objects under `prefix` as the cache has them, from the key `start` on, at most `limit` that match (0: all)."""
+        """The objects under `prefix` as the cache has them, from the key `start` on, at most `limit` that match (0: all).
+
+        Raises CorruptList.
+        """
+        page = self._page(prefix, start, limit, matches)
+        return self._before_corrupt(page, prefix, start, limit) if self.corrupt else page
+
+    def _before_corrupt(self, page: ListPage[T], prefix: str, start: str, limit: int) -> ListPage[T]:
+        """The page, if what can't be read comes after it."""
+        found = self.corrupt_in(max(start, prefix), page.next_start or prefix_end(prefix))
+        if not found:
+            return page
+        if limit and len(page.items) == limit and page.items[-1].key < found[0].key:
+            return ListPage(page.items, page.revision, True, page.items[-1].key + "\0")
+        raise CorruptList(found)
+
+    def _page(self, prefix: str, start: str, limit: int, matches: Matches[T] | None) -> ListPage[T]:
         first, last = self._objects.span(max(start, prefix), prefix_end(prefix))
         if matches is not None:
             return _select(self._objects.items(first, last), self.revision, limit, matches)
@@ -297,7 +393,7 @@ class Cacher(Generic[T]):
     async def list_at(
         self, revision: int, prefix: str, *, start: str = "", limit: int = 0, matches: Matches[T] | None = None
     ) -> ListPage[T]:
-        """As `list`, exactly at `revision`. Raises Compacted, FutureRevision, Unavailable."""
+        """As `list`, exactly at `revision`. Raises Compacted, CorruptList, FutureRevision, Unavailable."""
         await self.wait_for(revision)
         if revision < self._window.floor:
             return await self._list_stored(revision, prefix, start, limit, matches)
@@ -305,8 +401,12 @@ class Cacher(Generic[T]):
         # What the first later change of each key replaced is its state then.
         then: dict[str, T | None] = {}
         for change in self._window.since(revision):
-            if start <= change.key < end:
-                then.setdefault(change.key, change.old)
+            if start <= change.key < end and change.key not in then:
+                if change.corrupt is not None and change.from_corrupt:
+                    raise CorruptList([change.corrupt])
+                then[change.key] = change.old
+        if corrupt := [error for error in self.corrupt_in(start, end) if error.key not in then]:
+            raise CorruptList(corrupt)
         if not then:
             page = self.list(prefix, start=start, limit=limit, matches=matches)
             return ListPage(page.items, revision, page.more, page.next_start, page.remaining)
@@ -324,7 +424,10 @@ class Cacher(Generic[T]):
         while True:
             page = await self._storage.list(prefix, revision=revision, start=start, limit=size)
             made: builtins.list[T] = []
-            await self._make_all(page.items, made)
+            corrupt: builtins.list[Corrupt] = []
+            await self._make_all(page.items, made, corrupt)
+            if corrupt:
+                raise CorruptList(corrupt)
             part = _select(((item.key, item) for item in made), revision, limit - len(found) if limit else 0, matches)
             found.extend(part.items)
             if part.more:
@@ -345,17 +448,21 @@ class Cacher(Generic[T]):
         matches: Matches[T] | None = None,
         initial: bool = False,
         initial_end: bool = False,
+        readable_only: bool = False,
     ) -> CacheWatcher[T]:
         """A watch on what is under `prefix`, or on one key if it doesn't end in '/'.
 
         `after` None: the objects of now come first, as ADDED in order of key, then what happens. `after` N: what happened since N
         comes first, from the store's history where the window doesn't reach back; with `initial`, the objects of now do, once the
-        cache has reached N. `initial_end` adds the bookmark that says where the objects of now end.
-        Raises FutureRevision, Compacted, Unavailable.
+        cache has reached N. `initial_end` adds the bookmark that says where the objects of now end. `readable_only`:
+        they are those that can be read.
+        Raises FutureRevision, Compacted, Corrupt, CorruptList, Unavailable.
         """
         await self.wait_for(after or 0)
         watcher = CacheWatcher(prefix, matches, forget=self._forget, progress=self._progress)
         if after is None or initial:
+            if self.corrupt and not readable_only and (found := self.corrupt_in(prefix, _end(prefix))):
+                raise CorruptList(found)
             self._begin_with_now(watcher, initial_end)
         elif after >= self._window.floor:
             self._replay(watcher, after)
@@ -436,13 +543,15 @@ class Cacher(Generic[T]):
         return past
 
     def _change(self, event: Event) -> Change[T]:
+        """Raises Corrupt."""
         old = None if event.previous is None else self._make(event.previous)
-        new = None
-        if event.value is not None:
-            new = self._make(KeyValue(event.key, event.value, event.create_revision, event.revision))
-        return Change(event.key, event.revision, old, new)
+        return Change(event.key, event.revision, old, self._made(event, event.key))
 
-    def _told(self, changes: Iterable[Change[T]], matches: Matches[T] | None) -> builtins.list[WatchEvent[T]]:
+    def _told(self, changes: Sequence[Change[T]], matches: Matches[T] | None) -> builtins.list[WatchEvent[T]]:
+        """Raises Corrupt."""
+        for change in changes:
+            if change.corrupt is not None:
+                raise change.corrupt
         tellings = [Telling(change, self._at) for change in changes]
         if matches is None:
             return [telling.event() for telling in tellings]

@@ -11,6 +11,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Hashable, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
+from aggserver.storage.interface import Corrupt
+
 __all__ = ["ADDED", "BOOKMARK", "DELETED", "MODIFIED", "Cached", "Change", "Telling", "WatchEvent", "Window"]
 
 ADDED, MODIFIED, DELETED, BOOKMARK = "ADDED", "MODIFIED", "DELETED", "BOOKMARK"
@@ -60,13 +62,19 @@ class WatchEvent(Generic[T]):
 
 
 class Change(NamedTuple, Generic[C]):
-    """One write of one object: `old` is None for a creation, `new` for a deletion. `time` is the clock's when it was seen."""
+    """One write of one object: `old` is None for a creation, `new` for a deletion. `time` is the clock's when it was seen.
+
+    `corrupt`: why what was written can't be read, or what it replaced couldn't be: `new` or `old` is None then too, and nobody
+    can be told of the change. `from_corrupt`: it is the latter.
+    """
 
     key: str
     revision: int
     old: C | None
     new: C | None
     time: float = 0.0
+    corrupt: Corrupt | None = None
+    from_corrupt: bool = False
 
 
 class Telling(Generic[C]):

@@ -114,6 +114,9 @@ class EtcdStorage:
     def trouble(self) -> str | None:
         return self._trouble
 
+    def location(self, key: str) -> str:
+        return self._prefix + key
+
     def _opened(self) -> Client:
         if self._client is None:
             raise Unavailable("the store is not open")

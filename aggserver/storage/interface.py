@@ -20,6 +20,8 @@ from typing import NamedTuple, Protocol
 __all__ = [
     "Compacted",
     "Conflict",
+    "Corrupt",
+    "CorruptList",
     "Event",
     "FutureRevision",
     "KeyExists",
@@ -33,6 +35,9 @@ __all__ = [
     "TooLarge",
     "Unavailable",
 ]
+
+
+MOST_SHOWN = 200  # characters in a log of why an object can't be read
 
 
 class StorageError(Exception):
@@ -91,14 +96,42 @@ class Unavailable(StorageError):
     """The backend can't do it now: disk full, file locked, connection lost. What was asked may or may not have happened."""
 
 
+class Corrupt(StorageError):
+    """What is stored at a key is not what was written, or nothing that can be read. `why` says what is wrong with it.
+
+    deleted: it was there until its deletion at `revision`, of which nobody can be told. The text is for logs, and has the
+    beginning of `why`, which may show what is in the object.
+    """
+
+    def __init__(self, key: str, revision: int, why: str, *, deleted: bool = False) -> None:
+        super().__init__(f"{key} at revision {revision} can't be read: {why[:MOST_SHOWN]}")
+        self.key = key
+        self.revision = revision
+        self.why = why
+        self.deleted = deleted
+
+
+class CorruptList(StorageError):
+    """A list would have to show what can't be read. `errors` are in order of key."""
+
+    def __init__(self, errors: Sequence[Corrupt]) -> None:
+        super().__init__("; ".join(map(str, errors)))
+        self.errors = errors
+
+
 @dataclass(frozen=True, slots=True)
 class KeyValue:
-    """A key at its last write: `revision` is that write's, `create_revision` the one that made it."""
+    """A key at its last write: `revision` is that write's, `create_revision` the one that made it.
+
+    `fault`: why `value` is not what was written, '' if it is. Only a backend that can tell has any; it gives no other warning, so
+    that one damaged value keeps nobody from the rest.
+    """
 
     key: str
     value: bytes
     create_revision: int
     revision: int
+    fault: str = ""
 
 
 class Event(NamedTuple):
@@ -106,7 +139,7 @@ class Event(NamedTuple):
 
     `previous` is what the write replaced, None for a creation. `Storage.history` always has it; a subscription may leave it None,
     and `create_revision` of a deletion 0, because its sink knows the state that the write found, and reading every replaced value
-    again would slow down all writes.
+    again would slow down all writes. `fault` is that of a KeyValue.
     """
 
     revision: int
@@ -114,6 +147,7 @@ class Event(NamedTuple):
     value: bytes | None
     create_revision: int
     previous: KeyValue | None
+    fault: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +196,9 @@ class Storage(Protocol):
 
     def trouble(self) -> str | None:
         """Why nothing can be stored or read now, None if all is well: for readiness. Answers from what is known, at once."""
+
+    def location(self, key: str) -> str:
+        """Where the key is found by somebody who looks into the backend: for messages."""
 
     async def revision(self) -> int:
         """The newest revision: at least that of every write acknowledged before the call."""

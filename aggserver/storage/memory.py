@@ -52,6 +52,9 @@ class MemoryStorage:
     def trouble(self) -> str | None:
         return None
 
+    def location(self, key: str) -> str:
+        return key
+
     async def revision(self) -> int:
         self._check()
         return self._feed.revision

@@ -12,53 +12,72 @@ returns reads its own write in whatever a subscription feeds.
 
 Lists, counts and history run on a second thread with a connection of its own, `get` on the event loop with a third (10 us; a
 hop between threads costs more). In WAL mode none waits for the writer.
+
+What is read is compared with its checksum. A value that differs is handed on with its fault, and whoever makes objects of values
+says so; a list of objects that isn't the one that was written is refused at the start.
 Source: the contract in `interface.py`; sqlite.org/wal.html, sqlite.org/lang_createtrigger.html; the table of k3s-io/kine.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
-from aggserver.storage.interface import Compacted, Event, FutureRevision, KeyValue, Page, Sink, Subscription, Unavailable
+from aggserver.storage.interface import Event, FutureRevision, KeyValue, Page, Sink, Subscription, Unavailable
 from aggserver.storage.keys import prefix_end
 from aggserver.storage.log import Feed, Write
-from aggserver.storage.sqlite_file import COMPACTED, NEWEST, Checkpointer, connect, explain, lock, open_to_write
-from aggserver.storage.sqlite_writer import Writer
+from aggserver.storage.sqlite_file import (
+    NEWEST,
+    Checkpointer,
+    checked,
+    connect,
+    explain,
+    is_marked,
+    lock,
+    mark,
+    open_to_write,
+)
+from aggserver.storage.sqlite_history import History
+from aggserver.storage.sqlite_writer import DamagedList, Writer
 
 __all__ = ["SQLiteStorage"]
 
+logger = logging.getLogger(__name__)
+
 T = TypeVar("T")
 
-_GET = """
-SELECT e.key, e.value, e.create_revision, e.revision FROM current c JOIN events e ON e.revision = c.revision WHERE c.key = ?
-"""
-_LIST = """
-SELECT e.key, e.value, e.create_revision, e.revision FROM current c JOIN events e ON e.revision = c.revision
-WHERE c.key >= ? AND c.key < ? ORDER BY c.key LIMIT ?
-"""
+# An outer join, so that an object is not missed because its event can't be found. The cast costs nothing: values are blobs, and
+# what damage makes of one is not decoded.
+_VALUE_OF = "LEFT JOIN events e ON e.revision = c.revision"
+_COLUMNS = "c.key, CAST(e.value AS BLOB), c.create_revision, c.revision, e.checksum"
+_GET = f"SELECT {_COLUMNS} FROM current c {_VALUE_OF} WHERE c.key = ?"  # noqa: S608 - put together from constants
+_LIST = f"""
+SELECT {_COLUMNS} FROM current c {_VALUE_OF} WHERE c.key >= ? AND c.key < ? ORDER BY c.key LIMIT ?
+"""  # noqa: S608 - as above
 _COUNT = "SELECT count(*) FROM current WHERE key >= ? AND key < ?"
 # The state at an old revision: what hasn't been written since, and what the first later write of each key replaced.
 # (SQLite takes a bare column from the row that has the min().)
 _STATE_AT = """(
-    SELECT key, revision FROM current WHERE key >= :start AND key < :end AND revision <= :at
+    SELECT key, revision, create_revision FROM current WHERE key >= :start AND key < :end AND revision <= :at
     UNION ALL
-    SELECT key, previous FROM (
-        SELECT key, previous, min(revision) FROM events WHERE revision > :at AND key >= :start AND key < :end GROUP BY key
+    SELECT key, previous, create_revision FROM (
+        SELECT key, previous, create_revision, min(revision) FROM events
+        WHERE revision > :at AND key >= :start AND key < :end GROUP BY key
     ) WHERE previous > 0
 )"""
 _LIST_AT = f"""
-SELECT e.key, e.value, e.create_revision, e.revision FROM (SELECT * FROM {_STATE_AT} ORDER BY key LIMIT :limit) s
-JOIN events e ON e.revision = s.revision ORDER BY s.key
-"""  # noqa: S608 - put together from constants
+SELECT {_COLUMNS} FROM (SELECT * FROM {_STATE_AT} ORDER BY key LIMIT :limit) c {_VALUE_OF} ORDER BY c.key
+"""  # noqa: S608 - as above
 _COUNT_AT = f"SELECT count(*) FROM {_STATE_AT}"  # noqa: S608 - as above
 _HISTORY = """
-SELECT e.revision, e.key, e.value, e.create_revision, p.key, p.value, p.create_revision, p.revision
+SELECT e.revision, e.key, e.create_revision, e.value IS NULL, CAST(e.value AS BLOB), e.checksum,
+    e.previous, CAST(p.value AS BLOB), p.checksum
 FROM events e LEFT JOIN events p ON p.revision = e.previous
 WHERE e.revision > ? AND e.revision <= ? AND e.key >= ? AND e.key < ? ORDER BY e.revision LIMIT ?
 """
@@ -80,6 +99,7 @@ class SQLiteStorage:
         self._local: sqlite3.Connection | None = None
         self._reading: sqlite3.Connection | None = None
         self._checkpointer: Checkpointer | None = None
+        self._history: History | None = None
         self._reader = ThreadPoolExecutor(1, "storage-read")
 
     async def start(self) -> None:
@@ -98,11 +118,29 @@ class SQLiteStorage:
         self._writer.start(asyncio.get_running_loop(), self._feed, self._checkpointer)
 
     def _open(self) -> None:
-        self._writer = Writer(open_to_write(self._path, self._synchronous))
+        self._writer = Writer(open_to_write(self._path, self._synchronous, was_there=is_marked(self._lock)))
+        mark(self._lock)
         self._reading = connect(self._path)
         self._local = connect(self._path)
         self._checkpointer = Checkpointer(self._path, self._reading, self._reader)
-        self._writer.load()
+        try:
+            self._writer.load()
+        except DamagedList:
+            self._refuse_damaged()
+        self._history = History(self._writer.revision)
+
+    def _refuse_damaged(self) -> NoReturn:
+        """Says which keys it is about. Raises Unavailable."""
+        from aggserver.storage.sqlite_maintenance import (  # the commands' part of the package, which serving has no need of
+            DamagedError,
+            check,
+        )
+
+        try:
+            check(self._path, logger.info)
+        except DamagedError as error:
+            raise Unavailable(str(error)) from None
+        raise Unavailable(f"the store {self._path} is damaged: its list of objects is not the one that was written")
 
     async def close(self) -> None:
         writer, self._writer = self._writer, None
@@ -120,6 +158,9 @@ class SQLiteStorage:
     def trouble(self) -> str | None:
         return None
 
+    def location(self, key: str) -> str:
+        return key
+
     async def revision(self) -> int:
         self._opened(self._writer)
         return self._feed.revision
@@ -130,11 +171,11 @@ class SQLiteStorage:
             row = connection.execute(_GET, (key,)).fetchone()
         except sqlite3.Error as error:
             raise self._failed(error) from error
-        return row and KeyValue(*row)
+        return row and checked(*row)
 
     async def list(self, prefix: str, *, revision: int = 0, start: str = "", limit: int = 0) -> Page:
-        start, end = max(start, prefix), prefix_end(prefix)
-        page = await self._read(lambda connection: _list(connection, start, end, revision, limit))
+        start, end, history = max(start, prefix), prefix_end(prefix), self._opened(self._history)
+        page = await self._read(lambda connection: _list(connection, history, start, end, revision, limit))
         # The commit may have come before its delivery: the caller may subscribe from this revision on.
         await self._feed.reached(page.revision)
         return page
@@ -157,7 +198,8 @@ class SQLiteStorage:
         return await self._feed.follow(prefix, after, sink, self.history)
 
     async def history(self, prefix: str, after: int, upto: int, limit: int) -> Sequence[Event]:
-        return await self._read(lambda connection: _history(connection, prefix, after, upto, limit))
+        history = self._opened(self._history)
+        return await self._read(lambda connection: _history(connection, history, prefix, after, upto, limit))
 
     async def claim_compaction(self, revision: int) -> bool:
         return True
@@ -193,7 +235,7 @@ class SQLiteStorage:
         return Unavailable(f"can't read the store: {explain(error)}")
 
 
-def _list(connection: sqlite3.Connection, start: str, end: str, revision: int, limit: int) -> Page:
+def _list(connection: sqlite3.Connection, history: History, start: str, end: str, revision: int, limit: int) -> Page:
     (newest,) = connection.execute(NEWEST).fetchone()
     if revision > newest:
         raise FutureRevision(revision, newest)
@@ -201,23 +243,31 @@ def _list(connection: sqlite3.Connection, start: str, end: str, revision: int, l
         rows = connection.execute(_LIST, (start, end, limit or -1)).fetchall()
         total = connection.execute(_COUNT, (start, end)).fetchone()[0] if limit and len(rows) == limit else len(rows)
     else:
-        _check_compaction(connection, revision)
+        history.check(connection, revision)
         span = {"at": revision, "start": start, "end": end, "limit": limit or -1}
         rows = connection.execute(_LIST_AT, span).fetchall()
         total = connection.execute(_COUNT_AT, span).fetchone()[0] if limit and len(rows) == limit else len(rows)
-    return Page([KeyValue(*row) for row in rows], revision or newest, total > len(rows), total - len(rows))
+    return Page([checked(*row) for row in rows], revision or newest, total > len(rows), total - len(rows))
 
 
-def _history(connection: sqlite3.Connection, prefix: str, after: int, upto: int, limit: int) -> list[Event]:
-    _check_compaction(connection, after)
-    rows = connection.execute(_HISTORY, (after, upto, prefix, prefix_end(prefix), limit))
-    return [
-        Event(revision, key, value, created, KeyValue(*replaced) if replaced[0] is not None else None)
-        for revision, key, value, created, *replaced in rows
-    ]
+def _history(connection: sqlite3.Connection, history: History, prefix: str, after: int, upto: int, limit: int) -> list[Event]:
+    history.check(connection, after)
+    return [_event(*row) for row in connection.execute(_HISTORY, (after, upto, prefix, prefix_end(prefix), limit))]
 
 
-def _check_compaction(connection: sqlite3.Connection, revision: int) -> None:
-    (compacted,) = connection.execute(COMPACTED).fetchone()
-    if revision < compacted:
-        raise Compacted(revision, compacted)
+def _event(
+    revision: int,
+    key: str,
+    created: int,
+    deleted: int,
+    value: bytes | None,
+    checksum: int,
+    previous: int,
+    previous_value: bytes | None,
+    previous_checksum: int | None,
+) -> Event:
+    replaced = checked(key, previous_value, created, previous, previous_checksum) if previous else None
+    if deleted:
+        return Event(revision, key, None, created, replaced)
+    read = checked(key, value, created, revision, checksum)
+    return Event(revision, key, read.value, created, replaced, read.fault)

@@ -1,12 +1,14 @@
 """The store's file: who may open it, which files are refused, its schema, and how its write-ahead log is kept small.
 
 Used by `sqlite.py`, which serves from it, and by `sqlite_maintenance.py`, the commands. Beside the file lie SQLite's `-wal` and
-`-shm` while it is open, and `.lock`. A file that is not as it should be is refused as it is: nothing here repairs.
+`-shm` while it is open, and `.lock`, which also remembers that there was a store. A file that is not as it should be is refused
+as it is: nothing here repairs. A new one is made under another name first, so that an empty file is never ours.
 Source: sqlite.org/fileformat2.html (header, log), sqlite.org/wal.html, sqlite.org/rescode.html.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import logging
@@ -17,9 +19,25 @@ from collections.abc import Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 
-from aggserver.storage.interface import Unavailable
+from aggserver.storage.checksums import head_sum, value_sum
+from aggserver.storage.interface import KeyValue, Unavailable
 
-__all__ = ["COMPACTED", "FILE_NAME", "NEWEST", "Checkpointer", "explain", "lock", "open_to_read", "open_to_write"]
+__all__ = [
+    "COMPACTED",
+    "FILE_NAME",
+    "NEWEST",
+    "STATE",
+    "Checkpointer",
+    "checked",
+    "connect",
+    "explain",
+    "is_marked",
+    "lock",
+    "mark",
+    "open_to_read",
+    "open_to_write",
+    "sync_folder",
+]
 
 FILE_NAME = "aggserver.db"  # in the folder of --data
 
@@ -48,11 +66,36 @@ CREATE TRIGGER removed AFTER INSERT ON events WHEN new.value IS NULL BEGIN
     DELETE FROM current WHERE key = new.key;
 END;
 """,
+    # Checksums (`checksums.py`). Of what a compaction has left there is no state but the one at the compaction.
+    """
+ALTER TABLE events ADD COLUMN state INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE events ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE compaction ADD COLUMN state INTEGER NOT NULL DEFAULT 0;
+UPDATE compaction SET state = (
+    SELECT coalesce(sum(head_sum(key, events.revision, create_revision)), 0) & 4294967295
+    FROM events WHERE events.revision <= compaction.revision AND value IS NOT NULL
+);
+UPDATE events SET state = states.state, checksum = value_sum(value, revision) FROM (
+    SELECT revision AS at, (SELECT state FROM compaction) + sum(
+        iif(value IS NULL, 0, head_sum(key, revision, create_revision))
+        - iif(previous = 0, 0, head_sum(key, previous, create_revision))
+    ) OVER (ORDER BY revision) & 4294967295 AS state
+    FROM events WHERE revision > (SELECT revision FROM compaction)
+) AS states WHERE events.revision = states.at;
+UPDATE events SET checksum = value_sum(value, revision) WHERE revision <= (SELECT revision FROM compaction);
+""",
 )
 
 COMPACTED = "SELECT revision FROM compaction"
 # Compaction never passes the newest revision and may take its event away, so it is what the counter can't fall below.
 NEWEST = "SELECT max(1, (SELECT coalesce(max(revision), 0) FROM events), (SELECT revision FROM compaction))"
+# The sum that the list of objects must have now.
+STATE = """
+SELECT coalesce(
+    (SELECT state FROM events WHERE revision > (SELECT revision FROM compaction) ORDER BY revision DESC LIMIT 1),
+    (SELECT state FROM compaction)
+)
+"""
 
 # What the log may come to before it is emptied between two reads. The writer's own checkpoint, each 1,000 pages, keeps it at
 # 4.3 MB (16 writers: p99 5 ms), but it can't begin the log anew while a list is going on, so with lists back to back never:
@@ -69,17 +112,23 @@ PAGE_SIZE = 8192
 CHECKPOINT_WAIT_MS = 200
 
 _LOG_MAGIC = (0x377F0682, 0x377F0683)
+_MARK = b"There is a store beside this file. Whoever removes the store on purpose removes this file too.\n"
 
 _PERMISSION = "it and its folder must be readable and writable for the user who runs this"
 _ADVICE = {
     sqlite3.SQLITE_FULL: "make room on its disk; no restart is needed",
     sqlite3.SQLITE_READONLY: "its file system or folder is read-only; no restart is needed once it can be written to",
     sqlite3.SQLITE_IOERR: "the disk may be full, read-only or broken; the system's log says more",
-    sqlite3.SQLITE_CORRUPT: "the file is damaged; restore a backup into another folder (aggserver storage restore)",
+    sqlite3.SQLITE_CORRUPT: (
+        "the file is damaged; restore a backup into another folder (aggserver storage restore), or save what is sound "
+        "(aggserver storage check --repair)"
+    ),
     sqlite3.SQLITE_NOTADB: "keep the file if it is yours, and give another folder with --data",
     sqlite3.SQLITE_CANTOPEN: _PERMISSION,
     sqlite3.SQLITE_BUSY: "another program is writing to it; only one aggserver may",
 }
+
+_LOST = "put the file back or restore a backup (aggserver storage restore); to begin anew, without what it held, remove"
 
 _SYSTEM_ADVICE = {
     errno.EACCES: _PERMISSION,
@@ -117,24 +166,51 @@ def lock(path: Path) -> int:
     return descriptor
 
 
+def checked(key: str, value: object, create_revision: int, revision: int, checksum: object) -> KeyValue:
+    """What was read of a key, with its fault if it isn't what was written. value: None where the event itself is missing."""
+    if type(value) is bytes and value_sum(value, revision) == checksum:
+        return KeyValue(key, value, create_revision, revision)
+    if type(value) is not bytes:
+        return KeyValue(key, b"", create_revision, revision, "its value is missing from the file")
+    fault = f"the checksum of its value is {value_sum(value, revision):08x}, and was {checksum:08x} when it was written"
+    return KeyValue(key, value, create_revision, revision, fault)
+
+
+def is_marked(descriptor: int) -> bool:
+    """Whether a store has been opened under this lock before."""
+    return os.fstat(descriptor).st_size > 0
+
+
+def mark(descriptor: int) -> None:
+    """Remembers that there is a store, so that its loss is not taken for a first start."""
+    if not is_marked(descriptor):
+        os.pwrite(descriptor, _MARK, 0)
+
+
 def connect(path: Path) -> sqlite3.Connection:
     # Autocommit; the connections are handed between threads at start and at close, never used by two at once.
     return sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
 
 
-def open_to_write(path: Path, synchronous: str = "full", steps: Sequence[str] = STEPS) -> sqlite3.Connection:
+def open_to_write(
+    path: Path, synchronous: str = "full", steps: Sequence[str] = STEPS, *, was_there: bool = False
+) -> sqlite3.Connection:
     """A connection to a file of the newest schema, made if it isn't there. The caller holds the lock.
 
-    synchronous: `full` or `normal`, as sqlite.org/pragma.html#pragma_synchronous has them.
+    synchronous: `full` or `normal`, as sqlite.org/pragma.html#pragma_synchronous has them. was_there: there must be one already.
     Raises Unavailable, sqlite3.Error, OSError; the file is then as it was.
     """
     _check_log(path)
-    # Made here, not by SQLite, for its mode: other users of the machine don't read what the API guards.
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    if not path.exists():
+        if was_there:
+            raise Unavailable(f"the store {path} was there and is missing now: {_LOST} {path}.lock")
+        _make(path, steps)
+    elif not path.stat().st_size:
+        raise Unavailable(f"the store {path} is an empty file: {_LOST} it and {path}.lock")
+    os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC))  # says what is wrong in plainer words than SQLite
     connection = connect(path)
     try:
         version = _version(connection, path, len(steps))
-        connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")  # no effect on a file that has pages
         if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
             raise Unavailable(f"the store {path} can't be used safely: its file system doesn't allow a write-ahead log")
         connection.execute(f"PRAGMA synchronous = {synchronous}")
@@ -146,14 +222,40 @@ def open_to_write(path: Path, synchronous: str = "full", steps: Sequence[str] = 
     return connection
 
 
-def open_to_read(path: Path) -> sqlite3.Connection:
-    """A connection that can't write, beside a server or without one. Raises Unavailable, sqlite3.Error, OSError."""
-    if not path.exists() or not path.stat().st_size:
+def _make(path: Path, steps: Sequence[str]) -> None:
+    """An empty store: whole, or not at all. By its mode other users of the machine don't read what the API guards."""
+    temporary = path.with_name(f"{path.name}.new")
+    temporary.unlink(missing_ok=True)  # of a start that was killed
+    os.close(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    with contextlib.closing(connect(temporary)) as connection:
+        connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
+        _migrate(connection, 0, steps)
+    os.rename(temporary, path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """What was renamed or linked there stays so, whatever happens."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def open_to_read(path: Path, *, older: bool = False) -> sqlite3.Connection:
+    """A connection that can't write, beside a server or without one. older: an older schema will do.
+
+    Raises Unavailable, sqlite3.Error, OSError.
+    """
+    if not path.exists():
         raise Unavailable(f"there is no store at {path}")
     _check_log(path)
+    if not path.stat().st_size:
+        raise Unavailable(f"the store {path} is an empty file: {_LOST} it and {path}.lock")
     connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)
     try:
-        if _version(connection, path, len(STEPS)) < len(STEPS):
+        if _version(connection, path, len(STEPS)) < len(STEPS) and not older:
             raise Unavailable(f"the store {path} was made by an older version: start the server once, it brings it up to date")
     except BaseException:
         connection.close()
@@ -202,6 +304,8 @@ def _version(connection: sqlite3.Connection, path: Path, known: int) -> int:
 def _migrate(connection: sqlite3.Connection, version: int, steps: Sequence[str]) -> None:
     if version == len(steps):
         return
+    connection.create_function("head_sum", 3, head_sum, deterministic=True)
+    connection.create_function("value_sum", 2, value_sum, deterministic=True)
     try:
         connection.executescript(
             f"BEGIN IMMEDIATE; {''.join(steps[version:])}"

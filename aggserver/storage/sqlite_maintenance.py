@@ -20,14 +20,46 @@ from typing import Any
 import orjson
 
 from aggserver.storage import keys
+from aggserver.storage.checksums import next_state
 from aggserver.storage.interface import StorageError, Unavailable
 from aggserver.storage.log import Head
-from aggserver.storage.sqlite_file import COMPACTED, NEWEST, connect, explain, lock, open_to_read, open_to_write
+from aggserver.storage.sqlite_file import (
+    NEWEST,
+    STATE,
+    checked,
+    connect,
+    explain,
+    lock,
+    mark,
+    open_to_read,
+    open_to_write,
+    sync_folder,
+)
 
-__all__ = ["DamagedError", "backup", "check", "compact", "restore"]
+__all__ = [
+    "BUMP",
+    "EVENTS",
+    "LISTED",
+    "DamagedError",
+    "as_text",
+    "backup",
+    "check",
+    "compact",
+    "held",
+    "is_object",
+    "restore",
+    "spoken",
+]
 
+BUMP = 1_000_000_000  # revisions that a store is raised by, beyond all that clients have seen: etcd's own advice
 COPY_PAGES = 2048  # pages of 8 KiB copied before the progress is told
 TELL_EVENTS = 100_000  # events checked before the progress is told
+# The casts are for damaged files, where a column may be anything.
+EVENTS = """
+SELECT revision, CAST(key AS TEXT), create_revision, previous, CAST(value AS BLOB), state, checksum FROM events ORDER BY revision
+"""
+LISTED = "SELECT CAST(key AS TEXT), CAST(revision AS INTEGER), create_revision FROM current ORDER BY key"
+
 MOST_PROBLEMS = 10  # problems told; a damaged page makes thousands
 
 Say = Callable[[str], None]
@@ -38,26 +70,35 @@ class DamagedError(StorageError):
 
     def __init__(self, path: Path, problems: list[str]) -> None:
         told = "; ".join(problems[:MOST_PROBLEMS]) + ("; and more" if len(problems) > MOST_PROBLEMS else "")
-        super().__init__(f"the store {path} is damaged: {told}. Stop the server, keep a copy of the folder, and restore a backup")
+        self.problems = problems
+        super().__init__(
+            f"the store {path} is damaged: {told}. Stop the server, keep a copy of the folder, and restore a backup; or save "
+            "what is sound: aggserver storage check --repair"
+        )
 
 
 def check(path: Path, say: Say) -> str:
     """SQLite's own check of all pages, and ours of what is in them. Raises DamagedError."""
-    with _spoken(path), contextlib.closing(open_to_read(path)) as connection:
+    with spoken(path), contextlib.closing(open_to_read(path)) as connection:
         say(f"checking the pages of {path} ({_megabytes(path.stat().st_size)})")
-        try:
-            found = [row[0] for row in connection.execute(f"PRAGMA integrity_check({MOST_PROBLEMS + 1})")]
-            if found != ["ok"]:
-                raise DamagedError(path, found)
-            connection.execute("BEGIN")  # one state, whatever a server writes meanwhile
-            contents = _Contents(connection, say)
-        except sqlite3.DatabaseError as error:
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_CORRUPT:
-                raise
-            raise DamagedError(path, [str(error)]) from error
+        found = [row[0] for row in connection.execute(f"PRAGMA integrity_check({MOST_PROBLEMS + 1})")]
+        if found != ["ok"]:
+            raise DamagedError(path, found)
+        connection.execute("BEGIN")  # one state, whatever a server writes meanwhile
+        connection.text_factory = as_text
+        contents = _Contents(connection, say)
     if contents.problems:
         raise DamagedError(path, contents.problems)
     return f"{path} is sound: {contents.describe()}, {_megabytes(path.stat().st_size)}"
+
+
+def is_damage(error: sqlite3.DatabaseError) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CORRUPT
+
+
+def as_text(raw: bytes) -> str:
+    """A damaged key is shown, not stumbled over."""
+    return raw.decode(errors="replace")
 
 
 class _Contents:
@@ -67,24 +108,41 @@ class _Contents:
         self.problems: list[str] = []
         self._heads: dict[str, Head] = {}
         self._resources: Counter[str] = Counter()
-        compactions = [row[0] for row in connection.execute(COMPACTED)]
+        compactions = connection.execute("SELECT revision, state FROM compaction").fetchall()
         if len(compactions) != 1:
             self.problems.append(f"the compacted revision is kept {len(compactions)} times")
-        self._compacted = max(compactions, default=0)
+        self._compacted: int
+        self._compacted, state = max(compactions, default=(0, 0))
+        self._state = 0  # of the heads as far as they have come
+        self._chained = False  # whether the first event after the compaction was seen
         (self._newest,) = connection.execute(NEWEST).fetchone()
         (total,) = connection.execute("SELECT count(*) FROM events").fetchone()
         self._last = max(self._compacted, 1)
-        rows = connection.execute("SELECT revision, key, create_revision, previous, value FROM events ORDER BY revision")
+        rows = connection.execute(EVENTS)
         for number, row in enumerate(rows):
             if number % TELL_EVENTS == 0 and number:
                 say(f"checked {number} of {total} events")
+            if row[0] > self._compacted and not self._chained:
+                self._begin_chain(state)
             self._event(*row)
             if len(self.problems) > MOST_PROBLEMS:
                 return
-        self._compare({key: Head(*head) for key, *head in connection.execute("SELECT * FROM current")})
+        if not self._chained:
+            self._begin_chain(state)
+        self._compare({key: Head(*head) for key, *head in connection.execute(LISTED)})
 
-    def _event(self, revision: int, key: str, created: int, previous: int, value: bytes | None) -> None:
+    def _begin_chain(self, state: int) -> None:
+        self._chained = True
+        if self._state != state:
+            self.problems.append(f"the events up to the compaction at {self._compacted} are not those that were left there")
+            self._state = state
+
+    def _event(
+        self, revision: int, key: str, created: int, previous: int, value: bytes | None, state: int, checksum: int
+    ) -> None:
         head = self._heads.get(key)
+        before = previous if revision > self._compacted else 0
+        self._state = next_state(self._state, key, revision, created, before, deleted=value is None)
         if revision <= self._compacted:
             # Of each key that existed at the compaction there is the one event that made it what it was.
             if head is not None or value is None:
@@ -97,11 +155,16 @@ class _Contents:
                 self._problem(revision, key, f"says it replaced {previous}, which was at {head.revision if head else 0}")
             if created != (head.create_revision if head else revision):
                 self._problem(revision, key, f"says the object was created at {created}")
+            if self._state != state:
+                self._problem(revision, key, "doesn't follow from the events before it")
+                self._state = state
         if value is None:
             self._heads.pop(key, None)
             return
         self._heads[key] = Head(revision, created)
-        if not _is_object(value):
+        if fault := checked(key, value, created, revision, checksum).fault:
+            self._problem(revision, key, f"is damaged: {fault}")
+        elif not is_object(value):
             self._problem(revision, key, "has a value that is no JSON object")
 
     def _compare(self, current: dict[str, Head]) -> None:
@@ -129,7 +192,7 @@ class _Contents:
         )
 
 
-def _is_object(value: Any) -> bool:
+def is_object(value: Any) -> bool:
     try:
         return isinstance(orjson.loads(value), dict)
     except orjson.JSONDecodeError:
@@ -140,8 +203,9 @@ def backup(path: Path, target: Path, say: Say) -> str:
     """Copies the store as it is at one moment to `target`, which must not be there."""
     if os.path.lexists(target):
         raise Unavailable(f"{target} is there already: give another name")
-    with _spoken(path), contextlib.closing(open_to_read(path)) as source, _new_file(target) as temporary:
+    with spoken(path), contextlib.closing(open_to_read(path)) as source, _new_file(target) as temporary:
         _copy(source, temporary, say)
+        _check_copy(path, temporary, say)
         size = temporary.stat().st_size
     return f"{target} is a backup of {path}, {_megabytes(size)}"
 
@@ -153,25 +217,29 @@ def restore(path: Path, source: Path, say: Say, bump: int) -> str:
     what is written until the counter is there again; so all before the raised one is marked compacted, and clients list anew.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _held(path):
+    with held(path) as marked:
         for file in (path, Path(f"{path}-wal")):
             if file.exists() and file.stat().st_size:
                 raise Unavailable(f"there is a store already: move {file} away first, or give another folder with --data")
-        check(source, say)
         path.unlink(missing_ok=True)
-        with _spoken(source), contextlib.closing(open_to_read(source)) as opened, _new_file(path) as temporary:
+        with spoken(source), contextlib.closing(open_to_read(source, older=True)) as opened, _new_file(path) as temporary:
             _copy(opened, temporary, say)
+            opened.close()
+            open_to_write(temporary).close()  # brings the copy up to date
+            _check_copy(source, temporary, say)
             with contextlib.closing(connect(temporary)) as connection:
                 revision = _forget(connection, bump)
+                # One file again, without a log beside it.
+                connection.execute("PRAGMA journal_mode = DELETE").fetchone()
+        mark(marked)
     return f"{path} is restored from {source}, at revision {revision}; clients that knew an older one list anew"
 
 
 def compact(path: Path, say: Say) -> str:
     """Forgets all history, and gives the room back to the file system."""
-    with _held(path):
-        if not path.exists():
-            raise Unavailable(f"there is no store at {path}")
-        with _spoken(path), contextlib.closing(open_to_write(path)) as connection:
+    with held(path):
+        check(path, say)  # a damaged value is not made to look like new
+        with spoken(path), contextlib.closing(open_to_write(path)) as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             before = path.stat().st_size
             say(f"compacting {path} ({_megabytes(before)})")
@@ -187,9 +255,10 @@ def compact(path: Path, say: Say) -> str:
 def _forget(connection: sqlite3.Connection, bump: int) -> int:
     """Leaves nothing but the current objects, in as little room as they need. Returns the revision, `bump` after the newest."""
     revision = int(connection.execute(NEWEST).fetchone()[0]) + bump
+    (state,) = connection.execute(STATE).fetchone()
     connection.execute("BEGIN IMMEDIATE")
     connection.execute("DELETE FROM events WHERE revision NOT IN (SELECT revision FROM current)")
-    connection.execute("UPDATE compaction SET revision = ?", (revision,))
+    connection.execute("UPDATE compaction SET revision = ?, state = ?", (revision, state))
     connection.execute("COMMIT")
     connection.execute("VACUUM")
     return revision
@@ -205,10 +274,19 @@ def _copy(source: sqlite3.Connection, target: Path, say: Say) -> None:
             say(f"copied {total - remaining} of {total} pages")
 
     with contextlib.closing(connect(target)) as copy:
-        copy.execute("PRAGMA synchronous = OFF")  # synced as a whole by `_new_file`
+        copy.execute("PRAGMA synchronous = OFF")  # synced as a whole by `__new_file`
         source.backup(copy, pages=COPY_PAGES, progress=progress)
         # One file, without a log beside it, which can be read where nothing can be written.
         copy.execute("PRAGMA journal_mode = DELETE").fetchone()
+
+
+def _check_copy(source: Path, copy: Path, say: Say) -> None:
+    """The copy is checked, not the source: what was read once is what will be read again. Raises DamagedError of the source."""
+    say("checking the copy")
+    try:
+        check(copy, lambda line: None)
+    except DamagedError as error:
+        raise DamagedError(source, error.problems) from None
 
 
 @contextlib.contextmanager
@@ -223,28 +301,26 @@ def _new_file(path: Path) -> Iterator[Path]:
     finally:
         os.close(descriptor)
         temporary.unlink()
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(path.parent)
 
 
 @contextlib.contextmanager
-def _held(path: Path) -> Iterator[None]:
-    """The store is nobody else's meanwhile. Raises Unavailable if a server has it."""
+def held(path: Path) -> Iterator[int]:
+    """The store is nobody else's meanwhile; gives the lock's descriptor. Raises Unavailable if a server has it."""
     descriptor = lock(path)
     try:
-        yield
+        yield descriptor
     finally:
         os.close(descriptor)
 
 
 @contextlib.contextmanager
-def _spoken(path: Path) -> Iterator[None]:
+def spoken(path: Path) -> Iterator[None]:
     try:
         yield
     except (sqlite3.Error, OSError) as error:
+        if isinstance(error, sqlite3.DatabaseError) and is_damage(error):
+            raise DamagedError(path, [str(error)]) from error
         raise Unavailable(f"can't use {path}: {explain(error)}") from error
 
 

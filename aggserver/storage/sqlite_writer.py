@@ -18,11 +18,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 
+from aggserver.storage.checksums import STATE_MASK, head_sum, next_state, value_sum
 from aggserver.storage.interface import Conflict, Event, KeyExists, KeyValue, StorageError, Unavailable
 from aggserver.storage.log import Feed, Head, Stale, Write, plan
-from aggserver.storage.sqlite_file import COMPACTED, NEWEST, Checkpointer, explain
+from aggserver.storage.sqlite_file import COMPACTED, NEWEST, STATE, Checkpointer, checked, explain
 
-__all__ = ["Writer"]
+__all__ = ["DamagedList", "Writer"]
 
 MAX_BATCH = 128  # writes per commit: its fixed cost no longer shows, and the statement stays below SQLite's 999 parameters
 
@@ -31,15 +32,15 @@ MAX_BATCH = 128  # writes per commit: its fixed cost no longer shows, and the st
 # steps of 500 (6 to 10 ms without a compaction).
 COMPACTION_STEP = 150
 
-_ROW = "(?,?,?,?,?)"
-_INSERT = "INSERT INTO events (revision, key, create_revision, previous, value) VALUES "
-_VALUE = "SELECT value FROM events WHERE revision = ?"
+_ROW = "(?,?,?,?,?,?,?)"
+_INSERT = "INSERT INTO events (revision, key, create_revision, previous, value, state, checksum) VALUES "
+_VALUE = "SELECT value, checksum FROM events WHERE revision = ?"
 
 _COMPACT = """
 BEGIN IMMEDIATE;
+UPDATE compaction SET revision = {upto}, state = (SELECT state FROM events WHERE events.revision = {upto});
 DELETE FROM events WHERE revision IN (SELECT previous FROM events WHERE revision > {after} AND revision <= {upto});
 DELETE FROM events WHERE value IS NULL AND revision <= {upto};
-UPDATE compaction SET revision = {upto};
 COMMIT;
 """
 
@@ -60,12 +61,19 @@ Job = tuple[Write | _Compaction, Future]
 
 @dataclass(slots=True)
 class _Batch:
-    """Writes on their way to one commit. `heads` are those of the changed keys after it, None for a removed one."""
+    """Writes on their way to one commit. `heads` are those of the changed keys after it, None for a removed one; `state` is the
+    sum of all.
+    """
 
+    state: int = 0
     events: list[Event] = field(default_factory=list)
     parameters: list[object] = field(default_factory=list)
     heads: dict[str, Head | None] = field(default_factory=dict)
     answers: list[tuple[Future, Outcome]] = field(default_factory=list)
+
+
+class DamagedList(Exception):
+    """The list of objects is not the one that the newest event belongs to."""
 
 
 class Writer:
@@ -74,6 +82,7 @@ class Writer:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
         self.revision = 1
+        self._state = 0
         # The fields of Heads, as tuples: those the collector leaves alone, of Heads it would go through each one again and again.
         self._heads: dict[str, tuple[int, int]] = {}
         self._compacted = 0
@@ -88,9 +97,20 @@ class Writer:
         self._checkpointer: Checkpointer
 
     def load(self) -> None:
-        """Reads what the compare-and-swap needs: about 300 bytes a key stay in memory."""
-        rows = self.connection.execute("SELECT key, revision, create_revision FROM current")
-        self._heads = {key: (revision, created) for key, revision, created in rows}
+        """Reads what the compare-and-swap needs: about 300 bytes a key stay in memory. Raises DamagedList, sqlite3.Error."""
+        heads: dict[str, tuple[int, int]] = {}
+        state, before = 0, ""
+        for key, revision, created in self.connection.execute("SELECT key, revision, create_revision FROM current"):
+            # Out of order, a search for one key would not find what a list shows.
+            if not isinstance(key, str) or key <= before:
+                raise DamagedList
+            state += head_sum(key, revision, created)
+            heads[key] = (revision, created)
+            before = key
+        self._heads = heads
+        (self._state,) = self.connection.execute(STATE).fetchone()
+        if state & STATE_MASK != self._state:
+            raise DamagedList
         (self.revision,) = self.connection.execute(NEWEST).fetchone()
         (self._compacted,) = self.connection.execute(COMPACTED).fetchone()
 
@@ -156,6 +176,7 @@ class Writer:
         batch = _Batch()
         try:
             self._settle()
+            batch.state = self._state
             for write, future in writes:
                 batch.answers.append((future, self._decide(write, batch)))
             if batch.events:
@@ -184,6 +205,7 @@ class Writer:
             else:
                 self._heads[key] = (head.revision, head.create_revision)
         self.revision += len(batch.events)
+        self._state = batch.state
 
     def _settle(self) -> None:
         """Finds out whether a batch whose commit failed has happened, before anything else is decided.
@@ -216,10 +238,14 @@ class Writer:
             return self._refusal(write, stale.head, batch)
         except StorageError as error:
             return error
-        batch.heads[event.key] = None if event.value is None else Head(event.revision, event.create_revision)
+        revision, key, created, value = event.revision, event.key, event.create_revision, event.value
+        state = next_state(batch.state, key, revision, created, write.expected, deleted=value is None)
+        parameters = (revision, key, created, write.expected, value, state, value_sum(value, revision))
+        batch.state = state
+        batch.heads[key] = None if value is None else Head(revision, created)
         batch.events.append(event)
-        batch.parameters += (event.revision, event.key, event.create_revision, write.expected, event.value)
-        return event.revision
+        batch.parameters += parameters
+        return revision
 
     def _head(self, key: str) -> Head | None:
         """As of the last commit."""
@@ -230,10 +256,11 @@ class Writer:
         """The error for a key that is at `head`, with its value: from this batch, or from the file."""
         if head.revision > self.revision:
             value = batch.events[head.revision - self.revision - 1].value
+            assert value is not None
+            current = KeyValue(write.key, value, head.create_revision, head.revision)
         else:
-            (value,) = self.connection.execute(_VALUE, (head.revision,)).fetchone()
-        assert value is not None
-        current = KeyValue(write.key, value, head.create_revision, head.revision)
+            value, checksum = self.connection.execute(_VALUE, (head.revision,)).fetchone() or (None, None)
+            current = checked(write.key, value, head.create_revision, head.revision, checksum)
         return Conflict(write.key, current) if write.expected else KeyExists(write.key, current)
 
     def _compact(self, task: _Compaction, future: Future) -> None:

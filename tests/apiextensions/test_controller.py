@@ -264,6 +264,40 @@ async def test_objects_with_finalizers_hold_it_up(server: LocalServer, client: C
     assert server.timers.pending == []
 
 
+UNREADABLE = {
+    "its bytes": (b"this is no JSON", "invalid character 'h' in literal true (expecting 'r')"),
+    "its embedded resource": (
+        b'{"apiVersion":"stable.example.com/v1","kind":"Pod","metadata":{"name":"x"},"spec":{"template":{"metadata":"x"}}}',
+        'spec.template.metadata: Invalid value: "x": json: cannot unmarshal string into Go value of type v1.ObjectMeta',
+    ),
+}
+_TEMPLATE = {"type": "object", "x-kubernetes-embedded-resource": True, "x-kubernetes-preserve-unknown-fields": True}
+EMBEDDING = definition("pods", "Pod", version("v1", {"spec": {"type": "object", "properties": {"template": _TEMPLATE}}}))
+
+
+@pytest.mark.parametrize("what", UNREADABLE)
+async def test_objects_that_cannot_be_read_hold_it_up(what: str, server: LocalServer, client: Client) -> None:
+    """As upstream, which says so in the condition; but here what can be deleted is."""
+    await establish(server, client, EMBEDDING)
+    name, path = f"pods.{GROUP}", f"/apis/{GROUP}/v1/namespaces/default/pods"
+    made = {"apiVersion": f"{GROUP}/v1", "kind": "Pod", "metadata": {"name": "good"}}
+    assert (await client.post(path, made)).status == 201
+    value, why = UNREADABLE[what]
+    revision = await server.storage.create(f"/{GROUP}/pods/default/x", value)
+    await client.delete(f"{CRDS}/{name}")
+    await until(lambda: bool(server.timers.seconds))
+    crd = (await client.get(f"{CRDS}/{name}")).json()
+    assert condition(crd, "Terminating") == ("True", "InstanceDeletionFailed")
+    assert next(entry["message"] for entry in crd["status"]["conditions"] if entry["type"] == "Terminating") == (
+        f"could not list instances: /{GROUP}/pods/default/x at revision {revision} can't be read: {why}"
+    )
+    assert (await client.get(f"{path}/good")).status == 404
+    removed = await client.delete(f"{path}/x?ignoreStoreReadErrorWithClusterBreakingPotential=true")
+    assert removed.status == 200, removed.body
+    server.timers.fire(server.timers.seconds[0])
+    await gone(client, f"{CRDS}/{name}")
+
+
 async def test_recreated_it_is_empty(server: LocalServer, client: Client) -> None:
     await establish(server, client, CRONTABS)
     await client.post(CRONTABS_PATH, crontab())
@@ -295,6 +329,31 @@ async def test_finalizers_of_others_keep_the_definition(server: LocalServer, cli
 
 
 # --- the start ---
+
+
+async def test_a_definition_that_cannot_be_read_keeps_no_other_from_being_served(server: LocalServer, client: Client) -> None:
+    await server.storage.create(f"/apiextensions.k8s.io/customresourcedefinitions/pods.{GROUP}", b"this is no JSON")
+    await establish(server, client, WIDGETS)
+    assert (await client.post(WIDGETS_PATH, widget())).status == 201
+    assert (await client.get(CRDS)).json()["reason"] == "StorageReadError"
+    again = LocalServer(server.storage)
+    again.run()
+    await again.controller.caught_up()
+    assert (await again.client().get(WIDGETS_PATH)).status == 200
+    assert (await again.client().get("/readyz")).status == 500
+    await again.stop()
+
+
+async def test_a_definition_that_becomes_unreadable_is_served_as_it_was(server: LocalServer, client: Client) -> None:
+    await establish(server, client, CRONTABS)
+    await client.post(CRONTABS_PATH, crontab())
+    key = f"/apiextensions.k8s.io/customresourcedefinitions/{NAME}"
+    current = await server.storage.get(key)
+    assert current is not None
+    await server.storage.update(key, b"this is no JSON", current.revision)
+    await settled()
+    assert (await client.get(ONE)).status == 500
+    assert (await client.get(f"{CRONTABS_PATH}/one")).status == 200
 
 
 async def test_what_is_stored_is_served_at_the_start(server: LocalServer, client: Client) -> None:

@@ -41,6 +41,7 @@ _INDEX = "an unknown path gets the index of paths, as upstream's own extension s
 _FUTURE = "upstream's watch is silent until that revision comes; ours says so, since it may never come"
 
 DIFFERENT: dict[str, str] = {
+    "delete-ignore-read-error": "as upstream with AllowUnsafeMalformedObjectDeletion, which is off there (test_unreadable.py)",
     **dict.fromkeys(
         ("patch-type-json", "patch-type-none", "patch-type-nonsense", "scale-patch-strategic", "strategic"), _NO_APPLY
     ),

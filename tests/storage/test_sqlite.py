@@ -124,7 +124,7 @@ async def test_commits_wait_for_the_disk(synchronous: str, mode: int, path: Path
     monkeypatch.setattr(sqlite3, "connect", recorded)
     store = SQLiteStorage(path, synchronous)
     await store.start()
-    writer = made[0]
+    writer = made[1]  # the first makes the empty file
     assert writer.execute("PRAGMA synchronous").fetchone() == (mode,)
     assert writer.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     await store.close()

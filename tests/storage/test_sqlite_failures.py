@@ -40,10 +40,12 @@ class Connection(sqlite3.Connection):
 
 @pytest.fixture
 def writer(monkeypatch: pytest.MonkeyPatch) -> list[Connection]:
-    """The writer's connection, once a store is open: the first that it makes."""
+    """The writer's connection, once a store is open: the first that it makes, but for the one that makes an empty file."""
     connect, made = sqlite3.connect, []
 
     def recorded(*arguments: Any, **more: Any) -> sqlite3.Connection:
+        if str(arguments[0]).endswith(".new"):
+            return connect(*arguments, **more)
         connection = connect(*arguments, **more, **({} if made else {"factory": Connection}))
         made.append(connection)
         return connection

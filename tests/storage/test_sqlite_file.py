@@ -13,7 +13,7 @@ from aggserver.storage import sqlite_file
 from aggserver.storage.interface import StorageError, Unavailable
 from aggserver.storage.sqlite import SQLiteStorage
 from aggserver.storage.sqlite_file import STEPS, open_to_write
-from aggserver.storage.sqlite_maintenance import check
+from aggserver.storage.sqlite_maintenance import check, compact
 
 KEY = "/stable.example.com/crontabs/default/a"
 FIRST_SCHEMA = f"""
@@ -52,6 +52,33 @@ def versions(connection: sqlite3.Connection) -> tuple[int, int]:
 
 async def test_the_first_schema_is_still_read(older: Path) -> None:
     assert await served(older) == 1
+    assert "is sound" in check(older, lambda line: None)
+
+
+@pytest.mark.parametrize("compacted", [0, 3, 5, 6])
+async def test_the_first_schema_is_given_checksums(compacted: int, path: Path) -> None:
+    """Of its objects and of its history, as if they had been written with them."""
+    events = [(2, KEY, 2, 0, b"{}"), (3, KEY, 2, 2, b'{"a":1}'), (4, KEY + "2", 4, 0, b"{}"), (5, KEY, 2, 3, b"{}")]
+    events += [(6, KEY + "2", 4, 4, None)]
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(f"{STEPS[0]} PRAGMA application_id = 0x61676773; PRAGMA user_version = 1;")
+        connection.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?)", events)
+        connection.executescript(_COMPACT_OF_THE_FIRST.format(after=0, upto=compacted))
+    store = SQLiteStorage(path)
+    await store.start()
+    assert [(item.key, item.value, item.fault) for item in (await store.list("/")).items] == [(KEY, b"{}", "")]
+    told = [event.revision for event in await store.history("/", compacted or 1, 6, 9)]
+    assert told == list(range(max(compacted, 1) + 1, 7))
+    assert await store.create(KEY + "3", b"{}") == 7
+    await store.close()
+    assert f"revision 7, history since {max(compacted, 1)}" in check(path, lambda line: None)
+
+
+_COMPACT_OF_THE_FIRST = """
+DELETE FROM events WHERE revision IN (SELECT previous FROM events WHERE revision > {after} AND revision <= {upto});
+DELETE FROM events WHERE value IS NULL AND revision <= {upto};
+UPDATE compaction SET revision = {upto};
+"""
 
 
 def test_steps_lead_from_an_older_schema(older: Path) -> None:
@@ -71,7 +98,7 @@ def test_a_step_that_fails_leaves_the_schema_as_it_was(older: Path) -> None:
     with pytest.raises(sqlite3.OperationalError, match="no such table: nowhere"):
         open_to_write(older, steps=(*STEPS, NOTES[0], "INSERT INTO nowhere VALUES (1);"))
     with closing(open_to_write(older)) as connection:
-        assert versions(connection) == (0x61676773, 1)
+        assert versions(connection) == (0x61676773, len(STEPS))
         assert connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'notes'").fetchone() == (0,)
 
 
@@ -109,11 +136,19 @@ def killed(path: Path) -> None:
     """The file and its log as a kill leaves them, with the last write in the log alone."""
     copy = path.with_name("copy.db")
     with closing(open_to_write(path)) as connection:
-        connection.execute("INSERT INTO events VALUES (3, ?, 2, 2, CAST('{}' AS BLOB))", (KEY,))
+        connection.execute("INSERT INTO events VALUES (3, ?, 2, 2, CAST('{}' AS BLOB), 0, 0)", (KEY,))
         shutil.copy(path, copy)
         shutil.copy(f"{path}-wal", f"{copy}-wal")
     copy.replace(path)
     Path(f"{copy}-wal").replace(f"{path}-wal")
+
+
+def empty(path: Path) -> None:
+    os.truncate(path, 0)
+
+
+def lost(path: Path) -> None:
+    path.unlink()
 
 
 def garbage_log(path: Path) -> None:
@@ -134,14 +169,37 @@ def removed(path: Path) -> None:
 
 REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "another program's": (foreign, "is a database of another program: give another folder with --data"),
-    "a newer version's": (newer, r"made by a newer version \(schema 2, known is 1\): start that version, or restore"),
+    "a newer version's": (newer, r"made by a newer version \(schema 3, known is 2\): start that version, or restore"),
     "no database": (text, "file is not a database: keep the file if it is yours, and give another folder with --data"),
     "truncated": (truncated, "database disk image is malformed: the file is damaged; restore a backup"),
     "a folder": (folder, "Is a directory: a file is wanted; move the folder away"),
     "garbage in the log": (garbage_log, "-wal is damaged: restore a backup, or move the log away"),
+    "emptied": (empty, r"is an empty file: put the file back or restore a backup .* to begin anew, .* remove it and .*\.lock"),
+    "removed": (lost, r"was there and is missing now: put the file back or restore a backup .* remove .*\.lock"),
     "emptied beside its log": (emptied, "is missing or empty, but its log .*-wal is not: put the file back"),
     "removed from its log": (removed, "is missing or empty, but its log .*-wal is not: put the file back"),
 }
+
+
+@pytest.mark.parametrize("how", [empty, lost])
+async def test_a_store_begun_anew_on_purpose(how: Callable[[Path], None], older: Path) -> None:
+    await served(older)
+    how(older)
+    for file in (older, Path(f"{older}.lock")):
+        file.unlink(missing_ok=True)
+    assert await served(older) == 0
+
+
+async def test_a_first_start_that_was_killed_is_begun_again(path: Path) -> None:
+    """Whatever it left: the file has its name only when it is whole."""
+    half_made(path)
+    assert await served(path) == 0
+    assert sorted(os.listdir(path.parent)) == [path.name, f"{path.name}.lock"]
+
+
+def half_made(path: Path) -> None:
+    Path(f"{path}.lock").touch()
+    Path(f"{path}.new").write_bytes(b"half a store")
 
 
 def contents(path: Path) -> dict[str, bytes]:
@@ -165,6 +223,9 @@ async def test_refused_files_stay_as_they_are(name: str, older: Path) -> None:
     assert contents(older) == before
     with pytest.raises((StorageError, OSError)):
         check(older, lambda line: None)
+    assert contents(older) == before
+    with pytest.raises((StorageError, OSError)):
+        compact(older, lambda line: None)
     assert contents(older) == before
 
 

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from aggserver.storage.interface import Compacted, KeyValue
+from aggserver.storage.checksums import value_sum
+from aggserver.storage.interface import Compacted, KeyValue, Unavailable
 from aggserver.storage.sqlite import SQLiteStorage
-from aggserver.storage.sqlite_file import FILE_NAME, PAGE_SIZE, open_to_read
+from aggserver.storage.sqlite_file import FILE_NAME, PAGE_SIZE, STEPS, open_to_read
 from aggserver.storage.sqlite_maintenance import backup, check
 from tests.storage import contract
 
@@ -102,10 +103,12 @@ async def test_a_backup_is_of_one_moment(server: SQLiteStorage, tmp_path: Path, 
 
     def write(line: str) -> None:
         nonlocal steps
+        if line == "checking the copy":
+            return
         steps += 1
         assert line.startswith("copied ")
         values = (before + steps, f"{KEY}meanwhile-{steps}", before + steps, VALUE)
-        other.execute("INSERT INTO events VALUES (?, ?, ?, 0, ?)", values)
+        other.execute("INSERT INTO events VALUES (?, ?, ?, 0, ?, 0, 0)", values)
 
     backup(tmp_path / "data" / FILE_NAME, tmp_path / "b.db", write)
     other.close()
@@ -250,18 +253,47 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
         spoiled("UPDATE events SET create_revision = 4 WHERE revision = 4"),
         f"the event 4 of {A} says the object was created at 4",
     ),
+    "a byte of a value": (
+        spoiled("UPDATE events SET value = CAST(replace(CAST(value AS TEXT), '1', '3') AS BLOB) WHERE revision = 4"),
+        f"the event 4 of {A} is damaged: the checksum of its value is ",
+    ),
+    "a byte of a checksum": (
+        spoiled("UPDATE events SET checksum = checksum + 256 WHERE revision = 4"),
+        f"the event 4 of {A} is damaged: the checksum of its value is ",
+    ),
+    "a byte of a state": (
+        spoiled("UPDATE events SET state = state + 256 WHERE revision = 4"),
+        f"the event 4 of {A} doesn't follow from the events before it",
+    ),
+    "a byte of a key": (
+        spoiled("UPDATE events SET key = replace(key, 'default/a', 'default/q') WHERE revision = 4"),
+        f"the event 4 of {KEY}q doesn't follow from the events before it",
+    ),
+    "another's value": (
+        spoiled(
+            "UPDATE events SET (value, checksum) = (SELECT value, checksum FROM events WHERE revision = 2) WHERE revision = 4"
+        ),
+        f"the event 4 of {A} is damaged: the checksum of its value is ",
+    ),
+    "what a compaction left": (
+        spoiled(
+            "DELETE FROM events WHERE revision IN (2, 3, 5); UPDATE events SET previous = 0;"
+            "UPDATE compaction SET revision = 5, state = 7"
+        ),
+        "the events up to the compaction at 5 are not those that were left there",
+    ),
     "no JSON": (spoiled("UPDATE events SET value = CAST('{' AS BLOB) WHERE revision = 6"), "the event 6 of /core/namespaces"),
     "no object": (
-        spoiled("UPDATE events SET value = CAST('[]' AS BLOB) WHERE revision = 6"),
+        spoiled(f"UPDATE events SET value = CAST('[]' AS BLOB), checksum = {value_sum(b'[]', 6)} WHERE revision = 6"),
         "has a value that is no JSON object",
     ),
     "left of a compaction": (
         spoiled("UPDATE compaction SET revision = 5"),
         f"the event 4 of {A} is kept although it was compacted",
     ),
-    "two compactions": (spoiled("INSERT INTO compaction VALUES (0)"), "the compacted revision is kept 2 times"),
+    "two compactions": (spoiled("INSERT INTO compaction VALUES (0, 0)"), "the compacted revision is kept 2 times"),
     "no object's key": (
-        spoiled("INSERT INTO events VALUES (7, 'x', 7, 0, CAST('{}' AS BLOB)); INSERT INTO current VALUES ('x', 7, 7)"),
+        spoiled("INSERT INTO events VALUES (7, 'x', 7, 0, CAST('{}' AS BLOB), 0, 0); INSERT INTO current VALUES ('x', 7, 7)"),
         "'x' is not an object's key",
     ),
 }
@@ -274,7 +306,7 @@ def test_check_finds(name: str, data: Path, tmp_path: Path) -> None:
     line = refused("check", "--data", "data", cwd=tmp_path)
     assert line.startswith(f"the store data/{FILE_NAME} is damaged: ")
     assert text in line
-    assert line.endswith("Stop the server, keep a copy of the folder, and restore a backup")
+    assert line.endswith("restore a backup; or save what is sound: aggserver storage check --repair")
 
 
 def test_a_damaged_backup_is_not_restored(data: Path, tmp_path: Path) -> None:
@@ -282,6 +314,86 @@ def test_a_damaged_backup_is_not_restored(data: Path, tmp_path: Path) -> None:
     overwritten(tmp_path / "b.db")
     assert "the store b.db is damaged: " in refused("restore", "--data", "new", "b.db", cwd=tmp_path)
     assert not (tmp_path / "new" / FILE_NAME).exists()
+
+
+def test_a_damaged_store_is_not_backed_up(data: Path, tmp_path: Path) -> None:
+    """Nor compacted: neither shall look like new."""
+    DAMAGE["a byte of a value"][0](data / FILE_NAME)
+    for command in (["backup", "b.db"], ["compact"]):
+        line = refused(command[0], "--data", "data", *command[1:], cwd=tmp_path)
+        assert line.startswith(f"the store data/{FILE_NAME} is damaged: the event 4 of {A} is damaged: ")
+    assert not (tmp_path / "b.db").exists()
+
+
+async def test_a_backup_of_the_first_schema_is_restored(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "b.db")) as connection:
+        connection.executescript(f"{STEPS[0]} PRAGMA application_id = 0x61676773; PRAGMA user_version = 1;")
+        connection.execute("INSERT INTO events VALUES (2, ?, 2, 0, CAST('{}' AS BLOB))", (A,))
+        connection.commit()
+    assert f"restored from b.db, at revision {BUMP + 2}" in done("restore", "--data", "new", "b.db", cwd=tmp_path)
+    assert "is sound: objects: 1 " in done("check", "--data", "new", cwd=tmp_path)
+
+
+async def test_a_restored_store_that_is_lost_is_missed(data: Path, tmp_path: Path) -> None:
+    done("backup", "--data", "data", "b.db", cwd=tmp_path)
+    done("restore", "--data", "new", "b.db", cwd=tmp_path)
+    (tmp_path / "new" / FILE_NAME).unlink()
+    with pytest.raises(Unavailable, match="was there and is missing now"):
+        await SQLiteStorage(tmp_path / "new" / FILE_NAME).start()
+
+
+# What a repair says it did, and the objects there are afterwards.
+REPAIRS: dict[str, tuple[str, str, set[str]]] = {
+    "a byte of a value": ("a byte of a value", f"objects kept: 1; removed: 1 ({A})", {DEFAULT}),
+    "no object": ("no object", f"objects kept: 1; removed: 1 ({DEFAULT})", {A}),
+    "an object missing": ("an object missing", f"objects kept: 2; put back: 1 ({A})", {A, DEFAULT}),
+    "an object at an old event": ("an object at an old event", f"objects kept: 2; put back: 1 ({A})", {A, DEFAULT}),
+    "an object without its event": ("an object without its event", f"objects kept: 2; removed: 1 ({KEY}x)", {A, DEFAULT}),
+    "a byte of history": ("the wrong thing replaced", "objects kept: 2;", {A, DEFAULT}),
+}
+
+
+@pytest.mark.parametrize("name", REPAIRS)
+async def test_repair(name: str, data: Path, tmp_path: Path) -> None:
+    damage, told, kept = REPAIRS[name]
+    path = data / FILE_NAME
+    DAMAGE[damage][0](path)
+    before = path.read_bytes()
+    line = done("check", "--repair", "--data", "data", cwd=tmp_path)
+    assert line.startswith(f"data/{FILE_NAME} is repaired: {told}")
+    assert line.endswith(
+        f"; the store as it was is data/{FILE_NAME}.damaged; revision {BUMP + 6}, and clients that knew an older one list anew"
+    )
+    copy = data / f"{FILE_NAME}.damaged"
+    assert (copy.read_bytes(), stat.S_IMODE(copy.stat().st_mode)) == (before, 0o600)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert "is sound" in done("check", "--data", "data", cwd=tmp_path)
+    store = SQLiteStorage(path)
+    await store.start()
+    assert {item.key for item in (await store.list("/")).items} == kept
+    with pytest.raises(Compacted):
+        await store.history("/", 6, BUMP + 6, 9)
+    await store.close()
+
+
+def test_repair_of_what_is_sound(data: Path, tmp_path: Path) -> None:
+    before = (data / FILE_NAME).read_bytes()
+    assert done("check", "--repair", "--data", "data", cwd=tmp_path).endswith("; there is nothing to repair")
+    assert (data / FILE_NAME).read_bytes() == before
+    assert not (data / f"{FILE_NAME}.damaged").exists()
+
+
+def test_a_second_repair_keeps_the_first_copy(data: Path, tmp_path: Path) -> None:
+    for copy in ("damaged", "damaged-2"):
+        with closing(sqlite3.connect(data / FILE_NAME)) as connection:
+            connection.execute("UPDATE events SET checksum = 1 WHERE revision = (SELECT max(revision) FROM events)")
+            connection.commit()
+        assert f"{FILE_NAME}.{copy}; " in done("check", "--repair", "--data", "data", cwd=tmp_path)
+
+
+async def test_no_repair_under_a_server(server: SQLiteStorage, tmp_path: Path) -> None:
+    assert "is in use by another server" in refused("check", "--repair", "--data", "data", cwd=tmp_path)
+    await server.close()
 
 
 def test_what_only_reads_can_read_what_it_may_not_write(data: Path) -> None:

@@ -274,7 +274,7 @@ NOT_HERE: dict[str, str] = {
     "TransformationFailure": _NO_TRANSFORMERS,
     "WatchError": _NO_TRANSFORMERS,
     "WatchErrorIsBlockingFurtherEvents": _NO_TRANSFORMERS,
-    "WatchWithUnsafeDelete": "there is no deletion of what can't be read (ignoreStoreReadErrorWithClusterBreakingPotential)",
+    "WatchWithUnsafeDelete": "what can't be read is the registry's to know: tests/registry/test_unreadable.py",
     "etcd3 CompactConflict": "turns among replicas are etcd's store's own, and tested there",
     "etcd3 WatchErrorIncorrectConfiguration": "a cacher is always given what it needs: types see to it",
     "cacher ShouldDelegateList": _ONE_WAY,

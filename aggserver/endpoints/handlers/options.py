@@ -17,13 +17,14 @@ from aggserver.meta.golang import INT64_MAX, INT64_MIN, json_kind
 from aggserver.meta.selectors import FieldSelector, LabelSelector, SelectorError, exact_value
 from aggserver.registry.rest import DeleteOptions, ListOptions, WriteOptions
 
-__all__ = ["delete_options", "include_object", "list_options", "write_options"]
+__all__ = ["delete_options", "for_collection", "include_object", "list_options", "write_options"]
 
 _META_GROUP = "meta.k8s.io"
 _FIELD_VALIDATIONS = ("", "Ignore", "Strict", "Warn")
 _PROPAGATIONS = ("Foreground", "Background", "Orphan")
 _MAX_MANAGER_BYTES = 128
 _INT64_DIGITS = 19
+_IGNORE_STORE_READ_ERROR = "ignoreStoreReadErrorWithClusterBreakingPotential"
 
 
 def write_options(kind: str, query: Mapping[str, Sequence[str]], user_agent: str) -> WriteOptions:
@@ -95,6 +96,7 @@ def delete_options(body: Any, query: Mapping[str, Sequence[str]]) -> DeleteOptio
         propagation=given.get("propagationPolicy") or "",
         orphan_dependents=given.get("orphanDependents"),
         grace_period_seconds=given.get("gracePeriodSeconds"),
+        ignore_store_read_error=bool(given.get(_IGNORE_STORE_READ_ERROR)),
     )
     problems: list[FieldError] = []
     if options.orphan_dependents is not None and options.propagation:
@@ -103,9 +105,27 @@ def delete_options(body: Any, query: Mapping[str, Sequence[str]]) -> DeleteOptio
     if options.propagation and options.propagation not in _PROPAGATIONS:
         problems.append(field.not_supported(Path("propagationPolicy"), options.propagation, (*_PROPAGATIONS, "nil")))
     problems += _check_dry_run(given.get("dryRun") or [])
+    if options.ignore_store_read_error:
+        problems += _check_alone(given)
     if problems:
         raise errors.invalid(_META_GROUP, "DeleteOptions", "", problems)
     return options
+
+
+def for_collection(options: DeleteOptions) -> DeleteOptions:
+    """Of deletecollection: what can't be read is removed one by one, by name. Raises StatusError."""
+    if options.ignore_store_read_error:
+        what = "is not allowed with DELETECOLLECTION, try again after removing the option"
+        raise errors.invalid(_META_GROUP, "DeleteOptions", "", [field.invalid(Path(_IGNORE_STORE_READ_ERROR), True, what)])
+    return options
+
+
+def _check_alone(given: Mapping[str, Any]) -> list[FieldError]:
+    """The option to remove what can't be read: nothing can be promised of such an object, so nothing may be asked."""
+    others = ("dryRun", "propagationPolicy", "orphanDependents", "gracePeriodSeconds", "preconditions")
+    set_too = [name for name in others if (given.get(name) if name == "dryRun" else given.get(name) is not None)]
+    path = Path(_IGNORE_STORE_READ_ERROR)
+    return [field.invalid(path, True, f"cannot be set together with .{name}") for name in set_too]
 
 
 def _delete_query(query: Mapping[str, Sequence[str]]) -> Mapping[str, Any]:
@@ -114,6 +134,7 @@ def _delete_query(query: Mapping[str, Sequence[str]]) -> Mapping[str, Any]:
         "dryRun": list(query.get("dryRun", ())),
         "propagationPolicy": first.get("propagationPolicy"),
         "orphanDependents": _boolean(first, "orphanDependents"),
+        _IGNORE_STORE_READ_ERROR: _boolean(first, _IGNORE_STORE_READ_ERROR),
         "gracePeriodSeconds": _integer(first, "gracePeriodSeconds") if first.get("gracePeriodSeconds") else None,
     }
 
@@ -127,6 +148,7 @@ _MEMBERS: Mapping[str, tuple[type, str]] = {
     "orphanDependents": (bool, "bool"),
     "propagationPolicy": (str, "v1.DeletionPropagation"),
     "dryRun": (list, "[]string"),
+    _IGNORE_STORE_READ_ERROR: (bool, "bool"),
 }
 _PRECONDITIONS: Mapping[str, tuple[type, str]] = {"uid": (str, "types.UID"), "resourceVersion": (str, "string")}
 

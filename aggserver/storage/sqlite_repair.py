@@ -1,0 +1,220 @@
+"""`aggserver storage check --repair`: a new store of what is sound in a damaged one, which is kept beside it as it is.
+
+Decides what is sound. A value is, if it has its checksum. What is said of a key (`current` says it, and so does its event) is
+believed where both agree, or where the event follows from the one before (`checksums.py`). Nothing is put in the place of what
+was lost: an older value of an object is not the object. As after a restore (`sqlite_maintenance.py` says why) the revision is
+raised and all before it is compacted, so that clients list anew.
+Called by `sqlite_maintenance.check`'s caller, `cli.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from aggserver.storage import keys
+from aggserver.storage.checksums import STATE_MASK, head_sum, next_state, value_sum
+from aggserver.storage.sqlite_file import checked, mark, open_to_read, open_to_write, sync_folder
+from aggserver.storage.sqlite_maintenance import BUMP, EVENTS, LISTED, DamagedError, Say, as_text, check, held, is_object, spoken
+
+__all__ = ["repair"]
+
+_MOST = 1 << 62  # a revision beyond that is damage, and there would be none after it
+_DELETIONS = "SELECT revision FROM events INDEXED BY tombstones WHERE value IS NULL ORDER BY revision"
+_COMPACTION = "SELECT revision, state FROM compaction ORDER BY rowid"
+MOST_NAMED = 20  # objects of each kind in the last line; the lines before it name all
+
+
+class _Event(NamedTuple):
+    """What is kept in memory of one: `fault` of its value, '' for none; `chained`: it follows from the one before."""
+
+    key: str
+    create_revision: int
+    deleted: bool
+    fault: str
+    chained: bool
+
+
+def repair(path: Path, say: Say) -> str:
+    """Raises Unavailable where there is nothing that can be read at all."""
+    with held(path) as marked:
+        try:
+            return f"{check(path, say)}; there is nothing to repair"
+        except DamagedError as damaged:
+            for problem in damaged.problems:
+                say(problem)
+        with spoken(path):
+            return _repair(path, marked, say)
+
+
+def _repair(path: Path, marked: int, say: Say) -> str:
+    aside = _free(path)
+    fresh = path.with_name(f"{path.name}.repaired")
+    fresh.unlink(missing_ok=True)
+    with contextlib.closing(open_to_read(path)) as source, contextlib.closing(open_to_write(fresh)) as target:
+        source.text_factory = as_text
+        salvage = _Salvage(source)
+        for line in salvage.told():
+            say(line)
+        revision = _fill(target, source, salvage)
+        target.execute("PRAGMA journal_mode = DELETE").fetchone()  # one file, and all of it on the disk
+    # From here on the old file is there under one name or the other, whatever happens.
+    mark(marked)
+    for suffix in ("-wal", ""):
+        if os.path.lexists(f"{path}{suffix}"):
+            os.rename(f"{path}{suffix}", f"{aside}{suffix}")
+    Path(f"{path}-shm").unlink(missing_ok=True)
+    os.rename(fresh, path)
+    sync_folder(path.parent)
+    return (
+        f"{path} is repaired: {salvage.describe()}; the store as it was is {aside}; revision {revision}, and clients that knew "
+        "an older one list anew"
+    )
+
+
+def _free(path: Path) -> Path:
+    """A name beside it that nothing has."""
+    numbers = itertools.chain([""], (f"-{number}" for number in itertools.count(2)))
+    names = (path.with_name(f"{path.name}.damaged{number}") for number in numbers)
+    return next(name for name in names if not os.path.lexists(name))
+
+
+class _Salvage:
+    """Which objects are kept: `kept` has key and create_revision by the revision of their event. `removed` says why, by key."""
+
+    def __init__(self, source: sqlite3.Connection) -> None:
+        self.kept: dict[int, tuple[str, int]] = {}
+        self.removed: dict[str, str] = {}
+        self.put_back: list[str] = []  # not in the list of objects, but by their events they are there
+        self._events: dict[int, _Event] = {}
+        self._newest: dict[str, int] = {}
+        self._last_gap = 0  # the event before which the last of those are that were lost, or are not what they were
+        self._read_events(source)
+        listed = {key: (revision, created) for key, revision, created in _readable(source, LISTED)}
+        # The index of deletions knows of the last ones though the table has lost them.
+        deletions = [row[0] for row in _readable(source, _DELETIONS)]
+        revisions = [*(revision for revision, _ in listed.values()), *deletions]
+        if max(revisions, default=0) > max(self._events, default=0):
+            self._last_gap = _MOST  # the last events were lost
+        numbers = [*self._events, *revisions, self._compacted]
+        self.newest = max((number for number in numbers if isinstance(number, int) and number < _MOST), default=1)
+        for key, (revision, created) in listed.items():
+            self._judge_listed(key, revision, created)
+        for key, revision in self._newest.items():
+            if key not in listed:
+                self._judge_unlisted(key, revision)
+
+    def _read_events(self, source: sqlite3.Connection) -> None:
+        (self._compacted, kept), *_ = [*_readable(source, _COMPACTION), (0, 0)]
+        before, state = 0, 0
+        for revision, key, created, previous, value, stated, checksum in _readable(source, EVENTS):
+            deleted = value is None
+            if revision <= self._compacted:
+                chained = True  # they prove themselves together, by the first that follows
+                stated = next_state(state, key, revision, created, 0, deleted=deleted)
+            else:
+                if before <= self._compacted:
+                    before, state = self._compacted or 1, kept if state == kept else -1
+                after = next_state(state, key, revision, created, previous, deleted=deleted)
+                chained = revision == before + 1 and after == stated and state >= 0
+                self._last_gap = self._last_gap if chained else revision
+            fault = "" if deleted else checked(key, value, created, revision, checksum).fault or _no_object(value)
+            self._events[revision] = _Event(key, created, deleted, fault, chained)
+            if revision > self._newest.get(key, 0):
+                self._newest[key] = revision
+            before, state = revision, stated
+
+    def _judge_listed(self, key: str, revision: int, created: int) -> None:
+        event = self._events.get(revision)
+        newest = self._newest.get(key, 0)
+        if newest > revision and self._events[newest].chained:
+            self._judge_unlisted(key, newest)  # the list is older than the events are
+        elif event is None:
+            self.removed[key] = f"its event {revision} is missing from the file"
+        elif event.deleted or (event.key, event.create_revision) != (key, created):
+            self.removed[key] = f"the event {revision} is not its own"
+        else:
+            self._keep(key, revision, event)
+
+    def _judge_unlisted(self, key: str, revision: int) -> None:
+        event = self._events[revision]
+        if event.deleted:
+            return
+        if not event.chained or revision < self._last_gap:
+            self.removed[key] = "it is not in the list of objects, and its deletion may be among the events that were lost"
+        elif self._keep(key, revision, event):
+            self.put_back.append(key)
+
+    def _keep(self, key: str, revision: int, event: _Event) -> bool:
+        fault = event.fault or _no_key(key)
+        if fault:
+            self.removed[key] = fault
+        else:
+            self.kept[revision] = (key, event.create_revision)
+        return not fault
+
+    def told(self) -> Iterator[str]:
+        for key, why in sorted(self.removed.items()):
+            yield f"removed: {key}: {why}"
+        for key in sorted(self.put_back):
+            yield f"put back into the list of objects: {key}"
+
+    def describe(self) -> str:
+        parts = [f"objects kept: {len(self.kept)}"]
+        for what, found in (("removed", sorted(self.removed)), ("put back", sorted(self.put_back))):
+            if found:
+                more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+                parts.append(f"{what}: {len(found)} ({', '.join(found[:MOST_NAMED])}{more})")
+        return "; ".join(parts)
+
+
+def _no_object(value: bytes) -> str:
+    return "" if is_object(value) else "its value is no JSON object"
+
+
+def _no_key(key: str) -> str:
+    try:
+        keys.split(key)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _fill(target: sqlite3.Connection, source: sqlite3.Connection, salvage: _Salvage) -> int:
+    """Writes what is kept, as a compaction leaves it. Returns the revision, which is beyond all that clients have seen."""
+    revision = salvage.newest + BUMP
+    state = 0
+    target.execute("BEGIN IMMEDIATE")
+    for at, _, created, _, value, *_ in _readable(source, EVENTS):
+        if at not in salvage.kept:
+            continue
+        key, created = salvage.kept[at]
+        row = (at, key, created, 0, value, 0, value_sum(value, at))
+        target.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        state += head_sum(key, at, created)
+    target.execute("UPDATE compaction SET revision = ?, state = ?", (revision, state & STATE_MASK))
+    target.execute("COMMIT")
+    return revision
+
+
+def _readable(connection: sqlite3.Connection, query: str) -> Iterator[tuple[Any, ...]]:
+    """The rows of an ordered query up to a damaged page, and those behind it, which are found from the other end."""
+    last: tuple[Any, ...] | None = None
+    try:
+        for row in connection.execute(query):
+            last = row
+            yield row
+        return
+    except sqlite3.DatabaseError:
+        rest: list[Any] = []
+    with contextlib.suppress(sqlite3.DatabaseError):
+        for row in connection.execute(f"{query} DESC"):
+            if last is not None and row[0] <= last[0]:
+                break
+            rest.append(row)
+    yield from reversed(rest)

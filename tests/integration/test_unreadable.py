@@ -1,0 +1,193 @@
+"""What can't be read, on one etcd: aggserver and a kube-apiserver with AllowUnsafeMalformedObjectDeletion, asked the same."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aggserver.storage.etcd import EtcdStorage
+from tests.controlplane.binaries import obtain
+from tests.controlplane.plane import ControlPlane
+from tests.integration.raw import Answer, Client
+from tests.integration.server import Standalone, eventually, running
+from tests.registry.test_unreadable import BYTES, PATH, PREFIX, THINGS, UNSAFE, body, embedding
+
+JSON = {"content-type": "application/json"}
+CRD = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{THINGS['metadata']['name']}"
+# Upstream shows the whole value there; one without metadata ends kube-apiserver's connection in a panic; one without a version
+# has another text, which names the version asked for.
+SHOWN_WHOLE = {"null", "no kind", "a kind that is a number"}
+NOT_ASKED = {"no metadata", "no version"}
+
+
+@pytest.fixture(scope="module")
+def plane() -> Iterator[ControlPlane]:
+    gate = "--feature-gates=AllowUnsafeMalformedObjectDeletion=true"
+    with ControlPlane(obtain(os.environ, print), apiserver_arguments=[gate]) as plane:
+        plane.kubectl("create", "-f", "-", input=json.dumps(THINGS))
+        plane.kubectl("wait", "--for=condition=Established", f"crd/{THINGS['metadata']['name']}", "--timeout=30s")
+        yield plane
+
+
+@pytest.fixture(scope="module")
+def server(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    folder = tmp_path_factory.mktemp("standalone") / "data"
+    with running(made := Standalone(folder, "--storage", "etcd", "--etcd-servers", plane.etcd)):
+        yield made
+
+
+@pytest.fixture
+def theirs(plane: ControlPlane) -> Iterator[Client]:
+    with Client(plane.kubeconfig) as client:
+        yield client
+
+
+@pytest.fixture
+def ours(server: Standalone) -> Iterator[Client]:
+    with Client(server.kubeconfig) as client:
+        yield client
+
+
+def put(plane: ControlPlane, name: str, value: bytes) -> None:
+    """Past both servers."""
+
+    async def write() -> None:
+        store = EtcdStorage([plane.etcd])
+        await store.start()
+        current = await store.get(PREFIX + name)
+        if current is None:
+            await store.create(PREFIX + name, value)
+        else:
+            await store.update(PREFIX + name, value, current.revision)
+        await store.close()
+
+    asyncio.run(write())
+
+
+def told(answer: Answer, *, shortened: bool = False) -> tuple[int, Any]:
+    status = json.loads(answer.body)
+    if shortened:
+        text = json.dumps(status)
+        return answer.status, text.count("is missing"), status["reason"]
+    return answer.status, status
+
+
+def delete(client: Client, path: str, **options: Any) -> Answer:
+    given = {"apiVersion": "v1", "kind": "DeleteOptions", **options}
+    return client.request("DELETE", path, JSON, json.dumps(given).encode())
+
+
+@pytest.mark.parametrize("name", [name for name in BYTES if name not in NOT_ASKED])
+def test_an_object(name: str, plane: ControlPlane, theirs: Client, ours: Client) -> None:
+    eventually(lambda: theirs.request("GET", PATH).status == 200, "its cache is whole")
+    put(plane, "x", BYTES[name][0])
+    shortened = name in SHOWN_WHOLE
+    for target in (f"{PATH}/x", PATH, f"{PATH}?labelSelector=a%3Db", f"{PATH}?limit=5"):
+        upstream = theirs.request("GET", target)
+        mine = ours.request("GET", target)
+        assert mine.status == 500
+        if upstream.status == 429:
+            # Its cache has tried in vain to begin anew; it then says no more than that.
+            assert json.loads(mine.body)["message"] in json.loads(upstream.body)["message"]
+        else:
+            assert told(mine, shortened=shortened) == told(upstream, shortened=shortened)
+    assert told(delete(ours, f"{PATH}/x"), shortened=shortened) == told(delete(theirs, f"{PATH}/x"), shortened=shortened)
+    # Removed by the one, it is gone for the other.
+    first, second = (theirs, ours) if len(name) % 2 else (ours, theirs)
+    removed = first.request("DELETE", f"{PATH}/x?{UNSAFE}=true")
+    assert told(removed) == (
+        200,
+        {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Success",
+            "details": {"name": "x", "kind": "Thing"},
+            "code": 200,
+        },
+    )
+    assert second.request("GET", f"{PATH}/x").status == 404
+
+
+REFUSED: dict[str, dict[str, Any]] = {
+    "of what can be read": {},
+    "with all else": {"dryRun": ["All"], "orphanDependents": True, "gracePeriodSeconds": 0, "preconditions": {"uid": "x"}},
+    "with a policy": {"propagationPolicy": "Background"},
+    "as a text": {UNSAFE: "yes"},
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_refused_removal(name: str, theirs: Client, ours: Client) -> None:
+    theirs.request("POST", PATH, JSON, json.dumps(body("good")).encode())
+    options = {UNSAFE: True, **REFUSED[name]}
+    for target in (f"{PATH}/good", f"{PATH}/nobody"):
+        assert told(delete(ours, target, **options)) == told(delete(theirs, target, **options))
+    assert told(delete(ours, PATH, **options)) == told(delete(theirs, PATH, **options))
+    assert ours.request("GET", f"{PATH}/good").status == 200
+
+
+@pytest.mark.parametrize("metadata", [None, {"labels": {"a": "b"}, "annotations": {"a": 1, "b": "c"}, "unknown": 1}, {}])
+def test_what_is_mended(metadata: Any, plane: ControlPlane, theirs: Client, ours: Client) -> None:
+    put(plane, "x", embedding(metadata))
+    eventually(lambda: theirs.request("GET", PATH).status == 200, "its cache is whole")
+    upstream = told(theirs.request("GET", f"{PATH}/x"))
+    assert told(ours.request("GET", f"{PATH}/x")) == upstream
+    assert upstream[0] == 200
+    assert ours.request("DELETE", f"{PATH}/x").status == 200
+
+
+def check(plane: ControlPlane, folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "aggserver", "storage", "check", "--storage", "etcd", "--etcd-servers", plane.etcd]
+    command += ["--data", str(folder), *more]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_the_command_finds_and_removes_it(plane: ControlPlane, theirs: Client, ours: Client, tmp_path: Path) -> None:
+    theirs.request("POST", PATH, JSON, json.dumps(body("good")).encode())
+    sound = check(plane, tmp_path)
+    assert sound.returncode == 0, sound.stderr
+    assert "all that is stored can be read: objects: " in sound.stdout
+    assert "things.stable.example.com 1)" in sound.stdout
+    assert "of others, not looked into: " in sound.stdout
+    for name in ("x", "y"):
+        put(plane, name, b"this is no JSON")
+    found = check(plane, tmp_path)
+    assert (found.returncode, found.stdout) == (1, "")
+    assert found.stderr.count(f"/registry{PREFIX}") == 2
+    assert "aggserver storage check --repair" in found.stderr
+    repaired = check(plane, tmp_path, "--repair")
+    assert repaired.returncode == 0, repaired.stderr
+    (copy,) = tmp_path.iterdir()
+    assert str(copy) in repaired.stdout
+    kept = [json.loads(line) for line in copy.read_text().splitlines()]
+    assert [(entry["key"], base64.b64decode(entry["value"])) for entry in kept] == [
+        (f"/registry{PREFIX}{name}", b"this is no JSON") for name in ("x", "y")
+    ]
+    assert [item["metadata"]["name"] for item in json.loads(ours.request("GET", PATH).body)["items"]] == ["good"]
+    assert check(plane, tmp_path).returncode == 0
+
+
+def test_a_definition_waits_for_it(plane: ControlPlane, theirs: Client, ours: Client) -> None:
+    """Both say so in its condition, and go on once it is removed."""
+    put(plane, "x", embedding("x"))
+
+    def terminating() -> dict[str, Any]:
+        crd = json.loads(theirs.request("GET", CRD).body)
+        found = [entry for entry in crd["status"]["conditions"] if entry["type"] == "Terminating"]
+        return found[0] if found else {}
+
+    assert theirs.request("DELETE", CRD).status == 200
+    eventually(lambda: terminating().get("reason") == "InstanceDeletionFailed", "it is said why it waits")
+    assert terminating()["message"].startswith("could not list instances: ")
+    assert ours.request("DELETE", f"{PATH}/x?{UNSAFE}=true").status == 200
+    eventually(lambda: theirs.request("GET", CRD).status == 404, "the definition goes")
