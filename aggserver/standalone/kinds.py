@@ -17,7 +17,7 @@ from aggserver.registry.store import Store
 from aggserver.registry.strategy import ResourceInfo
 from aggserver.registry.subresources import StatusStore
 from aggserver.standalone import namespaces
-from aggserver.standalone.reviews import SelfSubjectAccessReviews, SelfSubjectReviews
+from aggserver.standalone.reviews import SelfSubjectAccessReviews, SelfSubjectReviews, SelfSubjectRulesReviews
 
 __all__ = ["namespace_kind", "review_kinds"]
 
@@ -51,6 +51,7 @@ def review_kinds(authorizer: Authorizer, admission: Chain, clock: Callable[[], f
     kinds: list[tuple[str, str, object]] = [
         ("authentication.k8s.io", "SelfSubjectReview", SelfSubjectReviews(clock)),
         ("authorization.k8s.io", "SelfSubjectAccessReview", SelfSubjectAccessReviews(authorizer)),
+        ("authorization.k8s.io", "SelfSubjectRulesReview", SelfSubjectRulesReviews()),
     ]
     resources = []
     for group, kind, rest in kinds:
