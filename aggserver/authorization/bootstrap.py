@@ -19,7 +19,7 @@ __all__ = ["Rule", "rules_for"]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A PolicyRule: verbs on resources of groups, or on paths. `*` is every one; a path may end in it."""
+    """A PolicyRule, each list in order: verbs on resources of groups, or on paths. `*` is every one; a path may end in it."""
 
     verbs: tuple[str, ...]
     groups: tuple[str, ...] = ()
@@ -41,11 +41,8 @@ _DISCOVERY = (
     Rule(
         ("get",),
         paths=(
-            *("/livez", "/readyz", "/healthz"),
-            *("/version", "/version/"),
-            *("/openapi", "/openapi/*"),
-            *("/api", "/api/*"),
-            *("/apis", "/apis/*"),
+            *("/api", "/api/*", "/apis", "/apis/*"),
+            *("/healthz", "/livez", "/openapi", "/openapi/*", "/readyz", "/version", "/version/"),
         ),
     ),
 )
@@ -53,7 +50,7 @@ _BASIC_USER = (
     Rule(("create",), ("authorization.k8s.io",), ("selfsubjectaccessreviews", "selfsubjectrulesreviews")),
     Rule(("create",), ("authentication.k8s.io",), ("selfsubjectreviews",)),
 )
-_PUBLIC_INFO_VIEWER = (Rule(("get",), paths=("/livez", "/readyz", "/healthz", "/version", "/version/")),)
+_PUBLIC_INFO_VIEWER = (Rule(("get",), paths=("/healthz", "/livez", "/readyz", "/version", "/version/")),)
 
 # By group; cluster-admin, discovery, basic-user and public-info-viewer are bound to nobody else.
 _BOUND: Mapping[str, tuple[Rule, ...]] = {
