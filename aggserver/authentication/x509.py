@@ -18,8 +18,8 @@ from datetime import UTC, datetime
 from hashlib import sha256
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.utils import CryptographyDeprecationWarning
 from cryptography.x509 import verification
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -78,6 +78,17 @@ class Roots:
         if not certificates:
             raise CertificateError("data does not contain any valid RSA or ECDSA certificates")
         return cls(certificates, ders, skipped)
+
+    def vouch_for(self, others: Roots) -> bool:
+        """Whether what one of `others` signs may verify against these: one is the same CA, or was signed by one of these.
+
+        The same CA is one of the same key: it may have been renewed, and only one of the two bundles have the new certificate.
+        """
+        keys = {_public_key(one) for one in self.certificates}
+        return any(
+            _public_key(other) in keys or any(_is_signed_by(other, one) for one in self.certificates)
+            for other in others.certificates
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +258,18 @@ def _load_pem(block: bytes) -> tuple[x509.Certificate, bytes]:
         warnings.simplefilter("ignore", CryptographyDeprecationWarning)
         certificate = x509.load_pem_x509_certificate(block)
         return certificate, certificate.public_bytes(Encoding.DER)
+
+
+def _public_key(certificate: x509.Certificate) -> bytes:
+    return certificate.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+
+
+def _is_signed_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(issuer)
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
+        return False
+    return True
 
 
 def _parse(der: bytes) -> x509.Certificate:

@@ -3,7 +3,8 @@
 A server without a cluster has no roles of its own; these are the ones without which a client of an ordinary user can't even find
 out what there is (`system:discovery`), ask about itself (`system:basic-user`), or see that the server lives
 (`system:public-info-viewer`). Called by `StandaloneAuthorizer`, and by SelfSubjectRulesReview, which shows them. Pure.
-Source: k8s.io/kubernetes plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go, pkg/apis/rbac/v1/evaluation_helpers.go, v1.36.3.
+Source: k8s.io/kubernetes plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go, pkg/apis/rbac/v1/evaluation_helpers.go,
+v1.36.3.
 """
 
 from __future__ import annotations

@@ -87,6 +87,7 @@ class KubeconfigSource:
         self._tls: ssl.SSLContext | None = None
 
     async def load(self) -> Credentials:
+        import yaml
         from kubernetes.aio.client import Configuration
         from kubernetes.aio.config import ConfigException, load_kube_config
 
@@ -100,7 +101,10 @@ class KubeconfigSource:
                 client_configuration=found,
                 persist_config=False,
             )
-        except (ConfigException, OSError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError) as error:
+            # The library takes any YAML for what it expects.
+            raise ConfigurationError(f"{os.pathsep.join(map(str, self._paths))} is no kubeconfig") from error
+        except (ConfigException, OSError, ValueError, yaml.YAMLError) as error:
             raise ConfigurationError(f"kubeconfig {os.pathsep.join(map(str, self._paths))}: {error}") from error
         return Credentials(
             found.host.rstrip("/"),
@@ -152,6 +156,8 @@ def _read(path: Path) -> str:
         text = path.read_text()
     except OSError as error:
         raise ConfigurationError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{path} is no text") from error
     if not text.strip():
         raise ConfigurationError(f"{path} is empty")
     return text

@@ -78,7 +78,12 @@ _OBJECT_META = Message(
 )
 _METADATA = Field("metadata", _OBJECT_META)
 _NAMESPACE_CONDITION = Message(
-    {**strings("type", "status"), 4: Field("lastTransitionTime", "time"), 5: Field("reason", "string"), 6: Field("message", "string")}
+    {
+        **strings("type", "status"),
+        4: Field("lastTransitionTime", "time"),
+        5: Field("reason", "string"),
+        6: Field("message", "string"),
+    }
 )
 _NAMESPACE = Message(
     {

@@ -23,7 +23,7 @@ from typing import Any
 
 from aggserver.authentication.x509 import CertificateError, PeerCertificate, Roots
 
-__all__ = ["FILE_POLL_SECONDS", "FileWatcher", "TLSConfig", "TLSError", "peer_certificate"]
+__all__ = ["FILE_POLL_SECONDS", "FileWatcher", "TLSConfig", "TLSError", "check_pair", "peer_certificate"]
 
 log = logging.getLogger(__name__)
 
@@ -169,14 +169,25 @@ def _openssl_ciphers(names: Sequence[str]) -> str:
     return ":".join(chosen)
 
 
+def check_pair(cert_pem: bytes, key_pem: bytes) -> None:
+    """Raises TLSError for what can't be served with."""
+    _load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), cert_pem, key_pem)
+
+
 def _load_pair(context: ssl.SSLContext, cert_pem: bytes, key_pem: bytes) -> None:
     if not cert_pem.strip() or not key_pem.strip():
         raise TLSError("the serving certificate or its key is empty")
+    # OpenSSL's words for either are "PEM lib".
+    if b"-----BEGIN CERTIFICATE-----" not in cert_pem:
+        raise TLSError("serving certificate: there is no certificate in PEM")
+    if b"PRIVATE KEY-----" not in key_pem:
+        raise TLSError("serving certificate: there is no private key in PEM")
     try:
         with _as_file(cert_pem + b"\n" + key_pem) as path:
             context.load_cert_chain(path, password=_no_password)
     except (ssl.SSLError, OSError, ValueError) as error:
-        reason = getattr(error, "reason", None) or str(error)
+        unread = "its PEM can't be read" if isinstance(error, ssl.SSLError) else str(error)
+        reason = getattr(error, "reason", None) or unread
         raise TLSError(f"serving certificate: {reason}") from error
 
 

@@ -17,9 +17,7 @@ def drop_odd(obj: JSONObject) -> list[str]:
     return ["odd"] if obj.pop("odd", None) else []
 
 
-def kind(
-    group: str, version: str, resource: str, *subresources: str, verbs: tuple[str, ...] = ("get", "list")
-) -> FixedResource:
+def kind(group: str, version: str, resource: str, *subresources: str, verbs: tuple[str, ...] = ("get", "list")) -> FixedResource:
     info = ResourceInfo(group, version, resource, resource.title()[:-1], f"{resource.title()[:-1]}List", namespaced=True)
     return FixedResource(
         info,

@@ -41,7 +41,9 @@ def of_a_user(standalone: Standalone, folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def users(control_plane: Cluster, standalone: Standalone, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path]]:
+def users(
+    control_plane: Cluster, standalone: Standalone, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Path, Path]]:
     """The kubeconfigs of the same user on kube-apiserver and on aggserver; both know CronTabs."""
     for kubeconfig in (control_plane.kubeconfig, standalone.kubeconfig):
         control_plane.kubectl("apply", "-f", str(DEFINITION), user=kubeconfig)
@@ -85,7 +87,11 @@ SAME: dict[str, tuple[str, str, bytes | None]] = {
     "post to discovery": ("POST", "/apis", b"{}"),
     "reviews of others": ("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", b"{}"),
     "list of reviews": ("GET", MAY, None),
-    "may I": ("POST", MAY, review("authorization", "SelfSubjectAccessReview", resourceAttributes={"verb": "get", "resource": "a"})),
+    "may I": (
+        "POST",
+        MAY,
+        review("authorization", "SelfSubjectAccessReview", resourceAttributes={"verb": "get", "resource": "a"}),
+    ),
     "may I read": (
         "POST",
         MAY,
