@@ -5,7 +5,8 @@ This module decides that, once per connection and per CA generation, for the fro
 call `verify` with their own `Roots`. Pure: time is an argument, nothing is read or logged.
 Source: k8s.io/apiserver pkg/authentication/request/x509/x509.go, v0.36.3; error texts of Go's crypto/x509.
 
-Differs from Go: RSA keys under 2048 bits and CAs with Ed25519 keys are refused, because the verifier of `cryptography` does.
+Differs from Go: RSA keys under 2048 bits and CAs with Ed25519 keys are refused, because the verifier of `cryptography` does. A
+certificate whose only usage is "any" is accepted here and by Go, but never gets here: OpenSSL refuses it in the handshake.
 """
 
 from __future__ import annotations

@@ -8,10 +8,12 @@ import ssl
 import time
 
 import pytest
+from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
 from hyperframe.frame import PingFrame
 
 from aggserver.authentication.x509 import Roots, verify
-from aggserver.server.certificates import issue_client, issue_serving, new_ca
+from aggserver.server.certificates import KeyPair, issue_client, issue_serving, new_ca
 from aggserver.server.connection import EngineConfig
 from aggserver.server.requests import STREAM_WINDOW
 from aggserver.server.serving import Server, bind, loop_factory
@@ -345,6 +347,42 @@ async def test_a_strange_request_ends_alone(head, caplog):
         assert (await client.get())["status"] == 200
         assert client.received[watch]["ended"] is None
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+CLIENT_AUTH, ANY_USAGE = ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE
+PURPOSES = {
+    "client": ([CLIENT_AUTH], True),
+    "client and any": ([CLIENT_AUTH, ANY_USAGE], True),
+    "any": ([ANY_USAGE], False),
+    "server": ([ExtendedKeyUsageOID.SERVER_AUTH], False),
+}
+
+
+@pytest.mark.parametrize(("usages", "accepted"), PURPOSES.values(), ids=PURPOSES)
+@pytest.mark.parametrize("factory", LOOPS.values(), ids=LOOPS)
+def test_purposes_of_client_certificates(factory, usages, accepted, tmp_path, caplog):
+    """OpenSSL wants clientAuth by its name, and Python has no way to tell it otherwise: at least it is said, and not too often."""
+
+    from tests.authentication.test_x509 import IS_CA, Issued
+
+    span = {"start": NOW - 60, "end": NOW + 3600}
+    root = Issued("front-proxy-ca", extensions=[IS_CA], **span)
+    leaf = Issued("front-proxy-client", root, extensions=[(x509.ExtendedKeyUsage(usages), False)], **span)
+
+    async def main():
+        async with Running() as running:
+            running.tls.update(client_ca_pem=root.pem)
+            proxy = KeyPair(leaf.pem, pem_key(leaf.key))
+            context = tls_context(CA.cert_pem, alpn=["http/1.1"], client=proxy, tmp_path=tmp_path)
+            for _ in range(3):
+                answer = await answer_if_any(running.port, context)
+                assert (b" 200 " in answer) is accepted
+
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(main())
+    warnings = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    text = "a client's certificate was refused in the handshake: unsuitable certificate purpose: its extended key usage must have"
+    assert warnings == ([] if accepted else [f"{text} clientAuth"])
 
 
 GARBAGE = {
