@@ -87,7 +87,6 @@ class KubeconfigSource:
         self._tls: ssl.SSLContext | None = None
 
     async def load(self) -> Credentials:
-        import yaml
         from kubernetes.aio.client import Configuration
         from kubernetes.aio.config import ConfigException, load_kube_config
 
@@ -101,11 +100,11 @@ class KubeconfigSource:
                 client_configuration=found,
                 persist_config=False,
             )
-        except (AttributeError, KeyError, TypeError) as error:
-            # The library takes any YAML for what it expects.
-            raise ConfigurationError(f"{os.pathsep.join(map(str, self._paths))} is no kubeconfig") from error
-        except (ConfigException, OSError, ValueError, yaml.YAMLError) as error:
+        except (ConfigException, OSError, ValueError) as error:
             raise ConfigurationError(f"kubeconfig {os.pathsep.join(map(str, self._paths))}: {error}") from error
+        except Exception as error:
+            # The library takes any file for what it expects, and fails of what it finds in every way there is.
+            raise ConfigurationError(f"{os.pathsep.join(map(str, self._paths))} is no kubeconfig") from error
         return Credentials(
             found.host.rstrip("/"),
             self._context_for(found) if found.host.startswith("https") else None,

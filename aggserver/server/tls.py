@@ -7,7 +7,7 @@ by the keeper of our own certificates. New connections see the change at once, o
 Rules: TLS 1.2 or newer; ALPN h2, then http/1.1; a client certificate is requested when there is a CA to check it, never required,
 and the CAs sent along as a hint are the union of all (features.md, trap 52). Python can't request a certificate without verifying
 it, nor say for which purpose: one that no CA of the union signed, or whose only extended key usage is "any", ends in a failed
-handshake, where kube-apiserver answers 401 to the first and takes the second. It is logged, since the client is told little of it.
+handshake, where kube-apiserver answers 401 to the first and takes the second. It is logged, since the client is told little.
 Source: k8s.io/apiserver pkg/server/secure_serving.go and pkg/server/dynamiccertificates, v0.36.3.
 """
 

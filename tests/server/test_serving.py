@@ -228,7 +228,7 @@ def pem_key(key):
 async def test_plain_http_without_tls():
     async with Running(tls=False) as running:
         answer = await http1(running.port, GET % b"/")
-    assert answer.startswith(b"HTTP/1.1 200 \r\n")
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
     assert b"\r\ndate: " in answer
     assert b"server:" not in answer.lower()
 
@@ -361,8 +361,7 @@ PURPOSES = {
 @pytest.mark.parametrize(("usages", "accepted"), PURPOSES.values(), ids=PURPOSES)
 @pytest.mark.parametrize("factory", LOOPS.values(), ids=LOOPS)
 def test_purposes_of_client_certificates(factory, usages, accepted, tmp_path, caplog):
-    """OpenSSL wants clientAuth by its name, and Python has no way to tell it otherwise: at least it is said, and not too often."""
-
+    """OpenSSL wants clientAuth by its name, and Python can't tell it otherwise: at least it is said, and not too often."""
     from tests.authentication.test_x509 import IS_CA, Issued
 
     span = {"start": NOW - 60, "end": NOW + 3600}
