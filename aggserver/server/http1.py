@@ -2,7 +2,8 @@
 
 - Reason phrases are `http.StatusText`'s: some clients show nothing else of a refusal.
 - A head that can't be a request's is answered in plain text and ends the connection: another version than 1.x with 505, a Host
-  that is missing or malformed, and all that h11 refuses, with 400.
+  that is missing or malformed, control characters, and all that h11 refuses, with 400. Unlike Go, a client of HTTP/1.0 is
+  answered with the server's own version, as RFC 9110 section 6.2 has it.
 - Websockets are ours (`websocket.py`), and there is no way to HTTP/2 in clear text: `Upgrade: h2c` is but a wish.
 Called by `connection.py`. Source: net/http server.go (readRequest, serve), go1.26; hypercorn 0.18 protocol/h11.py.
 """
@@ -14,7 +15,7 @@ from http import HTTPStatus
 from typing import Any, cast
 
 import h11
-from hypercorn.events import Closed, Updated
+from hypercorn.events import Closed, Event, RawData, Updated
 from hypercorn.protocol.events import Body, Data, EndBody, Request, Response
 from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.protocol.h11 import STREAM_ID, H11Protocol, H11WSConnection
@@ -41,7 +42,10 @@ _PHRASES = {
 # What may stand in a Host header: httpguts.ValidHostHeader.
 _HOST = re.compile(rb"[0-9A-Za-z!$%&'()*+,\-.:;=\[\]_~]*")
 
-# States of our side after which nothing more is read.
+# h11 lets them into the values of headers.
+_CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+
+# States of either side after which nothing more is read.
 _FINISHED = (h11.MUST_CLOSE, h11.CLOSED, h11.ERROR)
 
 
@@ -53,6 +57,12 @@ def reason_phrase(code: int) -> bytes:
 class HTTP1(H11Protocol):
     """hypercorn's HTTP/1.1 with our websockets, requests and refusals."""
 
+    async def handle(self, event: Event) -> None:
+        """Drops what follows the last request of a connection: h11 would take it for a fault of the request that is under way."""
+        if isinstance(event, RawData) and (self.connection.their_state in _FINISHED or self.connection.our_state in _FINISHED):
+            return
+        await super().handle(event)
+
     async def stream_send(self, event: StreamEvent) -> None:
         if not isinstance(event, Response):
             await super().stream_send(event)
@@ -62,7 +72,7 @@ class HTTP1(H11Protocol):
         await self._send_h11_event(kind(status_code=event.status_code, headers=headers, reason=reason_phrase(event.status_code)))
 
     async def _handle_events(self) -> None:
-        while True:
+        while self.connection.their_state not in _FINISHED:
             if self.connection.they_are_waiting_for_100_continue:
                 await self.stream_send(Response(stream_id=STREAM_ID, headers=[], status_code=100))
             try:
@@ -89,6 +99,9 @@ class HTTP1(H11Protocol):
 
     async def _begin(self, request: h11.Request) -> None:
         headers = dict(request.headers)
+        if _CONTROL.search(b"".join(headers.values())):
+            await self._refuse(400)
+            return
         if not request.http_version.startswith(b"1."):
             await self._refuse(505, "unsupported protocol version")
             return

@@ -18,7 +18,10 @@ HEAD = (
     b"sec-websocket-extensions: permessage-deflate\r\n\r\n"
 )
 # RFC 6455, 1.3, has this key and what is made of it.
-ACCEPTED = b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: Upgrade\r\nsec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"
+ACCEPTED = (
+    b"HTTP/1.1 101 Switching Protocols\r\n"
+    b"upgrade: websocket\r\nconnection: Upgrade\r\nsec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"
+)
 EVENT = b"\x81\x05event"
 
 
