@@ -1,4 +1,5 @@
-# The image that manifests/deployment.yaml runs: a virtual environment with exact versions on a slim Python, without compilers.
+# The image that manifests/deployment.yaml runs: a virtual environment on a slim Python, without compilers. What is downloaded for it
+# has an exact version and is one of the files whose hashes are in requirements/ (`make hashes` writes them).
 #
 #   docker build --tag aggserver:0.1.0 .
 
@@ -9,17 +10,20 @@ ARG PYTHON=python:3.14.10-slim-trixie
 FROM ${PYTHON} AS build
 WORKDIR /build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
-COPY constraints.txt ./
-# Without isolation, so that the build backend has its pinned version too. It stays in this stage.
-RUN python -m pip install --constraint constraints.txt hatchling \
+COPY requirements requirements
+# The build backend, which stays in this stage.
+RUN python -m pip install --only-binary :all: --require-hashes --requirement requirements/build.txt \
  && python -m venv --without-pip /opt/aggserver
 COPY pyproject.toml README.md LICENSE ./
 COPY aggserver aggserver
-# Wheels only: there is no compiler here, and a version without a wheel should say so. Bytecode is made now, since the server may
-# write nothing there later; not for the kubernetes client, which is most of the environment and only imported for a kubeconfig.
+# Wheels only: there is no compiler here, and a version without a wheel should say so. The server itself is built of what was copied,
+# without isolation, which would download a build backend of its own choice, and installed without a look at any index. Bytecode is
+# made now, since the server may write nothing there later; not for the kubernetes client, which is most of the environment and only
+# imported for a kubeconfig.
 RUN python -m pip wheel --no-build-isolation --no-deps --wheel-dir dist . \
- && python -m pip --python /opt/aggserver/bin/python install --only-binary :all: --no-compile --constraint constraints.txt \
-      "$(echo dist/aggserver-*.whl)[etcd]" \
+ && python -m pip --python /opt/aggserver/bin/python install --only-binary :all: --no-compile \
+      --require-hashes --requirement requirements/image.txt \
+ && python -m pip --python /opt/aggserver/bin/python install --no-compile --no-deps --no-index dist/aggserver-*.whl \
  && /opt/aggserver/bin/python -m compileall -q -x /kubernetes/ /opt/aggserver/lib \
  && /opt/aggserver/bin/aggserver version
 

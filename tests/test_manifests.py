@@ -9,10 +9,13 @@ import fnmatch
 import json
 import re
 import shlex
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import aggserver
 from aggserver.options import parse
@@ -23,7 +26,13 @@ COMPONENT = MANIFESTS / "own-certificates"
 NAMESPACE = "aggserver-system"
 LABEL = {"app.kubernetes.io/name": "aggserver"}
 ACCOUNT = {"kind": "ServiceAccount", "name": "aggserver", "namespace": NAMESPACE}
-CLUSTER_WIDE = {"Namespace", "ClusterRole", "ClusterRoleBinding"}
+CLUSTER_WIDE = {
+    "Namespace",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+}
 NOT_OURS = {"system:auth-delegator", "extension-apiserver-authentication-reader"}
 
 
@@ -138,6 +147,25 @@ def test_server_has_the_rights_it_uses_and_no_others():
             for verb in ("get", "list", "watch", "create", "update", "delete")
         ),
     }
+
+
+def test_policy_is_about_the_server_and_its_service():
+    policy, binding = OBJECTS["api-service-policy.yaml"], OBJECTS["api-service-policy-binding.yaml"]
+    assert binding["spec"] == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
+    [condition] = policy["spec"]["matchConditions"]
+    account = OBJECTS["service-account.yaml"]["metadata"]
+    assert f'"system:serviceaccount:{account["namespace"]}:{account["name"]}"' in condition["expression"]
+    service = policy["spec"]["validations"][0]["expression"]
+    assert f'== "{options().service_namespace}"' in service
+    assert f'== "{options().service_name}"' in service
+
+
+def test_network_policy_opens_the_servers_port_alone():
+    spec = OBJECTS["network-policy.yaml"]["spec"]
+    assert spec["podSelector"] == DEPLOYMENT["spec"]["selector"]
+    assert spec["policyTypes"] == ["Ingress"]
+    [rule] = spec["ingress"]
+    assert rule == {"ports": [{"port": options().secure_port, "protocol": "TCP"}]}
 
 
 def test_users_have_rights_on_what_is_served():
@@ -312,11 +340,72 @@ def test_every_stage_is_of_one_exact_python():
     assert {rest.split()[0] for name, rest in INSTRUCTIONS if name == "FROM"} == {"${PYTHON}"}
 
 
-def test_everything_installed_is_of_an_exact_version():
-    installs = [command for name, rest in INSTRUCTIONS if name == "RUN" for command in rest.split("&&") if " install " in command]
-    pip = [command for command in installs if "pip" in command]
-    assert pip
-    assert all("--constraint constraints.txt" in command for command in pip)
+def pip_installs():
+    """The pip commands of the Dockerfile that install something, as words."""
+    commands = [shlex.split(command) for name, rest in INSTRUCTIONS if name == "RUN" for command in rest.split("&&")]
+    return [words for words in commands if "pip" in words and "install" in words]
+
+
+def test_everything_downloaded_has_a_hash():
+    files = []
+    for words in pip_installs():
+        if "--no-index" in words:
+            assert "--no-deps" in words
+            continue
+        assert {"--require-hashes", "--only-binary"} <= set(words)
+        files.append(words[words.index("--requirement") + 1])
+    assert files == ["requirements/build.txt", "requirements/image.txt"]
+
+
+def pins(path):
+    """Name to version and hashes, of a file that pip reads with --require-hashes."""
+    joined = path.read_text().replace("\\\n", "")
+    found = {}
+    for line in joined.splitlines():
+        if line and not line.startswith("#"):
+            pin, *hashes = line.split()
+            name, version = pin.split("==")
+            found[name] = (version, hashes)
+    return found
+
+
+CONSTRAINTS = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line)
+
+
+def closure(requirements):
+    """Names of all that these need on the image's Python, by what is installed here."""
+    python = re.search(r"python:(3\.\d+)", (ROOT / "Dockerfile").read_text())[1]
+    linux = {"python_version": python, "python_full_version": f"{python}.0", "sys_platform": "linux", "os_name": "posix"}
+    environment = {
+        **linux,
+        "platform_system": "Linux",
+        "implementation_name": "cpython",
+        "platform_python_implementation": "CPython",
+    }
+    found = {}
+    waiting = [Requirement(text) for text in requirements]
+    while waiting:
+        wanted = waiting.pop()
+        name = canonicalize_name(wanted.name)
+        if name in found and wanted.extras <= found[name]:
+            continue
+        found[name] = found.get(name, set()) | wanted.extras
+        for text in metadata.requires(name) or ():
+            needed = Requirement(text)
+            if any(not needed.marker or needed.marker.evaluate({**environment, "extra": extra}) for extra in ("", *found[name])):
+                waiting.append(needed)
+    return set(found)
+
+
+@pytest.mark.parametrize(("file", "roots"), [("build.txt", ["hatchling"]), ("image.txt", ["aggserver[etcd]"])])
+def test_hashes_are_of_the_versions_that_are_tested(file, roots):
+    """`make hashes` after any change of constraints.txt or of the dependencies."""
+    found = pins(ROOT / "requirements" / file)
+    for name, (version, hashes) in found.items():
+        assert version == CONSTRAINTS[name], name
+        assert hashes, name
+        assert all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", text) for text in hashes)
+    assert set(found) == closure(roots) - {"aggserver"}
 
 
 def test_image_runs_as_the_user_of_the_pod():

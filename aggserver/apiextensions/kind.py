@@ -9,7 +9,7 @@ from aggserver.admission.chain import Chain
 from aggserver.apiextensions import manifest
 from aggserver.apiextensions.decoding import decode_error
 from aggserver.apiextensions.strategy import INFO, DefinitionStatusStrategy, set_defaults
-from aggserver.endpoints.fixed import FixedResource
+from aggserver.endpoints.fixed import FixedResource, Subresource
 from aggserver.meta import errors
 from aggserver.publish import discovery
 from aggserver.publish.table import Column, TableConvertor
@@ -31,7 +31,7 @@ def definition_kind(crds: Store, admission: Chain) -> FixedResource:
         singular="customresourcedefinition",
         verbs=discovery.CUSTOM_RESOURCE_VERBS,
         table=TableConvertor(_COLUMNS),
-        status=StatusStore(crds.with_strategy(DefinitionStatusStrategy())),
+        subresources={"status": Subresource(StatusStore(crds.with_strategy(DefinitionStatusStrategy())))},
         short_names=("crd", "crds"),
         categories=("api-extensions",),
         conform=_conform,

@@ -274,6 +274,7 @@ class ServedVersion:
             conform=self._parent.schema(version).conform,
             table=TableConvertor(version.columns),
             admission=self._parent.admission,
+            verbs=discovery.SUBRESOURCE_VERBS if subresource else discovery.CUSTOM_RESOURCE_VERBS,
             selectable_fields=frozenset(_selectable_names(version)),
             deprecation=deprecation_warning(self._parent.definition, version),
         )
@@ -288,6 +289,7 @@ class ServedVersion:
             conform=_conform_scale,
             table=table.scale_convertor(),
             admission=self._parent.admission,
+            verbs=discovery.SUBRESOURCE_VERBS,
             deprecation=deprecation_warning(self._parent.definition, self._version),
             typed=True,
         )

@@ -101,6 +101,10 @@ class DefinitionStrategy:
     def may_be_removed(self, obj: JSONObject) -> bool:
         return True
 
+    @property
+    def unconditional_updates(self) -> bool:
+        return False
+
     def check_context(self, context: Context) -> None:
         return None
 

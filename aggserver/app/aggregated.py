@@ -21,7 +21,7 @@ from aggserver.app.engine import Engine, Task, compaction, listen, new_environme
 from aggserver.app.serving_certificate import ServingCertificate
 from aggserver.app.trust import overrides_from, trust_files
 from aggserver.authentication.configmap import ConfigMapSource
-from aggserver.authentication.delegating import AuthenticationConfig, Authenticator
+from aggserver.authentication.delegating import AuthenticationConfig, Authenticator, TrustError
 from aggserver.authentication.tokens import TokenReviewer
 from aggserver.authorization.delegating import DelegatingAuthorizer
 from aggserver.cluster import Cluster
@@ -42,7 +42,7 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
 
     Returns the exit status.
 
-    Raises ConfigurationError, TLSError, CertificateError, Unavailable, OSError, all with a text for that person.
+    Raises ConfigurationError, TLSError, CertificateError, TrustError, Unavailable, OSError, all with a text for that person.
     """
     async with contextlib.AsyncExitStack() as stack:
         clusters = _Clusters(stack)
@@ -148,11 +148,14 @@ async def _authentication(
     source: ConfigMapSource
 
     def read_again(contents: dict[str, bytes]) -> None:
-        source.override(overrides_from(options, contents))
+        try:
+            source.override(overrides_from(options, contents))
+        except TrustError as error:
+            source.keep(error)
 
     watcher = FileWatcher(files, read_again)
     source = ConfigMapSource(asked, authenticator.replace, overrides_from(options, watcher.read()))
-    engine.checks.add("authentication", source.healthy, livez=False)
+    engine.checks.add("authentication", source.healthy, livez=False, warning=source.warning)
     tasks: list[Task] = [("following whom to trust", source.run)]
     if files:
         tasks.append(("following the CA files", lambda: watcher.run(asyncio.sleep)))

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 
 from aggserver.apiextensions.registration import Service
+from aggserver.authentication.x509 import CertificateError, Roots
 from aggserver.cluster import Cluster, ClusterError, Unreachable
 from aggserver.options import Options
 from aggserver.server.certificates import (
@@ -25,7 +26,7 @@ from aggserver.server.certificates import (
     new_ca,
 )
 from aggserver.server.secret_store import SecretStore
-from aggserver.server.tls import FileWatcher, TLSConfig
+from aggserver.server.tls import FileWatcher, TLSConfig, TLSError, check_pair
 
 __all__ = ["ServingCertificate"]
 
@@ -36,7 +37,10 @@ _CERT, _KEY, _BUNDLE = "tls-cert-file", "tls-private-key-file", "ca-bundle-file"
 
 
 class ServingCertificate:
-    """`ca_bundle` is PEM, empty while there is none to trust; `run` is the one task, `healthy` the readiness check."""
+    """`ca_bundle` is PEM, empty while there is none to trust; `run` is the one task, `healthy` the readiness check.
+
+    Raises TLSError for files that flags name and that can't be used.
+    """
 
     def __init__(self, options: Options, cluster: Cluster, service: Service, tls: TLSConfig) -> None:
         self.ca_bundle = b""
@@ -49,7 +53,8 @@ class ServingCertificate:
             files = {_CERT: options.tls_cert_file, _KEY: options.tls_private_key_file}
             if options.ca_bundle_file is not None:
                 files[_BUNDLE] = options.ca_bundle_file
-            self._watcher = FileWatcher(files, self._from_files)
+            self._files = files
+            self._watcher = FileWatcher(files, self._read_again)
             self._from_files(self._watcher.read())
             return
         store: CertificateStore
@@ -94,7 +99,23 @@ class ServingCertificate:
     async def _from_keeper(self, certificates: Certificates) -> None:
         self._take(certificates.serving.cert_pem, certificates.serving.key_pem, certificates.ca_bundle)
 
+    def _read_again(self, contents: dict[str, bytes]) -> None:
+        try:
+            self._from_files(contents)
+        except TLSError as error:
+            log.error("keeping the serving certificate in use: %s", error)
+
     def _from_files(self, contents: dict[str, bytes]) -> None:
+        """All or nothing: a bundle is told to nobody before its certificate is served. Raises TLSError."""
+        try:
+            check_pair(contents[_CERT], contents[_KEY])
+        except TLSError as error:
+            raise TLSError(f"--{_CERT} {self._files[_CERT]}, --{_KEY} {self._files[_KEY]}: {error}") from error
+        if _BUNDLE in contents:
+            try:
+                Roots.from_pem(contents[_BUNDLE])
+            except CertificateError as error:
+                raise TLSError(f"--{_BUNDLE} {self._files[_BUNDLE]}: {error}") from error
         # Without a bundle the certificate itself is what the aggregator trusts: Go takes a leaf among its roots for its own root.
         self._take(contents[_CERT], contents[_KEY], contents.get(_BUNDLE) or contents[_CERT])
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from aggserver.authentication.configmap import TrustOverrides
-from aggserver.authentication.delegating import ClientCA
+from aggserver.authentication.delegating import AuthenticationConfig, ClientCA, TrustError
 from aggserver.authentication.requestheader import RequestHeaderConfig
-from aggserver.authentication.x509 import Roots
+from aggserver.authentication.x509 import CertificateError, Roots
 from aggserver.options import Options
 
 __all__ = ["overrides_from", "trust_files"]
@@ -27,24 +27,40 @@ def trust_files(options: Options) -> dict[str, Path]:
 
 
 def overrides_from(options: Options, contents: Mapping[str, bytes]) -> TrustOverrides:
-    """contents: of `trust_files`. Raises CertificateError."""
+    """contents: of `trust_files`. Raises TrustError, naming the flag, also where what the flags say doesn't go together."""
     client_ca = None
     if _CLIENT_CA in contents:
-        client_ca = ClientCA(contents[_CLIENT_CA], Roots.from_pem(contents[_CLIENT_CA]))
+        client_ca = ClientCA(contents[_CLIENT_CA], _roots(_CLIENT_CA, options.client_ca_file, contents))
     request_header = None
     if _REQUEST_HEADER_CA in contents:
-        request_header = RequestHeaderConfig.from_flags(
-            Roots.from_pem(contents[_REQUEST_HEADER_CA]),
+        request_header = _request_header(options, _roots(_REQUEST_HEADER_CA, options.requestheader_client_ca_file, contents))
+    request_header_ca = contents.get(_REQUEST_HEADER_CA, b"")
+    AuthenticationConfig(client_ca, request_header, request_header_ca)  # refuses what must not be trusted together
+    return TrustOverrides(
+        client_ca=client_ca,
+        request_header=request_header,
+        request_header_ca=request_header_ca,
+        skip_lookup=options.authentication_skip_lookup,
+        tolerate_failure=options.authentication_tolerate_lookup_failure,
+    )
+
+
+def _roots(flag: str, path: Path | None, contents: Mapping[str, bytes]) -> Roots:
+    try:
+        return Roots.from_pem(contents[flag])
+    except CertificateError as error:
+        raise TrustError(f"--{flag} {path}: {error}") from error
+
+
+def _request_header(options: Options, roots: Roots) -> RequestHeaderConfig:
+    try:
+        return RequestHeaderConfig.from_flags(
+            roots,
             allowed_names=options.requestheader_allowed_names,
             username_headers=options.requestheader_username_headers,
             uid_headers=options.requestheader_uid_headers,
             group_headers=options.requestheader_group_headers,
             extra_prefixes=options.requestheader_extra_headers_prefix,
         )
-    return TrustOverrides(
-        client_ca=client_ca,
-        request_header=request_header,
-        request_header_ca=contents.get(_REQUEST_HEADER_CA, b""),
-        skip_lookup=options.authentication_skip_lookup,
-        tolerate_failure=options.authentication_tolerate_lookup_failure,
-    )
+    except ValueError as error:
+        raise TrustError(f"--requestheader-*: {error}") from error

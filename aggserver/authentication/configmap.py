@@ -2,8 +2,9 @@
 
 kube-apiserver publishes there its client CA, its front-proxy CA and the names of the headers that the proxy sets.
 `ConfigMapSource` reads it, hands whole configurations to the authenticator, and keeps the last good one through every failure.
-Until the first one it says on the readiness check and in one line of the log what it waits for. Flags override either half, as
-upstream's do.
+Until the first one it says on the readiness check and in one line of the log what it waits for; afterwards the server stays
+ready, since it lets in whom it did before, and the log and the check's warning say what is not followed. Flags override either
+half, as upstream's do.
 Source: k8s.io/apiserver pkg/server/options/authentication.go, request/headerrequest/requestheader_controller.go, v0.36.3.
 """
 
@@ -32,6 +33,7 @@ logger = logging.getLogger(__name__)
 
 NAMESPACE = "kube-system"
 NAME = "extension-apiserver-authentication"
+_CONFIG_MAP = f"ConfigMap {NAMESPACE}/{NAME}"
 READER_ROLE = "extension-apiserver-authentication-reader"
 
 CLIENT_CA = "client-ca-file"
@@ -78,23 +80,38 @@ class ConfigMapSource:
         self._clock = clock
         self._sleep = sleep
         self._random = random
-        self._data: Mapping[str, str] = {}
+        self._data: Mapping[str, str] = {}  # as last seen, whether it could be used or not
         self._parsed: dict[bytes, Roots] = {}
         self._loaded = False
-        self._trouble = "it has not been read yet"
+        self._unreachable = "it has not been read yet"
+        self._unusable = ""
+        self._unusable_files = ""
         self._logged = ""
 
     def override(self, overrides: TrustOverrides) -> None:
-        """The files behind the flags were read (again): takes effect at once."""
-        self._overrides = overrides
-        if overrides.complete or self._loaded or overrides.tolerate_failure:
-            self._apply(self._combined(self._data))
+        """The files behind the flags were read (again): takes effect at once, if it goes with the ConfigMap."""
+        self._overrides, self._unusable_files = overrides, ""
+        if self._serving():
+            self._take_over()
+
+    def keep(self, error: Exception) -> None:
+        """The files behind the flags were read again and can't be used: what they said before holds."""
+        self._unusable_files = str(error)
+        logger.error("authentication: keeping the CAs in use: %s", error)
 
     def healthy(self) -> str | None:
         """None when requests can be authenticated as the cluster wants; otherwise what is missing, in one line."""
-        if self._loaded or self._overrides.complete or self._overrides.tolerate_failure:
-            return None
-        return f"waiting for ConfigMap {NAMESPACE}/{NAME}: {self._trouble}"
+        return None if self._serving() else f"waiting for {_CONFIG_MAP}: {self._unusable or self._unreachable}"
+
+    def warning(self) -> str | None:
+        """What is not followed although requests are authenticated, in one line."""
+        if self._unusable_files:
+            return f"keeping the CAs in use: {self._unusable_files}"
+        why = self._unusable or ("" if self._overrides.complete else self._unreachable)
+        return f"keeping the last good {_CONFIG_MAP}: {why}" if why and self._serving() else None
+
+    def _serving(self) -> bool:
+        return self._loaded or self._overrides.complete or self._overrides.tolerate_failure
 
     async def run(self) -> None:
         """Until cancelled; returns at once where nothing is to be looked up."""
@@ -115,45 +132,51 @@ class ConfigMapSource:
     def _on_state(self, objects: Mapping[str, Mapping[str, Any]], _: AbstractSet[str]) -> None:
         found = objects.get(f"{NAMESPACE}/{NAME}")
         if found is None:
-            self._waiting("it does not exist (kube-apiserver writes it, at its start and every minute)")
+            self._unreachable = "it does not exist (kube-apiserver writes it, at its start and every minute)"
+            self._say(self._unreachable)
             return
+        self._unreachable = ""
         data = found.get("data") or {}
         if self._loaded and data == self._data:
             return
-        try:
-            config = self._combined(data)
-        except (CertificateError, ValueError) as error:
-            self._waiting(f"its content can't be used: {error}")
+        self._data = data
+        config = self._take_over()
+        if config is None:
             return
-        self._apply(config)
-        self._data, self._loaded, self._logged = data, True, ""
-        # Generations that are no longer trusted need no longer be known.
-        self._parsed = {pem: roots for pem, roots in self._parsed.items() if pem.decode() in data.values()}
-        logger.info("authentication follows ConfigMap %s/%s", NAMESPACE, NAME)
+        self._loaded = True
+        logger.info("authentication follows %s", _CONFIG_MAP)
         if config.request_header is None:
-            logger.warning(
-                "ConfigMap %s/%s has no %s: requests through the aggregator can't be authenticated",
-                NAMESPACE,
-                NAME,
-                REQUEST_HEADER_CA,
-            )
+            logger.warning("%s has no %s: requests through the aggregator can't be authenticated", _CONFIG_MAP, REQUEST_HEADER_CA)
+
+    def _take_over(self) -> AuthenticationConfig | None:
+        """Applies what flags and ConfigMap say together; None, and the last good one holds, where that can't be used."""
+        try:
+            config = self._combined(self._data)
+        except (CertificateError, ValueError) as error:
+            self._unusable = f"its content can't be used: {error}"
+            self._say(self._unusable)
+            return None
+        self._apply(config)
+        self._unusable = self._logged = ""
+        # Generations that are no longer trusted need no longer be known.
+        self._parsed = {pem: roots for pem, roots in self._parsed.items() if pem.decode() in self._data.values()}
+        return config
 
     def _on_error(self, error: ClusterError | Unreachable | None) -> None:
         if error is None:
-            self._logged = ""
-        elif isinstance(error, ClusterError) and error.code == 403:
-            self._waiting(f"{error.message}; grant it with: {_grant(error.message)}")
-        else:
-            self._waiting(str(error))
+            self._unreachable = self._logged = ""
+            return
+        self._unreachable = str(error)
+        if isinstance(error, ClusterError) and error.code == 403:
+            self._unreachable = f"{error.message}; grant it with: {_grant(error.message)}"
+        self._say(self._unreachable)
 
-    def _waiting(self, why: str) -> None:
+    def _say(self, why: str) -> None:
         """One line for each new reason, not one for each attempt."""
-        self._trouble = why
         if why == self._logged:
             return
         self._logged = why
-        what = "keeping the last good" if self._loaded else "waiting for"
-        logger.warning("authentication: %s ConfigMap %s/%s: %s", what, NAMESPACE, NAME, why)
+        logger.warning("authentication: %s %s: %s", "keeping the last good" if self._loaded else "waiting for", _CONFIG_MAP, why)
 
     def _combined(self, data: Mapping[str, str]) -> AuthenticationConfig:
         """The ConfigMap's halves where no flag gives them. Raises CertificateError or ValueError."""
@@ -173,7 +196,7 @@ class ConfigMapSource:
         if roots is None:
             roots = self._parsed[pem] = Roots.from_pem(pem)
             for text in roots.skipped:
-                logger.warning("authentication: ConfigMap %s/%s: %s is left out", NAMESPACE, NAME, text)
+                logger.warning("authentication: %s: %s is left out", _CONFIG_MAP, text)
         return roots
 
 

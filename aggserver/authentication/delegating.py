@@ -19,9 +19,13 @@ from aggserver.authentication.user import ANONYMOUS, UserInfo
 from aggserver.authentication.x509 import CertificateError, PeerCertificate, Roots, user_from, verify
 from aggserver.meta import errors
 
-__all__ = ["AuthenticationConfig", "Authenticator", "ClientCA", "Outcome"]
+__all__ = ["AuthenticationConfig", "Authenticator", "ClientCA", "Outcome", "TrustError"]
 
 logger = logging.getLogger(__name__)
+
+
+class TrustError(ValueError):
+    """Whom to trust, said in a way that can't be followed; the text is one line for the operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +36,31 @@ class ClientCA:
     roots: Roots
 
 
+# Upstream's text. The keys of the ConfigMap are called like kube-apiserver's flags that fill them.
+_OVERLAP = (
+    "--requestheader-client-ca-file and --client-ca-file contain overlapping certificates; --requestheader-allowed-names must be "
+    "specified to ensure regular client certificates cannot set authenticating proxy headers for arbitrary users"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class AuthenticationConfig:
-    """One generation of what is trusted; replaced as a whole. None turns the authenticator off."""
+    """One generation of what is trusted; replaced as a whole. None turns the authenticator off.
+
+    Raises TrustError where a certificate of an ordinary client would be one of the front proxy too, which may name anybody in its
+    headers. Upstream looks for equal certificates at kube-apiserver's start (pkg/kubeapiserver/options/authentication.go); a CA
+    that was renewed, or that signed the other, is found here as well.
+    """
 
     client_ca: ClientCA | None = None
     request_header: RequestHeaderConfig | None = None
     request_header_ca: bytes = b""
+
+    def __post_init__(self) -> None:
+        if self.client_ca is None or self.request_header is None or self.request_header.allowed_names:
+            return
+        if self.request_header.roots.vouch_for(self.client_ca.roots):
+            raise TrustError(_OVERLAP)
 
     def handshake_bundle(self) -> bytes:
         """PEM of every CA that a client's certificate may come from; empty where no certificate is asked for."""

@@ -5,7 +5,8 @@ This module decides that, once per connection and per CA generation, for the fro
 call `verify` with their own `Roots`. Pure: time is an argument, nothing is read or logged.
 Source: k8s.io/apiserver pkg/authentication/request/x509/x509.go, v0.36.3; error texts of Go's crypto/x509.
 
-Differs from Go: RSA keys under 2048 bits and CAs with Ed25519 keys are refused, because the verifier of `cryptography` does.
+Differs from Go: RSA keys under 2048 bits and CAs with Ed25519 keys are refused, because the verifier of `cryptography` does. A
+certificate whose only usage is "any" is accepted here and by Go, but never gets here: OpenSSL refuses it in the handshake.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from datetime import UTC, datetime
 from hashlib import sha256
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.utils import CryptographyDeprecationWarning
 from cryptography.x509 import verification
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -78,6 +79,17 @@ class Roots:
         if not certificates:
             raise CertificateError("data does not contain any valid RSA or ECDSA certificates")
         return cls(certificates, ders, skipped)
+
+    def vouch_for(self, others: Roots) -> bool:
+        """Whether what one of `others` signs may verify against these: one is the same CA, or was signed by one of these.
+
+        The same CA is one of the same key: it may have been renewed, and only one of the two bundles have the new certificate.
+        """
+        keys = {_public_key(one) for one in self.certificates}
+        return any(
+            _public_key(other) in keys or any(_is_signed_by(other, one) for one in self.certificates)
+            for other in others.certificates
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +259,18 @@ def _load_pem(block: bytes) -> tuple[x509.Certificate, bytes]:
         warnings.simplefilter("ignore", CryptographyDeprecationWarning)
         certificate = x509.load_pem_x509_certificate(block)
         return certificate, certificate.public_bytes(Encoding.DER)
+
+
+def _public_key(certificate: x509.Certificate) -> bytes:
+    return certificate.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+
+
+def _is_signed_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(issuer)
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
+        return False
+    return True
 
 
 def _parse(der: bytes) -> x509.Certificate:

@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 
 from aggserver.authentication.user import PRIVILEGED_GROUP
 from aggserver.authorization.attributes import Attributes, review_body
+from aggserver.authorization.bootstrap import rules_for
 from aggserver.cluster import Cluster, ClusterError, Unreachable
 from aggserver.cluster.answers import Answers
 from aggserver.cluster.pacing import Sleep, TokenBucket, retrying
@@ -80,13 +81,15 @@ def _always_allowed(attributes: Attributes, open_paths: OpenPaths) -> bool:
 
 
 class StandaloneAuthorizer:
-    """No cluster to ask: the administrator may do everything, everyone may see the open paths, and that is all."""
+    """No cluster to ask: the administrator may do everything, everyone what upstream lets everyone do, and that is all."""
 
     def __init__(self, open_paths: Iterable[str] = HEALTH_PATHS) -> None:
         self._open_paths = OpenPaths(open_paths)
 
     async def authorize(self, attributes: Attributes) -> Decision:
         if _always_allowed(attributes, self._open_paths):
+            return ALLOWED
+        if any(rule.allows(attributes) for rule in rules_for(attributes.user)):
             return ALLOWED
         return Decision(
             False, f"without a cluster to ask, only members of {PRIVILEGED_GROUP} are allowed; use the kubeconfig of this server"

@@ -102,6 +102,9 @@ class KubeconfigSource:
             )
         except (ConfigException, OSError, ValueError) as error:
             raise ConfigurationError(f"kubeconfig {os.pathsep.join(map(str, self._paths))}: {error}") from error
+        except Exception as error:
+            # The library takes any file for what it expects, and fails of what it finds in every way there is.
+            raise ConfigurationError(f"{os.pathsep.join(map(str, self._paths))} is no kubeconfig") from error
         return Credentials(
             found.host.rstrip("/"),
             self._context_for(found) if found.host.startswith("https") else None,
@@ -152,6 +155,8 @@ def _read(path: Path) -> str:
         text = path.read_text()
     except OSError as error:
         raise ConfigurationError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{path} is no text") from error
     if not text.strip():
         raise ConfigurationError(f"{path} is empty")
     return text

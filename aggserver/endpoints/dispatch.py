@@ -2,7 +2,8 @@
 
 What is no path of ours is the plain-text `404 page not found` of net/http, on which clients rely to tell "no such resource" from
 "no such object": an unknown group, an unserved version, a resource asked for in the wrong scope. An unknown subresource of a
-known resource is a Status. Sources: k8s.io/apiextensions-apiserver pkg/apiserver/customresource_handler.go, k8s.io/apiserver
+known resource is a Status, and so is a verb that discovery does not list for it: the scope's verbs are the one source of both.
+Sources: k8s.io/apiextensions-apiserver pkg/apiserver/customresource_handler.go, k8s.io/apiserver
 pkg/endpoints/installer.go for the server's own kinds, v0.36.3.
 """
 
@@ -18,7 +19,6 @@ from aggserver.endpoints.openapi import OpenAPI
 from aggserver.endpoints.request import AnyResponse, ASGIApp, ASGIResponse, Request
 from aggserver.endpoints.request_info import RequestInfo
 from aggserver.meta import errors
-from aggserver.registry import rest
 
 __all__ = ["Dispatcher"]
 
@@ -37,18 +37,16 @@ class Dispatcher:
         self._discovery = discovery
         self._openapi = openapi
         self._edges = edges
-        # verb -> (the protocol a resource must have for it, the handler)
-        self._verbs: dict[str, tuple[type, VerbHandler]] = {
-            "get": (rest.Getter, get.get),
-            "list": (rest.Lister, get.list_),
-            "watch": (rest.Watcher, watching),
-            "create": (rest.Creater, create.create),
-            "update": (rest.Updater, update.update),
-            "patch": (rest.Updater, patch.patch),
-            "delete": (rest.Deleter, delete.delete),
-            "deletecollection": (rest.CollectionDeleter, delete.delete_collection),
+        self._verbs: dict[str, VerbHandler] = {
+            "get": get.get,
+            "list": get.list_,
+            "watch": watching,
+            "create": create.create,
+            "update": update.update,
+            "patch": patch.patch,
+            "delete": delete.delete,
+            "deletecollection": delete.delete_collection,
         }
-        self._abilities: dict[tuple[type, type], bool] = {}
 
     async def __call__(self, request: Request) -> AnyResponse:
         info = request.info
@@ -66,23 +64,16 @@ class Dispatcher:
         info = request.info
         if scope.deprecation:
             request.warnings.append(scope.deprecation)
-        protocol, handler = self._verbs.get(info.verb, (None, None))
-        if protocol is None or handler is None or not self._can(type(scope.rest), protocol):
-            if scope.built_in:
+        if scope.built_in:
+            if info.name and scope.verbs.isdisjoint(_NAMED):
+                raise errors.no_route()
+            if info.verb not in scope.verbs or not _has_route(request):
                 raise errors.method_not_allowed()
+        elif info.verb not in scope.verbs:
             raise errors.method_not_supported(info.group, info.resource, info.verb)
-        if scope.built_in and not _has_route(request):
-            raise errors.method_not_allowed()
         if info.verb in _NAMED and not info.name:
             raise errors.bad_request("name must be provided")
-        return await handler(scope, request)
-
-    def _can(self, kind: type, protocol: type) -> bool:
-        # A look at a protocol's members takes longer than a whole handler; there are few classes.
-        key = (kind, protocol)
-        if key not in self._abilities:
-            self._abilities[key] = issubclass(kind, protocol)
-        return self._abilities[key]
+        return await self._verbs[info.verb](scope, request)
 
     async def _other(self, request: Request) -> AnyResponse:
         path = request.path

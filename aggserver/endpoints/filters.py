@@ -137,9 +137,15 @@ def status_response(request: Request, error: StatusError) -> Response:
         media = MediaType(pretty=True)
     body, content_type = media.encode(error.status())
     headers = [(b"retry-after", b"%d" % error.retry_after)] if error.retry_after else []
-    if error.code == 403:
-        headers.append(_NO_SNIFFING)
     return Response(error.code, body, content_type, headers)
+
+
+def _refusal(request: Request, error: StatusError) -> Response:
+    """The authorizer's no. Only this 403 has the header: admission's is a handler's error as any other."""
+    response = status_response(request, error)
+    if error.code == 403:
+        response.headers.append(_NO_SNIFFING)
+    return response
 
 
 def _headers(request: Request, content_type: bytes, more: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
@@ -315,7 +321,10 @@ def impersonation(authorizer: Authorizer) -> Filter:
     def wrap(next_handler: Handler) -> Handler:
         async def handler(request: Request) -> AnyResponse:
             if any(name.startswith(b"impersonate-") for name, _ in request.headers):
-                request.user, request.headers = await impersonate(request.headers, request.user, authorizer)
+                try:
+                    request.user, request.headers = await impersonate(request.headers, request.user, authorizer)
+                except StatusError as error:
+                    return _refusal(request, error)
             return await next_handler(request)
 
         return handler
@@ -352,7 +361,10 @@ def in_flight(reading: int, mutating: int, observer: Observer) -> Filter:
 def authorization(authorizer: Authorizer) -> Filter:
     def wrap(next_handler: Handler) -> Handler:
         async def handler(request: Request) -> AnyResponse:
-            await access.require(authorizer, access.attributes_of(request.info, request.user))
+            try:
+                await access.require(authorizer, access.attributes_of(request.info, request.user))
+            except StatusError as error:
+                return _refusal(request, error)
             request.authorizer = authorizer
             return await next_handler(request)
 

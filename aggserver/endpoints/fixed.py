@@ -6,7 +6,8 @@ Called by `apiextensions/kind.py` and `standalone/kinds.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from aggserver.admission.chain import Chain
 from aggserver.endpoints.installer import ResourceScope
@@ -20,11 +21,21 @@ from aggserver.registry.rest import JSONObject
 from aggserver.registry.strategy import ResourceInfo
 from aggserver.schema.object_meta import prune_object_meta
 
-__all__ = ["FixedResource"]
+__all__ = ["FixedResource", "Subresource"]
+
+
+@dataclass(frozen=True, slots=True)
+class Subresource:
+    """rest: what stands behind it, with the protocols that its verbs need."""
+
+    rest: object
+    verbs: tuple[str, ...] = discovery.SUBRESOURCE_VERBS
 
 
 class FixedResource:
-    """rest: what stands behind it; status: behind its `/status`, None for none. verbs: as discovery lists them.
+    """rest: what stands behind it, with the protocols that its verbs need. verbs: what discovery lists and what is dispatched.
+
+    subresources: by name, of the same kind.
 
     conform: prunes a decoded body below the top level and fills in defaults; returns paths that it dropped. Raises BadRequest
     for members of a wrong type. Kind and metadata are seen to here.
@@ -39,19 +50,28 @@ class FixedResource:
         singular: str,
         verbs: tuple[str, ...],
         table: TableConvertor,
-        status: object = None,
+        subresources: Mapping[str, Subresource] | None = None,
         short_names: tuple[str, ...] = (),
         categories: tuple[str, ...] = (),
         conform: Callable[[JSONObject], list[str]],
     ) -> None:
         self._info = info
-        self._scopes: dict[str, ResourceScope] = {}
-        for subresource, behind in (("", rest), ("status", status)):
-            if behind is not None:
-                whole = _of_kind(info.kind, conform)
-                self._scopes[subresource] = ResourceScope.of(
-                    info, subresource, behind, conform=whole, table=table, admission=admission, typed=True, built_in=True
-                )
+        whole = _of_kind(info.kind, conform)
+        below = dict(sorted((subresources or {}).items()))
+        self._scopes = {
+            name: ResourceScope.of(
+                info,
+                name,
+                part.rest,
+                conform=whole,
+                table=table,
+                admission=admission,
+                verbs=part.verbs,
+                typed=True,
+                built_in=True,
+            )
+            for name, part in ({"": Subresource(rest, verbs)} | below).items()
+        }
         stored = "list" in verbs
         self._resource = APIResource(
             name=info.resource,
@@ -63,7 +83,7 @@ class FixedResource:
             short_names=short_names,
             categories=categories,
             storage_version_hash=discovery.storage_version_hash(info.group, info.version, info.kind) if stored else "",
-            subresources=(APISubresource("status", info.kind, discovery.SUBRESOURCE_VERBS),) if status is not None else (),
+            subresources=tuple(APISubresource(name, info.kind, part.verbs) for name, part in below.items()),
         )
 
     @property
@@ -94,6 +114,7 @@ class FixedResource:
             verbs=self._resource.verbs,
             schema={},
             status="status" in self._scopes,
+            finalize="finalize" in self._scopes,
         )
 
     def scope(self, subresource: str) -> ResourceScope | None:

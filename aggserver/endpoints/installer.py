@@ -28,7 +28,8 @@ class ResourceScope:
     """One resource (or subresource) in one version, as handlers see it.
 
     kind, object_version: of the objects exchanged (`autoscaling/v1` Scale for a scale; else the resource's own).
-    rest: an object with the protocols of `registry/rest.py`; which of them it has decides the verbs.
+    rest: an object with the protocols of `registry/rest.py` that its verbs need.
+    verbs: what is dispatched to it, by the names that discovery lists; every other one is not allowed.
     conform: prunes and defaults a decoded body in place, returns the paths of what it dropped, for fieldValidation. Raises
         schema.pruning.MalformedError.
     selectable_fields: names that field selectors may use beside metadata.name and metadata.namespace.
@@ -50,6 +51,7 @@ class ResourceScope:
     conform: Callable[[JSONObject], list[str]]
     table: TableConvertor
     admission: Chain
+    verbs: frozenset[str]
     selectable_fields: frozenset[str] = frozenset()
     deprecation: str = ""
     typed: bool = False
@@ -65,6 +67,7 @@ class ResourceScope:
         conform: Callable[[JSONObject], list[str]],
         table: TableConvertor,
         admission: Chain,
+        verbs: Iterable[str],
         selectable_fields: frozenset[str] = frozenset(),
         deprecation: str = "",
         typed: bool = False,
@@ -84,6 +87,7 @@ class ResourceScope:
             conform=conform,
             table=table,
             admission=admission,
+            verbs=frozenset(verbs),
             selectable_fields=selectable_fields,
             deprecation=deprecation,
             typed=typed,

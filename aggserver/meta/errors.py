@@ -30,6 +30,7 @@ __all__ = [
     "invalid",
     "method_not_allowed",
     "method_not_supported",
+    "no_route",
     "not_acceptable",
     "not_found",
     "patch_rejected",
@@ -147,6 +148,11 @@ def method_not_allowed() -> StatusError:
     """405 where upstream has no route of this method; `method_not_supported` is where a handler looks at the verb."""
     message = "the server does not allow this method on the requested resource"
     return StatusError(405, "MethodNotAllowed", message, bare_details=True)
+
+
+def no_route() -> StatusError:
+    """404 where upstream has no route of this path below a group and version that it serves with routes."""
+    return StatusError(404, "NotFound", "the server could not find the requested resource", bare_details=True)
 
 
 def method_not_supported(group: str, resource: str, verb: str) -> StatusError:

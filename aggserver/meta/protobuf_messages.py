@@ -77,11 +77,19 @@ _OBJECT_META = Message(
     }
 )
 _METADATA = Field("metadata", _OBJECT_META)
+_NAMESPACE_CONDITION = Message(
+    {
+        **strings("type", "status"),
+        4: Field("lastTransitionTime", "time"),
+        5: Field("reason", "string"),
+        6: Field("message", "string"),
+    }
+)
 _NAMESPACE = Message(
     {
         1: _METADATA,
         2: Field("spec", Message({1: Field("finalizers", "string", repeated=True)})),
-        3: Field("status", Message({1: Field("phase", "string")})),
+        3: Field("status", Message({1: Field("phase", "string"), 2: Field("conditions", _NAMESPACE_CONDITION, repeated=True)})),
     }
 )
 _RESOURCE_ATTRIBUTES = Message(strings("namespace", "verb", "group", "version", "resource", "subresource", "name"))
@@ -246,6 +254,7 @@ KINDS = {
     "Namespace": _NAMESPACE,
     "SelfSubjectReview": Message({1: _METADATA}),
     "SelfSubjectAccessReview": Message({1: _METADATA, 2: Field("spec", _ACCESS_REVIEW_SPEC)}),
+    "SelfSubjectRulesReview": Message({1: _METADATA, 2: Field("spec", Message(strings("namespace")))}),
     "DeleteOptions": _DELETE_OPTIONS,
 }
 ENVELOPE = Message({1: Field("typeMeta", Message(strings("apiVersion", "kind"))), 2: Field("raw", "raw")})

@@ -35,7 +35,8 @@ JSONObject = dict[str, Any]
 
 # In upstream's order, which is the one that `kubectl api-resources -o wide` shows.
 CUSTOM_RESOURCE_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
-# While the definition goes away its objects can only be looked at and removed.
+# While the definition goes away its objects are to be looked at and removed. Nothing is created then, as upstream; what is
+# there can still be changed, which is not listed, because finalizers could not be taken off else.
 TERMINATING_VERBS = ("delete", "deletecollection", "get", "list", "watch")
 # Of /status and /scale.
 SUBRESOURCE_VERBS = ("get", "patch", "update")

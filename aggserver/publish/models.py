@@ -38,6 +38,7 @@ class Published:
     schema: Mapping[str, Any]
     status: bool = False
     scale: bool = False
+    finalize: bool = False
     selectable_fields: tuple[str, ...] = ()
     deprecated: bool = False
 

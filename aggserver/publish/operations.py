@@ -106,7 +106,7 @@ class PathItem:
 
 
 def paths(resource: Published) -> Iterator[PathItem]:
-    """The resource's paths: all namespaces, collection, object, /status, /scale, as far as its verbs ask for them."""
+    """The resource's paths: all namespaces, collection, object, /finalize, /status, /scale, as far as its verbs ask for them."""
     prefix = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
     model = model_name(resource.group, resource.version, resource.kind)
     builder = _Builder(resource)
@@ -124,6 +124,8 @@ def paths(resource: Published) -> Iterator[PathItem]:
     yield from builder.item(
         f"{collection}/{{name}}", "", (_READ, model), (_REPLACE, model), (_DELETE, builtin.STATUS), (_PATCH, model)
     )
+    if resource.finalize:
+        yield from builder.item(f"{collection}/{{name}}/finalize", "finalize", (_REPLACE, model))
     for subresource, present, result in (("status", resource.status, model), ("scale", resource.scale, builtin.SCALE)):
         if present:
             yield from builder.item(

@@ -114,6 +114,10 @@ class CustomResourceStrategy:
     def may_be_removed(self, obj: JSONObject) -> bool:
         return True
 
+    @property
+    def unconditional_updates(self) -> bool:
+        return False
+
     def check_context(self, context: Context) -> None:
         self._check_context(context)
 

@@ -641,6 +641,9 @@ class Store:
         number = parse_uint(given) if given else 0
         if number is None:
             raise errors.StatusError(500, "", parse_uint_error(given))
+        if number == 0 and self._strategy.unconditional_updates:
+            metadata["resourceVersion"] = newest
+            return
         if number == 0:
             problem = field.invalid(_METADATA.child("resourceVersion"), 0, "must be specified for an update")
             raise errors.invalid(info.group, info.resource, name, [problem])

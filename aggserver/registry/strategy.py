@@ -80,5 +80,9 @@ class Strategy(Protocol):
     def may_be_removed(self, obj: JSONObject) -> bool:
         """Whether an object that is being deleted and has no metadata.finalizers left can go (a namespace has others)."""
 
+    @property
+    def unconditional_updates(self) -> bool:
+        """Whether an update without a resourceVersion is for whatever is there; it is refused otherwise."""
+
     def check_context(self, context: Context) -> None:
         """Before create: a last word of the resource itself (a definition that is terminating takes no new objects)."""

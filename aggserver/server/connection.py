@@ -1,4 +1,4 @@
-"""One connection: bytes of a socket to ASGI calls and back, by HTTP/2 (`http2.py`) or hypercorn's HTTP/1.1.
+"""One connection: bytes of a socket to ASGI calls and back, by HTTP/2 (`http2.py`) or HTTP/1.1 (`http1.py`).
 
 `serving.py` makes a `Connection` of every accepted socket and waits for its `serve`. What both protocols share is decided here:
 - Writes of one turn of the event loop are joined: a response is one TLS record and one system call, not three.
@@ -13,24 +13,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import socket
 import sys
 from time import time
 from typing import Any, cast
 from wsgiref.handlers import format_date_time
 
-import h11
 from hypercorn.asyncio.worker_context import WorkerContext
 from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData, Updated
-from hypercorn.protocol.events import Request
-from hypercorn.protocol.h11 import STREAM_ID, H11Protocol, H11WSConnection
-from hypercorn.protocol.ws_stream import WSStream
 from hypercorn.typing import AppWrapper, ConnectionState, TaskGroup
 from hypercorn.utils import parse_socket_addr
 
+from aggserver.server.http1 import HTTP1
 from aggserver.server.http2 import HTTP2
-from aggserver.server.requests import ASGIApp, Inbox, Requests
-from aggserver.server.websocket import AppSend, WebSocket
+from aggserver.server.requests import ASGIApp, Requests
 
 __all__ = ["ASGIApp", "Connection", "EngineConfig", "WorkerContext"]
 
@@ -67,43 +65,6 @@ class EngineConfig(Config):
         if self._date[0] != second:
             self._date = (second, [(b"date", format_date_time(second).encode("ascii"))])
         return self._date[1]
-
-
-class HTTP1(H11Protocol):
-    """hypercorn's HTTP/1.1 with our websockets, and without its ways to HTTP/2 in clear text: `Upgrade: h2c` is but a wish."""
-
-    async def _check_protocol(self, event: h11.Request) -> None:
-        """Called with every head. An Upgrade to anything but a websocket is ignored, as a server may: RFC 9110 section 7.8."""
-        if not _asks_for_websocket(event):
-            # h11 has no word for that, and would read no more until the answer's end: a watch whose client is gone would stay.
-            cast(h11.Connection, self.connection)._cstate.pending_switch_proposals.clear()
-
-    async def _create_stream(self, request: h11.Request) -> None:
-        if not _asks_for_websocket(request):
-            await super()._create_stream(request)
-            return
-        websocket = WebSocket(self._start, self.stream_send, STREAM_ID, secure=self.ssl)
-        self.stream = cast(WSStream, websocket)
-        self.connection = H11WSConnection(cast(h11.Connection, self.connection))
-        await websocket.handle(
-            Request(
-                stream_id=STREAM_ID,
-                headers=list(request.headers),
-                http_version=request.http_version.decode(),
-                method="GET",
-                raw_path=request.target,
-                state=self.connection_state,
-            )
-        )
-
-    async def _start(self, scope: dict[str, Any], send: AppSend) -> Inbox:
-        return await cast(Requests, self.task_group).spawn_app(self.app, self.config, scope, send)
-
-
-def _asks_for_websocket(request: h11.Request) -> bool:
-    headers = {name: value.lower() for name, value in request.headers}
-    wanted = {part.strip() for part in headers.get(b"connection", b"").split(b",")}
-    return request.method == b"GET" and b"upgrade" in wanted and headers.get(b"upgrade") == b"websocket"
 
 
 class Connection:
@@ -179,7 +140,7 @@ class Connection:
         await self._close()
 
     async def _serve_http1(self, *, secure: bool) -> None:
-        socket = self._writer.get_extra_info("socket")
+        connected = self._writer.get_extra_info("socket")
         self._http1 = http1 = HTTP1(
             cast(AppWrapper, self._app),
             self._config,
@@ -187,8 +148,8 @@ class Connection:
             cast(TaskGroup, self._requests),
             ConnectionState(self._state),
             secure,
-            parse_socket_addr(socket.family, socket.getpeername()),
-            parse_socket_addr(socket.family, socket.getsockname()),
+            parse_socket_addr(connected.family, connected.getpeername()),
+            parse_socket_addr(connected.family, connected.getsockname()),
             self._send,
         )
         await http1.initiate()
@@ -275,17 +236,30 @@ class Connection:
             await self._http1.handle(Closed())
         if self._http2 is not None:
             self._http2.closed()
-        await self._close()
+        await self._close(wait_for_client=False)
 
-    async def _close(self) -> None:
+    async def _close(self, *, wait_for_client: bool = True) -> None:
+        """wait_for_client: for its end of TLS, while what was sent may still be on its way through the buffers here."""
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         self._flush()
         try:
-            self._writer.close()
+            if not self._writer.transport.is_closing():
+                self._writer.close()
+                if not wait_for_client and not self._writer.transport.get_write_buffer_size():
+                    self._stop_reading()
             await self._writer.wait_closed()
         except (OSError, RuntimeError):
             return  # closed by the client, in one way or another
+
+    def _stop_reading(self) -> None:
+        """The end of what the client sends, as seen from here: many never look at an idle connection, and so never say it.
+
+        TLS then ends at once, and the socket is closed when all is written. asyncio has no call for this: its own way is to drop
+        what is unsent (`abort`). The descriptor is doubled because uvloop's sockets can't be shut down.
+        """
+        with socket.socket(fileno=os.dup(self._writer.get_extra_info("socket").fileno())) as same:
+            same.shutdown(socket.SHUT_RD)
 
     def _failed(self, error: BaseException) -> None:
         """A protocol gave up in a way it does not know: one line, and the end of this connection alone."""

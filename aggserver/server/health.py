@@ -39,19 +39,24 @@ Check = Callable[[], str | None]
 class HealthChecks:
     """Named checks, in the order they were added. A check returns None when all is well, else why not; it must not block.
 
-    `ping` is always there, and for readiness `shutdown`, which fails from `begin_shutdown` on.
+    A check may have a warning beside it, which is asked the same way and fails nothing: the server does its work, and somebody
+    should know what is wrong nevertheless. `ping` is always there, and for readiness `shutdown`, which fails from
+    `begin_shutdown` on.
     """
 
     _livez: dict[str, Check] = field(default_factory=dict)
     _readyz: dict[str, Check] = field(default_factory=dict)
+    _warnings: dict[str, Check] = field(default_factory=dict)
     _shutting_down: bool = False
 
     def __post_init__(self) -> None:
         self.add("ping", lambda: None)
         self.add("shutdown", lambda: "process is shutting down" if self._shutting_down else None, livez=False)
 
-    def add(self, name: str, check: Check, *, livez: bool = True, readyz: bool = True) -> None:
+    def add(self, name: str, check: Check, *, livez: bool = True, readyz: bool = True, warning: Check | None = None) -> None:
         """Add or replace a check. What a restart would not mend is no matter of liveness: `livez=False`."""
+        if warning is not None:
+            self._warnings[name] = warning
         if livez:
             self._livez[name] = check
         if readyz:
@@ -64,6 +69,10 @@ class HealthChecks:
         """The checks of `livez`, `readyz` or `healthz`; the last is the old name of liveness."""
         return self._readyz if endpoint == "readyz" else self._livez
 
+    def warning(self, name: str) -> str | None:
+        check = self._warnings.get(name)
+        return check() if check is not None else None
+
     def report(self, endpoint: str, *, verbose: bool, excluded: Iterable[str]) -> tuple[bool, str]:
         """Whether all checks pass, and the body that says so."""
         unknown = set(excluded)
@@ -75,6 +84,8 @@ class HealthChecks:
             elif why := check():
                 failures[name] = why
                 lines.append(f"[-]{name} failed: reason withheld\n")
+            elif self.warning(name):
+                lines.append(f"[+]{name} ok, with a warning: reason withheld\n")
             else:
                 lines.append(f"[+]{name} ok\n")
         if missing := sorted(unknown - self.of(endpoint).keys()):
@@ -117,8 +128,10 @@ def edges(checks: HealthChecks, metrics: Metrics, paths: Callable[[], Iterable[s
         check = checks.of(request.url.path.split("/")[1]).get(request.path_params["check"])
         if check is None:
             return await index(request)
-        why = check()
-        return Response(f"internal server error: {why}\n", 500, TEXT_HEADERS) if why else Response("ok", 200, TEXT_HEADERS)
+        if why := check():
+            return Response(f"internal server error: {why}\n", 500, TEXT_HEADERS)
+        warning = checks.warning(request.path_params["check"])
+        return Response(f"ok, with a warning: {warning}\n" if warning else "ok", 200, TEXT_HEADERS)
 
     async def index(request: Request) -> Response:
         known = request.url.path in ("/", "/index.html")

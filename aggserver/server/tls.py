@@ -6,7 +6,8 @@ by the keeper of our own certificates. New connections see the change at once, o
 
 Rules: TLS 1.2 or newer; ALPN h2, then http/1.1; a client certificate is requested when there is a CA to check it, never required,
 and the CAs sent along as a hint are the union of all (features.md, trap 52). Python can't request a certificate without verifying
-it: one that no CA of the union signed ends in a failed handshake where kube-apiserver answers 401.
+it, nor say for which purpose: one that no CA of the union signed, or whose only extended key usage is "any", ends in a failed
+handshake, where kube-apiserver answers 401 to the first and takes the second. It is logged, since the client is told little.
 Source: k8s.io/apiserver pkg/server/secure_serving.go and pkg/server/dynamiccertificates, v0.36.3.
 """
 
@@ -16,6 +17,7 @@ import logging
 import os
 import ssl
 import tempfile
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +25,7 @@ from typing import Any
 
 from aggserver.authentication.x509 import CertificateError, PeerCertificate, Roots
 
-__all__ = ["FILE_POLL_SECONDS", "FileWatcher", "TLSConfig", "TLSError", "peer_certificate"]
+__all__ = ["FILE_POLL_SECONDS", "FileWatcher", "TLSConfig", "TLSError", "check_pair", "peer_certificate"]
 
 log = logging.getLogger(__name__)
 
@@ -47,8 +49,47 @@ CIPHER_SUITES = {
 TLS13_SUITES = frozenset({"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"})
 
 
+# Seconds between two log lines of one reason why certificates were refused: whoever connects can bring them about.
+REFUSAL_SECONDS = 60.0
+
+# X509_V_ERR_INVALID_PURPOSE of OpenSSL.
+INVALID_PURPOSE = 26
+
+
 class TLSError(Exception):
     """Certificates or settings that TLS can't be served with; the text is one line for the operator."""
+
+
+class _Refusals:
+    """Logs why clients' certificates are refused in handshakes, each reason once in a while."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._said: dict[int, float] = {}  # by OpenSSL's code, of which there are some eighty
+
+    def note(self, error: ssl.SSLCertVerificationError) -> None:
+        now = self._clock()
+        if now - self._said.get(error.verify_code, -REFUSAL_SECONDS) < REFUSAL_SECONDS:
+            return
+        self._said[error.verify_code] = now
+        hint = ": its extended key usage must have clientAuth" if error.verify_code == INVALID_PURPOSE else ""
+        log.warning("a client's certificate was refused in the handshake: %s%s", error.verify_message, hint)
+
+
+class _VerifyingContext(ssl.SSLContext):
+    refusals: _Refusals
+
+
+class _VerifyingObject(ssl.SSLObject):
+    """One connection's TLS. asyncio and uvloop pass over what a handshake failed of."""
+
+    def do_handshake(self) -> None:
+        try:
+            super().do_handshake()
+        except ssl.SSLCertVerificationError as error:
+            assert isinstance(self.context, _VerifyingContext)
+            self.context.refusals.note(error)
+            raise
 
 
 class _DelegatingContext(ssl.SSLContext):
@@ -70,7 +111,7 @@ class TLSConfig:
     """The serving certificate, the client CAs and the settings, as one replaceable SSLContext.
 
     min_version: "VersionTLS12" or "VersionTLS13". cipher_suites: IANA names for TLS 1.2; empty for OpenSSL's ECDHE+AEAD set.
-    alpn: protocols in the server's order of preference. Raises TLSError for a setting it does not know.
+    alpn: protocols in the server's order of preference. clock: monotonic seconds. Raises TLSError for a setting it does not know.
     """
 
     def __init__(
@@ -79,12 +120,14 @@ class TLSConfig:
         min_version: str = "VersionTLS12",
         cipher_suites: Sequence[str] = (),
         alpn: Sequence[str] = ("h2", "http/1.1"),
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if min_version not in TLS_VERSIONS:
             raise TLSError(f"unknown or unsafe TLS version {min_version!r}: use one of {', '.join(TLS_VERSIONS)}")
         self._min_version = TLS_VERSIONS[min_version]
         self._ciphers = _openssl_ciphers(cipher_suites)
         self._alpn = list(alpn)
+        self._refusals = _Refusals(clock)
         self._inputs: tuple[bytes, bytes, bytes] | None = None
         self._context = _DelegatingContext(ssl.PROTOCOL_TLS_SERVER)
 
@@ -118,7 +161,9 @@ class TLSConfig:
 
     def _build(self, cert_pem: bytes, key_pem: bytes, client_ca_pem: bytes) -> ssl.SSLContext:
         # Not ssl.create_default_context: since 3.13 it sets VERIFY_X509_STRICT and refuses certificates of `openssl x509`.
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context = _VerifyingContext(ssl.PROTOCOL_TLS_SERVER)
+        context.refusals = self._refusals
+        context.sslobject_class = _VerifyingObject
         context.minimum_version = self._min_version
         context.set_ciphers(self._ciphers)
         context.set_alpn_protocols(self._alpn)
@@ -169,14 +214,25 @@ def _openssl_ciphers(names: Sequence[str]) -> str:
     return ":".join(chosen)
 
 
+def check_pair(cert_pem: bytes, key_pem: bytes) -> None:
+    """Raises TLSError for what can't be served with."""
+    _load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), cert_pem, key_pem)
+
+
 def _load_pair(context: ssl.SSLContext, cert_pem: bytes, key_pem: bytes) -> None:
     if not cert_pem.strip() or not key_pem.strip():
         raise TLSError("the serving certificate or its key is empty")
+    # OpenSSL's words for either are "PEM lib".
+    if b"-----BEGIN CERTIFICATE-----" not in cert_pem:
+        raise TLSError("serving certificate: there is no certificate in PEM")
+    if b"PRIVATE KEY-----" not in key_pem:
+        raise TLSError("serving certificate: there is no private key in PEM")
     try:
         with _as_file(cert_pem + b"\n" + key_pem) as path:
             context.load_cert_chain(path, password=_no_password)
     except (ssl.SSLError, OSError, ValueError) as error:
-        reason = getattr(error, "reason", None) or str(error)
+        unread = "its PEM can't be read" if isinstance(error, ssl.SSLError) else str(error)
+        reason = getattr(error, "reason", None) or unread
         raise TLSError(f"serving certificate: {reason}") from error
 
 

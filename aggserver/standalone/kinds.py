@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 
 from aggserver.admission.chain import Chain
 from aggserver.authorization.delegating import Authorizer
-from aggserver.endpoints.fixed import FixedResource
+from aggserver.endpoints.fixed import FixedResource, Subresource
 from aggserver.meta import errors
 from aggserver.publish.table import Column, TableConvertor
 from aggserver.registry.rest import JSONObject
@@ -17,7 +17,7 @@ from aggserver.registry.store import Store
 from aggserver.registry.strategy import ResourceInfo
 from aggserver.registry.subresources import StatusStore
 from aggserver.standalone import namespaces
-from aggserver.standalone.reviews import SelfSubjectAccessReviews, SelfSubjectReviews
+from aggserver.standalone.reviews import SelfSubjectAccessReviews, SelfSubjectReviews, SelfSubjectRulesReviews
 
 __all__ = ["namespace_kind", "review_kinds"]
 
@@ -37,7 +37,10 @@ def namespace_kind(store: Store, admission: Chain) -> FixedResource:
         singular="namespace",
         verbs=_NAMESPACE_VERBS,
         table=TableConvertor(_NAMESPACE_COLUMNS),
-        status=StatusStore(store.with_strategy(namespaces.NamespaceStatusStrategy())),
+        subresources={
+            "finalize": Subresource(StatusStore(store.with_strategy(namespaces.NamespaceFinalizeStrategy())), ("update",)),
+            "status": Subresource(StatusStore(store.with_strategy(namespaces.NamespaceStatusStrategy()))),
+        },
         short_names=("ns",),
         conform=_conform_namespace,
     )
@@ -48,6 +51,7 @@ def review_kinds(authorizer: Authorizer, admission: Chain, clock: Callable[[], f
     kinds: list[tuple[str, str, object]] = [
         ("authentication.k8s.io", "SelfSubjectReview", SelfSubjectReviews(clock)),
         ("authorization.k8s.io", "SelfSubjectAccessReview", SelfSubjectAccessReviews(authorizer)),
+        ("authorization.k8s.io", "SelfSubjectRulesReview", SelfSubjectRulesReviews()),
     ]
     resources = []
     for group, kind, rest in kinds:
@@ -60,6 +64,9 @@ def review_kinds(authorizer: Authorizer, admission: Chain, clock: Callable[[], f
 
 
 def _conform_namespace(obj: JSONObject) -> list[str]:
+    finalizers = _part(obj, "spec").get("finalizers")
+    if finalizers is not None and not (isinstance(finalizers, list) and all(isinstance(name, str) for name in finalizers)):
+        raise errors.bad_request("Namespace.spec.finalizers must be a list of strings")
     return [
         *_only(obj, ("spec", "status"), ""),
         *_only(_part(obj, "spec"), ("finalizers",), "spec."),

@@ -1,27 +1,41 @@
 """Namespaces of a server without a cluster: served, created for `default`, and emptied before they go.
 
 A namespace has, as upstream, a finalizer of its own in `spec.finalizers`; deleting it sets the phase Terminating, the controller
-deletes every object in it, of every namespaced resource, and gives the finalizer up once nothing is left.
-Called by `app.py` and, as `admission.namespace_lifecycle.Namespaces`, by admission.
-Source: k8s.io/kubernetes pkg/registry/core/namespace/{strategy.go,storage}, pkg/controller/namespace/deletion, v1.36.3.
+deletes every object in it, of every namespaced resource, and gives the finalizer up once nothing is left. `/finalize` is the one
+way to `spec.finalizers`, for the controller and for clients alike; a namespace whose list a client emptied goes at once, and what
+is in it stays behind, as upstream.
+Called by `app/standalone.py` and, as `admission.namespace_lifecycle.Namespaces`, by admission.
+Source: k8s.io/kubernetes pkg/registry/core/namespace/{strategy.go,storage}, pkg/apis/core/validation, pkg/controller/namespace/
+deletion, v1.36.3.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from aggserver.meta import object_meta
+from aggserver.meta import field, object_meta
 from aggserver.meta.errors import StatusError
-from aggserver.meta.field import Path
+from aggserver.meta.field import FieldError, Path
+from aggserver.meta.names import qualified_name
 from aggserver.registry.follower import ALL, CONTROLLER, CallLater, Follower, call_later
 from aggserver.registry.rest import Context, DeleteOptions, JSONObject, WriteOptions
 from aggserver.registry.store import Store
 from aggserver.registry.strategy import ResourceInfo, Verdict
 
-__all__ = ["INFO", "NamespaceController", "NamespaceStatusStrategy", "NamespaceStrategy", "StoredNamespaces", "ensure"]
+__all__ = [
+    "INFO",
+    "NamespaceController",
+    "NamespaceFinalizeStrategy",
+    "NamespaceStatusStrategy",
+    "NamespaceStrategy",
+    "StoredNamespaces",
+    "ensure",
+]
 
 INFO = ResourceInfo(group="", version="v1", resource="namespaces", kind="Namespace", list_kind="NamespaceList", namespaced=False)
 _FINALIZER = "kubernetes"
+# Finalizers that need no domain in front.
+_STANDARD_FINALIZERS = frozenset({_FINALIZER, "orphan", "foregroundDeletion"})
 _NAME_LABEL = "kubernetes.io/metadata.name"
 _WRITE = WriteOptions(field_manager="aggserver", bounded=False)
 # Seconds between looks at a namespace whose objects wait for finalizers of others.
@@ -35,13 +49,16 @@ class NamespaceStrategy:
 
     def prepare_for_create(self, obj: JSONObject) -> None:
         obj["status"] = {"phase": "Active"}
-        obj["spec"] = {"finalizers": [_FINALIZER]}
+        wanted = _finalizers(obj)
+        obj["spec"] = {"finalizers": wanted if _FINALIZER in wanted else [*wanted, _FINALIZER]}
         _label(obj)
 
     def validate(self, obj: JSONObject) -> Verdict:
         problems = object_meta.validate_object_meta(
             obj["metadata"], Path("metadata"), namespaced=False, name_rule=object_meta.dns1123_label
         )
+        for name in _finalizers(obj):
+            problems += _finalizer_problems(name, _FINALIZERS)
         return Verdict(problems)
 
     def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
@@ -60,22 +77,47 @@ class NamespaceStrategy:
         obj["metadata"].setdefault("deletionTimestamp", now)
 
     def may_be_removed(self, obj: JSONObject) -> bool:
-        return not (obj.get("spec") or {}).get("finalizers")
+        return not _finalizers(obj)
+
+    @property
+    def unconditional_updates(self) -> bool:
+        return True
 
     def check_context(self, context: Context) -> None:
         return None
 
 
 class NamespaceStatusStrategy(NamespaceStrategy):
-    """`/status`, and what the controller writes by (it gives the finalizer up with the status of the last look)."""
-
-    def __init__(self, *, may_finalize: bool = False) -> None:
-        self._may_finalize = may_finalize
+    """`/status`."""
 
     def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
-        if not self._may_finalize:
-            obj["spec"] = old.get("spec", {})
-            obj["metadata"] = dict(old["metadata"])
+        obj["spec"] = old.get("spec", {})
+        _label(obj)
+
+    def validate_update(self, obj: JSONObject, old: JSONObject) -> Verdict:
+        phase = (obj.get("status") or {}).get("phase") or ""
+        deleted = "deletionTimestamp" in obj["metadata"]
+        wanted = "Terminating" if deleted else "Active"
+        if phase == wanted:
+            return Verdict([])
+        why = f"may only be '{wanted}' if `deletionTimestamp` is {'not ' if deleted else ''}empty"
+        return Verdict([field.invalid(Path("status").child("Phase"), phase, why)])
+
+
+class NamespaceFinalizeStrategy(NamespaceStrategy):
+    """`/finalize`: changes `spec.finalizers`."""
+
+    def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
+        left = _finalizers(obj)
+        obj["spec"] = {"finalizers": left} if left else {}
+        obj["status"] = old.get("status", {})
+        _label(obj)
+
+    def validate_update(self, obj: JSONObject, old: JSONObject) -> Verdict:
+        problems: list[FieldError] = []
+        for index, name in enumerate(_finalizers(obj)):
+            problems += _finalizer_problems(name, _FINALIZERS.index(index))
+        return Verdict(problems)
 
 
 class StoredNamespaces:
@@ -104,7 +146,7 @@ class NamespaceController:
     """contents: gives the stores of every namespaced resource that is served now."""
 
     def __init__(self, store: Store, contents: Callable[[], Iterable[Store]], later: CallLater = call_later) -> None:
-        self._writer = store.with_strategy(NamespaceStatusStrategy(may_finalize=True))
+        self._writer = store.with_strategy(NamespaceFinalizeStrategy())
         self._contents = contents
         self._follower = Follower(store, self._sync, later)
 
@@ -112,7 +154,7 @@ class NamespaceController:
         await self._follower.run()
 
     async def _sync(self, name: str, namespace: JSONObject | None) -> float | None:
-        if namespace is None or "deletionTimestamp" not in namespace["metadata"]:
+        if namespace is None or "deletionTimestamp" not in namespace["metadata"] or not _finalizers(namespace):
             return None
         left = 0
         context = Context(CONTROLLER, name)
@@ -128,10 +170,28 @@ class NamespaceController:
 
     async def _give_up(self, name: str) -> None:
         async def without_finalizer(namespace: JSONObject) -> JSONObject:
-            namespace["spec"] = {"finalizers": [entry for entry in namespace["spec"]["finalizers"] if entry != _FINALIZER]}
+            namespace["spec"] = {"finalizers": [entry for entry in _finalizers(namespace) if entry != _FINALIZER]}
             return namespace
 
-        await self._writer.update(Context(CONTROLLER), name, without_finalizer, _WRITE)
+        try:
+            await self._writer.update(Context(CONTROLLER), name, without_finalizer, _WRITE)
+        except StatusError as error:
+            if error.code != 404:  # a client was quicker
+                raise
+
+
+_FINALIZERS = Path("spec").child("finalizers")
+
+
+def _finalizers(namespace: JSONObject) -> list[str]:
+    return list((namespace.get("spec") or {}).get("finalizers") or ())
+
+
+def _finalizer_problems(name: str, path: Path) -> list[FieldError]:
+    problems = [field.invalid(path, name, text) for text in qualified_name(name)]
+    if "/" not in name and name not in _STANDARD_FINALIZERS:
+        problems.append(field.invalid(path, name, "name is neither a standard finalizer name nor is it fully qualified"))
+    return problems
 
 
 def _read_phase(namespace: JSONObject) -> dict[str, str]:

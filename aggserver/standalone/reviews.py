@@ -1,7 +1,8 @@
-"""Reviews of oneself: who am I (`kubectl auth whoami`), may I (`kubectl auth can-i`).
+"""Reviews of oneself: who am I (`kubectl auth whoami`), may I (`kubectl auth can-i`), what may I (`kubectl auth can-i --list`).
 
-Creater-only resources: nothing is stored. Built by `app.py` in standalone mode; in a cluster the host API server answers these.
-Source: k8s.io/kubernetes pkg/registry/{authentication/selfsubjectreview,authorization/selfsubjectaccessreview}, v1.36.3.
+Creater-only resources: nothing is stored. Built by `standalone/kinds.py`; in a cluster the host API server answers these.
+Source: k8s.io/kubernetes pkg/registry/authentication/selfsubjectreview, pkg/registry/authorization/{selfsubjectaccessreview,
+selfsubjectrulesreview}, v1.36.3.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from collections.abc import Callable
 
 from aggserver.authentication.user import UserInfo
 from aggserver.authorization.attributes import Attributes
+from aggserver.authorization.bootstrap import Rule, rules_for
 from aggserver.authorization.delegating import Authorizer
 from aggserver.meta import codec, errors, field, times
 from aggserver.meta.field import FieldError, Path
 from aggserver.registry.rest import Admit, Context, JSONObject, WriteOptions
 from aggserver.registry.stored import StoredObject
 
-__all__ = ["SelfSubjectAccessReviews", "SelfSubjectReviews"]
+__all__ = ["SelfSubjectAccessReviews", "SelfSubjectReviews", "SelfSubjectRulesReviews"]
 
 
 class SelfSubjectReviews:
@@ -54,6 +56,25 @@ class SelfSubjectAccessReviews:
         if decision.reason:
             status["reason"] = decision.reason
         return _answer({**_type_of(obj), "metadata": {}, "spec": spec, "status": status})
+
+
+class SelfSubjectRulesReviews:
+    """authorization.k8s.io/v1 SelfSubjectRulesReview. What is open to all by a flag is no rule, as upstream."""
+
+    async def create(self, context: Context, obj: JSONObject, options: WriteOptions, admit: Admit | None = None) -> StoredObject:
+        if not (obj.get("spec") or {}).get("namespace"):
+            raise errors.bad_request("no namespace on request")
+        rules = rules_for(context.user)
+        status = {
+            "resourceRules": [_resource_rule(rule) for rule in rules if rule.resources],
+            "nonResourceRules": [{"verbs": rule.verbs, "nonResourceURLs": rule.paths} for rule in rules if rule.paths],
+            "incomplete": False,
+        }
+        return _answer({**_type_of(obj), "metadata": {}, "spec": {}, "status": status})
+
+
+def _resource_rule(rule: Rule) -> JSONObject:
+    return {"verbs": rule.verbs, "apiGroups": rule.groups, "resources": rule.resources}
 
 
 def _problems(spec: JSONObject) -> list[FieldError]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import ssl
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -80,6 +81,7 @@ class Client:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         ca, cert, key = (_read(file) for file in (ca_file, cert_file, key_file))
+        _check(ca_file, cert_file, key_file)
         credentials = grpc.ssl_channel_credentials(ca, key, cert)
         self._members = [_Member(server, credentials) for server in servers]
         self._at = 0
@@ -232,3 +234,26 @@ def _read(file: Path | None) -> bytes | None:
         return None if file is None else file.read_bytes()
     except OSError as error:
         raise Unavailable(f"can't read {file}: {error.strerror}") from error
+
+
+def _check(ca_file: Path | None, cert_file: Path | None, key_file: Path | None) -> None:
+    """Of gRPC one hears too late: it finds out when it connects, says so in lines of its own, and
+    tries for ever. Raises Unavailable.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        if ca_file is not None:
+            context.load_verify_locations(ca_file)
+    except ssl.SSLError as error:
+        raise Unavailable(f"--etcd-cafile {ca_file}: there is no certificate in PEM") from error
+    try:
+        if cert_file is not None:
+            context.load_cert_chain(cert_file, key_file, password=_no_password)
+    except (ssl.SSLError, ValueError) as error:
+        why = getattr(error, "reason", None) or "there is no certificate with its private key in PEM"
+        raise Unavailable(f"--etcd-certfile {cert_file}, --etcd-keyfile {key_file}: {why}") from error
+
+
+def _no_password() -> str:
+    # without this OpenSSL asks on the terminal, and a server waits there for ever
+    raise ValueError("the private key is encrypted")

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from aggserver.authentication.configmap import ConfigMapSource, TrustOverrides
-from aggserver.authentication.delegating import AuthenticationConfig, ClientCA
+from aggserver.authentication.delegating import AuthenticationConfig, ClientCA, TrustError
 from aggserver.authentication.requestheader import RequestHeaderConfig
 from aggserver.authentication.x509 import Roots
 from aggserver.cluster import Unreachable
@@ -174,7 +174,8 @@ async def test_a_cluster_without_aggregation(caplog: pytest.LogCaptureFixture) -
 
 
 FLAG_CA = ClientCA(CA["flag"], Roots.from_pem(CA["flag"]))
-FLAG_PROXY = RequestHeaderConfig(FLAG_CA.roots)
+PROXY_CA = Roots.from_pem(CA["proxy"])
+FLAG_PROXY = RequestHeaderConfig(PROXY_CA)
 
 
 async def test_flags_win_over_the_config_map() -> None:
@@ -192,7 +193,7 @@ async def test_flags_win_over_the_config_map() -> None:
 @pytest.mark.parametrize(
     "overrides",
     [
-        pytest.param(TrustOverrides(FLAG_CA, FLAG_PROXY, CA["flag"]), id="flags give both"),
+        pytest.param(TrustOverrides(FLAG_CA, FLAG_PROXY, CA["proxy"]), id="flags give both"),
         pytest.param(TrustOverrides(skip_lookup=True), id="skipped"),
     ],
 )
@@ -214,3 +215,92 @@ async def test_tolerated_failures_serve_with_what_the_flags_gave() -> None:
         assert source.healthy() is None
         assert applied == [AuthenticationConfig()]
         await until(lambda: len(applied) == 2)
+
+
+# --- what would let every client name anybody
+
+OVERLAPPING: dict[str, str] = {"client": "next", "proxy": "next", "requestheader-allowed-names": "[]"}
+REFUSAL = (
+    "its content can't be used: --requestheader-client-ca-file and --client-ca-file contain overlapping certificates; "
+    "--requestheader-allowed-names must be specified to ensure regular client certificates cannot set authenticating proxy "
+    "headers for arbitrary users"
+)
+CONFIG_MAP = "ConfigMap kube-system/extension-apiserver-authentication"
+
+
+async def test_an_overlap_keeps_the_last_good_one(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = FakeCluster()
+    await cluster.put(PATH, config_map())
+    async with running(cluster) as (source, applied, _):
+        await until(lambda: applied)
+        assert source.warning() is None
+        await cluster.put(PATH, config_map(**OVERLAPPING))
+        await until(lambda: warnings_of(caplog))
+        assert (len(applied), source.healthy()) == (1, None)
+        assert source.warning() == f"keeping the last good {CONFIG_MAP}: {REFUSAL}"
+        assert warnings_of(caplog) == [f"authentication: keeping the last good {CONFIG_MAP}: {REFUSAL}"]
+        # Names make it right again; so does going back.
+        await cluster.put(PATH, config_map(**OVERLAPPING | {"requestheader-allowed-names": '["front-proxy-client"]'}))
+        await until(lambda: len(applied) == 2)
+        assert source.warning() is None
+        await cluster.put(PATH, config_map(**OVERLAPPING))
+        await until(source.warning)
+        await cluster.put(PATH, config_map())
+        await until(lambda: len(applied) == 3)
+        assert source.warning() is None
+
+
+async def test_an_overlap_at_the_start_is_waited_out() -> None:
+    cluster = FakeCluster()
+    await cluster.put(PATH, config_map(**OVERLAPPING))
+    async with running(cluster) as (source, applied, _):
+        await until(lambda: source.healthy() == f"waiting for {CONFIG_MAP}: {REFUSAL}")
+        assert (applied, source.warning()) == ([], None)
+        await cluster.put(PATH, config_map())
+        await until(lambda: source.healthy() is None)
+
+
+async def test_an_overlap_of_a_flag_with_the_config_map() -> None:
+    """Whichever changes: the two are one configuration, and what was applied last stays whole."""
+    cluster = FakeCluster()
+    await cluster.put(PATH, config_map(**{"requestheader-allowed-names": "[]"}))
+    async with running(cluster, TrustOverrides(client_ca=FLAG_CA)) as (source, applied, _):
+        await until(lambda: source.healthy() is None)
+        known = len(applied)
+        source.override(TrustOverrides(client_ca=ClientCA(CA["proxy"], PROXY_CA)))
+        assert source.warning() == f"keeping the last good {CONFIG_MAP}: {REFUSAL}"
+        assert len(applied) == known
+        await cluster.put(PATH, config_map(proxy="next", **{"requestheader-allowed-names": "[]"}))
+        await until(lambda: len(applied) == known + 1)
+        assert applied.last.client_ca is not None
+        assert applied.last.client_ca.pem == CA["proxy"], "what the flag says since"
+        assert source.warning() is None
+
+
+async def test_unusable_files_change_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = FakeCluster()
+    await cluster.put(PATH, config_map())
+    overrides = TrustOverrides(client_ca=FLAG_CA)
+    async with running(cluster, overrides) as (source, applied, _):
+        await until(lambda: source.healthy() is None)
+        known = len(applied)
+        source.keep(TrustError("--client-ca-file ca.crt: no certificate"))
+        assert source.warning() == "keeping the CAs in use: --client-ca-file ca.crt: no certificate"
+        assert (len(applied), source.healthy()) == (known, None)
+        source.override(overrides)
+        assert source.warning() is None
+    assert "authentication: keeping the CAs in use: --client-ca-file ca.crt: no certificate" in warnings_of(caplog)
+
+
+async def test_a_cluster_out_of_reach_is_a_warning() -> None:
+    cluster = FakeCluster()
+    await cluster.put(PATH, config_map())
+    async with running(cluster) as (source, applied, _):
+        await until(lambda: applied)
+        cluster.fail("WATCH", PATH, Unreachable("connection refused"), times=2)
+        await cluster.end_watches()
+        await until(source.warning)
+        assert (source.healthy(), source.warning()) == (None, f"keeping the last good {CONFIG_MAP}: connection refused")
+        await cluster.put(PATH, config_map(client="next"))
+        await until(lambda: len(applied) == 2)
+        assert source.warning() is None

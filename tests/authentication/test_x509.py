@@ -255,3 +255,23 @@ def test_several_uids():
 
 def test_fractions_of_seconds_are_no_trouble():
     assert verify(PeerCertificate(Issued("alice", CA).der), ROOTS, NOW + 0.25).common_name == "alice"
+
+
+RENEWED = ca("ca", key=CA.key, serial=8)
+BELOW = Issued("below", CA, extensions=[IS_CA])
+NAMESAKE = ca("ca")
+OVERLAPS = {
+    # (those who vouch, the others): whether a certificate of the others could be one of theirs
+    "the same": (roots(CA), roots(CA), True),
+    "one of several": (roots(ca("a"), CA), roots(CA, ca("b")), True),
+    "renewed with its key": (roots(RENEWED), roots(CA), True),
+    "below": (roots(CA), roots(BELOW), True),
+    "above": (roots(BELOW), roots(CA), False),
+    "another of the same name": (roots(NAMESAKE), roots(CA), False),
+    "others": (roots(ca("a")), roots(ca("b")), False),
+}
+
+
+@pytest.mark.parametrize(("these", "others", "overlap"), OVERLAPS.values(), ids=OVERLAPS)
+def test_vouching_for_other_roots(these, others, overlap):
+    assert these.vouch_for(others) is overlap

@@ -80,7 +80,11 @@ async def test_always_allowed_without_asking(attributes: Attributes) -> None:
 
 
 async def test_standalone_denies_everyone_else_and_says_why() -> None:
-    for attributes in (things(), Attributes(JANE, "get", path="/version")):
+    for attributes in (
+        things(),
+        Attributes(JANE, "get", path="/version"),
+        Attributes(JANE.authenticated(), "get", path="/metrics"),
+    ):
         decision = await StandaloneAuthorizer().authorize(attributes)
         assert not decision.allowed
         assert "only members of system:masters are allowed" in decision.reason

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.fakes.asgi import Client
@@ -74,7 +76,6 @@ async def test_method_not_allowed(client: Client, method: str, path: str) -> Non
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 NO_ROUTES = [
     ("GET", "/apis/authentication.k8s.io/v1/selfsubjectreviews"),
-    ("PUT", "/apis/authentication.k8s.io/v1/selfsubjectreviews/x"),
     ("HEAD", _DEFINITIONS),
     ("HEAD", f"{_DEFINITIONS}/crontabs.stable.example.com"),
     ("PUT", _DEFINITIONS),
@@ -141,3 +142,68 @@ async def test_what_the_authorizer_is_asked(server: LocalServer, client: Client)
         found = server.rules.asked[-1]
         assert (found.verb, found.resource, found.subresource, found.namespace, found.name, found.label_selector) == wanted
         assert found.user == ADMIN
+
+
+# The request that asks for a verb: method, whether it names an object. A body that is none is refused wherever it is dispatched.
+REQUESTS = {
+    "get": ("GET", True),
+    "list": ("GET", False),
+    "watch": ("GET", False),
+    "create": ("POST", False),
+    "update": ("PUT", True),
+    "patch": ("PATCH", True),
+    "delete": ("DELETE", True),
+    "deletecollection": ("DELETE", False),
+}
+
+
+NAMED = {verb for verb, (_, named) in REQUESTS.items() if named}
+
+
+async def listed(client: Client) -> list[tuple[str, dict[str, Any]]]:
+    """Every entry of every APIResourceList, with the path of its version."""
+    versions = ["/api/v1"]
+    for group in (await client.get("/apis")).json()["groups"]:
+        versions += [f"/apis/{version['groupVersion']}" for version in group["versions"]]
+    return [(version, entry) for version in versions for entry in (await client.get(version)).json()["resources"]]
+
+
+def target(version: str, entry: dict[str, Any], *, named: bool) -> str:
+    resource, _, subresource = entry["name"].partition("/")
+    where = f"{version}/namespaces/default/{resource}" if entry["namespaced"] else f"{version}/{resource}"
+    if subresource:
+        return f"{where}/one/{subresource}"
+    return f"{where}/one" if named else where
+
+
+async def asked(client: Client, version: str, entry: dict[str, Any], verb: str) -> int:
+    method, named = REQUESTS[verb]
+    query = "?watch=1" if verb == "watch" else ""
+    body, kind = (None if method == "GET" else b"{"), "application/merge-patch+json" if verb == "patch" else "application/json"
+    exchange = client.send(method, target(version, entry, named=named) + query, body, content_type=kind)
+    await exchange.start()
+    exchange.disconnect()
+    await exchange.task
+    return exchange.status
+
+
+async def test_what_is_listed_is_what_is_dispatched(client: Client) -> None:
+    """Every verb on everything that discovery lists: what is not listed is not allowed, and all else is."""
+    seen = set()
+    for version, entry in await listed(client):
+        seen.add(entry["name"])
+        # A subresource is always one object's: a verb on many is one on that.
+        for verb in ("get", "create", "update", "patch", "delete") if "/" in entry["name"] else REQUESTS:
+            status = await asked(client, version, entry, verb)
+            # There is no path of single objects where no verb is for one: reviews are made and forgotten.
+            named = REQUESTS[verb][1] and not NAMED & set(entry["verbs"])
+            assert (status == (404 if named else 405)) == (verb not in entry["verbs"]), (version, entry["name"], verb, status)
+    assert {"namespaces", "namespaces/finalize", "namespaces/status", "customresourcedefinitions/status"} <= seen
+    assert {"crontabs", "crontabs/scale", "widgets", "selfsubjectrulesreviews", "selfsubjectreviews"} <= seen
+
+
+async def test_no_namespace_is_deleted_with_the_others(client: Client) -> None:
+    answer = await client.delete("/api/v1/namespaces")
+    assert (answer.status, answer.message) == (405, "the server does not allow this method on the requested resource")
+    for namespace in (await client.get("/api/v1/namespaces")).json()["items"]:
+        assert namespace["status"] == {"phase": "Active"}

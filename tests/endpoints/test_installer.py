@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aggserver.admission.chain import Chain
-from aggserver.endpoints.fixed import FixedResource
+from aggserver.endpoints.fixed import FixedResource, Subresource
 from aggserver.endpoints.installer import Installer
 from aggserver.meta.errors import StatusError
 from aggserver.publish.table import TableConvertor
@@ -17,12 +17,17 @@ def drop_odd(obj: JSONObject) -> list[str]:
     return ["odd"] if obj.pop("odd", None) else []
 
 
-def kind(
-    group: str, version: str, resource: str, *, status: object = None, verbs: tuple[str, ...] = ("get", "list")
-) -> FixedResource:
+def kind(group: str, version: str, resource: str, *subresources: str, verbs: tuple[str, ...] = ("get", "list")) -> FixedResource:
     info = ResourceInfo(group, version, resource, resource.title()[:-1], f"{resource.title()[:-1]}List", namespaced=True)
     return FixedResource(
-        info, object(), Chain(), singular=resource[:-1], verbs=verbs, table=TableConvertor([]), status=status, conform=drop_odd
+        info,
+        object(),
+        Chain(),
+        singular=resource[:-1],
+        verbs=verbs,
+        table=TableConvertor([]),
+        subresources={name: Subresource(object(), ("update",)) for name in subresources},
+        conform=drop_odd,
     )
 
 
@@ -64,14 +69,14 @@ def test_an_owner_is_replaced_or_withdrawn() -> None:
 
 
 def test_a_fixed_kind() -> None:
-    things = kind("g", "v1", "things", status=object())
+    things = kind("g", "v1", "things", "status", "finalize")
     assert (things.group, things.version, things.namespaced) == ("g", "v1", True)
-    assert [sub.name for sub in things.resource.subresources] == ["status"]
+    assert [(sub.name, sub.verbs) for sub in things.resource.subresources] == [("finalize", ("update",)), ("status", ("update",))]
     assert things.resource.storage_version_hash != ""
     assert things.published().status
     status = things.scope("status")
     assert status is not None
-    assert (status.subresource, status.kind, status.object_version) == ("status", "Thing", "g/v1")
+    assert (status.subresource, status.kind, status.object_version, status.verbs) == ("status", "Thing", "g/v1", {"update"})
     assert things.scope("scale") is None
     assert kind("g", "v1", "things").scope("status") is None
     assert kind("g", "v1", "reviews", verbs=("create",)).resource.storage_version_hash == ""

@@ -79,6 +79,68 @@ _METHODS: Cases = {
     "post-to-namespace": _url("POST", "/api/v1/namespaces/same", {"metadata": {"name": "same"}}),
 }
 
+_NAMESPACES = "/api/v1/namespaces"
+_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_DEFINITION = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.{GROUP}"
+
+
+def _namespace(**members: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "$name"}, **members}
+
+
+def _only_namespaces(document: dict[str, Any]) -> Any:
+    found = [entry for entry in document["resources"] if entry["name"].partition("/")[0] == "namespaces"]
+    return {**document, "resources": sorted(found, key=lambda entry: str(entry["name"]))}
+
+
+# Verbs that discovery does not list for what there is, and what `/finalize` does.
+_UNLISTED: Cases = {
+    "delete-namespaces": _url("DELETE", _NAMESPACES),
+    "delete-namespaces-with-body": _url("DELETE", _NAMESPACES, {"kind": "DeleteOptions", "apiVersion": "v1"}),
+    "patch-namespaces": _url("PATCH", _NAMESPACES, {}, kind="application/merge-patch+json"),
+    "delete-default": _url("DELETE", f"{_NAMESPACES}/default"),
+    "delete-kube-system": _url("DELETE", f"{_NAMESPACES}/kube-system"),
+    "delete-kube-public-dry-run": _url("DELETE", f"{_NAMESPACES}/kube-public?dryRun=All"),
+    "get-finalize": _url("GET", f"{_NAMESPACES}/same/finalize"),
+    "patch-finalize": _url("PATCH", f"{_NAMESPACES}/same/finalize", {}, kind="application/merge-patch+json"),
+    "post-finalize": _url("POST", f"{_NAMESPACES}/same/finalize", _namespace()),
+    "delete-finalize": _url("DELETE", f"{_NAMESPACES}/same/finalize"),
+    "delete-namespace-status": _url("DELETE", f"{_NAMESPACES}/same/status"),
+    "post-namespace-status": _url("POST", f"{_NAMESPACES}/same/status", _namespace()),
+    "get-reviews": _url("GET", _REVIEWS),
+    "delete-reviews": _url("DELETE", _REVIEWS),
+    "delete-review": _url("DELETE", f"{_REVIEWS}/x"),
+    "patch-review": _url("PATCH", f"{_REVIEWS}/x", {}, kind="application/merge-patch+json"),
+    "delete-definition-status": _url("DELETE", f"{_DEFINITION}/status"),
+    "post-definition-status": _url("POST", f"{_DEFINITION}/status", {}),
+    "post-scale": _url("POST", path("scalers", "x/scale"), {}),
+    "delete-status": _url("DELETE", path("scalers", "x/status")),
+    "discovery-namespaces": _url("GET", "/api/v1", pick=_only_namespaces),
+    "finalize": [
+        ask("POST", _NAMESPACES, _namespace(spec={"finalizers": ["example.com/x"]})),
+        ask(
+            "PUT",
+            f"{_NAMESPACES}/$name/finalize",
+            _namespace(spec={"finalizers": ["kubernetes", "example.com/y"]}, status={"phase": "Terminating"}),
+        ),
+        ask("PUT", f"{_NAMESPACES}/$name/finalize", _namespace(spec={"finalizers": ["mine"]})),
+        ask("PUT", f"{_NAMESPACES}/$name/finalize", _namespace(spec={"finalizers": ["a b/c", "example.com/a/b"]})),
+        ask("PUT", f"{_NAMESPACES}/$name/finalize", _namespace(spec={"finalizers": ["orphan"]}, metadata={"name": "other"})),
+        ask("PUT", f"{_NAMESPACES}/$name/finalize?dryRun=All", _namespace(spec={})),
+        ask("PUT", f"{_NAMESPACES}/$name/status", _namespace(status={"phase": "Terminating"})),
+        ask("DELETE", f"{_NAMESPACES}/$name", compared=False),
+        ask("PUT", f"{_NAMESPACES}/$name/finalize", _namespace(), pick=lambda answer: answer.get("spec")),
+        ask("GET", f"{_NAMESPACES}/$name"),
+    ],
+    "finalize-missing": _url("PUT", f"{_NAMESPACES}/$name/finalize", _namespace()),
+    "namespace-finalizer-mine": _url("POST", _NAMESPACES, _namespace(spec={"finalizers": ["mine"]})),
+    "namespace-unconditional": [
+        ask("POST", _NAMESPACES, _namespace(), compared=False),
+        ask("PUT", f"{_NAMESPACES}/$name", _namespace(metadata={"name": "$name", "labels": {"a": "b"}})),
+        ask("DELETE", f"{_NAMESPACES}/$name", compared=False),
+    ],
+}
+
 _GADGET = thing("Gadget", spec={"size": 1, "color": "red"})
 
 _VERSIONS: Cases = {
@@ -185,4 +247,4 @@ _WHO: Cases = {
     "timeout-nonsense-watch": [ask("GET", path("things", namespace="listed", watch="1", timeoutSeconds="1", timeout="abc"))],
 }
 
-CASES: Cases = {**_PATHS, **_METHODS, **_VERSIONS, **_DISCOVERY, **_WHO}
+CASES: Cases = {**_PATHS, **_METHODS, **_UNLISTED, **_VERSIONS, **_DISCOVERY, **_WHO}

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import ssl
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.controlplane.binaries import obtain
 from tests.controlplane.pki import Authority, KeyPair
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.processes import free_ports
@@ -288,6 +292,72 @@ def test_what_cannot_be_used_changes_nothing(
     change(own_control_plane, {"requestheader-client-ca-file": "no certificate"})
     eventually(lambda: "keeping the last good ConfigMap" in aggregation.log[said:], "the log tells of it")
     assert user_of(direct, REMOTE, certificate=proxy) == "wanda"
+
+
+# --- a front-proxy CA that ordinary clients have certificates of
+
+OVERLAP = (
+    "--requestheader-client-ca-file and --client-ca-file contain overlapping certificates; --requestheader-allowed-names must be "
+    "specified to ensure regular client certificates cannot set authenticating proxy headers for arbitrary users"
+)
+
+
+def overlapping(plane: ControlPlane, data: dict[str, str]) -> None:
+    """What an older kube-apiserver could be told to publish."""
+    both = data["requestheader-client-ca-file"] + plane.client_ca.pair.certificate.read_text()
+    change(plane, {"requestheader-client-ca-file": both, "requestheader-allowed-names": "[]"})
+
+
+def test_no_client_becomes_the_proxy(
+    direct: Direct,
+    own_control_plane: ControlPlane,
+    aggregation: Aggregation,
+    jane: KeyPair,
+    admin: KeyPair,
+    proxy: KeyPair,
+    config_map: dict[str, str],
+) -> None:
+    said = len(aggregation.log)
+    overlapping(own_control_plane, config_map)
+    kept = f"keeping the last good ConfigMap kube-system/extension-apiserver-authentication: its content can't be used: {OVERLAP}"
+    eventually(lambda: kept in aggregation.log[said:], "the log tells of it")
+    assert_forbidden(direct.get(CRONTABS, *IDENTITY, certificate=jane), "jane")
+    assert user_of(direct, REMOTE, certificate=proxy) == "wanda", "what held before holds"
+    ready = direct.get("/readyz?verbose")
+    assert ready.status == 200
+    assert b"[+]authentication ok, with a warning: reason withheld\n" in ready.body
+    assert kept in direct.get("/readyz/authentication", certificate=admin).body.decode()
+    change(own_control_plane, config_map)
+    eventually(lambda: b"with a warning" not in direct.get("/readyz?verbose").body, "all is well again")
+
+
+def test_no_client_becomes_the_proxy_at_the_start(
+    own_control_plane: ControlPlane, aggregation: Aggregation, jane: KeyPair, config_map: dict[str, str], tmp_path: Path
+) -> None:
+    overlapping(own_control_plane, config_map)
+    with running(server := aggregation.beside(tmp_path / "server", 0)):
+        server.wait_for("waiting for ConfigMap kube-system/extension-apiserver-authentication: its content can't be used: ")
+        unverified = Direct(server.port)
+        assert b"[-]authentication failed: reason withheld\n" in unverified.get("/readyz").body
+        assert_forbidden(unverified.get(CRONTABS, *IDENTITY, certificate=jane), "system:anonymous")
+        change(own_control_plane, config_map)
+        eventually(lambda: unverified.get("/readyz").status == 200, "it is ready")
+        assert_forbidden(unverified.get(CRONTABS, *IDENTITY, certificate=jane), "jane")
+
+
+def test_flags_that_make_every_client_the_proxy(own_control_plane: ControlPlane, tmp_path: Path) -> None:
+    """Both servers refuse to start, with the same words."""
+    ca = str(own_control_plane.client_ca.pair.certificate)
+    flags = ["--client-ca-file", ca, "--requestheader-client-ca-file", ca]
+    etcd = "--etcd-servers=http://127.0.0.1:1"
+    ours = ["serve", "--kubeconfig", str(own_control_plane.kubeconfig), "--data", ":memory:", "--secure-port", "0"]
+    for command in (
+        [str(obtain(os.environ, print).kube_apiserver), etcd, "--service-cluster-ip-range=10.0.0.0/24", f"--cert-dir={tmp_path}"],
+        [sys.executable, "-m", "aggserver", *ours],
+    ):
+        done = subprocess.run([*command, *flags], capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 1
+        assert OVERLAP in done.stderr
 
 
 # --- a cluster that is not there yet

@@ -106,6 +106,20 @@ CASES = [
         id="review",
     ),
     pytest.param(
+        _body("authorization.k8s.io/v1", "SelfSubjectRulesReview", _bytes(1, b"") + _bytes(2, _bytes(1, "team"))),
+        {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": {"namespace": "team"}},
+        id="rules-review",
+    ),
+    pytest.param(
+        _body("v1", "Namespace", _bytes(3, _bytes(1, "Active") + _bytes(2, _bytes(1, "A") + _bytes(2, "True") + _bytes(6, "m")))),
+        {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "status": {"phase": "Active", "conditions": [{"type": "A", "status": "True", "message": "m"}]},
+        },
+        id="namespace-conditions",
+    ),
+    pytest.param(
         _body("v1", "Namespace", _bytes(1, _bytes(17, _bytes(1, "m") + _bytes(7, _bytes(1, '{"f:spec":{}}'))))),
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"managedFields": [{"manager": "m", "fieldsV1": {"f:spec": {}}}]}},
         id="fields-v1",

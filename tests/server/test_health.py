@@ -38,6 +38,19 @@ async def ask(app, path, query=b"", method="GET"):
     return messages[0]["status"], headers, body.decode()
 
 
+async def test_a_warning_fails_nothing():
+    checks = HealthChecks()
+    said = ["the ConfigMap can't be used"]
+    checks.add("authentication", lambda: None, livez=False, warning=lambda: said[0])
+    app = edges(checks, Metrics(), list, "0.1.0")
+    assert (await ask(app, "/readyz"))[::2] == (200, "ok")
+    line = "[+]authentication ok, with a warning: reason withheld\n"
+    assert (await ask(app, "/readyz", b"verbose"))[::2] == (200, f"[+]ping ok\n[+]shutdown ok\n{line}readyz check passed\n")
+    assert (await ask(app, "/readyz/authentication"))[::2] == (200, "ok, with a warning: the ConfigMap can't be used\n")
+    said[0] = None
+    assert (await ask(app, "/readyz/authentication"))[::2] == (200, "ok")
+
+
 def build(**failing):
     checks = HealthChecks()
     for name, why in failing.items():

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import ssl
 import time
 
 import pytest
+from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
 from hyperframe.frame import PingFrame
 
 from aggserver.authentication.x509 import Roots, verify
-from aggserver.server.certificates import issue_client, issue_serving, new_ca
+from aggserver.server import serving
+from aggserver.server.certificates import KeyPair, issue_client, issue_serving, new_ca
 from aggserver.server.connection import EngineConfig
+from aggserver.server.http1 import reason_phrase
 from aggserver.server.requests import STREAM_WINDOW
 from aggserver.server.serving import Server, bind, loop_factory
 from aggserver.server.tls import TLSConfig
@@ -226,7 +231,7 @@ def pem_key(key):
 async def test_plain_http_without_tls():
     async with Running(tls=False) as running:
         answer = await http1(running.port, GET % b"/")
-    assert answer.startswith(b"HTTP/1.1 200 \r\n")
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
     assert b"\r\ndate: " in answer
     assert b"server:" not in answer.lower()
 
@@ -347,6 +352,41 @@ async def test_a_strange_request_ends_alone(head, caplog):
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
+CLIENT_AUTH, ANY_USAGE = ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE
+PURPOSES = {
+    "client": ([CLIENT_AUTH], True),
+    "client and any": ([CLIENT_AUTH, ANY_USAGE], True),
+    "any": ([ANY_USAGE], False),
+    "server": ([ExtendedKeyUsageOID.SERVER_AUTH], False),
+}
+
+
+@pytest.mark.parametrize(("usages", "accepted"), PURPOSES.values(), ids=PURPOSES)
+@pytest.mark.parametrize("factory", LOOPS.values(), ids=LOOPS)
+def test_purposes_of_client_certificates(factory, usages, accepted, tmp_path, caplog):
+    """OpenSSL wants clientAuth by its name, and Python can't tell it otherwise: at least it is said, and not too often."""
+    from tests.authentication.test_x509 import IS_CA, Issued
+
+    span = {"start": NOW - 60, "end": NOW + 3600}
+    root = Issued("front-proxy-ca", extensions=[IS_CA], **span)
+    leaf = Issued("front-proxy-client", root, extensions=[(x509.ExtendedKeyUsage(usages), False)], **span)
+
+    async def main():
+        async with Running() as running:
+            running.tls.update(client_ca_pem=root.pem)
+            proxy = KeyPair(leaf.pem, pem_key(leaf.key))
+            context = tls_context(CA.cert_pem, alpn=["http/1.1"], client=proxy, tmp_path=tmp_path)
+            for _ in range(3):
+                answer = await answer_if_any(running.port, context)
+                assert (b" 200 " in answer) is accepted
+
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(main())
+    warnings = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    text = "a client's certificate was refused in the handshake: unsuitable certificate purpose: its extended key usage must have"
+    assert warnings == ([] if accepted else [f"{text} clientAuth"])
+
+
 GARBAGE = {
     "plain HTTP to the TLS port": GET % b"/",
     "noise": bytes(range(256)) * 4,
@@ -447,6 +487,98 @@ async def test_requests_after_an_ignored_upgrade():
         answers = await http1(running.port, first + GET % b"/ok")
         assert answers.count(b"HTTP/1.1 200 ") == 2
         assert b"\r\n\r\n3HTTP/1.1" in answers
+
+
+HEADS = {
+    # what is sent: the status line, and the body where it is no answer of the application
+    b"GET / HTTP/1.1\r\nhost: a\r\n": (b"200 OK", b""),
+    b"GET / HTTP/1.0\r\n": (b"200 OK", b""),
+    b"GET / HTTP/9.9\r\nhost: a\r\n": (
+        b"505 HTTP Version Not Supported: unsupported protocol version",
+        b"505 HTTP Version Not Supported: unsupported protocol version",
+    ),
+    b"GET / HTTP/1.1\r\n": (b"400 Bad Request: missing required Host header", b"400 Bad Request: missing required Host header"),
+    b"GET / HTTP/1.2\r\n": (b"400 Bad Request: missing required Host header", b"400 Bad Request: missing required Host header"),
+    b"GET / HTTP/1.1\r\nhost: a/b\r\n": (b"400 Bad Request: malformed Host header", b"400 Bad Request: malformed Host header"),
+    b"GET / HTTP/1.1\r\nhost: a\r\nhost: a\r\n": (b"400 Bad Request", b"400 Bad Request"),
+    b"GET / HTTP/1.1\r\nhost: a\r\nb: \x01\r\n": (b"400 Bad Request", b"400 Bad Request"),
+    b"nonsense\r\n": (b"400 Bad Request", b"400 Bad Request"),
+    b"GET / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: zip\r\n": (b"501 Not Implemented", b"Unsupported transfer encoding"),
+}
+
+
+@pytest.mark.parametrize("head", HEADS, ids=[head.decode("latin-1") for head in HEADS])
+async def test_heads(head):
+    status, body = HEADS[head]
+    async with Running(tls=False) as running:
+        last = b"" if body else b"connection: close\r\n"
+        answer = await http1(running.port, head + last + b"\r\n" + b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 " + status + b"\r\n")
+        assert answer.count(b"HTTP/1.1 ") == 1, "what follows is not read"
+        if body:
+            assert answer.endswith(b"\r\n\r\n" + body)
+            assert running.app.asked == 0
+        await eventually(lambda: not running.server._connections)
+
+
+def test_reason_phrases_are_go_s():
+    """Some differ from Python's, and those from one Python to the next."""
+    phrases = {
+        200: b"OK",
+        201: b"Created",
+        413: b"Request Entity Too Large",
+        415: b"Unsupported Media Type",
+        422: b"Unprocessable Entity",
+        429: b"Too Many Requests",
+        504: b"Gateway Timeout",
+        599: b"status code 599",
+    }
+    assert {code: reason_phrase(code) for code in phrases} == phrases
+
+
+async def test_what_follows_the_last_request_holds_nothing():
+    """A client that is answered with `connection: close` has sent another request already: nobody waits for that one's turn."""
+    async with Running(tls=False) as running:
+        reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+        last = b"GET /slow HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"
+        writer.write(last + b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+        await running.app.started.wait()
+        running.app.release.set()
+        answer = await asyncio.wait_for(reader.read(), PATIENCE)
+        assert answer.count(b"HTTP/1.1 200 OK") == 1
+        await eventually(lambda: not running.server._connections)
+        assert running.app.asked == 1
+        await close(writer)
+
+
+@pytest.mark.parametrize("factory", LOOPS.values(), ids=LOOPS)
+def test_a_stop_does_not_wait_for_idle_clients(factory, monkeypatch):
+    """One that never looks at its connection does not say the end of TLS; all that it was sent arrives nevertheless."""
+    monkeypatch.setattr(serving, "TLS_CLOSE_SECONDS", PATIENCE * 100)
+
+    async def main():
+        async with Running() as running:
+            context = tls_context(CA.cert_pem, alpn=["http/1.1"])
+
+            def ask():
+                plain = socket.create_connection(("127.0.0.1", running.port), PATIENCE)
+                client = context.wrap_socket(plain, server_hostname="localhost")
+                client.sendall(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+                return client
+
+            # Not by asyncio, which would look.
+            client = await asyncio.to_thread(ask)
+            await eventually(lambda: running.app.asked)
+            (connection,) = running.server._connections.values()
+            await eventually(lambda: connection._idle_since is not None)
+            running.server.request_stop()
+            await running.stopped()
+            with client:
+                assert (await asyncio.to_thread(client.recv, 65536)).endswith(b"\r\n\r\n1.1")
+                assert await asyncio.to_thread(client.recv, 65536) == b"", "TLS ended in order"
+
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(main())
 
 
 async def eventually(condition):

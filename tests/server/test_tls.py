@@ -96,7 +96,8 @@ def encrypted_key():
 
 BAD_UPDATES = {
     "key of another": ({"cert_pem": OTHER.cert_pem}, "serving certificate: KEY_VALUES_MISMATCH"),
-    "no PEM": ({"cert_pem": b"garbage"}, "serving certificate: "),
+    "no PEM": ({"cert_pem": b"garbage"}, "serving certificate: there is no certificate in PEM"),
+    "no PEM of a key": ({"key_pem": b"garbage"}, "serving certificate: there is no private key in PEM"),
     "empty": ({"key_pem": b"\n"}, "the serving certificate or its key is empty"),
     "encrypted key": ({"key_pem": encrypted_key()}, "serving certificate: the private key is encrypted"),
     "no CA in the bundle": ({"client_ca_pem": b"garbage"}, "client CA bundle: data does not contain any valid RSA or ECDSA cert"),

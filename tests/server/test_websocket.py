@@ -18,7 +18,10 @@ HEAD = (
     b"sec-websocket-extensions: permessage-deflate\r\n\r\n"
 )
 # RFC 6455, 1.3, has this key and what is made of it.
-ACCEPTED = b"HTTP/1.1 101 \r\nupgrade: websocket\r\nconnection: Upgrade\r\nsec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"
+ACCEPTED = (
+    b"HTTP/1.1 101 Switching Protocols\r\n"
+    b"upgrade: websocket\r\nconnection: Upgrade\r\nsec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"
+)
 EVENT = b"\x81\x05event"
 
 
@@ -161,7 +164,7 @@ async def test_a_refusal_is_plain_http():
 
     async with Running(Refusing(), masked(Ping())) as running:
         answer = await running.rest()
-        assert answer.startswith(b"HTTP/1.1 403 \r\ncontent-length: 6\r\nx: y\r\nconnection: close\r\n")
+        assert answer.startswith(b"HTTP/1.1 403 Forbidden\r\ncontent-length: 6\r\nx: y\r\nconnection: close\r\n")
         assert answer.endswith(b"\r\n\r\nforbid")
         await running.over()
 

@@ -94,14 +94,15 @@ async def test_what_a_client_may_not_say(client: Client) -> None:
         "apiVersion": "v1",
         "kind": "Namespace",
         "metadata": {"name": "team"},
-        "spec": {"finalizers": ["mine"], "odd": 1},
+        "spec": {"finalizers": ["example.com/mine"], "odd": 1},
         "status": {"phase": "Terminating"},
     }
     answer = await client.post(PATH, body)
-    assert (answer.json()["spec"], answer.json()["status"]) == ({"finalizers": ["kubernetes"]}, {"phase": "Active"})
+    spec = {"finalizers": ["example.com/mine", "kubernetes"]}
+    assert (answer.json()["spec"], answer.json()["status"]) == (spec, {"phase": "Active"})
     assert answer.warnings == ['299 - "unknown field \\"spec.odd\\""']
     answer = await client.merge(TEAM, {"spec": {"finalizers": []}, "metadata": {"labels": {"kubernetes.io/metadata.name": "x"}}})
-    assert answer.json()["spec"] == {"finalizers": ["kubernetes"]}
+    assert answer.json()["spec"] == spec
     assert answer.json()["metadata"]["labels"] == {"kubernetes.io/metadata.name": "team"}
 
 
@@ -112,11 +113,31 @@ async def test_status(client: Client) -> None:
     answer = await client.put(f"{TEAM}/status", made)
     assert answer.json()["status"]["conditions"] == [{"type": "Some", "status": "True"}]
     assert answer.json()["spec"] == {"finalizers": ["kubernetes"]}
+    answer = await client.merge(f"{TEAM}/status", {"status": {"phase": "Terminating"}})
+    assert (answer.status, answer.message) == (
+        422,
+        'Namespace "team" is invalid: status.Phase: Invalid value: "Terminating": '
+        "may only be 'Active' if `deletionTimestamp` is empty",
+    )
+
+
+@pytest.mark.parametrize("name", ["default", "kube-system", "kube-public"])
+async def test_some_may_not_be_deleted(client: Client, name: str) -> None:
+    if name != "default":
+        await create(client, name)
+    answer = await client.delete(f"{PATH}/{name}")
+    assert (answer.status, answer.json()["reason"]) == (403, "Forbidden")
+    assert answer.message == f'namespaces "{name}" is forbidden: this namespace may not be deleted'
+    assert (await client.get(f"{PATH}/{name}")).json()["status"] == {"phase": "Active"}
 
 
 async def test_there_is_no_deletecollection(client: Client) -> None:
     resources = (await client.get("/api/v1")).json()["resources"]
-    assert resources[0]["verbs"] == ["create", "delete", "get", "list", "patch", "update", "watch"]
+    assert [(entry["name"], entry["verbs"]) for entry in resources] == [
+        ("namespaces", ["create", "delete", "get", "list", "patch", "update", "watch"]),
+        ("namespaces/finalize", ["update"]),
+        ("namespaces/status", ["get", "patch", "update"]),
+    ]
 
 
 async def test_table(client: Client) -> None:
@@ -198,3 +219,61 @@ async def test_watched_to_the_end(client: Client) -> None:
         await gone(client, TEAM)
         kinds = [(event["type"], event["object"]["status"]["phase"]) for event in await watch.events(3)]
     assert kinds == [("ADDED", "Active"), ("MODIFIED", "Terminating"), ("DELETED", "Terminating")]
+
+
+# --- what holds them ---
+
+
+async def test_finalize_changes_finalizers_alone(client: Client) -> None:
+    made = await create(client)
+    made["spec"] = {"finalizers": ["kubernetes", "example.com/x"]}
+    made["status"] = {"phase": "Terminating"}
+    answer = await client.put(f"{TEAM}/finalize", made)
+    assert (answer.status, answer.json()["spec"], answer.json()["status"]) == (200, made["spec"], {"phase": "Active"})
+    made["spec"] = {"finalizers": ["kubernetes", "mine"]}
+    del made["metadata"]["resourceVersion"]
+    answer = await client.put(f"{TEAM}/finalize", made)
+    assert (answer.status, answer.json()["details"]["causes"][0]["field"]) == (422, "spec.finalizers[1]")
+    assert "name is neither a standard finalizer name nor is it fully qualified" in answer.message
+    made["spec"] = {"finalizers": "kubernetes"}
+    assert (await client.put(f"{TEAM}/finalize", made)).status == 400
+
+
+async def test_a_finalizer_of_others_holds_it_up(client: Client) -> None:
+    """The controller gives up its own alone, and the last one is whose it is."""
+    made = await create(client)
+    made["spec"] = {"finalizers": ["kubernetes", "example.com/x"]}
+    await client.put(f"{TEAM}/finalize", made)
+    await client.delete(TEAM)
+    await settled()
+    left = (await client.get(TEAM)).json()
+    assert left["spec"] == {"finalizers": ["example.com/x"]}
+    left["spec"] = {}
+    assert (await client.put(f"{TEAM}/finalize", left)).status == 200
+    assert (await client.get(TEAM)).status == 404
+
+
+async def test_who_empties_the_list_does_not_wait(server: LocalServer, client: Client) -> None:
+    """As by `kubectl replace --raw .../finalize` upstream: what is in it stays behind."""
+    await create(client)
+    obj = crontab()
+    obj["metadata"]["finalizers"] = ["example.com/x"]
+    await client.post(CONTENT, obj)
+    await client.delete(TEAM)
+    await until(lambda: LOOK_AGAIN in server.timers.seconds)
+    held = (await client.get(TEAM)).json()
+    assert held["spec"] == {"finalizers": ["kubernetes"]}
+    held["spec"] = {"finalizers": []}
+    assert (await client.put(f"{TEAM}/finalize", held)).status == 200
+    assert (await client.get(TEAM)).status == 404
+    server.timers.fire(LOOK_AGAIN)
+    await settled()
+    assert [item["metadata"]["name"] for item in (await client.get(CONTENT)).json()["items"]] == ["one"]
+
+
+async def test_finalize_of_what_is_not_deleted(client: Client) -> None:
+    made = await create(client)
+    made["spec"] = {}
+    answer = await client.put(f"{TEAM}/finalize", made)
+    assert (answer.status, answer.json()["spec"]) == (200, {})
+    assert (await client.get(TEAM)).json()["status"] == {"phase": "Active"}

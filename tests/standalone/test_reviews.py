@@ -12,6 +12,7 @@ from tests.fakes.server import ALICE, LocalServer
 
 WHO = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 MAY = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+WHAT = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
 
 
 def may(**spec: Any) -> dict[str, Any]:
@@ -83,5 +84,30 @@ async def test_a_spec_of_a_wrong_type(client: Client) -> None:
 
 
 async def test_discovery(client: Client) -> None:
-    (resource,) = (await client.get("/apis/authorization.k8s.io/v1")).json()["resources"]
-    assert (resource["name"], resource["verbs"]) == ("selfsubjectaccessreviews", ["create"])
+    resources = (await client.get("/apis/authorization.k8s.io/v1")).json()["resources"]
+    assert [(resource["name"], resource["verbs"]) for resource in resources] == [
+        ("selfsubjectaccessreviews", ["create"]),
+        ("selfsubjectrulesreviews", ["create"]),
+    ]
+
+
+def what(**spec: Any) -> dict[str, Any]:
+    return {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": spec}
+
+
+async def test_what_may_i(client: Client) -> None:
+    answer = await client.as_user(ALICE).post(WHAT, what(namespace="default"))
+    assert (answer.status, answer.json()["spec"]) == (201, {})
+    status = answer.json()["status"]
+    assert {"verbs": ["create"], "apiGroups": ["authentication.k8s.io"], "resources": ["selfsubjectreviews"]} in status[
+        "resourceRules"
+    ]
+    assert all(rule["verbs"] == ["get"] for rule in status["nonResourceRules"])
+    administrator = (await client.post(WHAT, what(namespace="default"))).json()["status"]
+    assert administrator["resourceRules"][0] == {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+    assert administrator["nonResourceRules"][0] == {"verbs": ["*"], "nonResourceURLs": ["*"]}
+
+
+async def test_what_may_i_where(client: Client) -> None:
+    answer = await client.post(WHAT, what())
+    assert (answer.status, answer.message) == (400, "no namespace on request")

@@ -207,7 +207,7 @@ async def test_limits_are_spread(server: LocalServer, client: Client) -> None:
 
     watching = Watching(lambda: 0.5, lambda scope, count, size: None, call_later)
     verbs = server.handler._verbs  # type: ignore[attr-defined]
-    verbs["watch"] = (verbs["watch"][0], watching)
+    verbs["watch"] = watching
     async with client.watch(WATCH):
         assert seen == [2700.0]
 

@@ -1,0 +1,176 @@
+"""HTTP/1.1 of one connection: hypercorn's protocol over h11, with what it leaves to others decided here as Go's net/http does.
+
+- Reason phrases are `http.StatusText`'s: some clients show nothing else of a refusal.
+- A head that can't be a request's is answered in plain text and ends the connection: another version than 1.x with 505, a Host
+  that is missing or malformed, control characters, and all that h11 refuses, with 400. Unlike Go, a client of HTTP/1.0 is
+  answered with the server's own version, as RFC 9110 section 6.2 has it.
+- Websockets are ours (`websocket.py`), and there is no way to HTTP/2 in clear text: `Upgrade: h2c` is but a wish.
+Called by `connection.py`. Source: net/http server.go (readRequest, serve), go1.26; hypercorn 0.18 protocol/h11.py.
+"""
+
+from __future__ import annotations
+
+import re
+from http import HTTPStatus
+from typing import Any, cast
+
+import h11
+from hypercorn.events import Closed, Event, RawData, Updated
+from hypercorn.protocol.events import Body, Data, EndBody, Request, Response
+from hypercorn.protocol.events import Event as StreamEvent
+from hypercorn.protocol.h11 import STREAM_ID, H11Protocol, H11WSConnection
+from hypercorn.protocol.http_stream import HTTPStream
+from hypercorn.protocol.ws_stream import WSStream
+
+from aggserver.server.requests import Inbox, Requests
+from aggserver.server.websocket import AppSend, WebSocket
+
+__all__ = ["HTTP1", "reason_phrase"]
+
+# Go's words where Python has others, which differ by its version too.
+_GO_PHRASES = {
+    413: "Request Entity Too Large",
+    414: "Request URI Too Long",
+    416: "Requested Range Not Satisfiable",
+    418: "I'm a teapot",
+    422: "Unprocessable Entity",
+}
+_PHRASES = {
+    code: phrase.encode() for code, phrase in ({int(status): status.phrase for status in HTTPStatus} | _GO_PHRASES).items()
+}
+
+# What may stand in a Host header: httpguts.ValidHostHeader.
+_HOST = re.compile(rb"[0-9A-Za-z!$%&'()*+,\-.:;=\[\]_~]*")
+
+# h11 lets them into the values of headers.
+_CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+
+# States of either side after which nothing more is read.
+_FINISHED = (h11.MUST_CLOSE, h11.CLOSED, h11.ERROR)
+
+
+def reason_phrase(code: int) -> bytes:
+    """Go's http.StatusText, and what its server writes for a code that has none."""
+    return _PHRASES.get(code) or b"status code %d" % code
+
+
+class HTTP1(H11Protocol):
+    """hypercorn's HTTP/1.1 with our websockets, requests and refusals."""
+
+    async def handle(self, event: Event) -> None:
+        """Drops what follows the last request of a connection: h11 would take it for a fault of the request that is under way."""
+        if isinstance(event, RawData) and (self.connection.their_state in _FINISHED or self.connection.our_state in _FINISHED):
+            return
+        await super().handle(event)
+
+    async def stream_send(self, event: StreamEvent) -> None:
+        if not isinstance(event, Response):
+            await super().stream_send(event)
+            return
+        headers = [*event.headers, *self.config.response_headers("h11")]
+        kind = h11.Response if event.status_code >= 200 else h11.InformationalResponse
+        await self._send_h11_event(kind(status_code=event.status_code, headers=headers, reason=reason_phrase(event.status_code)))
+
+    async def _handle_events(self) -> None:
+        while self.connection.their_state not in _FINISHED:
+            if self.connection.they_are_waiting_for_100_continue:
+                await self.stream_send(Response(stream_id=STREAM_ID, headers=[], status_code=100))
+            try:
+                event = self.connection.next_event()
+            except h11.RemoteProtocolError as error:
+                await self._refuse(error.error_status_hint, _detail(str(error)))
+                return
+            if isinstance(event, h11.Request):
+                await self.send(Updated(idle=False))
+                await self._begin(event)
+            elif event is h11.PAUSED:
+                if self.connection.our_state in _FINISHED:
+                    return  # what follows the last request of a connection is nobody's
+                await self.can_read.clear()
+                await self.can_read.wait()
+            elif event is h11.NEED_DATA or isinstance(event, h11.ConnectionClosed) or self.stream is None:
+                return
+            elif isinstance(event, h11.Data):
+                await self.stream.handle(Body(stream_id=STREAM_ID, data=bytes(event.data)))
+            elif isinstance(event, h11.EndOfMessage):
+                await self.stream.handle(EndBody(stream_id=STREAM_ID))
+            elif isinstance(event, Data):
+                await self.stream.handle(event)  # frames of a websocket
+
+    async def _begin(self, request: h11.Request) -> None:
+        headers = dict(request.headers)
+        if _CONTROL.search(b"".join(headers.values())):
+            await self._refuse(400)
+            return
+        if not request.http_version.startswith(b"1."):
+            await self._refuse(505, "unsupported protocol version")
+            return
+        host = headers.get(b"host")
+        if host is None and request.http_version != b"1.0" and request.method != b"CONNECT":
+            await self._refuse(400, "missing required Host header")
+        elif host is not None and _HOST.fullmatch(host) is None:
+            await self._refuse(400, "malformed Host header")
+        else:
+            await self._hand_over(request, websocket=_asks_for_websocket(request, headers))
+
+    async def _hand_over(self, request: h11.Request, *, websocket: bool) -> None:
+        connection = cast(h11.Connection, self.connection)
+        if websocket:
+            self.stream = cast(WSStream, WebSocket(self._start, self.stream_send, STREAM_ID, secure=self.ssl))
+            self.connection = H11WSConnection(connection)
+        else:
+            # An Upgrade to anything else is ignored, as a server may: RFC 9110 section 7.8. h11 has no word for that, and would
+            # read no more until the answer's end: a watch whose client is gone would stay.
+            connection._cstate.pending_switch_proposals.clear()
+            self.stream = HTTPStream(
+                self.app,
+                self.config,
+                self.context,
+                self.task_group,
+                self.ssl,
+                self.client,
+                self.server,
+                self.stream_send,
+                STREAM_ID,
+            )
+        await self.stream.handle(
+            Request(
+                stream_id=STREAM_ID,
+                headers=list(request.headers),
+                http_version=request.http_version.decode(),
+                method=request.method.decode("ascii").upper(),
+                raw_path=request.target,
+                state=self.connection_state,
+            )
+        )
+
+    async def _start(self, scope: dict[str, Any], send: AppSend) -> Inbox:
+        return await cast(Requests, self.task_group).spawn_app(self.app, self.config, scope, send)
+
+    async def _refuse(self, code: int, detail: str = "") -> None:
+        """Ends the connection, with an answer where none was begun."""
+        if self.connection.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            text = f"{code} {reason_phrase(code).decode()}" + (f": {detail}" if detail else "")
+            body = b"Unsupported transfer encoding" if code == 501 else text.encode()
+            headers = [
+                (b"content-type", b"text/plain; charset=utf-8"),
+                (b"connection", b"close"),
+                (b"content-length", b"%d" % len(body)),
+            ]
+            reason = text.partition(" ")[2].encode()
+            await self._send_h11_event(h11.Response(status_code=code, headers=headers, reason=reason))
+            await self._send_h11_event(h11.Data(data=body))
+            await self._send_h11_event(h11.EndOfMessage())
+        await self.send(Closed())
+
+
+def _detail(error: str) -> str:
+    """What Go adds to its 400 of what h11 refuses."""
+    return "missing required Host header" if error.startswith("Missing mandatory Host") else ""
+
+
+def _asks_for_websocket(request: h11.Request, headers: dict[bytes, bytes]) -> bool:
+    if b"upgrade" not in headers or request.method != b"GET":
+        return False
+    wanted = {part.strip() for part in headers.get(b"connection", b"").lower().split(b",")}
+    return b"upgrade" in wanted and headers[b"upgrade"].lower() == b"websocket"
