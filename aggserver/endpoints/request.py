@@ -66,6 +66,7 @@ class Request:
         "headers",
         "http_version",
         "info",
+        "last_of_connection",
         "method",
         "path",
         "peer",
@@ -92,6 +93,7 @@ class Request:
         self.audit_id: str = ""
         self.info: RequestInfo
         self.user: UserInfo = ANONYMOUS
+        self.last_of_connection = False  # the connection ends with the answer
         self.warnings: list[str] = []
         self.deadline: float = 0.0  # loop time, seconds; 0 for a long-running request
 

@@ -45,6 +45,9 @@ WRITE_NOW = 64 * 1024
 
 READ_SIZE = 64 * 1024
 
+# How long a client that broke HTTP/2's rules may take to read what it did: Go's goAwayTimeout.
+LINGER_SECONDS = 1.0
+
 # Bytes that a client leaves unread before no more of its HTTP/2 frames are read: it may ask for answers (PING, SETTINGS) faster
 # than it takes them. More than what the responses of a busy connection have waiting.
 MAX_UNREAD = 16 * WRITE_NOW
@@ -171,12 +174,23 @@ class Connection:
         try:
             http2.initiate()
             self._watch_idle()
-            while (data := await self._reader.read(READ_SIZE)) and http2.receive(data):
+            while (data := await self._reader.read(READ_SIZE)) and await http2.receive(data):
                 if self._writer.transport.get_write_buffer_size() > MAX_UNREAD:
                     await self.drain()
         finally:
             http2.closed()
+        if http2.failed:
+            await self._linger()
         await self._close()
+
+    async def _linger(self) -> None:
+        """Reads no more, and leaves the client its time: a close with bytes unread would take back the GOAWAY that says why."""
+        self._flush()
+        try:
+            async with asyncio.timeout(LINGER_SECONDS):
+                await asyncio.shield(self._writer.wait_closed())
+        except OSError:  # TimeoutError is one
+            self._writer.transport.abort()
 
     async def _serve_http1(self, *, secure: bool) -> None:
         socket = self._writer.get_extra_info("socket")
@@ -243,7 +257,7 @@ class Connection:
 
     def idle(self, is_idle: bool) -> None:
         self._idle_since = self._loop.time() if is_idle else None
-        if is_idle and self._context.terminated.is_set():
+        if is_idle and (self._context.terminated.is_set() or (self._http2 is not None and self._http2.leaving)):
             self._requests.spawn(self._end)
 
     def date(self) -> list[tuple[bytes, bytes]]:

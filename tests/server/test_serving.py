@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import ssl
 import time
 
 import pytest
-from hyperframe.frame import PingFrame
+from hpack import Encoder
+from hyperframe.frame import DataFrame, HeadersFrame, PingFrame, SettingsFrame, WindowUpdateFrame
 
 from aggserver.authentication.x509 import Roots, verify
 from aggserver.server.certificates import issue_client, issue_serving, new_ca
@@ -17,6 +19,7 @@ from aggserver.server.requests import STREAM_WINDOW
 from aggserver.server.serving import Server, bind, loop_factory
 from aggserver.server.tls import TLSConfig
 from tests.server.clients import PATIENCE, HTTP2Client, close, http1, tls_context
+from tests.server.frames import HEAD, PREFACE
 
 NOW = time.time()
 CA = new_ca("serving-ca", NOW)
@@ -24,6 +27,13 @@ CLIENT_CA = new_ca("client-ca", NOW)
 PROXY_CA = new_ca("front-proxy-ca", NOW)
 PAIR = issue_serving(CA, ["localhost"], ["127.0.0.1"], NOW)
 GET = b"GET %s HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+ASK_FOR_LARGE = {
+    "http/1.1": b"GET /endless HTTP/1.1\r\nhost: a\r\n\r\n",
+    "h2": PREFACE
+    + SettingsFrame(0, settings={4: 2**31 - 1}).serialize()
+    + WindowUpdateFrame(0, 2**30).serialize()
+    + HeadersFrame(1, Encoder().encode([*HEAD[:-1], (b":path", b"/endless")]), flags=["END_HEADERS", "END_STREAM"]).serialize(),
+}
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": loop_factory() or pytest.param(None, marks=pytest.mark.skip)}
 
 
@@ -78,6 +88,15 @@ class App:
 
     async def large(self, scope, receive, send):
         await self.answer(send, b"x" * 3_000_000)
+
+    async def endless(self, scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for _ in range(1000):
+            await send({"type": "http.response.body", "body": b"x" * 100_000, "more_body": True})
+
+    async def last(self, scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"connection", b"close")]})
+        await send({"type": "http.response.body", "body": b"last"})
 
     async def watch(self, scope, receive, send):
         """Streams one event, then ends at shutdown or when the client goes away."""
@@ -291,13 +310,15 @@ async def test_an_unread_body_is_bounded_and_harms_no_neighbour():
 
 
 async def test_an_early_answer_harms_no_neighbour():
+    """The client is told to send no more (RFC 9113, 8.1); what is under way is dropped, and its window given back."""
     async with Running() as running:
         client = await running.http2()
         watch = client.request("/watch")
         refused = client.request("/refuse", method="POST", end=False)
-        assert (await client.response(refused))["status"] == 413
-        for _ in range(20):
-            client.send(refused, b"x" * 10_000)
+        await client.until(lambda: client.received[refused]["ended"] == "reset 0")
+        assert (client.received[refused]["status"], client.received[refused]["body"]) == (413, b"too large")
+        for _ in range(2000):
+            client.writer.write(DataFrame(refused, b"x" * 16_000).serialize())
         assert (await client.get())["status"] == 200
         assert client.received[watch]["ended"] is None
 
@@ -308,16 +329,17 @@ async def test_an_early_answer_on_http1():
         assert (await http1(running.port, head + b"x" * 1000)).startswith(b"HTTP/1.1 413")
 
 
-HEAD = {":method": "GET", ":authority": "a", ":scheme": "https", ":path": "/"}
+PLAIN = {":method": "GET", ":authority": "a", ":scheme": "https", ":path": "/"}
 STRANGE_HEADS = {
-    "no path": list((HEAD | {":path": ""}).items()),
-    "a space in the method": list((HEAD | {":method": "GE T"}).items()),
-    "upper case in a name": [*HEAD.items(), ("Accept", "a")],
-    "a line break in a value": [*HEAD.items(), ("accept", "a\r\nx-remote-user: root")],
-    "a header of the connection": [*HEAD.items(), ("transfer-encoding", "chunked")],
-    "an unknown pseudo header": [*HEAD.items(), (":user", "root")],
-    "a pseudo header twice": [*HEAD.items(), (":path", "/other")],
-    "a pseudo header behind others": [("accept", "a"), *HEAD.items()],
+    "no path": list((PLAIN | {":path": ""}).items()),
+    "a space in the method": list((PLAIN | {":method": "GE T"}).items()),
+    "upper case in a name": [*PLAIN.items(), ("Accept", "a")],
+    "a line break in a value": [*PLAIN.items(), ("accept", "a\r\nx-remote-user: root")],
+    "te that asks for more than trailers": [*PLAIN.items(), ("te", "trailers, deflate;q=0.5")],
+    "a header of the connection": [*PLAIN.items(), ("transfer-encoding", "chunked")],
+    "an unknown pseudo header": [*PLAIN.items(), (":user", "root")],
+    "a pseudo header twice": [*PLAIN.items(), (":path", "/other")],
+    "a pseudo header behind others": [("accept", "a"), *PLAIN.items()],
     "path that is not ASCII": [(":method", "GET"), (":authority", "a"), (":scheme", "https"), (":path", "/\u00e4")],
     "plain CONNECT": [(":method", "CONNECT"), (":authority", "a:1")],
     "websocket": [
@@ -477,17 +499,18 @@ async def test_flood_of_resets(monkeypatch):
         assert running.app.asked <= 60
 
 
-async def test_flood_of_pings(monkeypatch):
-    """Of a client that asks and doesn't read, the server stops reading: what it can't send is bounded."""
+async def test_a_client_that_asks_and_does_not_read(monkeypatch):
+    """The server stops reading: what it can't send is bounded. Data that comes too late is answered frame by frame."""
     monkeypatch.setattr("aggserver.server.connection.MAX_UNREAD", 256 * 1024)
     async with Running() as running:
         client = await running.http2(receive_buffer=16 * 1024)
-        assert (await client.get())["status"] == 200
-        pings = b"".join(PingFrame(0, b"%08d" % number).serialize() for number in range(1000))
+        refused = client.request("/refuse", method="POST", end=False)
+        assert (await client.response(refused))["status"] == 413
+        late = DataFrame(refused, b"x" * 64).serialize() * 1000
         (connection,) = running.server._connections.values()
         unsent = connection._writer.transport.get_write_buffer_size
         for _ in range(2000):
-            client.writer.write(pings)
+            client.writer.write(late)
             await asyncio.sleep(0)
             if client.writer.transport.get_write_buffer_size() > 1_000_000:
                 break
@@ -496,16 +519,93 @@ async def test_flood_of_pings(monkeypatch):
         client.writer.transport.abort()
 
 
-async def test_flood_of_empty_frames():
+FLOODS = {"SETTINGS": SettingsFrame(0).serialize(), "PING": PingFrame(0, b"12345678").serialize()}
+
+
+@pytest.mark.parametrize("frame", FLOODS.values(), ids=FLOODS)
+@pytest.mark.parametrize("factory", LOOPS.values(), ids=LOOPS)
+def test_a_flood_is_told_to_calm_down(factory, frame):
+    """Floods without end end; the requests of others go on meanwhile."""
+
+    async def main():
+        async with Running() as running:
+            other = await running.http2()
+            floods = [await running.http2() for _ in range(4)]
+            for client in floods:
+                client.writer.write(frame * 100_000)
+            assert (await other.get())["status"] == 200
+            for client in floods:
+                await client.until(lambda client=client: client.goaway)
+                assert client.goaway == (11, 0)  # ENHANCE_YOUR_CALM
+            assert (await other.get())["status"] == 200
+
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(main())
+
+
+async def test_goodbye_with_an_answer():
+    """`connection: close` is a GOAWAY behind the answer; what is under way is finished, and then the connection ends."""
     async with Running() as running:
         client = await running.http2()
-        stalled = client.request("/stall", method="POST", end=False)
-        for _ in range(10_000):
-            client.h2.send_data(stalled, b"")
+        slow = client.request("/slow")
+        await eventually(running.app.started.is_set)
+        last = client.request("/last")
+        got = await client.response(last)
+        assert (got["status"], got["body"], got["headers"].get("connection")) == (200, b"last", None)
+        await client.until(lambda: client.goaway)
+        assert client.goaway == (0, last)
+        late = client.request("/ok")
+        await client.until(lambda: client.received[late]["ended"])
+        assert client.received[late]["ended"] == "reset 7", "REFUSED_STREAM: it may be retried elsewhere"
+        running.app.release.set()
+        assert (await client.response(slow))["body"] == b"slow"
+        await client.until(lambda: client.closed)
+
+
+async def test_goodbye_to_a_client_that_did_not_wait():
+    """A reset before the answer does not keep the connection."""
+    async with Running() as running:
+        client = await running.http2()
+        client.h2.reset_stream(client.request("/last"))
         client.flush()
+        await client.until(lambda: client.goaway)
+        await client.until(lambda: client.closed)
+
+
+async def test_a_stream_that_nobody_reads_is_reset(monkeypatch):
+    """Its window stays closed for STALL_SECONDS. Others of the connection, and watches with nothing to send, stay."""
+    monkeypatch.setattr("aggserver.server.http2.STALL_SECONDS", 0.0)
+    async with Running() as running:
+        client = await running.http2()
+        watch = client.request("/watch")
+        await client.until(lambda: client.received[watch]["body"])
+        client.acknowledge = False
+        client.h2.increment_flow_control_window(10_000_000)
+        unread = client.request("/large")
+        await client.until(lambda: client.received[unread]["ended"])
+        assert client.received[unread]["ended"] == "reset 8"  # CANCEL
+        assert len(client.received[unread]["body"]) == 65_535
+        assert client.received[watch]["ended"] is None
         assert (await client.get())["status"] == 200
-        (connection,) = running.server._connections.values()
-        assert len(connection._http2._streams[stalled].inbox._events) == 0
+
+
+@pytest.mark.parametrize("alpn", ["h2", "http/1.1"])
+@pytest.mark.parametrize("factory", LOOPS.values(), ids=LOOPS)
+def test_a_connection_that_nobody_reads_is_ended(factory, alpn, monkeypatch):
+    """By the kernel, which alone knows what its buffer has room for; the application hears of it as of any lost client."""
+    monkeypatch.setattr("aggserver.server.serving.TCP_STALL_MILLISECONDS", 1)
+
+    async def main():
+        async with Running() as running:
+            client = socket.create_connection(("127.0.0.1", running.port))
+            context = tls_context(CA.cert_pem, alpn=[alpn])
+            with await asyncio.to_thread(context.wrap_socket, client, server_hostname="localhost") as stuck:
+                stuck.sendall(ASK_FOR_LARGE[alpn])
+                await eventually(lambda: running.app.asked == 1)
+                await eventually(lambda: not running.server._connections)
+
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(main())
 
 
 @pytest.mark.parametrize("factory", LOOPS.values(), ids=LOOPS)
