@@ -5,7 +5,7 @@ jh2 keeps the protocol's books: frames, compression, states, flow control. What 
   open a connection, and a control frame costs its sender nothing.
 - What a connection may hold: streams that are over are let go at once, `MAX_CLOSED_STREAMS` of them are remembered; settings that
   nobody knows are dropped, and the table of our header compression has the size that Go's server gives it.
-- What the library lets pass and RFC 7541 does not: see `_check_block`.
+- What the library lets pass and RFC 7541 does not: see `_huffman_strings`.
 - A DATA frame is written without five copies of it.
 
 The names with an underscore are the library's own, so its minor version is pinned. Called by `http2.py` alone.
@@ -76,6 +76,9 @@ _DATA, _HEADERS, _SETTINGS = 0x0, 0x1, 0x4
 _END_STREAM = 0x1
 _SETTING_BYTES = 6
 _KNOWN_SETTINGS = frozenset(map(int, SettingCodes))
+
+# Of the numbers in header blocks, which are lengths and indices.
+_INTEGER_BITS = 28
 
 _HUFFMAN_BITS = bytes(REQUEST_CODES_LENGTH[:256])
 
@@ -250,13 +253,14 @@ class Library(H2Connection):  # type: ignore[misc]
 
         It walks all of them at every request, and ends the connection where there are too many, which `http2.py` refuses.
         """
+        strings = _huffman_strings(frame.data)
         try:
             headers = _decode_headers(self.decoder, frame.data)
         except DenialOfServiceError:
             raise
         except ProtocolError as error:
             raise CompressionError(str(error)) from None
-        _check_block(frame.data, headers)
+        _check_filling(strings, headers)
         events: list[Event] = self.state_machine.process_input(ConnectionInputs.RECV_HEADERS)
         stream = self._get_or_create_stream(frame.stream_id, 1)  # clients have odd numbers
         frames, received = stream.receive_headers(headers, "END_STREAM" in frame.flags, None)
@@ -273,32 +277,42 @@ class Library(H2Connection):  # type: ignore[misc]
         return result
 
 
-def _check_block(block: bytes, headers: list[tuple[bytes, bytes]]) -> None:
-    """What the decoder lets pass in a header block that it has decoded. Raises CompressionError.
+def _huffman_strings(block: bytes) -> list[tuple[int, int, int, int]]:
+    """(field, 0 for its name and 1 for its value, length, last octet) of each Huffman-coded string of a header block.
 
-    A change of the table's size stands before all fields (RFC 7541, 4.2), and Huffman codes are filled up with ones (5.2). The
-    strings of a block are in the order of its fields, so their lengths are all that is read here.
+    Raises CompressionError for a block that ends too soon, over which the decoder would panic, and where a change of the table's
+    size does not stand before all fields (RFC 7541, 4.2), which it lets pass.
     """
+    found: list[tuple[int, int, int, int]] = []
     at, end, field = 0, len(block), 0
-    while at < end:
-        first = block[at]
-        if first & 0x80:  # a whole field of the table
-            at = at + 1 if first != 0xFF else _after_integer(block, at, 0x7F)[1]
-        elif first & 0xE0 == 0x20:
-            if field:
-                raise CompressionError("a change of the table's size behind a field")
-            at = _after_integer(block, at, 0x1F)[1]
-            continue
-        else:  # a name of the table or a new one, and a value
-            index, at = _after_integer(block, at, 0x3F if first & 0x40 else 0x0F)
-            if not index:
-                at = _after_string(block, at, headers[field][0])
-            at = _after_string(block, at, headers[field][1])
-        field += 1
+    try:
+        while at < end:
+            first = block[at]
+            if first & 0x80:  # a whole field of the table
+                at = at + 1 if first != 0xFF else _integer(block, at, 0x7F)[1]
+            elif first & 0xE0 == 0x20:
+                if field:
+                    raise CompressionError("a change of the table's size behind a field")
+                at = _integer(block, at, 0x1F)[1]
+                continue
+            else:  # a name of the table or a new one, and a value
+                index, at = _integer(block, at, 0x3F if first & 0x40 else 0x0F)
+                for part in (1,) if index else (0, 1):
+                    is_huffman = block[at] & 0x80
+                    length, at = _integer(block, at, 0x7F)
+                    at += length
+                    if is_huffman and length:
+                        found.append((field, part, length, block[at - 1]))
+            field += 1
+    except IndexError:
+        at = end + 1
+    if at > end:
+        raise CompressionError("a header block that ends too soon")
+    return found
 
 
-def _after_integer(block: bytes, at: int, mask: int) -> tuple[int, int]:
-    """The number in the bits of `mask` and what continues it, and where it ends; RFC 7541, 5.1."""
+def _integer(block: bytes, at: int, mask: int) -> tuple[int, int]:
+    """The number in the bits of `mask` and what continues it, and where it ends; RFC 7541, 5.1. Raises IndexError."""
     number = block[at] & mask
     at += 1
     if number == mask:
@@ -310,16 +324,14 @@ def _after_integer(block: bytes, at: int, mask: int) -> tuple[int, int]:
             if octet < 0x80:
                 break
             shift += 7
+            if shift > _INTEGER_BITS:
+                raise CompressionError("a number that is too large")
     return number, at
 
 
-def _after_string(block: bytes, at: int, text: bytes) -> int:
-    """Where a string ends that was decoded as `text`."""
-    is_huffman = block[at] & 0x80
-    length, at = _after_integer(block, at, 0x7F)
-    end = at + length
-    if is_huffman and length:
-        ones = (1 << (8 * length - sum(text.translate(_HUFFMAN_BITS)))) - 1
-        if block[end - 1] & ones != ones:
+def _check_filling(strings: list[tuple[int, int, int, int]], headers: list[tuple[bytes, bytes]]) -> None:
+    """Huffman codes are filled up with ones (RFC 7541, 5.2); the decoder takes anything. Raises CompressionError."""
+    for field, part, length, last in strings:
+        ones = (1 << (8 * length - sum(headers[field][part].translate(_HUFFMAN_BITS)))) - 1
+        if last & ones != ones:
             raise CompressionError("a Huffman code that is not filled up with ones")
-    return end

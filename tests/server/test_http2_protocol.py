@@ -328,16 +328,22 @@ BLOCKS = {
     "a long string": (b"\x00\x01x\x7f\x81\x01" + b"y" * 256, True),
     "an index that is not there": (b"\xff\x7f", False),
     "half a string": (b"\x00\x01x\x05y", False),
+    "half a Huffman string": (b"\x00\x01x\x85y", False),
+    "half a field": (b"\x00\x01x", False),
+    "half a number": (b"\x00\x01x\x7f\x80", False),
+    "a number without end": (b"\x00\x01x\x7f" + b"\x80" * 20, False),
 }
 
 
 @pytest.mark.parametrize(("more", "fine"), BLOCKS.values(), ids=BLOCKS)
-async def test_header_blocks(more, fine):
+async def test_header_blocks(more, fine, capfd):
+    """Nor does what anybody may send write a decoder's traces into the log."""
     peer = await Peer().open()
     head = peer.head()
     head.data = more + head.data if fine is None else head.data + more
     assert await peer.send(head) is (fine is not False)
     assert peer.goaways() == ([] if fine is not False else [(COMPRESSION, 0)])
+    assert capfd.readouterr() == ("", "")
 
 
 async def test_refusals_after_goodbye():

@@ -124,8 +124,8 @@ class App:
 class Running:
     """A server for the length of an `async with`."""
 
-    def __init__(self, tls=True, **options):
-        self.app = App()
+    def __init__(self, tls=True, app=None, **options):
+        self.app = app or App()
         self.tls = TLSConfig() if tls else None
         if self.tls:
             self.tls.update(cert_pem=PAIR.cert_pem, key_pem=PAIR.key_pem, client_ca_pem=CLIENT_CA.cert_pem + PROXY_CA.cert_pem)
@@ -141,7 +141,8 @@ class Running:
 
     def on_shutdown(self):
         self.order.append("shutdown")
-        self.app.stopping.set()
+        if isinstance(self.app, App):
+            self.app.stopping.set()
 
     async def __aenter__(self):
         self.task = asyncio.ensure_future(self.server.run())
@@ -149,7 +150,8 @@ class Running:
         return self
 
     async def __aexit__(self, *_):
-        self.app.release.set()
+        if isinstance(self.app, App):
+            self.app.release.set()
         self.server.request_stop()
         for client in self.clients:
             await client.close()
