@@ -28,7 +28,7 @@ from benchmarks.servers import Aggserver, KubeApiserver, Server
 from tests.controlplane.binaries import obtain
 from tests.controlplane.processes import ProcessError
 
-__all__ = ["flood", "hold_document", "soak"]
+__all__ = ["FLOODS", "flood", "hold_document", "requests_in", "soak"]
 
 NAMESPACE = "bench"
 OBJECTS = 1000
@@ -116,7 +116,12 @@ class _Writers:
 
 
 def _patches(access: Access) -> int:
-    return sum(int(float(value)) for value in _PATCHES.findall(call(access, "GET", "/metrics")))
+    return requests_in(call(access, "GET", "/metrics"))
+
+
+def requests_in(metrics: bytes) -> int:
+    """How many patches a server has answered, whatever its answers, by what it says at /metrics."""
+    return sum(int(float(value)) for value in _PATCHES.findall(metrics))
 
 
 def flood(servers: Sequence[str], say: Say) -> dict[str, Any]:
