@@ -12,6 +12,7 @@ Source: hypercorn 0.18 asyncio/tcp_server.py.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import sys
 from time import time
@@ -45,7 +46,7 @@ WRITE_NOW = 64 * 1024
 
 READ_SIZE = 64 * 1024
 
-# How long a client that broke HTTP/2's rules may take to read what it did: Go's goAwayTimeout.
+# How long a client may take to read a GOAWAY, and whatever came before it, before its connection ends: Go's goAwayTimeout.
 LINGER_SECONDS = 1.0
 
 # Bytes that a client leaves unread before no more of its HTTP/2 frames are read: it may ask for answers (PING, SETTINGS) faster
@@ -180,17 +181,16 @@ class Connection:
         finally:
             http2.closed()
         if http2.failed:
-            await self._linger()
+            await self._linger()  # without reading on: of a flood nothing more is wanted
+            self._writer.transport.abort()
         await self._close()
 
     async def _linger(self) -> None:
-        """Reads no more, and leaves the client its time: a close with bytes unread would take back the GOAWAY that says why."""
+        """Leaves the client its time after a GOAWAY: a close with bytes unread would take back what it has not read."""
         self._flush()
-        try:
+        with contextlib.suppress(OSError):  # TimeoutError is one
             async with asyncio.timeout(LINGER_SECONDS):
                 await asyncio.shield(self._writer.wait_closed())
-        except OSError:  # TimeoutError is one
-            self._writer.transport.abort()
 
     async def _serve_http1(self, *, secure: bool) -> None:
         socket = self._writer.get_extra_info("socket")
@@ -257,8 +257,10 @@ class Connection:
 
     def idle(self, is_idle: bool) -> None:
         self._idle_since = self._loop.time() if is_idle else None
-        if is_idle and (self._context.terminated.is_set() or (self._http2 is not None and self._http2.leaving)):
+        if is_idle and self._context.terminated.is_set():
             self._requests.spawn(self._end)
+        elif is_idle and self._http2 is not None and self._http2.leaving:
+            self._requests.spawn(self._leave)
 
     def date(self) -> list[tuple[bytes, bytes]]:
         return self._config.response_headers("h2")
@@ -282,6 +284,10 @@ class Connection:
             self._requests.spawn(self._end)
         else:
             self._idle_timer = self._loop.call_at(due, self._watch_idle)
+
+    async def _leave(self) -> None:
+        await self._linger()
+        await self._end()
 
     async def _end(self) -> None:
         """Close from our side; requests that are somehow left are told that the client is gone."""
