@@ -1,4 +1,4 @@
-"""Clients that flood the server, take nothing, or have no business there: over real sockets, beside others that notice nothing."""
+"""Clients that flood the server, take nothing, or have no business there, over real sockets; others must notice nothing of it."""
 
 from __future__ import annotations
 
