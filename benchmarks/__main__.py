@@ -1,6 +1,7 @@
 """`python -m benchmarks`: measure aggserver against kube-apiserver and print the table; see docs/benchmarks.md.
 
-A whole run takes about ten minutes, `--quick` two, `--growth` up to twenty. It wants a machine that does nothing else.
+A whole run takes about ten minutes, `--quick` two, `--growth` up to twenty, `--hostile` three, `--soak` twice its minutes. It
+wants a machine that does nothing else.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from benchmarks.chart import svg
 from benchmarks.client import LoadError
 from benchmarks.growth import SIZES, grow
 from benchmarks.growth_report import growth_document
+from benchmarks.hold import flood, hold_document, soak
 from benchmarks.report import BASELINE, ETCD, FIGURES, GROWTH, MEASURED, SQLITE, document, rows, section, with_figures
 from benchmarks.run import Options, keep, measure, progress
 from benchmarks.workloads import OBJECTS, WORKLOADS, chosen
@@ -33,6 +35,9 @@ CONNECTIONS = 4
 # Of --growth: room for the small namespace and for creates that are measured.
 MIN_SIZE = 500
 
+# Of --soak.
+MIN_MINUTES = 2
+
 
 def main(arguments: list[str]) -> int:
     parser = _parser()
@@ -48,6 +53,13 @@ def main(arguments: list[str]) -> int:
             parser.error("--growth goes with --only and --write-docs alone")
         if problem := sizes_problem(options.growth):
             parser.error(problem)
+    if options.soak is not None or options.hostile:
+        others = ("workloads", "objects", "rounds", "quick", "http1", "profile", "growth", "write_docs")
+        both = options.soak is not None and options.hostile
+        if both or options.storage != SQLITE or any(getattr(options, name) for name in others):
+            parser.error("--soak and --hostile go with --only alone")
+        if options.soak is not None and options.soak < MIN_MINUTES:
+            parser.error(f"--soak: at least {MIN_MINUTES} minutes, since the first is for filling caches")
     try:
         report = json.loads(options.report.read_text()) if options.report else _measure(options)
     except (LoadError, ProcessError, BinariesError, ToolchainError) as error:
@@ -90,6 +102,12 @@ def _parser() -> argparse.ArgumentParser:
         metavar="OBJECTS",
         help=f"measure how both do as they fill, up to these sizes (default {SIZES})",
     )
+    parser.add_argument(
+        "--soak", type=int, metavar="MINUTES", help="memory of both, minute by minute, while eight connections write at full rate"
+    )
+    parser.add_argument(
+        "--hostile", action="store_true", help="answers of both while eight connections without a certificate flood them"
+    )
     parser.add_argument("--only", choices=[BASELINE, MEASURED], help="measure one server alone")
     parser.add_argument(
         "--profile", type=Path, metavar="FILE", help=f"run {MEASURED} under cProfile, which writes FILE at the end"
@@ -103,15 +121,20 @@ def _parser() -> argparse.ArgumentParser:
 
 def _measure(options: argparse.Namespace) -> dict[str, Any]:
     say = progress()
+    servers = [options.only] if options.only else [BASELINE, MEASURED]
     if options.growth is not None:
-        report = grow(options.growth, [options.only] if options.only else [BASELINE, MEASURED], say)
+        report = grow(options.growth, servers, say)
+    elif options.soak is not None:
+        report = soak(options.soak, servers, say)
+    elif options.hostile:
+        report = flood(servers, say)
     else:
-        report = measure(_plan(options), say)
+        report = measure(_plan(options, servers), say)
     keep(report, say)
     return report
 
 
-def _plan(options: argparse.Namespace) -> Options:
+def _plan(options: argparse.Namespace, servers: Sequence[str]) -> Options:
     quick = options.quick
     return Options(
         workloads=chosen(options.workloads, quick=quick),
@@ -122,12 +145,14 @@ def _plan(options: argparse.Namespace) -> Options:
         http1=options.http1,
         quick=quick,
         profile=options.profile,
-        servers=[options.only] if options.only else [BASELINE, MEASURED],
+        servers=servers,
         storage=options.storage,
     )
 
 
 def _text(report: dict[str, Any]) -> str:
+    if "held" in report:
+        return hold_document(report)
     return growth_document(report) if "stages" in report else document(report)
 
 

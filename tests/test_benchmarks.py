@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 import yaml
 
-from benchmarks.__main__ import sizes_problem
+from benchmarks.__main__ import main, sizes_problem
 from benchmarks.cel import CASES, agreed, answer, definition_with_rules, in_all
 from benchmarks.cel_report import RULES_SECTION, TWENTY_RULES, cel_document
 from benchmarks.chart import svg
 from benchmarks.client import Access, LoadError, NotServedError, run_load
 from benchmarks.growth import SIZES
 from benchmarks.growth_report import Stage, growth_document
+from benchmarks.hold import FLOODS, hold_document, requests_in
 from benchmarks.processes import children, file_bytes, usage
 from benchmarks.report import (
     BASELINE,
@@ -347,8 +348,11 @@ def test_load_client_knows_all_that_is_asked_of_it() -> None:
     """Names are agreed on in two languages: the workloads and the resource of the load client are those of this side."""
     sources = {path.name: path.read_text() for path in (BENCHMARKS / "load").glob("*.go")}
     known = set(re.findall(r'^\t"([a-z0-9-]+)": ', sources["requests.go"], re.MULTILINE)) | {"watch"}
-    of_growth = set(re.findall(r'"workload": "([a-z0-9-]+)"', (BENCHMARKS / "growth.py").read_text()))
-    assert {workload.flags["workload"] for workload in WORKLOADS} | of_growth == known
+    others = "".join((BENCHMARKS / name).read_text() for name in ("growth.py", "hold.py"))
+    asked = set(re.findall(r'"workload": "([a-z0-9-]+)"', others))
+    assert {workload.flags["workload"] for workload in WORKLOADS} | asked == known
+    floods = re.findall(r'^\t"([a-z]+)": ', sources["flood.go"], re.MULTILINE)
+    assert set(FLOODS) == {"", *floods}
     spec = yaml.safe_load((BENCHMARKS / "crontab.yaml").read_text())["spec"]
     for constant, value in (
         ("group", spec["group"]),
@@ -394,3 +398,70 @@ def test_file_bytes_are_of_all_files_below(tmp_path: Path) -> None:
     for path in (tmp_path / "a", tmp_path / "inner" / "b"):
         path.write_bytes(b"x" * 1000)
     assert file_bytes(tmp_path) == 2000
+
+
+def a_minute(server: str, minute: int, resident: int) -> dict[str, Any]:
+    return {"server": server, "minute": minute, "requests": 1000 * minute, "memory_bytes": {server: resident}}
+
+
+def held(**changes: Any) -> dict[str, Any]:
+    return {**a_report(), "servers": [BASELINE, MEASURED], "failed": {}, **changes}
+
+
+SOAKS = {
+    # name: (aggserver's bytes in minutes 1, 2 and 3; whether memory is flat, whether a connection is cheap)
+    "flat": ([90, 100, 100], True, True),
+    "the first minute fills caches": ([10, 100, 104], True, False),
+    "grows": ([100, 100, 106], False, False),
+    "falls": ([100, 100, 94], False, True),
+}
+
+
+@pytest.mark.parametrize(("sizes", "flat", "cheap"), SOAKS.values(), ids=SOAKS)
+def test_memory_minute_by_minute(sizes: list[int], flat: bool, cheap: bool) -> None:
+    rows = [a_minute(MEASURED, minute, size * 1_000_000) for minute, size in enumerate(sizes, start=1)]
+    text = hold_document(held(minutes=3, held=[a_minute(BASELINE, 1, 800_000_000), *rows]))
+    assert f"| 1 | 800 MB | 1,000 | {number(sizes[0])} MB | 1,000 |" in text
+    assert "| 3 | n/a | n/a |" in text
+    *_, away, each = text.splitlines()
+    assert ("**" in away, "**" in each) == (flat, cheap)
+    assert each.startswith("| growth since then for each connection | n/a | | ")
+
+
+def test_a_connection_may_take_less_than_100_kb() -> None:
+    rows = [a_minute(MEASURED, minute, size) for minute, size in ((2, 100_000_000), (3, 100_800_000 - 8))]
+    assert "**100.0 KB**" in hold_document(held(minutes=3, held=rows))
+    rows[-1]["memory_bytes"][MEASURED] += 8
+    assert "**100.0 KB**" not in hold_document(held(minutes=3, held=rows))
+
+
+def test_floods() -> None:
+    """Of the rounds the worst counts; a p99 no worse than kube-apiserver's is in bold."""
+    times = [(BASELINE, "settings", 100), (BASELINE, "settings", 500), (MEASURED, "settings", 20), (MEASURED, "settings", 499)]
+    times += [(BASELINE, "ping", 10), (MEASURED, "ping", 11)]
+    rows = [
+        {"server": server, "flood": kind, "result": {"p50_ms": 1, "p99_ms": p99, "max_ms": 2 * p99}}
+        for server, kind, p99 in times
+    ]
+    text = hold_document(held(held=rows, failed={f"{MEASURED}, ping": "no answer"}))
+    assert "| SETTINGS | 1 / 500 / 1,000 ms | **1 / 499 / 998 ms** |" in text
+    assert "| PING | 10 / 20 / 20 ms" not in text
+    assert "| nothing | n/a | n/a |" in text
+    assert f"- {MEASURED}, ping failed: no answer" in text
+
+
+def test_requests_are_counted_by_the_servers_metrics() -> None:
+    text = b"""# TYPE apiserver_request_total counter
+apiserver_request_total{code="200",component="apiserver",verb="PATCH",version="v1"} 1.5e+06
+apiserver_request_total{code="409",verb="PATCH"} 2
+apiserver_request_total{code="200",verb="GET"} 5
+apiserver_request_total_of_others{verb="PATCH"} 7
+"""
+    assert requests_in(text) == 1_500_002
+
+
+@pytest.mark.parametrize("arguments", ["--soak 15 --quick", "--hostile --storage etcd", "--soak 15 --hostile", "--soak 1"])
+def test_soaking_and_flooding_are_for_themselves(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(arguments.split())
+    assert "error: --soak" in capsys.readouterr().err

@@ -46,7 +46,7 @@ DOORS = {
     "cryptography": ("aggserver.server.certificates", "aggserver.server.tls", "aggserver.authentication.x509"),
     "grpc": ("aggserver.storage.etcd_client",),
     "hypercorn": ("aggserver.server",),
-    "jh2": ("aggserver.server.http2",),
+    "jh2": ("aggserver.server.http2", "aggserver.server.http2_protocol"),
     "kubernetes": ("aggserver.cluster", "aggserver.webhook"),
     "re2": ("aggserver.meta.regexp",),
     "prometheus_client": ("aggserver.server.health", "aggserver.server.metrics"),

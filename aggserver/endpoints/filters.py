@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from aggserver.authentication.delegating import Authenticator
+from aggserver.authentication.user import ANONYMOUS
 from aggserver.authorization.delegating import Authorizer
 from aggserver.endpoints import access, negotiation, websocket
 from aggserver.endpoints import request_info as info_module
@@ -156,6 +157,8 @@ def _headers(request: Request, content_type: bytes, more: Sequence[tuple[bytes, 
     if content_type:
         headers.append((b"content-type", content_type))
     headers.extend(more)
+    if request.last_of_connection:
+        headers.append((b"connection", b"close"))
     headers.extend((b"warning", text) for text in warning_values(request.warnings))
     return headers
 
@@ -295,19 +298,21 @@ def _limit(request: Request, maximum: float) -> float:
 
 
 def authentication(authenticator: Authenticator, clock: Callable[[], float]) -> Filter:
-    """Sets the user and takes the identity headers away."""
+    """Sets the user and takes the identity headers away. Whoever has no business here needs a new connection for every try.
+
+    So do those whom nobody vouched for, over HTTP/2, where one connection can do much harm (upstream's
+    UnauthenticatedHTTP2DOSMitigation, which also sends the aggregator away when it passes on an anonymous request).
+    """
 
     def wrap(next_handler: Handler) -> Handler:
         async def handler(request: Request) -> AnyResponse:
             try:
                 outcome = await authenticator.authenticate(request.headers, request.peer, clock())
             except StatusError as error:
-                response = status_response(request, error)
-                if request.http_version.startswith("1"):
-                    # Costs someone who has no business here a new connection for every try.
-                    response.headers.append((b"connection", b"close"))
-                return response
+                request.last_of_connection = True
+                return status_response(request, error)
             request.user, request.headers = outcome.user, outcome.headers
+            request.last_of_connection = outcome.user is ANONYMOUS and request.http_version == "2"
             return await next_handler(request)
 
         return handler

@@ -68,6 +68,7 @@ class Request:
         "headers",
         "http_version",
         "info",
+        "last_of_connection",
         "method",
         "path",
         "peer",
@@ -95,6 +96,7 @@ class Request:
         self.info: RequestInfo
         self.user: UserInfo = ANONYMOUS
         self.authorizer: Authorizer  # for handlers that need a second permission
+        self.last_of_connection = False  # the connection ends with the answer
         self.warnings: list[str] = []
         self.deadline: float = 0.0  # loop time, seconds; 0 for a long-running request
 

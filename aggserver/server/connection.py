@@ -12,6 +12,7 @@ Source: hypercorn 0.18 asyncio/tcp_server.py.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
@@ -42,6 +43,9 @@ KEEP_ALIVE_SECONDS = 120
 WRITE_NOW = 64 * 1024
 
 READ_SIZE = 64 * 1024
+
+# How long a client may take to read a GOAWAY, and whatever came before it, before its connection ends: Go's goAwayTimeout.
+LINGER_SECONDS = 1.0
 
 # Bytes that a client leaves unread before no more of its HTTP/2 frames are read: it may ask for answers (PING, SETTINGS) faster
 # than it takes them. More than what the responses of a busy connection have waiting.
@@ -132,12 +136,22 @@ class Connection:
         try:
             http2.initiate()
             self._watch_idle()
-            while (data := await self._reader.read(READ_SIZE)) and http2.receive(data):
+            while (data := await self._reader.read(READ_SIZE)) and await http2.receive(data):
                 if self._writer.transport.get_write_buffer_size() > MAX_UNREAD:
                     await self.drain()
         finally:
             http2.closed()
+        if http2.failed:
+            await self._linger()  # without reading on: of a flood nothing more is wanted
+            self._writer.transport.abort()
         await self._close()
+
+    async def _linger(self) -> None:
+        """Leaves the client its time after a GOAWAY: a close with bytes unread would take back what it has not read."""
+        self._flush()
+        with contextlib.suppress(OSError):  # TimeoutError is one
+            async with asyncio.timeout(LINGER_SECONDS):
+                await asyncio.shield(self._writer.wait_closed())
 
     async def _serve_http1(self, *, secure: bool) -> None:
         connected = self._writer.get_extra_info("socket")
@@ -206,6 +220,8 @@ class Connection:
         self._idle_since = self._loop.time() if is_idle else None
         if is_idle and self._context.terminated.is_set():
             self._requests.spawn(self._end)
+        elif is_idle and self._http2 is not None and self._http2.leaving:
+            self._requests.spawn(self._leave)
 
     def date(self) -> list[tuple[bytes, bytes]]:
         return self._config.response_headers("h2")
@@ -229,6 +245,10 @@ class Connection:
             self._requests.spawn(self._end)
         else:
             self._idle_timer = self._loop.call_at(due, self._watch_idle)
+
+    async def _leave(self) -> None:
+        await self._linger()
+        await self._end()
 
     async def _end(self) -> None:
         """Close from our side; requests that are somehow left are told that the client is gone."""

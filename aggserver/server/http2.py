@@ -1,12 +1,16 @@
 """HTTP/2: the frames of one connection to ASGI calls and back.
 
-The protocol itself (frames, compression, states, the books of flow control) is jh2's, which does no I/O; here is what drives
-it. Clients multiplex watches and writes on one connection for hours, so this decides that no request may harm its neighbours:
-- A stream that is malformed, fails half-way, or sends data after its early answer is reset alone.
+The protocol itself (frames, compression, states, the books of flow control) is jh2's, which does no I/O, and is bounded by
+`http2_protocol.py`; here is what drives it. Clients multiplex watches and writes on one connection for hours, so this decides
+that no request may harm its neighbours, and no connection others:
+- A stream that is malformed, one too many, fails half-way, or sends data after its early answer is reset alone.
 - What an application has not read is bounded by flow control: the window opens as the body is consumed.
 - A response is sent by the request's own task, as far as the client's window and the socket's buffer go, then it waits: there is
   no queue of pieces and no sending task. The scheme of priorities is ignored, as RFC 9113 allows.
-- At shutdown GOAWAY tells the client to open its next stream elsewhere; one that crosses it is refused, which it may retry.
+- A stream whose client takes nothing for STALL_SECONDS is reset, so that nobody holds an answer for ever.
+- Between the frames of one connection all others have their turn, and frames that do no good end the connection.
+- At shutdown, and after an answer with `connection: close` (to one that nobody vouched for), GOAWAY tells the client to open its
+  next stream elsewhere; one that crosses it is refused, which it may retry. With the last answer the connection ends.
 
 jh2, not hypercorn's protocol over h2, by measurement (TLS, answers of 3.7 KB): 60 in place of 138 us for the frames of a get, and
 some 20 in place of 70 us around them. Called by `connection.py`.
@@ -16,15 +20,13 @@ Sources: RFC 9113; limits of k8s.io/apiserver pkg/server/secure_serving.go and g
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
-import struct
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Protocol
 from urllib.parse import unquote
 
-from jh2.config import H2Configuration
-from jh2.connection import ConnectionInputs, H2Connection
 from jh2.errors import ErrorCodes
 from jh2.events import (
     ConnectionTerminated,
@@ -39,26 +41,18 @@ from jh2.events import (
 from jh2.exceptions import ProtocolError
 from jh2.hpack import NeverIndexedHeaderTuple
 from jh2.hyperframe.frame import GoAwayFrame
-from jh2.settings import SettingCodes, Settings
-from jh2.stream import StreamInputs
+from jh2.settings import SettingCodes
 
-from aggserver.server.requests import STREAM_WINDOW, ASGIApp, Inbox, Message, Requests
+from aggserver.server.http2_protocol import CREDIT_OF_ANSWER, MAX_STREAMS, Library
+from aggserver.server.requests import STALL_SECONDS, ASGIApp, Inbox, Message, Requests
 
 __all__ = ["HTTP2", "Wire"]
 
-# Upstream's number for aggregated servers (pkg/server/options/recommended.go): the aggregator sends everybody's watches down one
-# connection. kube-apiserver itself has 100.
-MAX_STREAMS = 1000
+log = logging.getLogger(__name__)
 
 # A client that opens streams and resets them at once leaves requests behind that it no longer counts (CVE-2023-44487). Go gives
 # up on a connection at 4 times the limit, and so do we.
 MAX_REQUESTS_PER_CONNECTION = 4 * MAX_STREAMS
-
-# Bytes of bodies that may wait for their applications on one connection.
-CONNECTION_WINDOW = 100 * STREAM_WINDOW
-
-MAX_FRAME_SIZE = STREAM_WINDOW
-MAX_HEADER_LIST = 64 * 1024  # bytes; bearer tokens, selectors and X-Remote-Extra headers are long
 
 # Bytes of a body written before others get their turn.
 WRITE_BYTES = 64 * 1024
@@ -66,18 +60,16 @@ WRITE_BYTES = 64 * 1024
 # Headers with a new value in nearly every answer: kept out of the table of repeated ones, where each would push another out.
 UNIQUE_HEADERS = frozenset({b"audit-id", b"content-length", b"etag"})
 
+# What an application says to have the connection end with its answer. HTTP/2 has no such header, and GOAWAY in its place; Go's
+# server takes it for the same.
+CLOSE = (b"connection", b"close")
+
 # Of header names, which are lower case in HTTP/2, and of values; RFC 9113, 8.2.1.
 _NAME = re.compile(rb"[-!#$%&'*+.^_`|~0-9a-z]+").fullmatch
 _UNSAFE = re.compile(rb"[\x00\r\n]").search
 _PSEUDO = frozenset({b":method", b":scheme", b":authority", b":path"})
 _OF_CONNECTIONS = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"})
-
-# Of a DATA frame: length in 24 bits, type, flags, stream; RFC 9113, 4.1.
-_FRAME_HEAD = struct.Struct(">HBBBL").pack
-_END_STREAM = 0x1
-
-# Streams the library may hold before it is made to count them, see `_Library`.
-COUNT_FROM = 64
+_TE = frozenset({b"", b"trailers"})  # all that `te` may say
 
 
 class Wire(Protocol):
@@ -95,46 +87,6 @@ class Wire(Protocol):
         """The Date header."""
 
 
-class _Library(H2Connection):  # type: ignore[misc]
-    """jh2's connection, where two of its ways cost too much."""
-
-    _counted_at = COUNT_FROM
-
-    @property
-    def open_inbound_streams(self) -> int:
-        """A bound: the number of streams held, closed ones included, as long as it is below the limit.
-
-        The library walks all its streams at every request, to count those that are open and to drop the rest.
-        """
-        held = len(self.streams)
-        if held < min(self._counted_at, MAX_STREAMS):
-            return held
-        count: int = super().open_inbound_streams
-        self._counted_at = max(COUNT_FROM, 2 * len(self.streams))
-        return count
-
-    def data_frames(self, stream_id: int, data: memoryview, *, end_stream: bool) -> bytes:
-        """`send_data` of any size that flow control has room for, as the bytes to write after all that the library has to send.
-
-        The library takes each frame through its states and copies it five times, half the time of a long list.
-        Raises ProtocolError.
-        """
-        stream = self._get_stream_by_id(stream_id)
-        self.state_machine.process_input(ConnectionInputs.SEND_DATA)
-        stream.state_machine.process_input(StreamInputs.SEND_DATA)
-        if end_stream:
-            stream.state_machine.process_input(StreamInputs.SEND_END_STREAM)
-        self.outbound_flow_control_window -= len(data)
-        stream.outbound_flow_control_window -= len(data)
-        pieces: list[bytes | memoryview] = []
-        limit = self.max_outbound_frame_size
-        for start in range(0, len(data) or 1, limit):
-            part = data[start : start + limit]
-            last = end_stream and start + limit >= len(data)
-            pieces += (_FRAME_HEAD(len(part) >> 8, len(part) & 0xFF, 0, _END_STREAM if last else 0, stream_id), part)
-        return b"".join(pieces)
-
-
 class HTTP2:
     """One connection's server side. `scope` has what all its requests' scopes have in common, `state` included."""
 
@@ -145,30 +97,11 @@ class HTTP2:
         self._scope = scope
         self._streams: dict[int, _Stream] = {}
         self._waiting: set[_Stream] = set()  # for the client's window
-        self._refusing = False
+        self.leaving = False  # GOAWAY is sent
+        self.failed = False  # GOAWAY is sent, with what the client did wrong
         self._over = False
-        # What we send is made by our own code, in lower case: checking and rewriting it cost a fifth of each response.
-        self.library = library = _Library(
-            config=H2Configuration(
-                client_side=False,
-                header_encoding=None,
-                validate_inbound_headers=False,  # it ends the connection over what `_head` ends the stream for
-                validate_outbound_headers=False,
-                normalize_outbound_headers=False,
-            )
-        )
-        library.local_settings = Settings(
-            client=False,
-            initial_values={
-                SettingCodes.MAX_CONCURRENT_STREAMS: MAX_STREAMS,
-                SettingCodes.MAX_HEADER_LIST_SIZE: MAX_HEADER_LIST,
-                SettingCodes.MAX_FRAME_SIZE: MAX_FRAME_SIZE,
-                SettingCodes.INITIAL_WINDOW_SIZE: STREAM_WINDOW,
-            },
-        )
-        # the library copies these from the settings it began with, before they could be replaced
-        library.max_inbound_frame_size = MAX_FRAME_SIZE
-        library.decoder.max_header_list_size = MAX_HEADER_LIST
+        self._loop = asyncio.get_running_loop()
+        self.library = Library(self._loop.time)
         self._handlers: dict[type[Event], Callable[[Any], None]] = {
             RequestReceived: self._begin,
             DataReceived: self._data,
@@ -180,23 +113,35 @@ class HTTP2:
         }
 
     def initiate(self) -> None:
-        self.library.initiate_connection()
-        self.library.increment_flow_control_window(CONNECTION_WINDOW - self.library.inbound_flow_control_window)
+        self.library.initiate()
         self.flush()
 
-    def receive(self, data: bytes) -> bool:
-        """Takes what the client sent; False: there is no more to be said on this connection."""
-        try:
-            events = self.library.receive_data(data)
-        except ProtocolError:
-            self.flush()  # a GOAWAY with the reason
-            return False
-        for event in events:
-            handle = self._handlers.get(type(event))
-            if handle is not None:
-                handle(event)
-        self.flush()
+    async def receive(self, data: bytes) -> bool:
+        """Takes what the client sent; False: there is no more to be said on this connection.
+
+        Others have their turn in between and at the end: a reader that has more at hand would give them none.
+        """
+        more = self._take(data)
+        while more:
+            await asyncio.sleep(0)
+            more = self._take(b"")
+        await asyncio.sleep(0)
         return not self._over
+
+    def _take(self, data: bytes) -> bool:
+        """One turn's worth of it; whether there is more."""
+        more = False
+        try:
+            if not self._over:
+                events, more = self.library.receive(data)
+                for event in events:
+                    handle = self._handlers.get(type(event))
+                    if handle is not None:
+                        handle(event)
+        except ProtocolError:
+            self.failed = self._over = True
+        self.flush()  # with a GOAWAY and its reason, if that was an error
+        return more and not self._over
 
     def closed(self) -> None:
         """Nothing comes or goes any more: every request is told that its client is gone."""
@@ -209,9 +154,13 @@ class HTTP2:
 
         The frame is written past the library, which would refuse to send anything on a connection it has closed.
         """
-        self._refusing = True
+        if self.leaving or self._over:
+            return
+        self.leaving = True
         last = self.library.highest_inbound_stream_id
         self._wire.write(GoAwayFrame(0, last_stream_id=last, error_code=ErrorCodes.NO_ERROR).serialize())
+        if not self._streams:
+            self._wire.idle(True)
 
     def flush(self) -> None:
         if data := self.library.data_to_send():
@@ -223,14 +172,14 @@ class HTTP2:
         stream_id: int = event.stream_id
         if len(self._requests.tasks) > MAX_REQUESTS_PER_CONNECTION:
             self.library.close_connection(ErrorCodes.ENHANCE_YOUR_CALM)
-            self._over = True
+            self.failed = self._over = True
             return
-        if self._refusing:
-            self.refuse(stream_id, ErrorCodes.REFUSED_STREAM)
+        if self.leaving or len(self._streams) >= MAX_STREAMS:
+            self.library.refuse(stream_id, ErrorCodes.REFUSED_STREAM)
             return
         head = _head(event.headers)
         if head is None:
-            self.refuse(stream_id, ErrorCodes.PROTOCOL_ERROR)
+            self.library.refuse(stream_id, ErrorCodes.PROTOCOL_ERROR)
             return
         scope = self._scope | head
         inbox = Inbox(partial(self._consumed, stream_id))
@@ -243,7 +192,6 @@ class HTTP2:
         stream = self._streams.get(event.stream_id)
         if stream is None:
             self._consumed(event.stream_id, event.flow_controlled_length)
-            self.refuse(event.stream_id, ErrorCodes.NO_ERROR)  # RFC 9113, 8.1: answered, send no more
             return
         if padding := event.flow_controlled_length - len(event.data):
             self._consumed(event.stream_id, padding)
@@ -290,11 +238,14 @@ class HTTP2:
         Raises ProtocolError if the stream or the connection was closed.
         """
         rest = memoryview(data)
+        stalls_at = 0.0
         while True:
             room = self.library.local_flow_control_window(stream.id)
             if rest and room <= 0:
-                await self._room(stream)
+                stalls_at = stalls_at or self._loop.time() + STALL_SECONDS
+                await self._room(stream, stalls_at)
             else:
+                stalls_at = 0.0
                 size = min(room, WRITE_BYTES)
                 part, rest = rest[:size], rest[size:]
                 self.flush()  # what comes before: the head
@@ -303,22 +254,32 @@ class HTTP2:
             if not rest or stream.closed:
                 return
 
-    async def _room(self, stream: _Stream) -> None:
+    async def _room(self, stream: _Stream, stalls_at: float) -> None:
         self.flush()
         self._waiting.add(stream)
+        timer = self._loop.call_at(stalls_at, self._stalled, stream)
         try:
             await stream.wait()
         finally:
+            timer.cancel()
             self._waiting.discard(stream)
+
+    def _stalled(self, stream: _Stream) -> None:
+        log.info("reset a stream: its client took nothing for %g s", STALL_SECONDS)
+        self.reset(stream.id, ErrorCodes.CANCEL)
+        self._lose(stream)
 
     def head(self, stream: _Stream, status: int, headers: list[tuple[bytes, bytes]], *, ended: bool) -> None:
         """Raises ProtocolError if the stream or the connection was closed."""
+        if CLOSE in headers:
+            headers = [pair for pair in headers if pair != CLOSE]
         block = [(b":status", b"%d" % status)]
         block += [NeverIndexedHeaderTuple(*pair) if pair[0] in UNIQUE_HEADERS else pair for pair in headers]
         block += self._wire.date()
         self.library.send_headers(stream.id, block, end_stream=ended)
+        self.library.allowance.earn(CREDIT_OF_ANSWER)
 
-    def refuse(self, stream_id: int, code: ErrorCodes) -> None:
+    def reset(self, stream_id: int, code: ErrorCodes) -> None:
         try:
             self.library.reset_stream(stream_id, code)
         except ProtocolError:
@@ -326,8 +287,11 @@ class HTTP2:
         self.flush()
 
     def forget(self, stream: _Stream) -> None:
-        """The stream has had its answer."""
+        """The stream has had its answer, or needs none. A client that still sends its body is told to stop (RFC 9113, 8.1)."""
         self._streams.pop(stream.id, None)
+        if not self.library.forget(stream.id):
+            self.reset(stream.id, ErrorCodes.NO_ERROR)
+            self.library.forget(stream.id)
         if not self._streams:
             self._wire.idle(True)
 
@@ -346,7 +310,7 @@ def _head(block: Iterable[tuple[bytes, bytes]]) -> dict[str, Any] | None:
             if headers or name in pseudo or name not in _PSEUDO:
                 return None
             pseudo[name] = value
-        elif name in _OF_CONNECTIONS or not _NAME(name):
+        elif name in _OF_CONNECTIONS or not _NAME(name) or (name == b"te" and value not in _TE):
             return None
         else:
             headers.append((name, value))
@@ -382,17 +346,22 @@ class _Stream:
         self._waiter: asyncio.Future[None] | None = None
 
     async def send(self, message: Message | None) -> None:
-        if self.closed:
+        if message is not None and message["type"] == "http.response.start":
+            self._head = message  # goes out with the first part of the body: one write, and often one record
             return
+        # Behind the answer, which some clients would not read after it; and also where they are gone, or a reset would spare it.
+        is_last = self._head is not None and CLOSE in self._head["headers"]
         try:
-            if message is None:
+            if self.closed:
+                self._head = None
+            elif message is None:
                 self._abandoned()
-            elif message["type"] == "http.response.start":
-                self._head = message  # goes out with the first part of the body: one write, and often one record
             else:
                 await self._body(message.get("body", b""), ended=not message.get("more_body", False))
         except ProtocolError:
             self._finished()  # closed meanwhile
+        if is_last:
+            self._connection.goodbye()
 
     async def _body(self, data: bytes, *, ended: bool) -> None:
         head, self._head = self._head, None
@@ -412,7 +381,7 @@ class _Stream:
 
     def _abandoned(self) -> None:
         """The application returned half-way: without a reset the client would wait for the rest for ever."""
-        self._connection.refuse(self.id, ErrorCodes.INTERNAL_ERROR)
+        self._connection.reset(self.id, ErrorCodes.INTERNAL_ERROR)
         self._finished()
 
     def _finished(self) -> None:

@@ -14,7 +14,7 @@ from typing import Any, cast
 from hypercorn.config import Config
 from hypercorn.typing import AppWrapper
 
-__all__ = ["STREAM_WINDOW", "ASGIApp", "Inbox", "Message", "Requests"]
+__all__ = ["STALL_SECONDS", "STREAM_WINDOW", "ASGIApp", "Inbox", "Message", "Requests"]
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +26,10 @@ ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 # Bytes of one request's body that may wait for the application (upstream: 99 % of all requests are smaller and in in one frame).
 STREAM_WINDOW = 256 * 1024
+
+# A client that takes nothing of what there is for it is let go after so many seconds: the time that upstream gives a request
+# (--request-timeout). kube-apiserver itself waits for such a client as long as TCP does: it sets no limit on writes.
+STALL_SECONDS = 60.0
 
 
 class Inbox:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from aggserver.server.connection import ASGIApp, Connection, EngineConfig, WorkerContext
+from aggserver.server.requests import STALL_SECONDS
 from aggserver.server.tls import TLSConfig, peer_certificate
 
 __all__ = ["Server", "bind", "loop_factory"]
@@ -34,6 +35,10 @@ TLS_CLOSE_SECONDS = 2.0
 
 # Dead peers (a closed laptop, a dropped NAT entry) are found by TCP, whose default of two hours would keep watches that long.
 TCP_KEEPALIVE_SECONDS = 180
+
+# Linux ends a connection whose peer acknowledges nothing, or has no room, for so many milliseconds while there is something to
+# send. Elsewhere TCP's own patience counts.
+TCP_STALL_MILLISECONDS = int(STALL_SECONDS * 1000)
 
 BACKLOG = 1024
 
@@ -60,6 +65,8 @@ def bind(host: str, port: int) -> socket.socket:
     for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL"):
         if hasattr(socket, name):
             listener.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), TCP_KEEPALIVE_SECONDS)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, TCP_STALL_MILLISECONDS)
     listener.setblocking(False)
     return listener
 

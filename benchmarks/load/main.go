@@ -25,6 +25,8 @@ type settings struct {
 	duration, warmup      time.Duration
 	http1                 bool
 	prefix, revision      string
+	flood                 string
+	floods                int
 }
 
 func main() {
@@ -34,7 +36,7 @@ func main() {
 	flag.StringVar(&s.ca, "ca", "", "PEM file of the authority the server is verified by")
 	flag.StringVar(&s.cert, "cert", "", "PEM file of the client's certificate")
 	flag.StringVar(&s.key, "key", "", "PEM file of the client's key")
-	flag.StringVar(&s.workload, "workload", "", "create, get, merge-patch, apply, list-all, list-500, table-500, watch, watch-from or watch-list")
+	flag.StringVar(&s.workload, "workload", "", "create, get, merge-patch, apply, list-all, list-500, table-500, health, watch, watch-from or watch-list")
 	flag.StringVar(&s.namespace, "namespace", "bench", "namespace of the objects; empty: all, for lists and watches")
 	flag.IntVar(&s.namespaces, "namespaces", 0, "create spreads over so many namespaces, <namespace>-00 and so on; 0: the one")
 	flag.StringVar(&s.prefix, "prefix", "obj", "objects are named <prefix>-<six digits>")
@@ -51,6 +53,8 @@ func main() {
 	flag.DurationVar(&s.duration, "duration", 5*time.Second, "length of a run that has no -count")
 	flag.DurationVar(&s.warmup, "warmup", 500*time.Millisecond, "unmeasured start of a run that has no -count")
 	flag.BoolVar(&s.http1, "http1", false, "speak HTTP/1.1")
+	flag.StringVar(&s.flood, "flood", "", "settings or ping: hostile clients send these frames without end meanwhile")
+	flag.IntVar(&s.floods, "floods", 8, "connections of hostile clients, which have no certificate")
 	flag.Parse()
 
 	if *serve != "" {
@@ -80,7 +84,16 @@ func run(s *settings) (*result, error) {
 	if !known {
 		return nil, fmt.Errorf("unknown workload %q", s.workload)
 	}
-	return runRequests(c, s, prepare(s)), nil
+	if s.flood == "" {
+		return runRequests(c, s, prepare(s)), nil
+	}
+	hostile, err := startFlood(s)
+	if err != nil {
+		return nil, err
+	}
+	r := runRequests(c, s, prepare(s))
+	r.FloodConnections, r.FloodMegabytes = hostile.stop()
+	return r, nil
 }
 
 func fail(err error) {

@@ -29,11 +29,15 @@ type result struct {
 	P50         float64 `json:"p50_ms"`
 	P90         float64 `json:"p90_ms"`
 	P99         float64 `json:"p99_ms"`
+	Max         float64 `json:"max_ms"`
 	ClientCPU   float64 `json:"client_cpu_seconds"`
 	Resumed     int     `json:"resumed_watches"`
 	Errors      int     `json:"errors"`
 	FirstError  string  `json:"first_error,omitempty"`
 	FirstStatus int     `json:"first_error_status,omitempty"`
+
+	FloodConnections int64   `json:"flood_connections,omitempty"`
+	FloodMegabytes   float64 `json:"flood_megabytes,omitempty"`
 }
 
 // worker is one client: it has one request in flight at a time.
@@ -64,6 +68,7 @@ var operations = map[string]func(*settings) operation{
 	"list-all":    func(*settings) operation { return list("", "") },
 	"list-500":    func(*settings) operation { return list("500", "") },
 	"table-500":   func(*settings) operation { return list("500", tableAccept) },
+	"health":      func(*settings) operation { return health },
 	"watch-from":  func(s *settings) operation { return watchUntil("resourceVersion="+s.revision, s.events) },
 	"watch-list":  func(s *settings) operation { return watchUntil(initialEvents, s.events) },
 }
@@ -109,6 +114,10 @@ func apply(s *settings) operation {
 			contentType: "application/apply-patch+yaml", body: w.body,
 		})
 	}
+}
+
+func health(w *worker, _ int) (int64, error) {
+	return w.do(request{method: http.MethodGet, path: "/healthz"})
 }
 
 // list reads the collection in pages of limit, following continue tokens and beginning anew after the last; without limit all at once.
@@ -218,6 +227,7 @@ func summarise(s *settings, workers []*worker, elapsed time.Duration, failure *e
 	r.Rate = float64(len(all)) / r.Seconds
 	r.Megabytes = float64(r.Bytes) / 1e6 / r.Seconds
 	r.P50, r.P90, r.P99 = quantile(all, 0.5), quantile(all, 0.9), quantile(all, 0.99)
+	r.Max = quantile(all, 1)
 	r.ClientCPU = cpuSeconds()
 	r.fail(failure)
 	return r

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from aggserver.authentication.user import UserInfo
 from aggserver.endpoints import filters
 from aggserver.endpoints.request import ASGIResponse, LongBody, Request, Response, StreamResponse
 from aggserver.meta import errors
@@ -262,6 +263,31 @@ async def test_unauthorized(server: LocalServer) -> None:
         "code": 401,
     }
     assert answer.header("connection") == "close"
+
+
+PROXIED_ANONYMOUS = UserInfo("system:anonymous", groups=("system:unauthenticated",))  # as the aggregator's headers say it
+LAST_OF_CONNECTION: dict[str, tuple[Any, str, str, bool]] = {
+    # name: (user, HTTP version, path, whether the connection ends with the answer)
+    "nobody, over HTTP/2": (None, "2", "/healthz", True),
+    "nobody, and refused": (None, "2", "/apis/stable.example.com/v1/crontabs", True),
+    "nobody, over HTTP/1.1": (None, "1.1", "/healthz", False),
+    "somebody": (ALICE, "2", "/healthz", False),
+    "somebody who is refused": (ALICE, "2", "/apis/stable.example.com/v1/crontabs", False),
+    "nobody behind the aggregator, which is for others too": (PROXIED_ANONYMOUS, "2", "/healthz", False),
+    "bad credentials": ("a certificate of nobody's", "2", "/version", True),
+}
+
+
+@pytest.mark.parametrize("name", LAST_OF_CONNECTION)
+async def test_connections_of_nobody_end(server: LocalServer, name: str) -> None:
+    user, version, path, ends = LAST_OF_CONNECTION[name]
+    answer = await Client(server.app, user).get(path, http_version=version)
+    assert (answer.header("connection") == "close") == ends
+
+
+async def test_impersonating_nobody_ends_no_connection(client: Client) -> None:
+    answer = await client.get("/version", http_version="2", headers={"Impersonate-User": "system:anonymous"})
+    assert answer.header("connection") != "close"
 
 
 async def test_forbidden(client: Client) -> None:

@@ -135,6 +135,7 @@ class Client:
         headers: Mapping[str, str] | None = None,
         content_type: str = "application/json",
         whole: bool = True,
+        http_version: str = "1.1",
     ) -> Exchange:
         """Starts a request. `body` is bytes, or a JSON value; `whole` False leaves the body without an end."""
         raw = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -145,7 +146,7 @@ class Client:
         path, _, query = target.partition("?")
         scope = {
             "type": "http",
-            "http_version": "1.1",
+            "http_version": http_version,
             "method": method,
             "path": path,
             "query_string": query.encode(),

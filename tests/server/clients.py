@@ -63,14 +63,14 @@ class HTTP2Client:
         self.acknowledge = True
 
     @classmethod
-    async def connect(cls, port, context, receive_buffer=0):
-        """receive_buffer: bytes that the kernel keeps unread, 0 for as many as it likes."""
+    async def connect(cls, port, context, receive_buffer=0, name="localhost"):
+        """receive_buffer: bytes that the kernel keeps unread, 0 for as many as it likes. name: in the server's certificate."""
         connected = socket.socket()
         if receive_buffer:
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         connected.setblocking(False)
         await asyncio.get_running_loop().sock_connect(connected, ("127.0.0.1", port))
-        reader, writer = await asyncio.open_connection(sock=connected, ssl=context, server_hostname="localhost")
+        reader, writer = await asyncio.open_connection(sock=connected, ssl=context, server_hostname=name)
         client = cls(reader, writer)
         client.h2.initiate_connection()
         client.flush()
