@@ -18,6 +18,7 @@ from benchmarks.cel import CASES, agreed, answer, definition_with_rules, in_all
 from benchmarks.cel_report import RULES_SECTION, TWENTY_RULES, cel_document
 from benchmarks.chart import svg
 from benchmarks.client import Access, LoadError, NotServedError, run_load
+from benchmarks.encodings import Figure, table
 from benchmarks.growth import SIZES
 from benchmarks.growth_report import Stage, growth_document
 from benchmarks.hold import FLOODS, hold_document, requests_in
@@ -465,3 +466,8 @@ def test_soaking_and_flooding_are_for_themselves(arguments: str, capsys: pytest.
     with pytest.raises(SystemExit):
         main(arguments.split())
     assert "error: --soak" in capsys.readouterr().err
+
+
+def test_the_table_of_encodings():
+    figures = [Figure("list as YAML", "aggserver", 10, 1.234, (2.5, 31.0), 12_000_000)]
+    assert table(figures).splitlines()[-1] == "| list as YAML | aggserver | 10 | 1.23 | 2.5 | 31 | 12 MB |"

@@ -7,34 +7,47 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 
-from aggserver.endpoints.request import LongBody
+__all__ = ["HEADERS", "MIN_BYTES", "accepts", "packed", "packed_whole"]
 
-__all__ = ["compressed"]
+# Of a body, more than which is packed.
+MIN_BYTES = 128 * 1024
+HEADERS = [(b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding")]
 
-_MIN_BYTES = 128 * 1024
 _LEVEL = 1
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 
-Headers = list[tuple[bytes, bytes]]
 
-
-async def compressed(body: bytes | LongBody, accept_encoding: str) -> tuple[bytes | LongBody, Headers]:
-    """The body to send and the headers that tell of it."""
-    size, pieces = (len(body), (body,)) if isinstance(body, bytes) else (body.size, body.pieces())
-    if size <= _MIN_BYTES or not _accepts(accept_encoding):
-        return body, []
-    packed = await asyncio.get_running_loop().run_in_executor(None, _gzip, pieces)
-    return packed, [(b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding")]
-
-
-def _accepts(header: str) -> bool:
+def accepts(accept_encoding: str) -> bool:
     # The bare word only, as upstream: with a weight it may be a refusal.
-    return any(part.strip() == "gzip" for part in header.split(","))
+    return any(part.strip() == "gzip" for part in accept_encoding.split(","))
+
+
+async def packed_whole(pieces: Iterable[bytes]) -> bytes:
+    """What is there already, in one go."""
+    return await asyncio.get_running_loop().run_in_executor(None, _gzip, pieces)
 
 
 def _gzip(pieces: Iterable[bytes]) -> bytes:
     # zlib lets go of the interpreter lock while it works, so that other requests go on.
-    packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP_WINDOW)
+    packer = _packer()
     return b"".join([*map(packer.compress, pieces), packer.flush()])
+
+
+def _packer() -> zlib._Compress:
+    return zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP_WINDOW)
+
+
+async def packed(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """What is being made, piece by piece, as one gzip stream."""
+    loop = asyncio.get_running_loop()
+    packer = _packer()
+    waiting: list[bytes] = []
+    async for piece in pieces:
+        waiting.append(piece)
+        # The way to the thread and back takes as long as packing some KB.
+        if sum(map(len, waiting)) >= MIN_BYTES:
+            yield await loop.run_in_executor(None, packer.compress, b"".join(waiting))
+            waiting.clear()
+    yield packer.compress(b"".join(waiting)) + packer.flush()

@@ -2,9 +2,9 @@
 
     application      ASGI in and out; panic recovery, audit id, the headers of every answer, gzip, metrics
     request_info     what the URL asks for
-    deadline         how long it may take
+    deadline         how long it may take, until its answer has been taken
     authentication   who asks (and identity headers are removed), then impersonation
-    in_flight        how many at once
+    in_flight        how many at once, until their answers have been taken
     authorization    may they
 
 Each is a function that takes the next handler and returns a handler. `app.py` puts them together as a list.
@@ -14,17 +14,18 @@ Source: k8s.io/apiserver pkg/server/config.go (DefaultBuildHandlerChain), pkg/en
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import re
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from typing import Protocol, TypeAlias
 
 from aggserver.authentication.delegating import Authenticator
 from aggserver.authentication.user import ANONYMOUS
 from aggserver.authorization.delegating import Authorizer
-from aggserver.endpoints import access, negotiation, websocket
+from aggserver.endpoints import access, compression, negotiation, websocket
 from aggserver.endpoints import request_info as info_module
-from aggserver.endpoints.compression import compressed
 from aggserver.endpoints.impersonation import impersonate
 from aggserver.endpoints.negotiation import MediaType
 from aggserver.endpoints.request import (
@@ -35,6 +36,7 @@ from aggserver.endpoints.request import (
     Chunks,
     Filter,
     Handler,
+    LongBody,
     Message,
     Receive,
     Request,
@@ -43,6 +45,7 @@ from aggserver.endpoints.request import (
     Send,
     StreamResponse,
 )
+from aggserver.endpoints.turns import Turns
 from aggserver.meta import duration, errors
 from aggserver.meta.errors import StatusError
 
@@ -58,6 +61,12 @@ _WARNING_CUT = 256
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _CACHE_CONTROL = (b"cache-control", b"no-cache, private")
 _NO_SNIFFING = (b"x-content-type-options", b"nosniff")
+# For a client to take the news that its time is over. Upstream leaves that to its buffers.
+_LAST_WORDS_SECONDS = 5.0
+
+# (code, bytes of the body); None where another application has answered.
+_Done: TypeAlias = tuple[int, int] | None
+
 _TOO_MANY = b"Too many requests, please try again later.\n"
 
 
@@ -74,6 +83,7 @@ class Observer(Protocol):
 
 def application(handler: Handler, observer: Observer, new_audit_id: Callable[[], str]) -> ASGIApp:
     """The whole chain as one ASGI application."""
+    turns = Turns()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -81,24 +91,59 @@ def application(handler: Handler, observer: Observer, new_audit_id: Callable[[],
         started = asyncio.get_running_loop().time()
         request = Request(scope, receive)
         request.audit_id = request.header(b"audit-id") or new_audit_id()
-        response = await _outcome(handler, request)
-        if isinstance(response, StreamResponse) and websocket.is_upgrade(request):
-            response = await _upgraded(request, response)
-        if isinstance(response, ASGIResponse):
-            await response.app(scope, request.receive, _with_headers(request, send))
-            return
-        if isinstance(response, StreamResponse):
-            observer.long_running(request, 1)
-            try:
-                await _send_stream(request, response, send)
-            finally:
-                observer.long_running(request, -1)
-            size = 0
-        else:
-            size = await _send_whole(request, response, send)
-        observer.request_done(request, response.status, asyncio.get_running_loop().time() - started, size)
+        try:
+            done = await _in_time(request, send, _exchange(handler, observer, turns, request, send))
+        finally:
+            for tell in request.answered:
+                tell()
+        if done is not None:
+            observer.request_done(request, done[0], asyncio.get_running_loop().time() - started, done[1])
 
     return websocket.with_websockets(app)
+
+
+async def _in_time(request: Request, send: Send, exchange: Awaitable[_Done]) -> _Done:
+    """The exchange, or what is said when its time is over: 504, or nothing more where the answer has begun, as upstream."""
+    try:
+        async with request.allotted:
+            return await exchange
+    except TimeoutError:
+        if request.begun:
+            # To return half-way resets the stream, or closes the connection.
+            log.info("answer broken off, its time is over: %s %s audit-id=%s", request.method, request.path, request.audit_id)
+            return 504, 0
+    late = errors.timeout("request did not complete within the allotted timeout")
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_LAST_WORDS_SECONDS):
+            return await _send_failure(request, status_response(request, late), send)
+    return 504, 0
+
+
+async def _exchange(handler: Handler, observer: Observer, turns: Turns, request: Request, send: Send) -> _Done:
+    response = await _outcome(handler, request)
+    if isinstance(response, StreamResponse) and websocket.is_upgrade(request):
+        response = await _upgraded(request, response)
+    if isinstance(response, ASGIResponse):
+        await response.app(request.scope, request.receive, _with_headers(request, send))
+        return None
+    if isinstance(response, StreamResponse):
+        observer.long_running(request, 1)
+        try:
+            await _send_stream(request, response, send)
+        finally:
+            observer.long_running(request, -1)
+        return response.status, 0
+    try:
+        return response.status, await _send_whole(request, response, send, turns)
+    except Exception as error:
+        if request.begun:
+            raise  # all that is left is to end half-way
+        return await _send_failure(request, _failed(request, error), send)
+
+
+async def _send_failure(request: Request, failure: Response, send: Send) -> _Done:
+    assert isinstance(failure.body, bytes)
+    return failure.status, await _send_bytes(request, failure, failure.body, send)
 
 
 async def _upgraded(request: Request, stream: StreamResponse) -> StreamResponse | Response:
@@ -111,16 +156,18 @@ async def _upgraded(request: Request, stream: StreamResponse) -> StreamResponse 
 async def _outcome(handler: Handler, request: Request) -> AnyResponse:
     try:
         return await handler(request)
-    except StatusError as error:
-        return status_response(request, error)
     except Exception as error:
-        failure = _only_failure(error)
-        if isinstance(failure, StatusError):
-            return status_response(request, failure)
-        # One request's fault is that request's alone; what it was is in the log, under the id that the client sees.
-        log.exception("request failed: %s %s audit-id=%s", request.method, request.path, request.audit_id)
-        text = "This request caused apiserver to panic. Look in the logs for details."
-        return status_response(request, errors.internal_error(text))
+        return _failed(request, error)
+
+
+def _failed(request: Request, error: Exception) -> Response:
+    failure = _only_failure(error)
+    if isinstance(failure, StatusError):
+        return status_response(request, failure)
+    # One request's fault is that request's alone; what it was is in the log, under the id that the client sees.
+    log.error("request failed: %s %s audit-id=%s", request.method, request.path, request.audit_id, exc_info=error)
+    text = "This request caused apiserver to panic. Look in the logs for details."
+    return status_response(request, errors.internal_error(text))
 
 
 def _only_failure(error: BaseException) -> BaseException:
@@ -185,22 +232,76 @@ def _cut_short(texts: Sequence[str]) -> list[str]:
     return kept
 
 
-async def _send_whole(request: Request, response: Response, send: Send) -> int:
+async def _send_whole(request: Request, response: Response, send: Send, turns: Turns) -> int:
+    """Gives the bytes of the body that went out."""
     body = response.body
+    if isinstance(body, bytes) and len(body) <= compression.MIN_BYTES:
+        return await _send_bytes(request, response, body, send)
+    packs = response.status == 200 and compression.accepts(request.header(b"accept-encoding"))
+    if isinstance(body, LongBody) and body.size is None:
+        return await _send_made(request, response, body, send, turns, packs=packs)
+    size, pieces = (len(body), (body,)) if isinstance(body, bytes) else (body.size or 0, body.pieces())
+    if packs and size > compression.MIN_BYTES:
+        response.headers.extend(compression.HEADERS)
+        body = await compression.packed_whole(pieces)
+    if isinstance(body, bytes):
+        return await _send_bytes(request, response, body, send)
+    await _begin(request, response, size, send)
+    return await _send_pieces(request, _each(pieces), send)
+
+
+async def _send_made(request: Request, response: Response, body: LongBody, send: Send, turns: Turns, *, packs: bool) -> int:
+    """What has to be made: whole if it turns out to be short, otherwise without a length, as all of upstream's long answers."""
+    gone = asyncio.ensure_future(_disconnected(request))
+    try:
+        async with contextlib.aclosing(turns.each(body.pieces(), gone.done)) as pieces:
+            first: list[bytes] = []
+            while sum(map(len, first)) <= compression.MIN_BYTES:
+                piece = await anext(pieces, None)
+                if piece is None:
+                    return await _send_bytes(request, response, b"".join(first), send)
+                first.append(piece)
+            if packs:
+                response.headers.extend(compression.HEADERS)
+            await _begin(request, response, None, send)
+            every = _after(first, pieces)
+            return await _send_pieces(request, compression.packed(every) if packs else every, send)
+    finally:
+        gone.cancel()
+
+
+async def _each(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield piece
+
+
+async def _after(first: Sequence[bytes], rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    for piece in first:
+        yield piece
+    async for piece in rest:
+        yield piece
+
+
+async def _send_bytes(request: Request, response: Response, body: bytes, send: Send) -> int:
+    await _begin(request, response, len(body), send)
+    await send({"type": "http.response.body", "body": b"" if request.method == "HEAD" else body})
+    return len(body)
+
+
+async def _begin(request: Request, response: Response, size: int | None, send: Send) -> None:
     headers = _headers(request, response.content_type, response.headers)
-    if response.status == 200:
-        body, encoding = await compressed(body, request.header(b"accept-encoding"))
-        headers.extend(encoding)
-    size = len(body) if isinstance(body, bytes) else body.size
-    headers.append((b"content-length", b"%d" % size))
+    if size is not None:
+        headers.append((b"content-length", b"%d" % size))
+    request.begun = True
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
-    if request.method == "HEAD":
-        body = b""
-    if not isinstance(body, bytes):
-        for piece in body.pieces():
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
-        body = b""
-    await send({"type": "http.response.body", "body": body})
+
+
+async def _send_pieces(request: Request, pieces: AsyncIterator[bytes], send: Send) -> int:
+    size = 0
+    async for piece in pieces if request.method != "HEAD" else _each(()):
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+        size += len(piece)
+    await send({"type": "http.response.body", "body": b""})
     return size
 
 
@@ -247,6 +348,7 @@ def _with_headers(request: Request, send: Send) -> Send:
 
     async def sender(message: Message) -> None:
         if message["type"] == "http.response.start":
+            request.begun = True
             theirs = message.get("headers") or []
             assert isinstance(theirs, list)
             message = {**message, "headers": _headers(request, b"", theirs)}
@@ -266,20 +368,17 @@ def request_info(next_handler: Handler) -> Handler:
 
 
 def deadline(seconds: float) -> Filter:
-    """A request that is not long-running ends after `seconds`, or earlier where it asks for that with ?timeout=."""
+    """A request that is not long-running ends after `seconds`, or earlier where it asks for that with ?timeout=.
+
+    That is the time until its answer has been taken, as upstream: where that has begun, it is broken off.
+    """
 
     def wrap(next_handler: Handler) -> Handler:
         async def handler(request: Request) -> AnyResponse:
             if request.info.verb in _LONG_RUNNING_VERBS:
                 return await next_handler(request)
-            limit = _limit(request, seconds)
-            try:
-                async with asyncio.timeout(limit) as allotted:
-                    return await next_handler(request)
-            except TimeoutError:
-                if not allotted.expired():  # somebody else's, on the way
-                    raise
-                raise errors.timeout("request did not complete within the allotted timeout") from None
+            request.allotted.reschedule(asyncio.get_running_loop().time() + _limit(request, seconds))
+            return await next_handler(request)
 
         return handler
 
@@ -338,9 +437,16 @@ def impersonation(authorizer: Authorizer) -> Filter:
 
 
 def in_flight(reading: int, mutating: int, observer: Observer) -> Filter:
-    """At most so many requests at once of each kind; watches don't count. 0 is no limit. system:masters are never turned away."""
+    """At most so many requests at once of each kind; watches don't count. 0 is no limit. system:masters are never turned away.
+
+    A request counts until its answer has been taken, as upstream: who takes it slowly holds what it is made of.
+    """
     limits = {"readOnly": reading, "mutating": mutating}
     counts = {"readOnly": 0, "mutating": 0}
+
+    def count(kind: str, change: int) -> None:
+        counts[kind] += change
+        observer.in_flight(kind, counts[kind])
 
     def wrap(next_handler: Handler) -> Handler:
         async def handler(request: Request) -> AnyResponse:
@@ -350,13 +456,9 @@ def in_flight(reading: int, mutating: int, observer: Observer) -> Filter:
             kind = "mutating" if verb in _MUTATING_VERBS else "readOnly"
             if limits[kind] and counts[kind] >= limits[kind] and "system:masters" not in request.user.groups:
                 return Response(429, _TOO_MANY, PLAIN_TEXT, [_NO_SNIFFING, (b"retry-after", b"1")])
-            counts[kind] += 1
-            observer.in_flight(kind, counts[kind])
-            try:
-                return await next_handler(request)
-            finally:
-                counts[kind] -= 1
-                observer.in_flight(kind, counts[kind])
+            count(kind, 1)
+            request.answered.append(partial(count, kind, -1))
+            return await next_handler(request)
 
         return handler
 

@@ -7,6 +7,7 @@ one place. Called by `app.py`, which builds the chain, and by everything under `
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -62,9 +63,11 @@ class Request:
         "_body",
         "_query",
         "_query_all",
+        "allotted",
+        "answered",
         "audit_id",
         "authorizer",
-        "deadline",
+        "begun",
         "headers",
         "http_version",
         "info",
@@ -98,7 +101,9 @@ class Request:
         self.authorizer: Authorizer  # for handlers that need a second permission
         self.last_of_connection = False  # the connection ends with the answer
         self.warnings: list[str] = []
-        self.deadline: float = 0.0  # loop time, seconds; 0 for a long-running request
+        self.allotted = asyncio.Timeout(None)  # the time it may take, its answer included; no limit for a long-running request
+        self.begun = False  # whether the head of its answer has gone out
+        self.answered: list[Callable[[], None]] = []  # called when the answer has gone out, or nobody waits for it
 
     def header(self, name: bytes) -> str:
         """The first value of a header (name in lower case), or the empty string."""
@@ -148,9 +153,13 @@ class Request:
 
 @dataclass(slots=True)
 class LongBody:
-    """A body that is made as it is sent, so that a long list is not in memory a second time. `size` is that of all pieces."""
+    """A body that is made as it is sent, so that a long list is not in memory a second time.
 
-    size: int
+    pieces: makes them, each when it is asked for. size: of all of them, where they are only joined; None where making them is
+    work, about a millisecond's for each piece, and takes turns with everything else.
+    """
+
+    size: int | None
     pieces: Callable[[], Iterable[bytes]]
 
 

@@ -2,28 +2,32 @@
 
 PyYAML's parser supplies the events; all meaning is given here, since its own differs: `y` and `on` are booleans, `1e3` and `0o14`
 numbers, dates and `1:30` strings, keys become strings, and a repeated key is remembered, not refused. Of several documents the
-first counts and the rest isn't looked at. Aliases are copied, in bounds. Called by `meta/codec.py` alone. Pure.
+first counts and the rest isn't looked at. Values are made of libyaml's events as they come, in half the time that a tree of nodes
+takes and without its memory; only a text that may have aliases or merges becomes such a tree. Aliases are copied, in bounds.
+libyaml's verdicts are go-yaml's, which is libyaml in Go. Parsers in Rust are two to three times as quick again, but are of YAML
+1.2, and keep neither quotes nor tags nor lines: `yes` and `"yes"`, 0644 and a repeated key can't be told as upstream tells them.
+Called by `meta/codec.py`, `meta/yaml_output.py`, and for the file of options. Pure.
 Source: sigs.k8s.io/yaml v1.6.0 yaml.go; go.yaml.in/yaml/v2 v2.4.3 (yaml.go, decode.go, resolve.go).
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 import math
 import re
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from string import ascii_letters
+from typing import Any, NoReturn, TypeAlias
 
 import yaml
 
 from aggserver.meta.golang import INT64_MAX, INT64_MIN, format_float, from_float, quote
 from aggserver.meta.json_text import MAX_DEPTH, TOO_DEEP
 
-__all__ = ["YAMLTextError", "decode", "decode_all"]
+__all__ = ["WORDS", "YAMLTextError", "decode", "decode_all", "is_no_text"]
 
 # The C parser is ten times as fast; wheels have it, a build without libyaml has not.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -31,7 +35,8 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PREFIX = "tag:yaml.org,2002:"
 _RESOLVED_TAGS = frozenset({"", *(f"{_PREFIX}{name}" for name in ("str", "bool", "int", "float", "null", "timestamp"))})
 
-_WORDS: dict[str, Any] = {
+# Words that are no text without quotes, and what they are.
+WORDS: dict[str, Any] = {
     **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
     **dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False),
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
@@ -42,7 +47,12 @@ _WORDS: dict[str, Any] = {
 _INTEGER = re.compile(r"([+-]?)(?:(0[xX][0-9a-fA-F]+)|(0[bB][01]+)|0[oO]?([0-7]+)|(0|[1-9][0-9]*))")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt ].*)?")
+# What begins so is text, whatever follows.
+_TEXT = frozenset(ascii_letters) - frozenset("yYnNtTfFoO")
 _UINT64_MAX = 2**64 - 1
+
+# An anchor, without which there is no alias, or a merge, or what looks so; in UTF-16 they look different.
+_REFERS = re.compile(rb"&|<<|\A(?:\xff\xfe|\xfe\xff)")
 
 # How much of a document may come out of aliases: 99 % of a small one, 10 % of a large one. Counted in nodes.
 _ALIASES_FREE, _NODES_FREE = 100, 1_000
@@ -86,6 +96,8 @@ _Node: TypeAlias = _Scalar | _Sequence | _Mapping | _Alias
 
 def decode(body: bytes) -> tuple[Any, list[str]]:
     """The first document's value (None if there is none) and a line of text for each repeated key. Raises YAMLTextError."""
+    if not _REFERS.search(body):
+        return _Reader(body).document()
     with _mapped_errors():
         root = next(_compose(body), None)
     return _evaluate(root)
@@ -143,7 +155,7 @@ def _node(event: Any, events: Iterator[Any], anchors: dict[str, _Node], depth: i
         name = str(event.anchor)
         target = anchors.get(name)
         if target is None:
-            raise YAMLTextError(f"yaml: unknown anchor '{name}' referenced")
+            raise _unknown_anchor(name)
         return _Alias(name, target, line)
     node: _Node
     if isinstance(event, yaml.ScalarEvent):
@@ -165,6 +177,79 @@ def _node(event: Any, events: Iterator[Any], anchors: dict[str, _Node], depth: i
     return node
 
 
+def _unknown_anchor(name: Any) -> YAMLTextError:
+    return YAMLTextError(f"yaml: unknown anchor '{name}' referenced")
+
+
+class _UnfitError(YAMLTextError):
+    """YAML of which no JSON can be made."""
+
+
+class _Reader:
+    """Makes a value of the events as they come."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self._repeated: list[str] = []
+        self._next: Any
+
+    def document(self) -> tuple[Any, list[str]]:
+        """As `decode`."""
+        with _mapped_errors():
+            self._next = _LOADER(self._body).get_event
+            self._next()
+            if type(self._next()) is yaml.StreamEndEvent:
+                return None, []
+            return self._root(), self._repeated
+
+    def _root(self) -> Any:
+        try:
+            value = self._value(self._next(), 1)
+        except _UnfitError:
+            # What is no YAML further on comes first.
+            while type(self._next()) is not yaml.DocumentEndEvent:
+                pass
+            raise
+        # Its end has to be seen: a text that goes on in a wrong way is wrong.
+        self._next()
+        return value
+
+    def _value(self, event: Any, depth: int) -> Any:
+        if depth > MAX_DEPTH:
+            raise YAMLTextError(TOO_DEEP)
+        if type(event) is yaml.ScalarEvent:
+            return _value(_scalar(event))
+        if type(event) is yaml.MappingStartEvent:
+            return self._mapping(depth + 1)
+        if type(event) is yaml.AliasEvent:
+            raise _unknown_anchor(event.anchor)
+        items = []
+        while type(event := self._next()) is not yaml.SequenceEndEvent:
+            items.append(self._value(event, depth + 1))
+        return items
+
+    def _mapping(self, depth: int) -> dict[str, Any]:
+        out: dict[str, Any] = {}
+        # What keys were, once one is no text: 1, 1.0 and "1" end as the same one, and are not repeated.
+        seen: set[Any] | None = None
+        while type(event := self._next()) is not yaml.MappingEndEvent:
+            key = _scalar(event) if type(event) is yaml.ScalarEvent else _refuse_key(self._value(event, depth))
+            event = self._next()
+            value = _value(_scalar(event)) if type(event) is yaml.ScalarEvent else self._value(event, depth)
+            name: Any = key
+            identity: Any = key
+            known: Any = out
+            if seen is not None or type(key) is not str:
+                seen = known = set(out) if seen is None else seen
+                name, identity = _key(key, value), _identity(key)
+            if identity in known:
+                self._repeated.append(_repetition(key, event.start_mark.line + 1))
+            if seen is not None:
+                seen.add(identity)
+            out[name] = value
+        return out
+
+
 class _Decoder:
     """Turns nodes into values, counting how many come from aliases."""
 
@@ -175,19 +260,12 @@ class _Decoder:
         self._alias_depth = 0
 
     def value(self, node: _Node, depth: int) -> Any:
-        found = self._any(node, depth)
-        if type(found) is float:
-            if not math.isfinite(found):
-                raise YAMLTextError(f"json: unsupported value: {format_float(found)}")
-            return from_float(found)
-        if type(found) is int and not _is_int64(found):
-            return float(found)
-        return found
+        return _value(self._any(node, depth))
 
     def _any(self, node: _Node, depth: int) -> Any:
         self._count(depth)
         if isinstance(node, _Scalar):
-            return _resolve(node)
+            return _resolve(node.value, node.tag, plain=node.plain)
         if isinstance(node, _Sequence):
             return [self.value(item, depth + 1) for item in node.items]
         if isinstance(node, _Mapping):
@@ -209,22 +287,22 @@ class _Decoder:
         if depth > MAX_DEPTH:
             raise YAMLTextError(TOO_DEEP)
 
-    def _fill(self, out: dict[str, Any], seen: set[tuple[type, Any]], node: _Mapping, depth: int) -> None:
+    def _fill(self, out: dict[str, Any], seen: set[Any], node: _Mapping, depth: int) -> None:
         for key_node, value_node in node.pairs:
             if isinstance(key_node, _Scalar) and key_node.value == "<<" and (key_node.plain or key_node.tag == f"{_PREFIX}merge"):
                 self._merge(out, seen, value_node, depth)
                 continue
             key = self._any(key_node, depth + 1)
             if isinstance(key, dict | list):
-                raise YAMLTextError(f"yaml: invalid map key: {_go_syntax(key)}")
+                _refuse_key(key)
             value = self.value(value_node, depth + 1)
-            identity = (type(key), key)
+            identity = _identity(key)
             if identity in seen:
-                self.repeated.append(f"line {value_node.line}: key {_go_syntax(key)} already set in map")
+                self.repeated.append(_repetition(key, value_node.line))
             seen.add(identity)
             out[_key(key, value)] = value
 
-    def _merge(self, out: dict[str, Any], seen: set[tuple[type, Any]], node: _Node, depth: int) -> None:
+    def _merge(self, out: dict[str, Any], seen: set[Any], node: _Node, depth: int) -> None:
         # Of a list of mappings the earlier win, and so come last. Keys before the `<<` lose, those after it win.
         sources = reversed(node.items) if isinstance(node, _Sequence) else (node,)
         for source in sources:
@@ -275,28 +353,59 @@ def _alias_share(nodes: int) -> float:
     return 0.99 - 0.89 * (nodes - _SMALL) / (_LARGE - _SMALL)
 
 
-def _resolve(node: _Scalar) -> str | bool | int | float | None:
+def _value(found: Any) -> Any:
+    """A decoded scalar or container as JSON has it."""
+    if type(found) is float:
+        if not math.isfinite(found):
+            raise _UnfitError(f"json: unsupported value: {format_float(found)}")
+        return from_float(found)
+    if type(found) is int and not _is_int64(found):
+        return float(found)
+    return found
+
+
+def _refuse_key(key: Any) -> NoReturn:
+    raise _UnfitError(f"yaml: invalid map key: {_go_syntax(key)}")
+
+
+def _identity(key: Any) -> Any:
+    """What tells keys apart. Python holds 1, 1.0 and True equal."""
+    return key if type(key) is str else (type(key), key)
+
+
+def _repetition(key: Any, line: int) -> str:
+    return f"line {line}: key {_go_syntax(key)} already set in map"
+
+
+def _scalar(event: Any) -> str | bool | int | float | None:
+    text: str = event.value
+    if event.tag is None and (text[:1] in _TEXT or not event.implicit[0]):
+        return text
+    return _resolve(text, event.tag or "", plain=event.implicit[0])
+
+
+def _resolve(text: str, tag: str, *, plain: bool) -> str | bool | int | float | None:
     """A scalar's value; an int may have up to 64 bits unsigned, a float may be infinite."""
-    if not node.tag:
-        return _plain(node.value)[1] if node.plain else node.value
-    if node.tag == f"{_PREFIX}binary":
-        return _binary(node.value)
-    if node.tag not in _RESOLVED_TAGS or node.tag == f"{_PREFIX}str":
-        return node.value
-    wanted = node.tag.removeprefix(_PREFIX)
-    actual, found = _plain(node.value)
-    if actual == "str" and _DATE.fullmatch(node.value):
+    if not tag:
+        return _plain(text)[1] if plain else text
+    if tag == f"{_PREFIX}binary":
+        return _binary(text)
+    if tag not in _RESOLVED_TAGS or tag == f"{_PREFIX}str":
+        return text
+    wanted = tag.removeprefix(_PREFIX)
+    actual, found = _plain(text)
+    if actual == "str" and _DATE.fullmatch(text):
         actual = "timestamp"
     if actual != wanted and (wanted, actual) != ("float", "int"):
-        raise YAMLTextError(f"yaml: cannot decode !!{actual} `{node.value}` as a !!{wanted}")
+        raise _UnfitError(f"yaml: cannot decode !!{actual} `{text}` as a !!{wanted}")
     return found
 
 
 def _binary(text: str) -> str:
     try:
         data = base64.b64decode(text.replace("\n", "").replace("\r", ""), validate=True)
-    except binascii.Error:
-        raise YAMLTextError("yaml: !!binary value contains invalid base64 data") from None
+    except ValueError:
+        raise _UnfitError("yaml: !!binary value contains invalid base64 data") from None
     return data.decode("utf-8", "replace")
 
 
@@ -305,8 +414,8 @@ _TYPES = {bool: "bool", float: "float", type(None): "null"}
 
 def _plain(text: str) -> tuple[str, str | bool | int | float | None]:
     """(short tag, value) of a scalar without quotes, by its looks."""
-    if text in _WORDS:
-        word = _WORDS[text]
+    if text in WORDS:
+        word = WORDS[text]
         return _TYPES[type(word)], word
     if text[0] not in "+-.0123456789":
         return "str", text
@@ -322,6 +431,11 @@ def _plain(text: str) -> tuple[str, str | bool | int | float | None]:
         if math.isfinite(found):
             return "float", found
     return "str", text
+
+
+def is_no_text(text: str) -> bool:
+    """Whether a scalar without quotes is a number, a boolean or null."""
+    return _plain(text)[0] != "str"
 
 
 def _integer(sign: str, hexadecimal: str | None, binary: str | None, octal: str | None, decimal: str | None) -> int:
@@ -347,7 +461,7 @@ def _key(key: Any, value: Any) -> str:
     if isinstance(key, float):
         return _float_key(key)
     kind, text = ("%!s(<nil>)", "<nil>") if key is None else ("uint64", hex(key))
-    raise YAMLTextError(f"unsupported map key of type: {kind}, key: {text}, value: {_go_syntax(value, outermost=True)}")
+    raise _UnfitError(f"unsupported map key of type: {kind}, key: {text}, value: {_go_syntax(value, outermost=True)}")
 
 
 def _float_key(key: float) -> str:

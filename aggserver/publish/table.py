@@ -27,7 +27,9 @@ __all__ = [
     "TableConvertor",
     "encode_table",
     "partial_object_metadata",
+    "row_encoder",
     "scale_convertor",
+    "table_head",
 ]
 
 JSONObject = dict[str, Any]
@@ -238,22 +240,37 @@ def encode_table(
     api_version: str = "meta.k8s.io/v1",
     with_definitions: bool = True,
 ) -> bytes:
-    """A Table as JSON. `now` in seconds since 1970.
+    """A Table as JSON, for a few rows: those of a list are encoded one by one (`table_head`, `row_encoder`)."""
+    head = table_head(convertor, list_meta, api_version, with_definitions=with_definitions)
+    encoded = map(row_encoder(include, now, api_version), rows)
+    return b'%b,"rows":[%b]}' % (orjson.dumps(head)[:-1], b",".join(encoded))
 
-    include: what rows carry, Metadata, Object or None. list_meta: the list's metadata (resourceVersion, continue,
-    remainingItemCount), or the resourceVersion of a single object. with_definitions: false in all events of a watch but the
-    first.
+
+def table_head(
+    convertor: TableConvertor, list_meta: Mapping[str, Any], api_version: str = "meta.k8s.io/v1", *, with_definitions: bool = True
+) -> JSONObject:
+    """A Table without its rows, which come last.
+
+    list_meta: the list's metadata (resourceVersion, continue, remainingItemCount), or the resourceVersion of a single object.
+    with_definitions: false in all events of a watch but the first.
     """
-    head = {
+    return {
         "kind": "Table",
         "apiVersion": api_version,
         "metadata": list_meta,
         "columnDefinitions": convertor.definitions if with_definitions else None,
     }
+
+
+def row_encoder(include: str, now: float, api_version: str = "meta.k8s.io/v1") -> Callable[[Row], bytes]:
+    """Makes JSON of rows. include: what they carry, Metadata, Object or None. `now` in seconds since 1970."""
     carried = _CARRIED[include]
     partial = orjson.dumps({"kind": "PartialObjectMetadata", "apiVersion": api_version})[:-1] + b',"metadata":%b}'
-    encoded = [b'{"cells":%b,"object":%b}' % (orjson.dumps(_aged(row.cells, now)), carried(row, partial)) for row in rows]
-    return b'%b,"rows":[%b]}' % (orjson.dumps(head)[:-1], b",".join(encoded))
+
+    def encode(row: Row) -> bytes:
+        return b'{"cells":%b,"object":%b}' % (orjson.dumps(_aged(row.cells, now)), carried(row, partial))
+
+    return encode
 
 
 def _metadata(row: Row, partial: bytes) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from aggserver.authentication.user import UserInfo
 from aggserver.endpoints import filters
 from aggserver.endpoints.request import ASGIResponse, LongBody, Request, Response, StreamResponse
 from aggserver.meta import errors
-from tests.fakes.asgi import Client
+from tests.fakes.asgi import Client, Exchange
 from tests.fakes.clock import settled, until
 from tests.fakes.server import ADMIN, ALICE, LocalServer
 
@@ -190,6 +191,63 @@ async def test_a_server_that_gives_up_closes_its_streams(server: LocalServer, cl
     assert chunks.closed
 
 
+# --- answers that are made as they are sent ---
+
+
+def long_body(made: list[int], count: int = 20) -> Iterator[bytes]:
+    for number in range(count):
+        made.append(number)
+        yield b"x" * 50_000
+
+
+async def test_what_fails_before_anything_is_out_is_told(server: LocalServer, client: Client) -> None:
+    def failing() -> Iterator[bytes]:
+        yield b"x"
+        raise ZeroDivisionError
+
+    always(server, Response(200, LongBody(None, failing)))
+    answer = await client.get("/x")
+    assert (answer.status, answer.json()["reason"]) == (500, "InternalError")
+
+
+async def test_what_fails_half_way_is_broken_off(server: LocalServer, client: Client) -> None:
+    def failing() -> Iterator[bytes]:
+        yield from long_body([])
+        raise ZeroDivisionError
+
+    always(server, Response(200, LongBody(None, failing)))
+    exchange = client.send("GET", "/x")
+    with pytest.raises(ZeroDivisionError):
+        await exchange.task
+    await exchange.start()
+    assert exchange.status == 200
+    assert await anext_to_last(exchange) is None
+
+
+async def anext_to_last(exchange: Exchange) -> Any:
+    """None: the body has no end."""
+    last: Any = {}
+    while last is not None and last.get("more_body", True):
+        last = await exchange.message()
+    return last
+
+
+async def test_nothing_is_made_for_a_client_that_is_gone(server: LocalServer, client: Client) -> None:
+    made: list[int] = []
+    always(server, Response(200, LongBody(None, lambda: long_body(made))))
+    exchange = client.send("GET", "/x")
+    exchange.taking.clear()
+    await until(lambda: made)
+    await settled()
+    before = len(made)
+    assert before < 10
+    exchange.disconnect()
+    await settled()
+    exchange.taking.set()
+    await exchange.task
+    assert len(made) <= before + 1
+
+
 # --- other scopes ---
 
 
@@ -220,6 +278,22 @@ async def test_the_servers_own_limit_is_the_longest(query: str) -> None:
     await server.start()
     server.handler = forever
     assert (await server.client().get(f"/x{query}")).status == 504
+    await server.stop()
+
+
+@pytest.mark.parametrize("body", [b"{}", LongBody(2, lambda: [b"{", b"}"])], ids=["there", "joined"])
+async def test_an_answer_that_is_not_taken_in_time_is_broken_off(body: Any) -> None:
+    server = LocalServer(timeout=1e-9, reading=1)
+    await server.start()
+    server.rules.allowed = {("alice", "get", "/x")}
+    always(server, Response(200, body))
+    client = server.client(ALICE)
+    for _ in range(2):
+        exchange = client.send("GET", "/x")
+        exchange.taking.clear()
+        await exchange.task
+        # It ended without an answer, as what resets a stream does, and no longer counts.
+        assert await exchange.message() is None
     await server.stop()
 
 
@@ -382,6 +456,25 @@ async def test_too_many_at_once(reading: int, mutating: int, method: str) -> Non
     for exchange in (first, other, admin):
         await exchange.task
     assert (await client.request(method, path)).status == 200
+    await server.stop()
+
+
+async def test_a_request_counts_until_its_answer_has_been_taken() -> None:
+    server = LocalServer(reading=1)
+    await server.start()
+    server.rules.allowed = {("alice", "get", "/x")}
+    client = server.client(ALICE)
+    made: list[int] = []
+    always(server, Response(200, LongBody(None, lambda: long_body(made))))
+    slow = client.send("GET", "/x")
+    slow.taking.clear()
+    await until(lambda: made)
+    await settled()
+    assert not slow.pending
+    assert (await client.get("/x")).status == 429
+    slow.taking.set()
+    await slow.task
+    assert (await client.get("/x")).status == 200
     await server.stop()
 
 

@@ -6,10 +6,12 @@ import gzip
 import json
 from typing import Any
 
+import orjson
 import pytest
 
-from aggserver.endpoints import compression
-from aggserver.endpoints.request import LongBody
+from aggserver.endpoints import forms
+from aggserver.endpoints.request import LongBody, Response
+from aggserver.meta import codec, yaml_text
 from tests.fakes.asgi import Client
 from tests.fakes.definitions import CRONTABS, CRONTABS_PATH, WIDGETS, WIDGETS_PATH, crontab, widget
 from tests.fakes.server import LocalServer
@@ -194,16 +196,125 @@ async def test_a_long_list_is_the_same_in_pieces(client: Client, sizes: tuple[in
     assert [len(item["spec"]["image"]) for item in tree["items"][:-1]] == list(sizes)
 
 
+def body_of(form: str, whole: bytes) -> bytes | LongBody:
+    if form == "there":
+        return whole
+    parts = [whole[:7], *(whole[start : start + 50_000] for start in range(7, len(whole), 50_000))]
+    return LongBody(len(whole) if form == "joined" else None, lambda: iter(parts))
+
+
 @pytest.mark.parametrize(("size", "packed"), [(THRESHOLD, False), (THRESHOLD + 1, True)])
-async def test_the_threshold(size: int, packed: bool) -> None:
+@pytest.mark.parametrize("form", ["there", "joined", "made"])
+async def test_the_threshold(server: LocalServer, client: Client, size: int, packed: bool, form: str) -> None:
     whole = b"x" * (size - 10) + b"y" * 10
-    for body in (whole, LongBody(size, lambda: iter((whole[:7], whole[7:])))):
-        answer, headers = await compression.compressed(body, "gzip")
-        assert bool(headers) == packed
-        assert gzip.decompress(answer) == whole if packed else answer is body
+
+    async def handler(request: Any) -> Response:
+        return Response(200, body_of(form, whole))
+
+    server.handler = handler
+    answer = await client.get("/x", headers={"accept-encoding": "gzip"})
+    assert bool(answer.header("content-encoding")) == packed
+    assert (gzip.decompress(answer.body) if packed else answer.body) == whole
+    # What is packed while it is made has no length, as upstream's has none.
+    assert answer.header("content-length") == ("" if packed and form == "made" else str(len(answer.body)))
 
 
 async def test_errors_are_not_packed(client: Client) -> None:
     name = "a" * 200_000
     answer = await client.get(f"{CRONTABS_PATH}/{name}", headers={"accept-encoding": "gzip"})
     assert (answer.status, answer.header("content-encoding")) == (404, "")
+
+
+# --- long lists ---
+
+LONG_FORMS: dict[str, dict[str, str]] = {
+    "yaml": {"accept": "application/yaml"},
+    "table": accept("Table"),
+    "table as yaml": {"accept": "application/yaml;as=Table;g=meta.k8s.io;v=v1"},
+    "metadata": accept("PartialObjectMetadataList"),
+    "metadata as yaml": {"accept": "application/yaml;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"},
+    "indented": {"user-agent": "curl/8.0"},
+    "indented table": {**accept("Table"), "user-agent": "curl/8.0"},
+}
+
+
+def annotated(name: str, notes: int) -> Any:
+    """A CronTab of 200 KB, with so many annotations."""
+    body = crontab(name)
+    body["metadata"]["annotations"] = {f"note-{number}": "x" * (200_000 // notes) for number in range(notes)}
+    return body
+
+
+async def messages(client: Client, target: str, headers: dict[str, str]) -> tuple[Any, list[bytes]]:
+    """The head of an answer, and the pieces of its body."""
+    exchange = client.send("GET", target, headers=headers)
+    await exchange.start()
+    pieces = []
+    while piece := await exchange.piece():
+        pieces.append(piece)
+    await exchange.task
+    return exchange, pieces
+
+
+@pytest.mark.parametrize("form", LONG_FORMS)
+async def test_a_long_list_is_made_in_pieces(client: Client, form: str) -> None:
+    names = [f"o{number:02}" for number in range(12)]
+    for name in names:
+        await client.post(CRONTABS_PATH, annotated(name, 4))
+    exchange, pieces = await messages(client, f"{CRONTABS_PATH}?includeObject=Object", LONG_FORMS[form])
+    assert (exchange.status, "content-length" in dict(exchange.headers)) == (200, False)
+    assert len(pieces) > 3
+    assert max(map(len, pieces)) < 1_000_000
+    text = b"".join(pieces)
+    tree = yaml_text.decode(text)[0] if "yaml" in form else json.loads(text)
+    entries = tree["rows" if "table" in form else "items"]
+    objects = [entry["object"] if "table" in form else entry for entry in entries]
+    assert [obj["metadata"]["name"] for obj in objects] == [*names, "one"]
+
+
+@pytest.mark.parametrize("form", LONG_FORMS)
+async def test_a_list_is_the_same_long_and_short(client: Client, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b"):
+        await client.post(CRONTABS_PATH, crontab(name))
+    for query in ("", "?fieldSelector=metadata.name=nobody"):
+        short = await client.get(CRONTABS_PATH + query, headers=LONG_FORMS[form])
+        assert short.header("content-length") == str(len(short.body))
+        with monkeypatch.context() as changed:
+            for name in ("_LONG_YAML", "_LONG_INDENTED", "_LONG_MADE"):
+                changed.setattr(forms, name, -1)
+            for name in ("_MADE_BYTES", "_INDENTED_BYTES"):
+                changed.setattr(forms, name, 1)
+            assert (await client.get(CRONTABS_PATH + query, headers=LONG_FORMS[form])).body == short.body
+
+
+async def test_an_indented_list_is_what_the_encoder_would_make_of_it_as_a_whole(client: Client) -> None:
+    for target in (CRONTABS_PATH, f"{CRONTABS_PATH}?fieldSelector=metadata.name=nobody"):
+        for headers in ({}, accept("Table"), accept("PartialObjectMetadataList")):
+            tree = (await client.get(target, headers=headers)).json()
+            indented = await client.get(f"{target}{'&' if '?' in target else '?'}pretty=true", headers=headers)
+            assert indented.body == orjson.dumps(tree, option=orjson.OPT_INDENT_2)
+
+
+async def test_a_large_object_as_yaml_is_made_in_pieces(client: Client) -> None:
+    await client.post(CRONTABS_PATH, annotated("two", 1000))
+    exchange, pieces = await messages(client, f"{CRONTABS_PATH}/two", {"accept": "application/yaml"})
+    assert exchange.status == 200
+    assert len(pieces) > 2
+    assert max(map(len, pieces)) < 64 * 1024
+    assert b"".join(pieces) == codec.dump_yaml((await client.get(f"{CRONTABS_PATH}/two")).json())
+
+
+async def test_other_requests_are_answered_while_a_list_is_made(server: LocalServer, client: Client) -> None:
+    for number in range(10):
+        await client.post(CRONTABS_PATH, large(f"o{number}", 200_000))
+    before: list[int] = []
+    for _ in range(3):
+        exchange = client.send("GET", CRONTABS_PATH, headers={"accept": "application/yaml", "accept-encoding": "identity"})
+        await exchange.start()
+        await client.get("/version")
+        # What was sent until then: the answer was not made in one go.
+        before.append(exchange.pending)
+        while await exchange.piece():
+            pass
+        await exchange.task
+    assert max(before) < 8

@@ -47,11 +47,13 @@ class Answer:
 
 
 class Exchange:
-    """One request on its way. The application runs in a task of its own."""
+    """One request on its way. The application runs in a task of its own. While `taking` is not set, the client takes nothing."""
 
     def __init__(self, app: ASGIApp, scope: dict[str, Any], body: bytes, *, whole: bool = True) -> None:
         self.status = 0
         self.headers: Headers = []
+        self.taking = asyncio.Event()
+        self.taking.set()
         self._messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._messages.put_nowait({"type": "http.request", "body": body, "more_body": not whole})
         self._sent: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
@@ -66,18 +68,25 @@ class Exchange:
             self._sent.put_nowait(None)
 
     async def _send(self, message: Any) -> None:
+        await self.taking.wait()
         self._sent.put_nowait(message)
 
     def disconnect(self) -> None:
         self._messages.put_nowait({"type": "http.disconnect"})
 
-    async def _next(self) -> dict[str, Any] | None:
+    async def message(self) -> dict[str, Any] | None:
+        """What the application sent next; None once it has ended."""
         async with asyncio.timeout(PATIENCE):
             return await self._sent.get()
 
+    @property
+    def pending(self) -> int:
+        """Messages that were sent and not looked at yet."""
+        return self._sent.qsize()
+
     async def start(self) -> None:
         """Waits for the head of the answer."""
-        message = await self._next()
+        message = await self.message()
         if message is None:
             await self.task
             raise AssertionError("no answer")
@@ -87,7 +96,7 @@ class Exchange:
     async def piece(self) -> bytes:
         """What comes next of the body; empty at its end."""
         while not self._over:
-            message = await self._next()
+            message = await self.message()
             self._over = message is None or not message.get("more_body", False)
             if message is not None and message.get("body"):
                 body: bytes = message["body"]

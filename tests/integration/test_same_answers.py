@@ -275,6 +275,61 @@ def _changed_definition(client: Client) -> list[Any]:
         client.request("DELETE", f"{definitions}/turners.{GROUP}", {}, None)
 
 
+# All that decides how text is written: words and numbers, signs, breaks, widths, order.
+_AWKWARD = {
+    "words": ["yes", "y", "On", "null", "~", "", "true", "1", "0x1f", "1_000", "1e3", ".5", "1:30", "2026-01-02T03:04:05Z", "<<"],
+    "signs": [
+        "- x",
+        "a: b",
+        "a:b",
+        "#x",
+        "x #y",
+        "x#y",
+        "it's",
+        '"',
+        "\\",
+        "{",
+        "*",
+        "&a",
+        "!b",
+        "%",
+        "@",
+        "`",
+        " lead",
+        "trail ",
+        ":",
+        "?",
+    ],
+    "breaks": ["x\ny", "x\ny\n", "x\n\n", "\n", " x\ny", "x \ny", "x\n ", "\t", "\r"],
+    "wide": ["word " * 30 + "end", "it's: " + "word " * 30 + "end", "\t" + "word  " * 30 + "end", "x" * 200, "é " * 60 + "."],
+    "scripts": ["é", "€", "\u00a0", "\U0001f600"],
+    "numbers": [0, -1, 2.5, 1e21, 1234567.5, 1e-7, 2**53],
+    "order": {
+        "a10": 1,
+        "a2": {"x": [], "y": {}},
+        "_": None,
+        "B": True,
+        "a": [[1, [2]], [{}]],
+        "k" * 129: "long",
+        "a\nb": "two lines",
+    },
+}
+
+
+def test_the_same_yaml(sides: tuple[Side, Side]) -> None:
+    """To the byte, and not only in what it means."""
+    texts = []
+    for side in sides:
+        obj = thing(metadata={"name": "awkward"}, spec={"anything": _AWKWARD})
+        side.client.request("POST", path("things"), {"content-type": "application/json"}, json.dumps(obj).encode())
+        answer = side.client.request("GET", path("things", "awkward"), {"accept": "application/yaml"})
+        assert answer.status == 200
+        texts.append(answer.body.partition(b"\nspec:\n")[2])
+    upstream, ours = texts
+    assert b"anything" in ours
+    assert ours == upstream
+
+
 def test_every_difference_is_of_a_case() -> None:
     assert not DIFFERENT.keys() - CASES.keys()
 

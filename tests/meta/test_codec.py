@@ -96,24 +96,44 @@ DUPLICATES = {
     "in an array at the root": (b'[{"a":1,"a":2}]', ['duplicate field "[0].a"']),
     "quotes in the key": (b'{"a\\"":1,"a\\"":2}', [r'duplicate field "a\""']),
     "half a surrogate": (b'{"a":"\\ud800","a":1}', ['duplicate field "a"']),
+    "hidden by an escaped quote": (b'{"a": "\\u0022:", "a": "\\u0022:"}', ['duplicate field "a"']),
+    "hidden by an escaped colon": (b'{"a": "\\"\\u003a", "a": "\\"\\u003A"}', ['duplicate field "a"']),
+    "hidden by an escaped space": (b'{"a": "\\"\\u0020:", "a": "\\"\\u0020:"}', ['duplicate field "a"']),
+    "written with an escape": (b'{"a": 1, "\\u0061": 2}', ['duplicate field "a"']),
 }
 
 
 @pytest.mark.parametrize(("body", "texts"), DUPLICATES.values(), ids=DUPLICATES)
 def test_duplicate_fields(body: bytes, texts: list[str]) -> None:
-    codec.decode_json(body)
-    assert codec.duplicate_fields(body, False) == texts
+    assert codec.duplicate_fields(body) == texts
+    assert not (texts and codec.decode_telling(body)[1])
 
 
 def test_duplicates_are_reported_up_to_a_hundred() -> None:
     body = b"{" + b",".join(b'"k%d":1,"k%d":2' % (number, number) for number in range(200)) + b"}"
-    assert len(codec.duplicate_fields(body, False)) == 100
+    assert len(codec.duplicate_fields(body)) == 100
 
 
-def test_duplicate_fields_of_yaml() -> None:
-    assert codec.duplicate_fields(b"a: 1\nb: 2\n", True) == []
+PROVEN: dict[str, tuple[bytes, bool]] = {
+    "compact": (b'{"a":1,"b":{"a":[1.5,{"a":"x"}]}}', True),
+    "with spaces": (b'{"a": 1, "b": {"a": [1.50]}}\n', True),
+    "indented": (b'{\n\t"a" :\r\n 1\n}', True),
+    "with what looks like a key": (b'{"a": "\\" : x", "\\":": 1}', True),
+    "repeated": (b'{"a":1,"a":1}', False),
+    "repeated, as long as compact": (b'{"a":1 ,"a":2 , "b": "\\":"}', False),
+    "hidden, but not repeated": (b'{"a": "\\u0022"}', False),
+}
+
+
+@pytest.mark.parametrize(("body", "proven"), PROVEN.values(), ids=PROVEN)
+def test_what_proves_that_no_key_is_repeated(body: bytes, proven: bool) -> None:
+    assert codec.decode_telling(body)[1] == proven
+
+
+def test_repeated_keys_of_yaml() -> None:
+    assert codec.decode_yaml_telling(b"a: 1\nb: 2\n") == ({"a": 1, "b": 2}, [])
     text = 'yaml: unmarshal errors:\n  line 2: key "a" already set in map\n  line 3: key 1 already set in map'
-    assert codec.duplicate_fields(b"a: 1\na: 2\nb: {1: x, 1: y}\n", True) == [text]
+    assert codec.decode_yaml_telling(b"a: 1\na: 2\nb: {1: x, 1: y}\n") == ({"a": 2, "b": {"1": True}}, [text])
 
 
 def test_syntax_error_finds_nothing_in_a_good_text() -> None:

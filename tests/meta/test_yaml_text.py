@@ -1,3 +1,4 @@
+import contextlib
 from typing import Any
 
 import pytest
@@ -83,6 +84,10 @@ REPEATED = {
         b"a: 1\na:\n  b: 1\n  b: 2\n",
         ['line 4: key "b" already set in map', 'line 3: key "a" already set in map'],
     ),
+    "several kinds of keys": (
+        b"a: 1\n1: 2\na: 3\n1: 4",
+        ['line 3: key "a" already set in map', "line 4: key 1 already set in map"],
+    ),
     "by a merge": (b"x: &b {a: 1}\nz: {a: 0, <<: *b}", ['line 1: key "a" already set in map']),
 }
 
@@ -117,6 +122,9 @@ REFUSED = {
     "number with a wrong tag": (b"a: !!bool 1", "yaml: cannot decode !!int `1` as a !!bool"),
     "timestamp": (b"a: !!timestamp x", "yaml: cannot decode !!str `x` as a !!timestamp"),
     "bad base64": (b"a: !!binary '*'", "yaml: !!binary value contains invalid base64 data"),
+    "base64 that is no ASCII": ("a: !!binary é".encode(), "yaml: !!binary value contains invalid base64 data"),
+    "no YAML further on comes first": (b"a: !!int x\nb: [", "yaml: line 2: did not find expected node content"),
+    "an unknown anchor comes before that": (b"a: *x\nb: [", "yaml: unknown anchor 'x' referenced"),
     "merge of a scalar": (b"<<: 1", "yaml: map merge requires map or sequence of maps as the value"),
     "merge of scalars": (b"<<: [1]", "yaml: map merge requires map or sequence of maps as the value"),
     "too many levels": (b"[" * 300 + b"]" * 300, "exceeded max depth"),
@@ -155,3 +163,27 @@ def test_values_of_an_alias_are_copies() -> None:
 
 def test_all_documents() -> None:
     assert yaml_text.decode_all(b"--- a\n--- b\n") == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("body", "reads"),
+    [
+        pytest.param(b"a: {b: [1, 2]}\n", 1, id="plain"),
+        pytest.param(b"a: 1\na: 2\n", 1, id="a repeated key"),
+        pytest.param(b"a: &x 1\nb: *x\nb: *x\n", 1, id="aliases"),
+        pytest.param(b"a: [", 1, id="broken"),
+        pytest.param(b"a: !!int x", 1, id="unfit"),
+    ],
+)
+def test_a_text_is_read_once(monkeypatch: pytest.MonkeyPatch, body: bytes, reads: int) -> None:
+    parsers: list[Any] = []
+
+    class Counted(yaml_text._LOADER):  # type: ignore[misc]
+        def __init__(self, stream: Any) -> None:
+            parsers.append(self)
+            super().__init__(stream)
+
+    monkeypatch.setattr(yaml_text, "_LOADER", Counted)
+    with contextlib.suppress(YAMLTextError):
+        yaml_text.decode(body)
+    assert len(parsers) == reads

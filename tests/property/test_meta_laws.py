@@ -40,7 +40,30 @@ def test_json_comes_back(value: Any) -> None:
 @given(VALUES)
 def test_what_is_encoded_has_no_duplicates(value: Any) -> None:
     body = json.dumps(value, indent=1).encode()
-    assert codec.duplicate_fields(body, False) == []
+    assert codec.duplicate_fields(body) == []
+
+
+# Of a JSON text; some are the same key written otherwise, some look like the end of one.
+KEYS = (
+    '"a"',
+    '"b"',
+    r'"\u0061"',
+    r'"\""',
+    r'"\u0022"',
+    r'"\u0022:"',
+    r'"\":"',
+    r'"\" :"',
+    r'"\"\u003a"',
+    r'"\"\u0020:"',
+    '" "',
+    '":"',
+)
+
+
+@given(st.lists(st.sampled_from(KEYS), max_size=8))
+def test_a_proof_that_no_key_is_repeated_is_right(keys: list[str]) -> None:
+    body = f"{{{', '.join(f'{key}: {value}' for key, value in zip(keys, reversed(keys), strict=True))}}}".encode()
+    assert not (codec.decode_telling(body)[1] and codec.duplicate_fields(body))
 
 
 @given(BYTES)

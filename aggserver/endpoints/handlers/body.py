@@ -1,7 +1,7 @@
 """Bodies of requests: from bytes and a content type to the object that is about to be written.
 
-Decodes JSON or YAML, refuses what has no kind or another version, prunes what the schema does not know, and says so as
-fieldValidation asks: nothing, a warning, or 400. Called by the handlers of create and update.
+Decodes JSON or YAML, large YAML in a thread, refuses what has no kind or another version, prunes what the schema does not know,
+and says so as fieldValidation asks: nothing, a warning, or 400. Called by the handlers of create and update.
 Source: k8s.io/apiserver pkg/endpoints/handlers/{create,update,rest}.go, k8s.io/apimachinery
 pkg/apis/meta/v1/unstructured/helpers.go, v0.36.3.
 """
@@ -9,8 +9,9 @@ pkg/apis/meta/v1/unstructured/helpers.go, v0.36.3.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 from aggserver.endpoints import negotiation
 from aggserver.endpoints.installer import ResourceScope
@@ -30,6 +31,13 @@ __all__ = [
     "without_kind",
 ]
 
+T = TypeVar("T")
+
+# Bytes of a body that are decoded at once, where that takes long: a millisecond's work for YAML. A larger body is read in the
+# thread, one at a time, so that what decoding takes of memory is there once.
+_SLOW_BYTES = 8 * 1024
+_SLOW = ThreadPoolExecutor(1, "decoding")
+
 _SUMMARY_BYTES = 30
 # Bytes of a body that takes milliseconds to conform: in a thread, so that other requests go on.
 _LONG = 128 * 1024
@@ -43,7 +51,7 @@ async def read_object(scope: ResourceScope, request: Request, field_validation: 
     content_type = request.header(b"content-type")
     body = await request.body()
     try:
-        obj, nothing_repeated = _decode(body, content_type)
+        obj, duplicates = await _decode(body, content_type)
     except (codec.DecodeError, protobuf.ProtobufError) as error:
         # YAML becomes JSON before anybody asks what it is.
         is_yaml = not negotiation.is_protobuf(content_type) and negotiation.body_is_yaml(content_type)
@@ -68,7 +76,8 @@ async def read_object(scope: ResourceScope, request: Request, field_validation: 
     except MalformedError as error:
         raise _unfit(scope, obj, str(error)) from None
     if field_validation != "Ignore":
-        duplicates = [] if nothing_repeated else codec.duplicate_fields(body, negotiation.body_is_yaml(content_type))
+        if duplicates is None:
+            duplicates = await _slowly(codec.duplicate_fields, body)
         report_unknown(scope, request, obj, duplicates, unknown, strict=field_validation == "Strict")
     return obj
 
@@ -107,7 +116,7 @@ async def read_delete_body(request: Request) -> Any:
     if not body:
         return None
     try:
-        options, _ = _decode(body, request.header(b"content-type"))
+        options, _ = await _decode(body, request.header(b"content-type"))
     except (codec.DecodeError, protobuf.ProtobufError) as error:
         raise errors.bad_request(_NO_TYPE_META + str(error)) from None
     if options is not None and (why := _type_meta_error(options)):
@@ -146,17 +155,26 @@ def dedup_owner_references(obj: JSONObject, request: Request, *, admitted: bool 
         )
 
 
-def _decode(body: bytes, content_type: str) -> tuple[Any, bool]:
-    """The value, and whether it is known that no key is repeated.
+async def _decode(body: bytes, content_type: str) -> tuple[Any, list[str] | None]:
+    """The value, and what a strict decoder says of repeated keys; None where that has to be looked for.
 
     Raises DecodeError, ProtobufError; 415 for a type that isn't read, protobuf of a custom resource among them.
     """
     if not negotiation.is_protobuf(content_type):
-        return (codec.decode_yaml(body), False) if negotiation.body_is_yaml(content_type) else codec.decode_telling(body)
+        if negotiation.body_is_yaml(content_type):
+            return await _slowly(codec.decode_yaml_telling, body)
+        value, nothing_repeated = codec.decode_telling(body)
+        return value, [] if nothing_repeated else None
     try:
-        return protobuf.decode(body), True
+        return protobuf.decode(body), []
     except protobuf.UnknownKind:
         raise negotiation.unsupported_body() from None
+
+
+async def _slowly(decode: Callable[[bytes], T], body: bytes) -> T:
+    if len(body) <= _SLOW_BYTES:
+        return decode(body)
+    return await asyncio.get_running_loop().run_in_executor(_SLOW, decode, body)
 
 
 def _type_meta_error(obj: Any) -> str:

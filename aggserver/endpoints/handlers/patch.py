@@ -100,9 +100,10 @@ def _compiled(content_type: str, given: bytes) -> Callable[[JSONObject], Any]:
 def _duplicates(content_type: str, given: bytes, write: WriteOptions) -> list[str]:
     if write.field_validation == "Ignore":
         return []
+    duplicates = [] if codec.decode_telling(given)[1] else codec.duplicate_fields(given)
     if content_type == MERGE_PATCH:
-        return codec.duplicate_fields(given, False)
-    return [f"json patch {text}" for text in codec.duplicate_fields(given, False) + patches.unknown_fields(given)]
+        return duplicates
+    return [f"json patch {text}" for text in duplicates + patches.unknown_fields(given)]
 
 
 def _check_shape(obj: Any) -> None:

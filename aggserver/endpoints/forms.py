@@ -1,0 +1,136 @@
+"""Forms: how objects and lists are written in the media type that was agreed on, whole or piece by piece.
+
+A long list, table or object never exists as one tree and one text: what it consists of is decoded, turned and encoded as its turn
+comes, and each piece is about a millisecond's work (`endpoints/turns.py`). JSON of objects as they are kept is only joined.
+Called by `endpoints/handlers/reply.py`. Source: k8s.io/apimachinery pkg/runtime/serializer/json/json.go, v0.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import orjson
+
+from aggserver.endpoints.negotiation import MediaType
+from aggserver.endpoints.request import LongBody, Response
+from aggserver.meta import codec
+from aggserver.registry.rest import JSONObject, Object
+
+__all__ = ["Listing", "listing_response", "object_response"]
+
+# Bytes of objects from which on a list is joined in pieces: thirty lists of all objects at once would take as many times the
+# memory of the objects, and the allocator keeps what it once had.
+_LONG = 256 * 1024
+# The same where a list or an object is made: a few milliseconds' work. Pages of 500, as kubectl asks for them, mostly take less.
+_LONG_YAML = 32 * 1024
+_LONG_INDENTED = 256 * 1024
+_LONG_MADE = 2 * 1024 * 1024
+# Bytes of the objects in a piece that is joined, in one that is made, and in one that is made for people: about a millisecond's
+# work. An object takes some of that whatever its size.
+_JOINED_BYTES = 256 * 1024
+_MADE_BYTES = 512 * 1024
+_INDENTED_BYTES = 128 * 1024
+_OBJECT_BYTES = 512
+_INDENT = b"\n    "
+
+Encode = Callable[[Object], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A list or a table: members, of which `name` has an entry for each object, and more members behind it.
+
+    entry: makes the JSON of an entry; None: it is the object's own bytes.
+    """
+
+    before: JSONObject
+    name: str
+    objects: Sequence[Object]
+    after: JSONObject
+    entry: Encode | None = None
+
+
+def object_response(media: MediaType, tree: JSONObject, size: int, status: int) -> Response:
+    """size: bytes of the JSON that the object was."""
+    if media.subtype == "yaml" and size > _LONG_YAML:
+        return Response(status, LongBody(None, lambda: codec.yaml_pieces(tree)), media.content_type)
+    body, content_type = media.encode(tree)
+    return Response(status, body, content_type)
+
+
+def listing_response(media: MediaType, listing: Listing, status: int) -> Response:
+    raws = [obj.raw for obj in listing.objects]
+    size = sum(map(len, raws))
+    if media.plain_json and listing.entry is None:
+        return Response(status, _joined_body(*_compact_ends(listing), raws, size))
+    if size <= (_LONG_YAML if media.subtype == "yaml" else _LONG_INDENTED if media.pretty else _LONG_MADE):
+        return Response(status, b"".join(_pieces(media, listing)), media.content_type)
+    return Response(status, LongBody(None, lambda: _pieces(media, listing)), media.content_type)
+
+
+def _joined_body(head: bytes, tail: bytes, raws: Sequence[bytes], size: int) -> bytes | LongBody:
+    if size <= _LONG:
+        return b"".join((head, b",".join(raws), tail))
+    count = len(raws) * _JOINED_BYTES // size or 1
+    return LongBody(len(head) + size + len(raws) - 1 + len(tail), lambda: _joined(head, raws, tail, count))
+
+
+def _joined(head: bytes, raws: Sequence[bytes], tail: bytes, count: int) -> Iterator[bytes]:
+    """The list, with `count` objects in a piece."""
+    yield head
+    yield b",".join(raws[:count])
+    for first in range(count, len(raws), count):
+        yield b",".join([b"", *raws[first : first + count]])
+    yield tail
+
+
+def _pieces(media: MediaType, listing: Listing) -> Iterator[bytes]:
+    entry = listing.entry or _raw
+    if media.subtype == "yaml":
+        trees = (orjson.loads(entry(obj)) for obj in listing.objects)
+        return codec.yaml_pieces({**listing.before, listing.name: trees, **listing.after})
+    if media.pretty:
+        groups = _grouped(listing.objects, _INDENTED_BYTES)
+        return _made(_indented_ends(listing), b"," + _INDENT, groups, lambda obj: _indented(entry(obj)))
+    return _made(_compact_ends(listing), b",", _grouped(listing.objects, _MADE_BYTES), entry)
+
+
+def _raw(obj: Object) -> bytes:
+    return obj.raw
+
+
+def _grouped(objects: Sequence[Object], piece_bytes: int) -> Iterator[Sequence[Object]]:
+    start, size = 0, 0
+    for index, obj in enumerate(objects):
+        size += len(obj.raw) + _OBJECT_BYTES
+        if size >= piece_bytes:
+            yield objects[start : index + 1]
+            start, size = index + 1, 0
+    if start < len(objects):
+        yield objects[start:]
+
+
+def _made(ends: tuple[bytes, bytes], separator: bytes, groups: Iterator[Sequence[Object]], encode: Encode) -> Iterator[bytes]:
+    begin, tail = ends
+    for group in groups:
+        yield begin + separator.join([encode(obj) for obj in group])
+        begin = separator
+    yield tail if begin is separator else begin + tail
+
+
+def _compact_ends(listing: Listing) -> tuple[bytes, bytes]:
+    head = b'%b,"%b":[' % (orjson.dumps(listing.before)[:-1], listing.name.encode())
+    return head, b"],%b\n" % orjson.dumps(listing.after)[1:] if listing.after else b"]}\n"
+
+
+def _indented_ends(listing: Listing) -> tuple[bytes, bytes]:
+    before = orjson.dumps(listing.before, option=orjson.OPT_INDENT_2).removesuffix(b"\n}")
+    after = orjson.dumps(listing.after, option=orjson.OPT_INDENT_2).removeprefix(b"{") if listing.after else b"\n}"
+    head = b'%b,\n  "%b": [' % (before, listing.name.encode())
+    tail = (b"]," if listing.after else b"]") + after
+    return (head + _INDENT, b"\n  " + tail) if listing.objects else (head, tail)
+
+
+def _indented(entry: bytes) -> bytes:
+    return orjson.dumps(orjson.loads(entry), option=orjson.OPT_INDENT_2).replace(b"\n", _INDENT)

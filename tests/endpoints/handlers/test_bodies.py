@@ -1,0 +1,79 @@
+"""Bodies: how often they are decoded, and which of them beside the event loop."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from aggserver.endpoints.handlers import body
+from aggserver.meta import json_text, yaml_text
+from tests.fakes.asgi import Client
+from tests.fakes.definitions import CRONTABS, CRONTABS_PATH, crontab
+from tests.fakes.server import LocalServer
+
+YAML = "application/yaml"
+
+
+@pytest.fixture(autouse=True)
+async def served(server: LocalServer) -> None:
+    server.serve(CRONTABS)
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was called, in this order: a job for the thread, a look at YAML, a search for repeated keys of JSON."""
+    found: list[str] = []
+
+    class Thread(ThreadPoolExecutor):
+        def submit(self, *args: Any, **more: Any) -> Any:
+            found.append("thread")
+            return super().submit(*args, **more)
+
+    def counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any) -> Any:
+            found.append(name)
+            return function(*args)
+
+        return call
+
+    monkeypatch.setattr(body, "_SLOW", Thread(1))
+    monkeypatch.setattr(yaml_text, "decode", counted("yaml", yaml_text.decode))
+    monkeypatch.setattr(json_text, "duplicate_fields", counted("json", json_text.duplicate_fields))
+    return found
+
+
+def as_yaml(tree: Any, more: str = "") -> bytes:
+    # JSON is YAML, but not for keys that are repeated.
+    return "".join(f"{key}: {json.dumps(value)}\n" for key, value in tree.items()).encode() + more.encode()
+
+
+LARGE = crontab(image="x" * 20_000)
+BODIES: dict[str, tuple[bytes, str, list[str]]] = {
+    "small YAML": (as_yaml(crontab()), YAML, ["yaml"]),
+    "large YAML": (as_yaml(LARGE), YAML, ["thread", "yaml"]),
+    "small YAML that repeats": (as_yaml(crontab(), "kind: CronTab\n"), YAML, ["yaml"]),
+    "large YAML that repeats": (as_yaml(LARGE, "kind: CronTab\n"), YAML, ["thread", "yaml"]),
+    "compact JSON": (json.dumps(LARGE, separators=(",", ":")).encode(), "application/json", []),
+    "JSON with spaces": (json.dumps(LARGE, indent=2).encode(), "application/json", []),
+    "JSON that repeats": (json.dumps(crontab())[:-1].encode() + b', "kind": "CronTab"}', "application/json", ["json"]),
+    "large JSON that repeats": (json.dumps(LARGE)[:-1].encode() + b',"kind":"CronTab"}', "application/json", ["thread", "json"]),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+async def test_a_body_is_looked_at_once(client: Client, calls: list[str], name: str) -> None:
+    text, content_type, expected = BODIES[name]
+    answer = await client.post(CRONTABS_PATH, text, content_type=content_type)
+    assert answer.status == 201
+    assert calls == expected
+    assert bool(answer.warnings) == ("repeats" in name)
+
+
+async def test_a_large_broken_text(client: Client, calls: list[str]) -> None:
+    answer = await client.post(CRONTABS_PATH, as_yaml(LARGE, "a: ["), content_type=YAML)
+    assert (answer.status, calls) == (400, ["thread", "yaml"])
+    assert "yaml: line 5: did not find expected node content" in answer.message

@@ -1,0 +1,129 @@
+"""Turns: one piece of all long answers in a turn of the loop, and which answer's it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from aggserver.endpoints import turns as turns_module
+from aggserver.endpoints.turns import Turns
+from tests.fakes.clock import settled
+
+
+class Loop:
+    """Counts the turns of the event loop."""
+
+    def __init__(self) -> None:
+        self.turn = 0
+        self._task = asyncio.create_task(self._count())
+
+    async def _count(self) -> None:
+        while True:
+            self.turn += 1
+            await asyncio.sleep(0)
+
+    def stop(self) -> None:
+        self._task.cancel()
+
+
+@pytest.fixture
+async def loop() -> Loop:
+    return Loop()
+
+
+Made = list[tuple[str, int]]
+
+
+def pieces(name: str, count: int, made: Made, loop: Loop, size: int = 100) -> Iterator[bytes]:
+    for _ in range(count):
+        made.append((name, loop.turn))
+        yield b"x" * size
+
+
+async def take(turns: Turns, given: Iterator[bytes]) -> int:
+    return sum([len(piece) async for piece in turns.each(given, lambda: False)])
+
+
+def order(made: Made) -> str:
+    return "".join(name for name, _ in made)
+
+
+async def test_the_loop_goes_on_between_two_pieces(loop: Loop) -> None:
+    made: Made = []
+    turns = Turns()
+    sizes = await asyncio.gather(*(take(turns, pieces(name, 5, made, loop)) for name in "abc"))
+    loop.stop()
+    assert sizes == [500] * 3
+    assert len({turn for _, turn in made}) == 15
+
+
+async def test_first_come_first_finished(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns_module, "_SHORT", 0)
+    made: Made = []
+    turns = Turns()
+    await asyncio.gather(*(take(turns, pieces(name, 4, made, loop)) for name in "abc"))
+    loop.stop()
+    # Each begins with a piece of its own.
+    assert order(made) == "abcaaabbbccc"
+
+
+async def test_a_short_answer_passes_long_ones(loop: Loop) -> None:
+    made: Made = []
+    turns = Turns()
+    long = [asyncio.create_task(take(turns, pieces(name, 20, made, loop, turns_module._SHORT))) for name in "ab"]
+    await settled()
+    before = len(made)
+    assert before < 40
+    await take(turns, pieces("c", 3, made, loop))
+    assert order(made)[before:].rindex("c") <= 6
+    await asyncio.gather(*long)
+    loop.stop()
+
+
+async def test_who_waits_for_his_client_holds_up_nobody(loop: Loop) -> None:
+    made: Made = []
+    turns = Turns()
+    slow = turns.each(pieces("a", 3, made, loop), lambda: False)
+    await anext(slow)
+    assert await take(turns, pieces("b", 3, made, loop)) == 300
+    await slow.aclose()
+    loop.stop()
+    assert order(made) == "abbb"
+
+
+@pytest.mark.parametrize("passes", range(6))
+async def test_one_that_is_given_up_passes_its_turn_on(loop: Loop, passes: int) -> None:
+    made: Made = []
+    turns = Turns()
+    tasks = [asyncio.create_task(take(turns, pieces(name, 5, made, loop))) for name in "abc"]
+    for _ in range(passes):
+        await asyncio.sleep(0)
+    tasks[1].cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert await take(turns, pieces("d", 2, made, loop)) == 200
+    loop.stop()
+    assert (order(made).count("a"), order(made).count("c")) == (5, 5)
+
+
+async def test_nothing_is_made_for_nobody(loop: Loop) -> None:
+    made: Made = []
+    async for _ in Turns().each(pieces("a", 9, made, loop), lambda: len(made) == 2):
+        pass
+    loop.stop()
+    assert order(made) == "aa"
+
+
+async def test_a_piece_that_fails_lets_the_others_go_on(loop: Loop) -> None:
+    made: Made = []
+    turns = Turns()
+
+    def failing() -> Iterator[bytes]:
+        yield b"x"
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await take(turns, failing())
+    assert await take(turns, pieces("a", 2, made, loop)) == 200
+    loop.stop()
