@@ -446,8 +446,8 @@ class _Generator(Folds):
         arguments = expr.args if expr.target is None else (expr.target, *expr.args)
         cost = cost_of(name, overloads[0] if len(overloads) == 1 else "")
         stops = len(arguments) > 2 or (name in _STOPPING_IF_DYN if len(overloads) > 1 else _STOPPING in overloads)
-        if name in _REGEX_FUNCTIONS:
-            stops = stops or self._checked_pattern(arguments[1]) is not None
+        pattern = self._checked_pattern(arguments[1]) if name in _REGEX_FUNCTIONS else None
+        stops = stops or pattern is not None
         if name == "@in" and overloads == ("in_list",):
             constant = self.constants.of(arguments[1])
             if constant is not NOT_CONSTANT and _are_plain(constant):
