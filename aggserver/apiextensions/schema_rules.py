@@ -13,13 +13,22 @@ from typing import Any
 
 from aggserver.apiextensions.manifest import member
 from aggserver.meta.field import FieldError, Path, RawJSON, forbidden, invalid
-from aggserver.schema import constructs, formats, internal, invariants, rule_costs, structural
+from aggserver.schema import constructs, defaults, formats, internal, invariants, rule_costs, structural
 from aggserver.schema.constructs import Strictness
 from aggserver.schema.defaults import validate_defaults
 from aggserver.schema.rules import RuleOptions, rules_length
 from aggserver.schema.structural import EMBEDDED, INT_OR_STRING, LIST_MAP_KEYS, LIST_TYPE, PRESERVE, VALIDATIONS
 
-__all__ = ["SchemaOptions", "has_defaults", "length_of_rules", "schema_of", "schemas_of", "unrecognized_formats", "validate"]
+__all__ = [
+    "SchemaOptions",
+    "has_defaults",
+    "length_of_rules",
+    "schema_of",
+    "schemas_of",
+    "type_defaults",
+    "unrecognized_formats",
+    "validate",
+]
 
 JSONObject = Mapping[str, Any]
 Errors = Iterator[FieldError]
@@ -91,6 +100,13 @@ class SchemaOptions:
             return cls(structural, pruned_defaults=True, strict=Strictness(), rule_options=rule_options)
         before = schemas_of(old)
         return cls(structural, all(map(_has_pruned_defaults, before)), Strictness.of(before), rule_options)
+
+
+def type_defaults(spec: JSONObject) -> None:
+    """Drops what is unknown in the metadata of resources in defaults. Changes `spec`, in which `validate` has found no fault."""
+    for schema in schemas_of(spec):
+        if has_defaults(schema):
+            defaults.type_defaults(schema)
 
 
 def has_defaults(schema: JSONObject) -> bool:

@@ -118,6 +118,14 @@ class DefinitionStatusStrategy(DefinitionStrategy):
 
 
 def _judged(obj: JSONObject, judge: Callable[[], list[FieldError]]) -> Verdict:
+    """The verdict, at once or later. A definition without fault has its defaults tidied."""
+
+    def verdict() -> Verdict:
+        problems = judge()
+        if not problems:
+            schema_rules.type_defaults(obj["spec"])
+        return Verdict(problems)
+
     if schema_rules.length_of_rules(obj.get("spec") or {}) <= _QUICK:
-        return Verdict(judge())
-    return Verdict([], later=lambda is_given_up: Verdict(judge()))
+        return verdict()
+    return Verdict([], later=lambda is_given_up: verdict())

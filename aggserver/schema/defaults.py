@@ -1,19 +1,20 @@
 """Defaults of a schema: whether they are values that it would take, and what of them is applied.
 
-Definitions are refused for defaults that their own schema would not take. Of the metadata of embedded resources that is not asked:
-what its type doesn't know is dropped before anything looks at it, and before a default is applied.
-`validate_defaults` is called when a definition is checked, `prune_defaults` by `compiled.py`. Pure.
+Definitions are refused for defaults that their own schema would not take. Unknown fields in the metadata of embedded resources
+are no reason: they are dropped before anything else looks at a default, and before it is applied.
+`validate_defaults` and `type_defaults` are called when a definition is checked, `prune_defaults` by `compiled.py`. Pure.
 Source: k8s.io/apiextensions-apiserver pkg/apiserver/schema/defaulting/{validation,prune,surroundingobject}.go, v0.36.3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from aggserver.meta import codec, field
 from aggserver.meta.field import FieldError, Path
+from aggserver.schema import structural
 from aggserver.schema.object_meta import drop_malformed_resources, malformed_resource, validate_resources
 from aggserver.schema.pruning import drop_unknown, type_resources
 from aggserver.schema.rule_validation import OBJECT_LIMIT, compile_validator
@@ -21,7 +22,9 @@ from aggserver.schema.rules import UPSTREAM, RuleOptions
 from aggserver.schema.structural import TYPE_META, Structural
 from aggserver.schema.validation import validate
 
-__all__ = ["prune_defaults", "validate_defaults"]
+__all__ = ["prune_defaults", "type_defaults", "validate_defaults"]
+
+JSONObject = dict[str, Any]
 
 # Builds the resource around a value that stands somewhere in its kind, apiVersion or metadata.
 _Surround = Callable[[Any], dict[str, Any]]
@@ -39,11 +42,43 @@ def validate_defaults(
 
 
 def prune_defaults(root: Structural) -> Structural:
-    """The schema with what pruning leaves of its defaults, each at its place in an object; nothing may be left, and none is there then.
+    """The schema with what pruning leaves of its defaults, each at its place in an object: less, or no default at all.
 
     The schema that is given stays as it is, and is returned where all its defaults do.
     """
     return _pruned(root, _as_resource(root), (), inside=False)
+
+
+def type_defaults(schema: Mapping[str, Any]) -> None:
+    """Drops what is unknown in the metadata of resources in defaults, as upstream's check does in passing.
+
+    schema: as written, one that `validate_defaults` has found no fault with; changes it where there is something to drop.
+    """
+    for node in _outside_metadata(_as_resource(structural.compile(schema))):
+        if isinstance(node.default, dict | list):
+            typed = _typed(node.default, node)
+            if not codec.same(typed, node.default):
+                cast(JSONObject, node.schema)["default"] = typed
+
+
+def _outside_metadata(node: Structural) -> Iterator[Structural]:
+    """The nodes whose defaults are checked by themselves: defaults of a map's values are not."""
+    yield node
+    if node.items is not None:
+        yield from _outside_metadata(node.items)
+    skipped = TYPE_META if node.x_embedded_resource else ()
+    for name, child in node.properties.items():
+        yield from _outside_metadata(child) if name not in skipped else _resources_in(child)
+
+
+def _resources_in(node: Structural) -> Iterator[Structural]:
+    """In a resource's kind, apiVersion or metadata only another resource has such nodes."""
+    if node.x_embedded_resource:
+        yield from _outside_metadata(node)
+        return
+    for child in (*node.properties.values(), node.items):
+        if child is not None:
+            yield from _resources_in(child)
 
 
 def _as_resource(root: Structural) -> Structural:
@@ -62,7 +97,7 @@ def _pruned(node: Structural, root: Structural, steps: _Steps, *, inside: bool) 
     inside = inside and not is_resource
     changed: dict[str, Any] = {}
     # Of scalars only metadata can lose any.
-    if steps and (inside or isinstance(node.default, dict | list)):
+    if steps and node.default is not None and (inside or isinstance(node.default, dict | list)):
         default = _what_stays(node.default, root, steps)
         if not codec.same(default, node.default):
             changed["default"] = default
