@@ -110,7 +110,8 @@ class DefinitionController:
 
     def _structure_of(self, crd: JSONObject) -> conditions.Structure | None:
         metadata = crd["metadata"]
-        key = metadata["uid"], metadata.get("generation", 0)
+        # What others have stored may lack either.
+        key = metadata.get("uid", ""), metadata.get("generation", 0)
         seen, structure = self._structures.get(metadata["name"], (None, None))
         if seen != key:
             structure = conditions.non_structural(crd)
