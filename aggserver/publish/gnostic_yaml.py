@@ -1,15 +1,15 @@
 """Gnostic's Any: a JSON value as a text of YAML, in the style of the library that kube-apiserver writes it with.
 
-What OpenAPI's protobuf has no fields for (vendor extensions, enums, defaults) is text in it, and clients compare such texts: block
-style, lists indented below their key, four spaces a level, lines of any length, quotes only where a reader would take the text for
-something else. (`meta/yaml_output.py` is the other style, that of bodies.)
+What OpenAPI's protobuf has no fields for (vendor extensions, enums, examples) is text in it, and clients compare such texts:
+block style, lists indented below their key, four spaces a level, lines of any length, quotes only where a reader would take the
+text for something else. (`meta/yaml_output.py` is the other style, that of bodies.)
 Pure. Called by `gnostic.py`. Source: go.yaml.in/yaml/v3 v3.0.4 {encode,emitterc,resolve,yamlprivateh}.go.
 """
 
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from aggserver.meta.golang import to_json
@@ -103,7 +103,8 @@ def _is_time(text: str) -> bool:
     if found is None:
         return False
     try:
-        datetime.strptime(f"{found[1]} {found[2] or found[3] or '0:0:0'}", "%Y-%m-%d %H:%M:%S")
+        year, month, day, hour, minute, second = map(int, re.split("[-:]", f"{found[1]}-{found[2] or found[3] or '0:0:0'}"))
+        datetime(year, month, day, hour, minute, second, tzinfo=UTC)
     except ValueError:
         return False
     return True
