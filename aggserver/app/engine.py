@@ -29,7 +29,7 @@ from aggserver.endpoints.dispatch import Dispatcher
 from aggserver.endpoints.handlers.watch import Watching
 from aggserver.endpoints.installer import Installer, ResourceScope
 from aggserver.endpoints.openapi import OpenAPI
-from aggserver.endpoints.request import ASGIApp, Filter, Handler
+from aggserver.endpoints.request import ASGIApp
 from aggserver.options import Options
 from aggserver.registry.environment import Environment
 from aggserver.schema.rules import UPSTREAM, RuleOptions
@@ -138,18 +138,16 @@ class Engine:
     def asgi(self, authenticator: Authenticator, authorizer: Authorizer, options: Options) -> ASGIApp:
         """The whole server as one ASGI application."""
         observer = RequestObserver(self.metrics, self._served)
-        chain: list[Filter] = [
-            filters.request_info,
-            filters.deadline(options.request_timeout_seconds),
-            filters.authentication(authenticator, time.time),
-            filters.impersonation(authorizer),
-            filters.in_flight(options.max_requests_inflight, options.max_mutating_requests_inflight, observer),
-            filters.authorization(authorizer),
-        ]
-        handler: Handler = self._dispatcher()
-        for wrap in reversed(chain):
-            handler = wrap(handler)
-        return filters.application(handler, observer, _random_uuids())
+        chain = filters.chain(
+            authenticator,
+            authorizer,
+            time.time,
+            observer,
+            timeout_seconds=options.request_timeout_seconds,
+            max_reading=options.max_requests_inflight,
+            max_mutating=options.max_mutating_requests_inflight,
+        )
+        return filters.application(self._dispatcher(), chain, observer, _random_uuids())
 
     def _dispatcher(self) -> Dispatcher:
         version = aggserver.__version__

@@ -7,7 +7,8 @@
     in_flight        how many at once
     authorization    may they
 
-Each is a function that takes the next handler and returns a handler. `app.py` puts them together as a list.
+Each is a function that takes the next handler and returns a handler. `chain` puts them together, for `app/engine.py` and for the
+tests of all that is behind them.
 Source: k8s.io/apiserver pkg/server/config.go (DefaultBuildHandlerChain), pkg/endpoints/filters, pkg/server/filters, v0.36.3.
 """
 
@@ -16,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from aggserver.authentication.delegating import Authenticator
@@ -45,7 +46,7 @@ from aggserver.endpoints.request import (
 from aggserver.meta import duration, errors
 from aggserver.meta.errors import StatusError
 
-__all__ = ["Observer", "application", "authentication", "authorization", "deadline", "in_flight", "request_info"]
+__all__ = ["Observer", "application", "chain"]
 
 log = logging.getLogger("aggserver.requests")
 
@@ -70,8 +71,31 @@ class Observer(Protocol):
     def long_running(self, request: Request, change: int) -> None: ...
 
 
-def application(handler: Handler, observer: Observer, new_audit_id: Callable[[], str]) -> ASGIApp:
-    """The whole chain as one ASGI application."""
+def chain(
+    authenticator: Authenticator,
+    authorizer: Authorizer,
+    clock: Callable[[], float],
+    observer: Observer,
+    *,
+    timeout_seconds: float,
+    max_reading: int,
+    max_mutating: int,
+) -> dict[str, Filter]:
+    """The filters by name, in the order a request meets them. The limits are those of `deadline` and `in_flight`."""
+    return {
+        "request_info": request_info,
+        "deadline": deadline(timeout_seconds),
+        "authentication": authentication(authenticator, clock),
+        "impersonation": impersonation(authorizer),
+        "in_flight": in_flight(max_reading, max_mutating, observer),
+        "authorization": authorization(authorizer),
+    }
+
+
+def application(handler: Handler, chained: Mapping[str, Filter], observer: Observer, new_audit_id: Callable[[], str]) -> ASGIApp:
+    """The handler behind all filters, as one ASGI application."""
+    for wrap in reversed(list(chained.values())):
+        handler = wrap(handler)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

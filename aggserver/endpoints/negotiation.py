@@ -279,8 +279,8 @@ def is_protobuf(content_type: str) -> bool:
 
 
 def unsupported_body() -> StatusError:
-    """415 for a body that is no JSON or YAML; protobuf goes unnamed, since custom resources have no such form."""
-    return unsupported_media_type((_JSON, _YAML))
+    """415 for a body of another type. Protobuf is named, though custom resources have no such form, as upstream does."""
+    return unsupported_media_type(_ALL)
 
 
 def unsupported_media_type(accepted: Sequence[str]) -> StatusError:

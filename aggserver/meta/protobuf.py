@@ -37,14 +37,14 @@ class UnknownKind(ValueError):
     """A kind that is not read here; the text is its name."""
 
 
-def decode(body: bytes) -> dict[str, Any]:
+def decode(body: bytes, kinds: Mapping[str, Message] = KINDS) -> dict[str, Any]:
     """The object, with apiVersion and kind as the envelope names them. Raises ProtobufError, UnknownKind."""
     if not body.startswith(_MAGIC):
         raise ProtobufError("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
     envelope = _decode(body[len(_MAGIC) :], ENVELOPE, 0)
     type_meta = envelope.get("typeMeta", {})
     kind = type_meta.get("kind", "")
-    message = KINDS.get(kind)
+    message = kinds.get(kind)
     if message is None:
         raise UnknownKind(kind)
     return {**type_meta, **_decode(envelope.get("raw", b""), message, 0)}

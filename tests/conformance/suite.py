@@ -72,7 +72,8 @@ def run(
 ) -> tuple[Results, str]:
     """(results of the tests and their subtests, everything that was printed). The time is for each binary.
 
-    only: of these, all if none is named. etcd: the URL of the server's, for tests that look there; its keys begin with ETCD_PREFIX.
+    only: of these, all if none is named. etcd: the URL of the server's, for tests that look there; its keys begin with
+    ETCD_PREFIX.
     """
     arguments = ["-test.v", f"-test.timeout={timeout_minutes}m"]
     arguments += [f"-test.{flag}={_pattern(names)}" for flag, names in (("run", only), ("skip", skip)) if names]
