@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from aggserver.apiextensions import conditions
-from aggserver.apiextensions.definition import DefinitionError, parse
+from aggserver.apiextensions.definition import DefinitionError, parse, with_structure
 from aggserver.apiextensions.definitions import Definitions
 from aggserver.apiextensions.strategy import CLEANUP_FINALIZER, DefinitionStatusStrategy
 from aggserver.meta import times
@@ -89,6 +89,8 @@ class DefinitionController:
             log.error("definition %s can't be served: %s", name, error)
             self._settle(name, str(error))
             return
+        if self._structure_of(crd) is not None:
+            definition = with_structure(definition)
         self._definitions.set(definition, terminating=terminating)
         self._settle(name)
 

@@ -22,6 +22,7 @@ from aggserver.schema.structural import EMBEDDED, INT_OR_STRING, LIST_MAP_KEYS, 
 __all__ = [
     "SchemaOptions",
     "has_defaults",
+    "is_structural",
     "length_of_rules",
     "schema_of",
     "schemas_of",
@@ -93,7 +94,7 @@ class SchemaOptions:
         structural = (
             not member(spec, "preserveUnknownFields", False)
             or old is None
-            or all(_is_structural(schema) for schema in schemas_of(old))
+            or all(is_structural(schema) for schema in schemas_of(old))
             or any(map(_needs_structure, schemas))
         )
         if old is None:
@@ -130,12 +131,12 @@ def _needs_structure(schema: JSONObject) -> bool:
     return any(node.get("default") is not None or any(map(node.get, _EXTENSIONS)) for node in internal.nodes(schema))
 
 
-def _is_structural(schema: JSONObject) -> bool:
+def is_structural(schema: JSONObject) -> bool:
     return not invariants.unsupported(schema) and not invariants.violations(schema, Path())
 
 
 def _has_pruned_defaults(schema: JSONObject) -> bool:
-    if not has_defaults(schema) or not _is_structural(schema):
+    if not has_defaults(schema) or not is_structural(schema):
         return True
     tree = structural.compile(schema)
     return len(validate_defaults(tree, Path())) == len(validate_defaults(tree, Path(), pruned=False))

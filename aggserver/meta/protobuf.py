@@ -29,9 +29,6 @@ __all__ = ["ProtobufError", "UnknownKind", "decode", "encode", "encode_event"]
 _MAGIC = b"k8s\x00"
 # The deepest schema that is taken has a hundred levels of two messages each.
 _MAX_DEPTH = 250
-# Kinds that can be written.
-_WRITTEN = {**KINDS, **ANSWERS}
-
 
 class UnknownKind(ValueError):
     """A kind that is not read here; the text is its name."""
@@ -124,9 +121,9 @@ def _time(value: bytes) -> str:
 
 
 def encode(obj: dict[str, Any]) -> bytes:
-    """The bytes of an object of one of the kinds in `protobuf_messages.py`, which must have the members that its kind has."""
+    """The bytes of an object of one of the kinds in ANSWERS, whose members have the types that its kind has."""
     type_meta = {"apiVersion": obj["apiVersion"], "kind": obj["kind"]}
-    return _MAGIC + _writer(ENVELOPE)({"typeMeta": type_meta, "raw": _writer(_WRITTEN[obj["kind"]])(obj)})
+    return _MAGIC + _writer(ENVELOPE)({"typeMeta": type_meta, "raw": _writer(ANSWERS[obj["kind"]])(obj)})
 
 
 def encode_event(type_: str, obj: bytes) -> bytes:
@@ -202,5 +199,5 @@ _LEAVES: Mapping[str, _Write] = {
 
 
 # All, before threads could see one half made.
-for _message in (ENVELOPE, WATCH_EVENT, *_WRITTEN.values()):
+for _message in (ENVELOPE, WATCH_EVENT, *ANSWERS.values()):
     _writer(_message)

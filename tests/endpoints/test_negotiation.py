@@ -181,5 +181,6 @@ def test_body_of_another_type() -> None:
         negotiation.body_is_yaml("text/plain")
     assert caught.value.code == 415
     assert caught.value.message == (
-        "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml"
+        "the body of the request was in an unknown format - accepted media types include: "
+        "application/json, application/yaml, application/vnd.kubernetes.protobuf"
     )
