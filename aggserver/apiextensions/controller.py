@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from aggserver.apiextensions import conditions
-from aggserver.apiextensions.definition import DefinitionError, parse
+from aggserver.apiextensions.definition import DefinitionError, parse, with_structure
 from aggserver.apiextensions.definitions import Definitions
 from aggserver.apiextensions.strategy import CLEANUP_FINALIZER, DefinitionStatusStrategy
 from aggserver.meta import codec, times
@@ -95,6 +95,8 @@ class DefinitionController:
             log.error("definition %s can't be served: %s", name, error)
             self._settle(name, str(error))
             return
+        if self._structure_of(crd) is not None:
+            definition = with_structure(definition)
         resource = self._definitions.set(definition, terminating=terminating)
         if large:
             await asyncio.to_thread(resource.prepare)
@@ -207,8 +209,9 @@ class DefinitionController:
 
 
 def _identity(crd: JSONObject) -> tuple[str, int]:
+    """Of the content that was looked at; what others have stored may lack either."""
     metadata = crd["metadata"]
-    return metadata["uid"], metadata.get("generation", 0)
+    return metadata.get("uid", ""), metadata.get("generation", 0)
 
 
 def _message(crd: JSONObject, type_: str) -> str:

@@ -10,11 +10,12 @@ Source: k8s.io/apiextensions-apiserver pkg/apis/apiextensions/v1/{types,defaults
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aggserver.apiextensions import manifest, validation
 from aggserver.apiextensions.manifest import member
+from aggserver.apiextensions.schema_rules import is_structural
 from aggserver.meta import versions
 from aggserver.meta.field import FieldError
 from aggserver.publish.table import Column
@@ -29,6 +30,7 @@ __all__ = [
     "WebhookClient",
     "parse",
     "served_versions",
+    "with_structure",
 ]
 
 
@@ -52,7 +54,10 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One of spec.versions. `schema` is openAPIV3Schema, untouched; empty where none is given."""
+    """One of spec.versions. `schema` is openAPIV3Schema, untouched; empty where none is given.
+
+    structural: whether the schema is; one that is not serves as it is, and is published as a bare object (`with_structure`).
+    """
 
     name: str
     served: bool
@@ -64,6 +69,7 @@ class Version:
     selectable_fields: tuple[str, ...] = ()
     deprecated: bool = False
     deprecation_warning: str = ""
+    structural: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +137,15 @@ def parse(crd: Mapping[str, Any]) -> Definition:
         conversion=_conversion(member(spec, "conversion", {})),
         preserve_unknown_fields=member(spec, "preserveUnknownFields", False),
     )
+
+
+def with_structure(definition: Definition) -> Definition:
+    """Tells which versions have a schema that is not structural: of a definition that was stored before they had to be.
+
+    Takes milliseconds for a schema: ask only where the condition NonStructuralSchema says that there are such.
+    """
+    marked = (replace(version, structural=is_structural(version.schema)) for version in definition.versions)
+    return replace(definition, versions=tuple(marked))
 
 
 def _names(names: Mapping[str, Any]) -> Names:

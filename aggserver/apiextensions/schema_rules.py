@@ -13,13 +13,23 @@ from typing import Any
 
 from aggserver.apiextensions.manifest import member
 from aggserver.meta.field import FieldError, Path, RawJSON, forbidden, invalid
-from aggserver.schema import constructs, formats, internal, invariants, structural
+from aggserver.schema import constructs, defaults, formats, internal, invariants, structural
 from aggserver.schema.constructs import Strictness
 from aggserver.schema.defaults import validate_defaults
 from aggserver.schema.rules import RuleOptions, rules_length
 from aggserver.schema.structural import EMBEDDED, INT_OR_STRING, LIST_MAP_KEYS, LIST_TYPE, PRESERVE, VALIDATIONS
 
-__all__ = ["SchemaOptions", "has_defaults", "length_of_rules", "schema_of", "schemas_of", "unrecognized_formats", "validate"]
+__all__ = [
+    "SchemaOptions",
+    "has_defaults",
+    "is_structural",
+    "length_of_rules",
+    "schema_of",
+    "schemas_of",
+    "type_defaults",
+    "unrecognized_formats",
+    "validate",
+]
 
 JSONObject = Mapping[str, Any]
 Errors = Iterator[FieldError]
@@ -84,13 +94,20 @@ class SchemaOptions:
         structural = (
             not member(spec, "preserveUnknownFields", False)
             or old is None
-            or all(_is_structural(schema) for schema in schemas_of(old))
+            or all(is_structural(schema) for schema in schemas_of(old))
             or any(map(_needs_structure, schemas))
         )
         if old is None:
             return cls(structural, pruned_defaults=True, strict=Strictness(), rule_options=rule_options)
         before = schemas_of(old)
         return cls(structural, all(map(_has_pruned_defaults, before)), Strictness.of(before), rule_options)
+
+
+def type_defaults(spec: JSONObject) -> None:
+    """Drops what is unknown in the metadata of resources in defaults. Changes `spec`, in which `validate` has found no fault."""
+    for schema in schemas_of(spec):
+        if has_defaults(schema):
+            defaults.type_defaults(schema)
 
 
 def has_defaults(schema: JSONObject) -> bool:
@@ -114,12 +131,12 @@ def _needs_structure(schema: JSONObject) -> bool:
     return any(node.get("default") is not None or any(map(node.get, _EXTENSIONS)) for node in internal.nodes(schema))
 
 
-def _is_structural(schema: JSONObject) -> bool:
+def is_structural(schema: JSONObject) -> bool:
     return not invariants.unsupported(schema) and not invariants.violations(schema, Path())
 
 
 def _has_pruned_defaults(schema: JSONObject) -> bool:
-    if not has_defaults(schema) or not _is_structural(schema):
+    if not has_defaults(schema) or not is_structural(schema):
         return True
     tree = structural.compile(schema)
     return len(validate_defaults(tree, Path())) == len(validate_defaults(tree, Path(), pruned=False))

@@ -124,7 +124,15 @@ class DefinitionStatusStrategy(DefinitionStrategy):
 
 
 def _judged(obj: JSONObject, judge: Callable[[], list[FieldError]]) -> Verdict:
+    """The verdict, at once or later. A definition without fault has its defaults tidied."""
     spec = obj.get("spec") or {}
+
+    def verdict() -> Verdict:
+        problems = judge()
+        if not problems:
+            schema_rules.type_defaults(obj["spec"])
+        return Verdict(problems)
+
     if len(codec.encode_json(spec)) <= _QUICK and schema_rules.length_of_rules(spec) <= _QUICK_RULES:
-        return Verdict(judge())
-    return Verdict([], later=lambda is_given_up: Verdict(judge()))
+        return verdict()
+    return Verdict([], later=lambda is_given_up: verdict())

@@ -16,8 +16,9 @@ import shlex
 import socket
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import aggserver
@@ -32,7 +33,7 @@ from aggserver.endpoints.dispatch import Dispatcher
 from aggserver.endpoints.handlers.watch import Watching
 from aggserver.endpoints.installer import Installer, ResourceScope
 from aggserver.endpoints.openapi import OpenAPI
-from aggserver.endpoints.request import ASGIApp, Filter, Handler
+from aggserver.endpoints.request import ASGIApp, Filter
 from aggserver.options import Options
 from aggserver.registry.environment import Environment
 from aggserver.schema.rules import UPSTREAM, RuleOptions
@@ -179,23 +180,25 @@ class Engine:
         self._watching = Watching(random.random, self._observe_watch)
 
     def asgi(
-        self, authenticator: Authenticator, authorizer: Authorizer, options: Options, before_authorization: Sequence[Filter] = ()
+        self,
+        authenticator: Authenticator,
+        authorizer: Authorizer,
+        options: Options,
+        before_authorization: Mapping[str, Filter] = MappingProxyType({}),
     ) -> ASGIApp:
-        """The whole server as one ASGI application. before_authorization: filters of a mode."""
+        """The whole server as one ASGI application. before_authorization: filters that this mode alone has, by name."""
         observer = RequestObserver(self.metrics, self._served)
-        chain: list[Filter] = [
-            filters.request_info,
-            filters.deadline(options.request_timeout_seconds),
-            filters.authentication(authenticator, time.time),
-            filters.impersonation(authorizer),
-            filters.in_flight(options.max_requests_inflight, options.max_mutating_requests_inflight, observer),
-            *before_authorization,
-            filters.authorization(authorizer),
-        ]
-        handler: Handler = self._dispatcher()
-        for wrap in reversed(chain):
-            handler = wrap(handler)
-        return filters.application(handler, observer, _random_uuids())
+        chain = filters.chain(
+            authenticator,
+            authorizer,
+            time.time,
+            observer,
+            timeout_seconds=options.request_timeout_seconds,
+            max_reading=options.max_requests_inflight,
+            max_mutating=options.max_mutating_requests_inflight,
+            before_authorization=before_authorization,
+        )
+        return filters.application(self._dispatcher(), chain, observer, _random_uuids())
 
     def _dispatcher(self) -> Dispatcher:
         version = aggserver.__version__

@@ -104,7 +104,7 @@ async def _run(
 
         browsers = front_page.for_browsers(engine.installer, authorizer, aggserver.__version__)
         server = Server(
-            engine.asgi(credentials.authenticator, authorizer, options, [browsers]),
+            engine.asgi(credentials.authenticator, authorizer, options, {"front_page": browsers}),
             [listener],
             tls,
             on_stopping=engine.checks.begin_shutdown,

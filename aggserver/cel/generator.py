@@ -446,8 +446,8 @@ class _Generator(Folds):
         arguments = expr.args if expr.target is None else (expr.target, *expr.args)
         cost = cost_of(name, overloads[0] if len(overloads) == 1 else "")
         stops = len(arguments) > 2 or (name in _STOPPING_IF_DYN if len(overloads) > 1 else _STOPPING in overloads)
-        if name in _REGEX_FUNCTIONS:
-            stops = stops or self._checked_pattern(arguments[1]) is not None
+        pattern = self._checked_pattern(arguments[1]) if name in _REGEX_FUNCTIONS else None
+        stops = stops or pattern is not None
         if name == "@in" and overloads == ("in_list",):
             constant = self.constants.of(arguments[1])
             if constant is not NOT_CONSTANT and _are_plain(constant):
@@ -466,9 +466,11 @@ class _Generator(Folds):
             if name == "_+_" and (len(overloads) != 1 or overloads[0] == "add_list"):
                 self.line(f"if isinstance({result.text}, list): budget -= len({result.text}) >> {_COPIES_BITS}")
             return result
-        if name in ("find", "findAll") and stops and self.type_of(arguments[0]).kind is not Kind.STRING:
-            # A pattern that is constant is bound to the call, which then has fewer words for what is no string.
-            self.risk(f"if type({values[0].text}) is not str: raise no_such_overload()")
+        if name in ("find", "findAll") and pattern is not None:
+            # A pattern that is constant is bound to the call, which then has fewer words for other types.
+            for at, kind, wanted in ((0, Kind.STRING, "str"), (2, Kind.INT, "int")):
+                if at < len(values) and self.type_of(arguments[at]).kind is not kind:
+                    self.risk(f"if type({values[at].text}) is not {wanted}: raise no_such_overload()")
         match name:
             case "!_":
                 return self.set(f"not {codes}", "bool") if values[0].kind == "bool" else self.risk_set(f"not_({codes})", "bool")

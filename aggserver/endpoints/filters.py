@@ -7,7 +7,8 @@
     in_flight        how many at once, until their answers have been taken
     authorization    may they
 
-Each is a function that takes the next handler and returns a handler. `app.py` puts them together as a list.
+Each is a function that takes the next handler and returns a handler. `chain` puts them together, for `app/engine.py` and for the
+tests of all that is behind them.
 Source: k8s.io/apiserver pkg/server/config.go (DefaultBuildHandlerChain), pkg/endpoints/filters, pkg/server/filters, v0.36.3.
 """
 
@@ -17,8 +18,9 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Protocol, TypeAlias
 
 from aggserver.authentication.delegating import Authenticator
@@ -49,7 +51,7 @@ from aggserver.endpoints.turns import Turns
 from aggserver.meta import duration, errors
 from aggserver.meta.errors import StatusError
 
-__all__ = ["Observer", "application", "authentication", "authorization", "deadline", "in_flight", "request_info"]
+__all__ = ["Observer", "application", "chain"]
 
 log = logging.getLogger("aggserver.requests")
 
@@ -81,8 +83,36 @@ class Observer(Protocol):
     def long_running(self, request: Request, change: int) -> None: ...
 
 
-def application(handler: Handler, observer: Observer, new_audit_id: Callable[[], str]) -> ASGIApp:
-    """The whole chain as one ASGI application."""
+def chain(
+    authenticator: Authenticator,
+    authorizer: Authorizer,
+    clock: Callable[[], float],
+    observer: Observer,
+    *,
+    timeout_seconds: float,
+    max_reading: int,
+    max_mutating: int,
+    before_authorization: Mapping[str, Filter] = MappingProxyType({}),
+) -> dict[str, Filter]:
+    """The filters by name, in the order a request meets them. The limits are those of `deadline` and `in_flight`.
+
+    before_authorization: filters that one mode alone has.
+    """
+    return {
+        "request_info": request_info,
+        "deadline": deadline(timeout_seconds),
+        "authentication": authentication(authenticator, clock),
+        "impersonation": impersonation(authorizer),
+        "in_flight": in_flight(max_reading, max_mutating, observer),
+        **before_authorization,
+        "authorization": authorization(authorizer),
+    }
+
+
+def application(handler: Handler, chained: Mapping[str, Filter], observer: Observer, new_audit_id: Callable[[], str]) -> ASGIApp:
+    """The handler behind all filters, as one ASGI application."""
+    for wrap in reversed(list(chained.values())):
+        handler = wrap(handler)
     turns = Turns()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:

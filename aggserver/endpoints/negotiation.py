@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from aggserver.endpoints.request import Request
-from aggserver.meta import codec, errors
+from aggserver.meta import codec, errors, protobuf
 from aggserver.meta.errors import StatusError
 
 __all__ = [
@@ -36,7 +36,8 @@ __all__ = [
 
 _JSON = "application/json"
 _YAML = "application/yaml"
-_PROTOBUF = "application/vnd.kubernetes.protobuf"
+_PROTOBUF_SUBTYPE = "vnd.kubernetes.protobuf"
+_PROTOBUF = f"application/{_PROTOBUF_SUBTYPE}"
 
 # How many headers a negotiator remembers; a client that makes up ever new ones finds the memory cleared, not grown.
 _REMEMBERED = 1024
@@ -46,8 +47,8 @@ _REMEMBERED = 1024
 class MediaType:
     """What was agreed on.
 
-    subtype: json or yaml. convert: the kind that objects are turned into, '' for none; api_version: that kind's group and
-    version. pretty: indented, for people. parameters: what the content type says beside the type.
+    subtype: json, yaml or vnd.kubernetes.protobuf. convert: the kind that objects are turned into, '' for none; api_version:
+    that kind's group and version. pretty: indented, for people. parameters: what the content type says beside the type.
     """
 
     subtype: str = "json"
@@ -61,8 +62,12 @@ class MediaType:
 
     @property
     def stream_content_type(self) -> bytes:
-        """Of a watch: plain JSON, an event on each line, is the only stream there is."""
-        return _JSON.encode()
+        """Of a watch: plain JSON, an event on each line, or frames of protobuf."""
+        return f"{_PROTOBUF};stream=watch".encode() if self.is_protobuf else _JSON.encode()
+
+    @property
+    def is_protobuf(self) -> bool:
+        return self.subtype == _PROTOBUF_SUBTYPE
 
     @property
     def plain_json(self) -> bool:
@@ -77,6 +82,8 @@ class MediaType:
         """(body, content type) of a JSON value."""
         if self.subtype == "yaml":
             return codec.dump_yaml(tree), self.content_type
+        if self.is_protobuf:
+            return protobuf.encode(tree), self.content_type
         form = orjson.OPT_INDENT_2 if self.pretty else orjson.OPT_APPEND_NEWLINE
         return orjson.dumps(tree, option=form), self.content_type
 
@@ -92,7 +99,7 @@ class Negotiator:
     """What one kind of endpoint can answer with.
 
     types: media types, the preferred one first. conversions: (kind, group, version) of what objects can be turned into. plain:
-    whether the object itself can be had.
+    whether the object itself can be had. in_protobuf: which of those kinds can be had so, '' for the object itself.
     """
 
     def __init__(
@@ -101,8 +108,10 @@ class Negotiator:
         conversions: Sequence[tuple[str, str, str]] = (),
         *,
         plain: bool = True,
+        in_protobuf: Sequence[str] = (),
     ) -> None:
         self._types = tuple(types)
+        self._in_protobuf = frozenset(in_protobuf)
         self._conversions = frozenset(conversions)
         self._plain = plain
         self._named = ", ".join(types)
@@ -141,6 +150,8 @@ class Negotiator:
         given = clause.parameters
         # `stream` is for watches; `sv` asks for a version of meta.k8s.io, and there is the one.
         if given.get("stream", "watch") != "watch" or given.get("sv", "v1") != "v1":
+            return None
+        if offered == _PROTOBUF and given.get("as", "") not in self._in_protobuf:
             return None
         pretty = given.get("pretty") == "1"
         if not given.keys() & {"as", "g", "v"}:
@@ -197,11 +208,18 @@ _META_CONVERSIONS = tuple(
     for version in ("v1", "v1beta1")
 )
 
-_OBJECT = Negotiator((_JSON, _YAML), _META_CONVERSIONS)
-# Answers that can't be converted: the old discovery.
-PLAIN = Negotiator((_JSON, _YAML))
+_ALL = (_JSON, _YAML, _PROTOBUF)
+# Custom resources themselves have no protobuf form, and neither have tables.
+_OBJECT = Negotiator(_ALL, _META_CONVERSIONS, in_protobuf=("PartialObjectMetadata", "PartialObjectMetadataList"))
+# Answers that can't be converted: Status, and the old discovery.
+PLAIN = Negotiator(_ALL, in_protobuf=("",))
 # Matches only what asks for the aggregated form.
-AGGREGATED_DISCOVERY = Negotiator((_JSON, _YAML), (("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2"),), plain=False)
+AGGREGATED_DISCOVERY = Negotiator(
+    _ALL,
+    (("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2"),),
+    plain=False,
+    in_protobuf=("APIGroupDiscoveryList",),
+)
 
 _LISTING_VERBS = frozenset({"list", "deletecollection"})
 
@@ -223,8 +241,9 @@ def for_object(request: Request) -> MediaType:
 def for_watch(request: Request) -> MediaType:
     """For the events of a watch, which are never indented: a line is an event. YAML has no frames. Raises NotAcceptable."""
     media = _OBJECT.negotiate(request.header(b"accept"))
-    if media.subtype != "json":
-        raise errors.not_acceptable("only the following media types are accepted: application/json;stream=watch")
+    if media.subtype == "yaml":
+        streams = f"{_JSON};stream=watch, {_PROTOBUF};stream=watch"
+        raise errors.not_acceptable(f"only the following media types are accepted: {streams}")
     return replace(media, pretty=False) if media.pretty else media
 
 
@@ -239,7 +258,7 @@ _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 
 def _for_reader(request: Request, media: MediaType) -> MediaType:
     """Indented where a person reads it: they say so, or their user agent does. `?pretty=false` overrules the user agent."""
-    if media.pretty or media.subtype == "yaml":
+    if media.pretty or media.subtype != "json":
         return media
     asked = request.query.get("pretty", "") if "pretty" in request.query_string else ""
     pretty = asked in _TRUE if asked else request.header(b"user-agent").startswith(_BY_HAND)
@@ -260,8 +279,8 @@ def is_protobuf(content_type: str) -> bool:
 
 
 def unsupported_body() -> StatusError:
-    """415 for a body that is no JSON or YAML; protobuf goes unnamed, since custom resources have no such form."""
-    return unsupported_media_type((_JSON, _YAML))
+    """415 for a body of another type. Protobuf is named, though custom resources have no such form, as upstream does."""
+    return unsupported_media_type(_ALL)
 
 
 def unsupported_media_type(accepted: Sequence[str]) -> StatusError:

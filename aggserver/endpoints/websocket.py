@@ -1,8 +1,9 @@
 """WebSocket: watches for clients that ask for an upgrade, such as a browser, which has no other way to send a token.
 
 Around the chain of filters: a websocket request goes through it as the GET request that it is, and where the answer is a stream
-of events, and the handshake is good, status 101 makes it a websocket: an event is a text message, line break and all, and the end
-is a close frame with 1000. Whatever else the chain answers goes out as plain HTTP. Called by `filters.application`.
+of events, and the handshake is good, status 101 makes it a websocket: an event is a message, of text with its line break or of
+bytes where it is protobuf, and the end is a close frame with 1000. Whatever else the chain answers goes out as plain HTTP.
+Called by `filters.application`.
 Source: k8s.io/apiserver pkg/endpoints/handlers/watch.go (HandleWS), golang.org/x/net/websocket server.go and hybi.go, for which
 handshakes are refused, and how.
 """
@@ -10,6 +11,7 @@ handshakes are refused, and how.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from aggserver.endpoints.request import (
     PLAIN_TEXT,
@@ -84,6 +86,19 @@ def _receiver(receive: Receive) -> Receive:
     return receiver
 
 
+def _events(body: bytes) -> Iterator[Message]:
+    """The events of a piece of a watch: text where they are JSON; frames of protobuf as they are, but for their length."""
+    if body[:1] == b"{":
+        for line in body.splitlines(keepends=True):
+            yield {"text": line.decode()}
+        return
+    at = 0
+    while at < len(body):
+        end = at + 4 + int.from_bytes(body[at : at + 4])
+        yield {"bytes": body[at + 4 : end]}
+        at = end
+
+
 def _sender(send: Send) -> Send:
     upgraded = False
 
@@ -96,8 +111,8 @@ def _sender(send: Send) -> Send:
         elif not upgraded:
             await send({**message, "type": f"websocket.{message['type']}"})
         else:
-            for line in message["body"].splitlines(keepends=True):
-                await send({"type": "websocket.send", "text": line.decode()})
+            for event in _events(message["body"]):
+                await send({"type": "websocket.send", **event})
             if not message.get("more_body", False):
                 await send({"type": "websocket.close", "code": 1000})
 

@@ -1,6 +1,7 @@
-"""The messages of the kinds that are read from protobuf: which field is which member of the JSON object.
+"""The messages of the kinds that are read or written as protobuf: which field is which member of the JSON object.
 
-Tables alone; `protobuf.py` reads by them. Of CustomResourceDefinitions all is here, since Go's typed clients write them so.
+Tables alone; `protobuf.py` reads and writes by them. Of CustomResourceDefinitions all is here, since Go's typed clients write
+them so; of what clients read, what upstream has in protobuf for custom resources.
 Source: the generated.proto files of k8s.io/apimachinery, k8s.io/api and k8s.io/apiextensions-apiserver, v0.36.3.
 """
 
@@ -10,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["ENVELOPE", "KINDS", "Field", "Message", "strings"]
+__all__ = ["ANSWERS", "ENVELOPE", "KINDS", "WATCH_EVENT", "Field", "Message", "strings"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +33,11 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """value: makes the JSON value of the members, where that isn't an object of them."""
+    """value: makes the JSON value of the members, where that isn't an object of them. members: the other way."""
 
     fields: Mapping[int, Field]
     value: Callable[[dict[str, Any]], Any] | None = None
+    members: Callable[[Any], dict[str, Any]] | None = None
 
 
 def strings(*names: str) -> dict[int, Field]:
@@ -58,7 +60,9 @@ _MANAGED_FIELDS = Message(
         **strings("manager", "operation", "apiVersion"),
         4: Field("time", "time"),
         6: Field("fieldsType", "string"),
-        7: Field("fieldsV1", Message({1: Field("raw", "json")}, lambda members: members.get("raw", {}))),
+        7: Field(
+            "fieldsV1", Message({1: Field("raw", "json")}, lambda members: members.get("raw", {}), lambda raw: {"raw": raw})
+        ),
         8: Field("subresource", "string"),
     }
 )
@@ -249,6 +253,94 @@ _DEFINITION_STATUS = Message(
 )
 _DEFINITION = Message({1: _METADATA, 2: Field("spec", _DEFINITION_SPEC), 3: Field("status", _DEFINITION_STATUS)})
 
+_LIST_META = Message({**strings("selfLink", "resourceVersion", "continue"), 4: Field("remainingItemCount", "int", pointer=True)})
+_LIST_METADATA = Field("metadata", _LIST_META)
+_STATUS_DETAILS = Message(
+    {
+        **strings("name", "group", "kind"),
+        4: Field("causes", Message(strings("reason", "message", "field")), repeated=True),
+        5: Field("retryAfterSeconds", "int"),
+        6: Field("uid", "string"),
+    }
+)
+_STATUS = Message(
+    {
+        1: _LIST_METADATA,
+        2: Field("status", "string"),
+        3: Field("message", "string"),
+        4: Field("reason", "string"),
+        5: Field("details", _STATUS_DETAILS, pointer=True),
+        6: Field("code", "int"),
+    }
+)
+_PARTIAL_OBJECT_METADATA = Message({1: _METADATA})
+_SCALE_OBJECT = Message(
+    {
+        1: _METADATA,
+        2: Field("spec", Message({1: Field("replicas", "int")})),
+        3: Field("status", Message({1: Field("replicas", "int"), 2: Field("selector", "string")})),
+    }
+)
+_GROUP_VERSION = Message(strings("groupVersion", "version"))
+_SERVER_ADDRESSES = Field("serverAddressByClientCIDRs", Message(strings("clientCIDR", "serverAddress")), repeated=True)
+_API_GROUP = Message(
+    {
+        1: Field("name", "string"),
+        2: Field("versions", _GROUP_VERSION, repeated=True),
+        3: Field("preferredVersion", _GROUP_VERSION),
+        4: _SERVER_ADDRESSES,
+    }
+)
+_VERBS = Message(
+    {1: Field("items", "string", repeated=True)}, lambda members: members.get("items", []), lambda items: {"items": items}
+)
+_API_RESOURCE = Message(
+    {
+        1: Field("name", "string"),
+        2: Field("namespaced", "bool", pointer=True),
+        3: Field("kind", "string"),
+        4: Field("verbs", _VERBS),
+        5: Field("shortNames", "string", repeated=True),
+        6: Field("singularName", "string", pointer=True),
+        7: Field("categories", "string", repeated=True),
+        8: Field("group", "string"),
+        9: Field("version", "string"),
+        10: Field("storageVersionHash", "string"),
+    }
+)
+_GROUP_VERSION_KIND = Message(
+    {number: Field(name, "string", pointer=True) for number, name in enumerate(("group", "version", "kind"), 1)}
+)
+_SUBRESOURCE_DISCOVERY = Message(
+    {
+        1: Field("subresource", "string"),
+        2: Field("responseKind", _GROUP_VERSION_KIND, pointer=True),
+        3: Field("acceptedTypes", _GROUP_VERSION_KIND, repeated=True),
+        4: Field("verbs", "string", repeated=True),
+    }
+)
+_RESOURCE_DISCOVERY = Message(
+    {
+        1: Field("resource", "string"),
+        2: Field("responseKind", _GROUP_VERSION_KIND, pointer=True),
+        3: Field("scope", "string"),
+        4: Field("singularResource", "string"),
+        5: Field("verbs", "string", repeated=True),
+        6: Field("shortNames", "string", repeated=True),
+        7: Field("categories", "string", repeated=True),
+        8: Field("subresources", _SUBRESOURCE_DISCOVERY, repeated=True),
+    }
+)
+_VERSION_DISCOVERY = Message(
+    {
+        1: Field("version", "string"),
+        2: Field("resources", _RESOURCE_DISCOVERY, repeated=True),
+        3: Field("freshness", "string"),
+    }
+)
+_GROUP_DISCOVERY = Message({1: _METADATA, 2: Field("versions", _VERSION_DISCOVERY, repeated=True)})
+
+# What bodies may be.
 KINDS = {
     "CustomResourceDefinition": _DEFINITION,
     "Namespace": _NAMESPACE,
@@ -256,5 +348,18 @@ KINDS = {
     "SelfSubjectAccessReview": Message({1: _METADATA, 2: Field("spec", _ACCESS_REVIEW_SPEC)}),
     "SelfSubjectRulesReview": Message({1: _METADATA, 2: Field("spec", Message(strings("namespace")))}),
     "DeleteOptions": _DELETE_OPTIONS,
+    "Scale": _SCALE_OBJECT,
+}
+# What answers may be.
+ANSWERS = {
+    "APIGroup": _API_GROUP,
+    "APIGroupDiscoveryList": Message({1: _LIST_METADATA, 2: Field("items", _GROUP_DISCOVERY, repeated=True)}),
+    "APIGroupList": Message({1: Field("groups", _API_GROUP, repeated=True)}),
+    "APIResourceList": Message({1: Field("groupVersion", "string"), 2: Field("resources", _API_RESOURCE, repeated=True)}),
+    "APIVersions": Message({1: Field("versions", "string", repeated=True), 2: _SERVER_ADDRESSES}),
+    "PartialObjectMetadata": _PARTIAL_OBJECT_METADATA,
+    "PartialObjectMetadataList": Message({1: _LIST_METADATA, 2: Field("items", _PARTIAL_OBJECT_METADATA, repeated=True)}),
+    "Status": _STATUS,
 }
 ENVELOPE = Message({1: Field("typeMeta", Message(strings("apiVersion", "kind"))), 2: Field("raw", "raw")})
+WATCH_EVENT = Message({1: Field("type", "string"), 2: Field("object", Message({1: Field("raw", "raw")}))})

@@ -24,7 +24,8 @@ JSONObject = dict[str, Any]
 class Published:
     """One resource in one version. `verbs` are discovery's: a path that no verb needs is not published.
 
-    schema: openAPIV3Schema as written; empty for a kind that publishes none (any object then).
+    schema: openAPIV3Schema as written; empty for a kind that publishes none (any object then). preserves: the definition, one
+    from before v1, keeps unknown fields everywhere.
     selectable_fields: JSON paths, with or without the dot in front.
     """
 
@@ -41,6 +42,7 @@ class Published:
     finalize: bool = False
     selectable_fields: tuple[str, ...] = ()
     deprecated: bool = False
+    preserves: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ def build(resources: Sequence[Published], *, info_version: str, patch_types: Seq
     used: set[str] = {builtin.OBJECT_META, builtin.LIST_META} if resources else set()
     for resource in resources:
         name = models.model_name(resource.group, resource.version, resource.kind)
-        definitions[name] = models.kind_schema(resource, _root(resource.schema), _DIALECT)
+        definitions[name] = models.kind_schema(resource, _root(resource), _DIALECT)
         definitions[models.list_model_name(resource)] = models.list_schema(resource, _DIALECT)
         gvk = {"group": resource.group, "version": resource.version, "kind": resource.kind}
         for item in operations.paths(resource):
@@ -55,9 +55,9 @@ def build(resources: Sequence[Published], *, info_version: str, patch_types: Seq
     }
 
 
-def _root(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+def _root(resource: Published) -> Mapping[str, Any]:
     """With unknown fields kept at the root nothing is said of the fields at all, not even of metadata."""
-    return {} if schema.get(_PRESERVE) else lower(schema)
+    return {} if resource.preserves or resource.schema.get(_PRESERVE) else lower(resource.schema)
 
 
 def lower(node: Mapping[str, Any]) -> JSONObject:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from aggserver.meta import field, object_meta
 from aggserver.meta.field import FieldError, Path
 from aggserver.schema import defaulting, internal, list_type, pruning, structural
+from aggserver.schema.defaults import prune_defaults
 from aggserver.schema.object_meta import drop_malformed_resources, prune_object_meta, validate_resources
 from aggserver.schema.ratcheting import Correlation
 from aggserver.schema.rules import UPSTREAM, RuleFindings, RuleOptions, compile_validator
@@ -163,7 +164,7 @@ class CompiledSchema:
 
     @cached_property
     def _structural(self) -> structural.Structural:
-        return structural.compile(self._schema)
+        return prune_defaults(structural.compile(self._schema))
 
     @cached_property
     def _rules(self) -> RuleValidator | None:

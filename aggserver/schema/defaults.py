@@ -1,24 +1,29 @@
-"""Defaults: whether those of a schema are values that it would take.
+"""Defaults of a schema: whether they are values that it would take, and what of them is applied.
 
-Called when a definition is checked. Pure.
-Source: k8s.io/apiextensions-apiserver pkg/apiserver/schema/defaulting/{validation,surroundingobject}.go, v0.36.3.
+Definitions are refused for defaults that their own schema would not take. Unknown fields in the metadata of embedded resources
+are no reason: they are dropped before anything else looks at a default, and before it is applied.
+`validate_defaults` and `type_defaults` are called when a definition is checked, `prune_defaults` by `compiled.py`. Pure.
+Source: k8s.io/apiextensions-apiserver pkg/apiserver/schema/defaulting/{validation,prune,surroundingobject}.go, v0.36.3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from aggserver.meta import codec, field
 from aggserver.meta.field import FieldError, Path
-from aggserver.schema.object_meta import malformed_resource, validate_resources
-from aggserver.schema.pruning import drop_unknown
+from aggserver.schema import structural
+from aggserver.schema.object_meta import drop_malformed_resources, malformed_resource, validate_resources
+from aggserver.schema.pruning import drop_unknown, type_resources
 from aggserver.schema.rules import OBJECT_LIMIT, UPSTREAM, RuleOptions, compile_validator
 from aggserver.schema.structural import TYPE_META, Structural
 from aggserver.schema.validation import validate
 
-__all__ = ["validate_defaults"]
+__all__ = ["prune_defaults", "type_defaults", "validate_defaults"]
+
+JSONObject = dict[str, Any]
 
 # Builds the resource around a value that stands somewhere in its kind, apiVersion or metadata.
 _Surround = Callable[[Any], dict[str, Any]]
@@ -31,8 +36,96 @@ def validate_defaults(
 
     pruned: they must not have fields that pruning drops; a definition that had such a default before may keep it.
     """
-    root = root if root.x_embedded_resource else replace(root, x_embedded_resource=True)
+    root = _as_resource(root)
     return _Check(rule_options, pruned=pruned).node(root, path, root, _resource, inside=False)
+
+
+def prune_defaults(root: Structural) -> Structural:
+    """The schema with what pruning leaves of its defaults, each at its place in an object: less, or no default at all.
+
+    The schema that is given stays as it is, and is returned where all its defaults do.
+    """
+    return _pruned(root, _as_resource(root), (), inside=False)
+
+
+def type_defaults(schema: Mapping[str, Any]) -> None:
+    """Drops what is unknown in the metadata of resources in defaults, as upstream's check does in passing.
+
+    schema: as written, one that `validate_defaults` has found no fault with; changes it where there is something to drop.
+    """
+    for node in _outside_metadata(_as_resource(structural.compile(schema))):
+        if isinstance(node.default, dict | list):
+            typed = _typed(node.default, node)
+            if not codec.same(typed, node.default):
+                cast(JSONObject, node.schema)["default"] = typed
+
+
+def _outside_metadata(node: Structural) -> Iterator[Structural]:
+    """The nodes whose defaults are checked by themselves: defaults of a map's values are not."""
+    yield node
+    if node.items is not None:
+        yield from _outside_metadata(node.items)
+    skipped = TYPE_META if node.x_embedded_resource else ()
+    for name, child in node.properties.items():
+        yield from _outside_metadata(child) if name not in skipped else _resources_in(child)
+
+
+def _resources_in(node: Structural) -> Iterator[Structural]:
+    """In a resource's kind, apiVersion or metadata only another resource has such nodes."""
+    if node.x_embedded_resource:
+        yield from _outside_metadata(node)
+        return
+    for child in (*node.properties.values(), node.items):
+        if child is not None:
+            yield from _resources_in(child)
+
+
+def _as_resource(root: Structural) -> Structural:
+    return root if root.x_embedded_resource else replace(root, x_embedded_resource=True)
+
+
+# What leads to a value from the root: names of members, and None for any item of a list.
+_Steps = tuple[str | None, ...]
+# Stands for all keys of a map.
+_ANY_KEY = "*"
+
+
+def _pruned(node: Structural, root: Structural, steps: _Steps, *, inside: bool) -> Structural:
+    """inside: in the kind, apiVersion or metadata of a resource."""
+    is_resource = node.x_embedded_resource or not steps
+    inside = inside and not is_resource
+    changed: dict[str, Any] = {}
+    # Of scalars only metadata can lose any.
+    if steps and node.default is not None and (inside or isinstance(node.default, dict | list)):
+        default = _what_stays(node.default, root, steps)
+        if not codec.same(default, node.default):
+            changed["default"] = default
+    if node.values is not None:
+        changed["additional_properties"] = _pruned(node.values, root, (*steps, _ANY_KEY), inside=inside)
+    if node.items is not None:
+        changed["items"] = _pruned(node.items, root, (*steps, None), inside=inside)
+    if node.properties:
+        changed["properties"] = {
+            name: _pruned(child, root, (*steps, name), inside=inside or (is_resource and name in TYPE_META))
+            for name, child in node.properties.items()
+        }
+    return replace(node, **changed) if any(getattr(node, name) != value for name, value in changed.items()) else node
+
+
+def _what_stays(default: Any, root: Structural, steps: _Steps) -> Any:
+    """Of a default, in an object that has nothing else. None where nothing does."""
+    resource = default
+    for step in reversed(steps):
+        resource = [resource] if step is None else {step: resource}
+    resource = codec.decode_stored(codec.encode_json(resource))
+    drop_malformed_resources(resource, root)
+    type_resources(resource, root)
+    found = drop_unknown(resource, root)
+    for step in steps:
+        found = found[0] if step is None else found.get(step)
+        if found is None:
+            break
+    return found
 
 
 def _resource(value: Any) -> dict[str, Any]:
@@ -73,29 +166,38 @@ class _Check:
         """A default there is tried in a resource that has nothing else."""
         resource = surround(node.default)
         malformed = malformed_resource(resource, root)
+        if not malformed:
+            resource = _typed(resource, root)
         problems = [malformed] if malformed else validate_resources(resource, root)
         if problems:
             shown = [str(problem) for problem in problems]
             why = shown[0] if len(shown) == 1 else f"[{', '.join(dict.fromkeys(shown))}]"
             return [field.invalid(at, node.default, f"must result in valid metadata: {why}")]
-        return validate(node.default, node.schema, at) or self._by_rules(node, at, root)
+        return validate(node.default, node.schema, at) or self._by_rules(node, node.default, at, root)
 
     def _value(self, node: Structural, at: Path, root: Structural) -> list[FieldError]:
+        malformed = malformed_resource(node.default, node, at)
+        # What is said of unknown fields shows the value as it is after this, which they are not looked for in.
+        value = node.default if malformed else _typed(node.default, node)
         problems = []
         if self._pruned and not codec.same(drop_unknown(node.default, node), node.default):
-            problems.append(field.invalid(at, node.default, "must not have unknown fields"))
-        malformed = malformed_resource(node.default, node, at)
+            problems.append(field.invalid(at, value, "must not have unknown fields"))
         if malformed:
             return [*problems, malformed]
         return problems + (
-            validate_resources(node.default, node, at)
-            or validate(node.default, node.schema, at)
-            or self._by_rules(node, at, root)
+            validate_resources(value, node, at) or validate(value, node.schema, at) or self._by_rules(node, value, at, root)
         )
 
-    def _by_rules(self, node: Structural, at: Path, root: Structural) -> list[FieldError]:
+    def _by_rules(self, node: Structural, value: Any, at: Path, root: Structural) -> list[FieldError]:
         rules = compile_validator(node, self._rule_options, is_resource=node is root)
         if rules is None:
             return []
-        problems, self._left = rules.validate_default(node.default, at, self._left)
+        problems, self._left = rules.validate_default(value, at, self._left)
         return problems
+
+
+def _typed(value: Any, node: Structural) -> Any:
+    """A copy of a value in which nothing is malformed, whose embedded resources have metadata as its type keeps it."""
+    copy = codec.decode_stored(codec.encode_json(value))
+    type_resources(copy, node)
+    return copy

@@ -21,7 +21,7 @@ from aggserver.schema.cleanness import compile_check, loses_null
 from aggserver.schema.object_meta import malformed_resource, prune_object_meta
 from aggserver.schema.structural import TYPE_META, Structural
 
-__all__ = ["MalformedError", "Pruner", "compile_pruner", "drop_unknown", "prune", "prune_object_meta"]
+__all__ = ["MalformedError", "Pruner", "compile_pruner", "drop_unknown", "prune", "prune_object_meta", "type_resources"]
 
 JSONObject = dict[str, Any]
 
@@ -86,6 +86,11 @@ def drop_unknown(value: Any, node: Structural) -> Any:
     copy = codec.decode_stored(codec.encode_json(value))
     _prune(copy, node, Path(), [])
     return copy
+
+
+def type_resources(value: Any, node: Structural | None) -> None:
+    """Leaves of the metadata of embedded resources what its type keeps; what is no object stays. Mutates `value`."""
+    _prune_embedded(value, node, Path(), [])
 
 
 def _prune(value: Any, node: Structural | None, path: Path, found: list[Path]) -> None:
@@ -169,7 +174,7 @@ def _prune_embedded(value: Any, node: Structural | None, path: Path, found: list
         return
     if isinstance(value, dict):
         is_resource = is_resource or node.x_embedded_resource
-        if node.x_embedded_resource and "metadata" in value:
+        if node.x_embedded_resource and isinstance(value.get("metadata", ""), dict | None):
             # Null becomes metadata that says nothing.
             metadata = value["metadata"] = value["metadata"] or {}
             found.extend(map(path.child, prune_object_meta(metadata)))

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 from hypercorn.protocol.events import Body, Data, EndBody, Event, Request, Response, StreamClosed
 from wsproto.connection import Connection, ConnectionType
-from wsproto.events import CloseConnection, Ping, TextMessage
+from wsproto.events import BytesMessage, CloseConnection, Ping, TextMessage
 from wsproto.events import Event as FrameEvent
 from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import LocalProtocolError, generate_accept_token
@@ -112,7 +112,7 @@ class WebSocket:
         elif kind == "websocket.accept":
             await self._accept(message)
         elif kind == "websocket.send":
-            await self._say(TextMessage(data=message["text"]))
+            await self._say(TextMessage(data=message["text"]) if "text" in message else BytesMessage(data=message["bytes"]))
         elif kind == "websocket.close":
             await self._say(CloseConnection(code=message.get("code", CloseReason.NORMAL_CLOSURE)))
         elif kind == "websocket.http.response.start":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -379,3 +380,30 @@ async def test_table(server: LocalServer, client: Client) -> None:
     tree = (await client.get(CRDS, headers={"accept": "application/json;as=Table;g=meta.k8s.io;v=v1"})).json()
     assert [column["name"] for column in tree["columnDefinitions"]] == ["Name", "Created At"]
     assert tree["rows"][0]["cells"] == [NAME, "2026-01-02T03:04:05Z"]
+
+
+# --- what others have stored ---
+
+
+async def test_a_schema_that_is_not_structural_is_published_as_a_bare_object(server: LocalServer, client: Client) -> None:
+    """As one from an older server is: it has neither uid nor generation here."""
+    stored = copy.deepcopy(CRONTABS)
+    stored["spec"]["versions"] = [
+        {**stored["spec"]["versions"][0], "name": name, "storage": name == "v1", "schema": {"openAPIV3Schema": schema}}
+        for name, schema in (
+            ("v1", {"type": "object", "properties": {"spec": {}}}),
+            ("v2", {"type": "object", "properties": {"spec": {"type": "object"}}}),
+        )
+    ]
+    key = f"/apiextensions.k8s.io/customresourcedefinitions/{NAME}"
+    await server.storage.create(key, json.dumps(stored).encode())
+    assert await server.controller.settled([NAME]) == {}
+    assert condition((await client.get(ONE)).json(), "NonStructuralSchema") == ("True", "Violations")
+    found = {}
+    for version_ in ("v1", "v2"):
+        document = (await client.get(f"/openapi/v3/apis/{GROUP}/{version_}")).json()
+        (found[version_],) = [
+            schema.get("properties") for name, schema in document["components"]["schemas"].items() if name.endswith(".CronTab")
+        ]
+    assert found["v1"] is None
+    assert "spec" in found["v2"]

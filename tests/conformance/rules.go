@@ -5,6 +5,8 @@
 package rules
 
 import (
+	"time"
+
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"k8s.io/client-go/rest"
@@ -13,7 +15,7 @@ import (
 	"k8s.io/apiextensions-apiserver/test/integration/fixtures"
 )
 
-// TestServer is the server that runs already. It has no etcd to look into.
+// TestServer is the server that runs already. Of an etcd it knows where $KUBE_INTEGRATION_ETCD_URL names one.
 type TestServer struct {
 	ClientConfig      *rest.Config
 	TearDownFn        func()
@@ -29,6 +31,14 @@ func SharedEtcd() any { return nil }
 
 // StartTestServer gives a config for the running server, from which the definitions of the test before are gone.
 func StartTestServer(t servertesting.Logger, _ any, flags []string, _ any) (TestServer, error) {
-	tearDown, config, _, err := fixtures.StartDefaultServer(t, flags...)
-	return TestServer{ClientConfig: config, TearDownFn: tearDown}, err
+	tearDown, config, options, err := fixtures.StartDefaultServer(t, flags...)
+	if err != nil {
+		return TestServer{}, err
+	}
+	server := TestServer{ClientConfig: config, TearDownFn: tearDown}
+	if urls := fixtures.IntegrationEtcdServers(); len(urls) > 0 {
+		server.EtcdStoragePrefix = options.RecommendedOptions.Etcd.StorageConfig.Prefix
+		server.EtcdClient, err = clientv3.New(clientv3.Config{Endpoints: urls, DialTimeout: 20 * time.Second})
+	}
+	return server, err
 }

@@ -1,13 +1,13 @@
 // Package fixtures: k8s.io/apiextensions-apiserver/test/integration/fixtures/server.go, but for a server that runs already.
 //
 // tests/conformance copies it over upstream's file of that name, which starts an apiextensions-apiserver for each test. Here
-// the server is that of $KUBECONFIG, and stays: what a test left behind is removed when the next one asks for a server. The
-// functions and their signatures are those that upstream's tests call.
+// the server is that of $KUBECONFIG, and stays: what a test left behind is removed when the next one asks for a server. Tests
+// that look into the server's etcd find it at $KUBE_INTEGRATION_ETCD_URL, under the prefix that is upstream's default here; where
+// that is not set, they are skipped. The functions and their signatures are those that upstream's tests call.
 package fixtures
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"os"
 	"regexp"
@@ -27,6 +27,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/util/compatibility"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -54,13 +56,23 @@ func StartDefaultServer(t servertesting.Logger, flags ...string) (func(), *rest.
 		return nil, nil, nil, err
 	}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &namespaceMaker{next, config} })
-	return func() {}, config, serveroptions.NewCustomResourceDefinitionsServerOptions(os.Stdout, os.Stderr), nil
+	options := serveroptions.NewCustomResourceDefinitionsServerOptions(os.Stdout, os.Stderr)
+	options.RecommendedOptions.Etcd.StorageConfig.Transport.ServerList = IntegrationEtcdServers()
+	return func() {}, config, options, nil
 }
 
-// StartDefaultServerWithConfigAccess skips: a server in another process has no config to look into.
+// StartDefaultServerWithConfigAccess gives a config that says of the running server where its etcd is, and nothing else.
 func StartDefaultServerWithConfigAccess(t servertesting.Logger, flags ...string) (func(), *rest.Config, apiserver.CompletedConfig, error) {
-	skip(t, "looks into the server's config")
-	return nil, nil, apiserver.CompletedConfig{}, errors.ErrUnsupported
+	tearDown, config, options, err := StartDefaultServer(t, flags...)
+	if err != nil {
+		return nil, nil, apiserver.CompletedConfig{}, err
+	}
+	skipWithoutEtcd(t)
+	made := apiserver.Config{GenericConfig: genericapiserver.NewRecommendedConfig(apiserver.Codecs)}
+	made.GenericConfig.RESTOptionsGetter = serveroptions.NewCRDRESTOptionsGetter(*options.RecommendedOptions.Etcd, nil, nil)
+	made.GenericConfig.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
+	made.GenericConfig.ExternalAddress = "localhost:443" // it asks for one, and uses it for nothing here
+	return tearDown, config, made.Complete(), nil
 }
 
 // StartDefaultServerWithClients gives clients for the running server.
@@ -80,14 +92,34 @@ func StartDefaultServerWithClients(t servertesting.Logger, flags ...string) (fun
 	return tearDown, definitions, objects, nil
 }
 
-// StartDefaultServerWithClientsAndEtcd skips: there is no etcd.
+// StartDefaultServerWithClientsAndEtcd gives clients for the running server and for its etcd, and the prefix of its keys there.
 func StartDefaultServerWithClientsAndEtcd(t servertesting.Logger, flags ...string) (func(), clientset.Interface, dynamic.Interface, *clientv3.Client, string, error) {
-	skip(t, "looks into etcd")
-	return nil, nil, nil, nil, "", errors.ErrUnsupported
+	tearDown, definitions, objects, err := StartDefaultServerWithClients(t, flags...)
+	if err != nil {
+		return nil, nil, nil, nil, "", err
+	}
+	skipWithoutEtcd(t)
+	etcd, err := clientv3.New(clientv3.Config{Endpoints: IntegrationEtcdServers(), DialTimeout: 20 * time.Second})
+	if err != nil {
+		return nil, nil, nil, nil, "", err
+	}
+	options := serveroptions.NewCustomResourceDefinitionsServerOptions(os.Stdout, os.Stderr)
+	return tearDown, definitions, objects, etcd, options.RecommendedOptions.Etcd.StorageConfig.Prefix, nil
 }
 
-// IntegrationEtcdServers returns none.
-func IntegrationEtcdServers() []string { return nil }
+// IntegrationEtcdServers returns the etcd of the running server; none if it has another storage.
+func IntegrationEtcdServers() []string {
+	if url := os.Getenv("KUBE_INTEGRATION_ETCD_URL"); url != "" {
+		return []string{url}
+	}
+	return nil
+}
+
+func skipWithoutEtcd(t servertesting.Logger) {
+	if len(IntegrationEtcdServers()) == 0 {
+		skip(t, "looks into etcd")
+	}
+}
 
 func skip(t servertesting.Logger, why string) {
 	if test, ok := t.(testing.TB); ok {

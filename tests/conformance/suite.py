@@ -18,13 +18,13 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.controlplane.binaries import kubernetes_version
 from tests.controlplane.toolchain import go_command, go_environment
 
-__all__ = ["Results", "SuiteError", "build", "run"]
+__all__ = ["ETCD_PREFIX", "Results", "SuiteError", "build", "run"]
 
 MODULE = "k8s.io/apiextensions-apiserver"
 PACKAGE = "test/integration"
@@ -34,6 +34,8 @@ RULES_TEST = "test/integration/apiserver/crd_validation_expressions_test.go"
 RULES_PACKAGE = "test/rules"
 RULES = Path(__file__).with_name("rules.go")
 CONTROL_PLANE = Path(__file__).parents[1] / "controlplane"
+# The default of upstream's server, which its tests ask their options for.
+ETCD_PREFIX = "/registry/apiextensions.kubernetes.io"
 BINARIES = ("integration.test", "rules.test")
 
 # Name of a test -> PASS, FAIL or SKIP.
@@ -59,18 +61,34 @@ def build(environ: Mapping[str, str], say: Callable[[str], None]) -> Path:
     return folder
 
 
-def run(folder: Path, kubeconfig: Path, skip: list[str], timeout_minutes: int) -> tuple[Results, str]:
-    """(results of all tests and their subtests, everything that was printed). The time is for each binary."""
+def run(
+    folder: Path,
+    kubeconfig: Path,
+    timeout_minutes: int,
+    *,
+    only: Sequence[str] = (),
+    skip: Sequence[str] = (),
+    etcd: str = "",
+) -> tuple[Results, str]:
+    """(results of the tests and their subtests, everything that was printed). The time is for each binary.
+
+    only: of these, all if none is named. etcd: the URL of the server's, for tests that look there; its keys begin with
+    ETCD_PREFIX.
+    """
     arguments = ["-test.v", f"-test.timeout={timeout_minutes}m"]
-    if skip:
-        arguments.append("-test.skip=" + "|".join("/".join(f"^{part}$" for part in name.split("/")) for name in skip))
-    environment = {**os.environ, "KUBECONFIG": str(kubeconfig)}
+    arguments += [f"-test.{flag}={_pattern(names)}" for flag, names in (("run", only), ("skip", skip)) if names]
+    environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "KUBE_INTEGRATION_ETCD_URL": etcd}
     output = ""
     for binary in BINARIES:
         command = [str(folder / binary), *arguments]
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
         output += done.stdout + done.stderr
     return {name: result for result, name in _RESULT.findall(output)}, output
+
+
+def _pattern(names: Sequence[str]) -> str:
+    """As -run and -skip take it: alternatives at each level, so that names of different depths go into separate ones."""
+    return "|".join("/".join(f"^{part}$" for part in name.split("/")) for name in names)
 
 
 def _cache_folder(environ: Mapping[str, str]) -> Path:

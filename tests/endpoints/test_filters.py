@@ -502,3 +502,72 @@ async def test_a_request_that_is_given_up_makes_room() -> None:
     held.release()
     assert (await client.get("/x")).status == 200
     await server.stop()
+
+
+# --- the chain ---
+
+
+async def _gets(client: Client, path: str, **headers: str) -> int:
+    return (await client.get(path, headers={name.replace("_", "-"): value for name, value in headers.items()})).status
+
+
+async def _is_refused_alice(server: LocalServer) -> bool:
+    return await _gets(server.client(ALICE), "/api/v1/namespaces") == 403
+
+
+async def _is_refused_whom_an_administrator_acts_for(server: LocalServer) -> bool:
+    return await _gets(server.client(ADMIN), "/api/v1/namespaces", impersonate_user="alice") == 403
+
+
+async def _is_refused_a_bad_certificate(server: LocalServer) -> bool:
+    client = Client(server.app, "a certificate of nobody's")  # type: ignore[arg-type]
+    return await _gets(client, "/healthz") == 401
+
+
+async def _ends_in_time(server: LocalServer) -> bool:
+    return await _gets(server.client(), "/version?timeout=x") == 400
+
+
+async def _knows_what_is_asked(server: LocalServer) -> bool:
+    return await _gets(server.client(), "/api/v1/namespaces/default") == 200
+
+
+async def _has_bounds(server: LocalServer) -> bool:
+    server.rules.allowed = {("alice", "get", "/x")}
+    server.handler = held = Held()
+    client = server.client(ALICE)
+    first = client.send("GET", "/x")
+    await until(lambda: held.inside == 1)
+    second = client.send("GET", "/x")
+    await settled()
+    refused = held.inside == 1
+    held.release()
+    for exchange in (first, second):
+        await exchange.task
+    return refused
+
+
+# Name of a filter -> what holds only as long as it is there.
+MISSED = {
+    "request_info": _knows_what_is_asked,
+    "deadline": _ends_in_time,
+    "authentication": _is_refused_a_bad_certificate,
+    "impersonation": _is_refused_whom_an_administrator_acts_for,
+    "in_flight": _has_bounds,
+    "authorization": _is_refused_alice,
+}
+
+
+@pytest.mark.parametrize("name", MISSED)
+async def test_every_filter_is_missed(name: str) -> None:
+    for without in ("", name):
+        server = LocalServer(reading=1, without=without)
+        await server.start()
+        try:
+            assert await MISSED[name](server) is not bool(without)
+        finally:
+            await server.stop()
+
+
+def test_every_filter_is_known_here(server: LocalServer) -> None:
+    assert list(server.filters) == list(MISSED)

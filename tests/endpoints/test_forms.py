@@ -140,7 +140,8 @@ async def test_pretty(client: Client, name: str) -> None:
 async def test_not_acceptable(client: Client) -> None:
     answer = await client.get(ONE, headers={"accept": "text/html"})
     assert (answer.status, answer.json()["reason"]) == (406, "NotAcceptable")
-    assert answer.message == "only the following media types are accepted: application/json, application/yaml"
+    types = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+    assert answer.message == f"only the following media types are accepted: {types}"
 
 
 async def test_head(client: Client) -> None:

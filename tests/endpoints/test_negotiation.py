@@ -38,9 +38,10 @@ OBJECTS: dict[str, tuple[str, str, str]] = {
     "unknown version of a table": ("application/json;as=Table;v=v9;g=meta.k8s.io,application/json", "json", ""),
     "protobuf first, metadata": (
         f"application/vnd.kubernetes.protobuf;{PARTIAL},application/json;{PARTIAL},application/json",
-        "json",
+        "vnd.kubernetes.protobuf",
         "PartialObjectMetadata",
     ),
+    "protobuf first, table": (f"application/vnd.kubernetes.protobuf;{TABLE[17:]},{TABLE}", "json", "Table"),
     "protobuf first": ("application/vnd.kubernetes.protobuf,application/json", "json", ""),
     "weights": ("application/json;q=0.5,application/yaml", "yaml", ""),
     "weights that agree": ("application/yaml,application/json", "yaml", ""),
@@ -71,16 +72,20 @@ def test_refusal(accept: str) -> None:
     with pytest.raises(StatusError) as caught:
         negotiation.for_object(request(accept=accept))
     assert caught.value.code == 406
-    assert caught.value.message == "only the following media types are accepted: application/json, application/yaml"
+    types = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+    assert caught.value.message == f"only the following media types are accepted: {types}"
 
 
 def test_watches_have_no_yaml() -> None:
     with pytest.raises(StatusError) as caught:
         negotiation.for_watch(request(accept="application/yaml"))
-    assert caught.value.message == "only the following media types are accepted: application/json;stream=watch"
+    streams = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
+    assert caught.value.message == f"only the following media types are accepted: {streams}"
     media = negotiation.for_watch(request(accept="application/json;stream=watch", user_agent="curl/8"))
     assert media.plain_json
     assert media.stream_content_type == b"application/json"
+    media = negotiation.for_watch(request(accept=f"application/vnd.kubernetes.protobuf;{PARTIAL}"))
+    assert media.stream_content_type == b"application/vnd.kubernetes.protobuf;stream=watch"
 
 
 MISMATCHED = {
@@ -131,6 +136,11 @@ def test_encodings() -> None:
     assert MediaType().encode(tree) == (b'{"b":[1],"a":"y"}\n', b"application/json")
     assert MediaType(pretty=True).encode({"a": 1}) == (b'{\n  "a": 1\n}', b"application/json")
     assert MediaType("yaml").encode(tree) == (b'a: "y"\nb:\n- 1\n', b"application/yaml")
+    status = {"apiVersion": "v1", "kind": "Status", "code": 404}
+    assert MediaType("vnd.kubernetes.protobuf").encode(status) == (
+        b"k8s\0\n\x0c\n\x02v1\x12\x06Status\x12\x030\x94\x03",
+        b"application/vnd.kubernetes.protobuf",
+    )
     table = MediaType(convert="Table", api_version="meta.k8s.io/v1")
     assert table.unconverted() == MediaType()
 
@@ -171,5 +181,6 @@ def test_body_of_another_type() -> None:
         negotiation.body_is_yaml("text/plain")
     assert caught.value.code == 415
     assert caught.value.message == (
-        "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml"
+        "the body of the request was in an unknown format - accepted media types include: "
+        "application/json, application/yaml, application/vnd.kubernetes.protobuf"
     )

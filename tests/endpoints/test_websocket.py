@@ -14,6 +14,7 @@ from tests.fakes.asgi import PATIENCE, Client
 from tests.fakes.clock import until
 from tests.fakes.definitions import CRONTABS, CRONTABS_PATH, crontab
 from tests.fakes.server import ADMIN, ALICE, LocalServer
+from tests.integration.protobuf import decode_events
 
 WATCH = f"{CRONTABS_PATH}?watch=1"
 GOOD = {"origin": "https://a", "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==", "sec-websocket-version": "13"}
@@ -79,6 +80,19 @@ async def test_events(server: LocalServer, client: Client) -> None:
     metrics = (await client.get("/metrics")).body.decode().splitlines()
     (running,) = [line for line in metrics if "longrunning_requests{" in line and "crontabs" in line]
     assert running.endswith(" 0.0")
+
+
+async def test_events_in_protobuf(server: LocalServer, client: Client) -> None:
+    for name in ("one", "two"):
+        await client.post(CRONTABS_PATH, crontab(name))
+    accept = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+    websocket = WebSocket(server, WATCH, accept=accept)
+    assert (await websocket.next())["type"] == "websocket.accept"
+    for name in ("one", "two"):
+        message = await websocket.next()
+        (event,) = decode_events(len(message["bytes"]).to_bytes(4) + message["bytes"])
+        assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", name)
+    await websocket.leave()
 
 
 async def test_the_end(server: LocalServer) -> None:

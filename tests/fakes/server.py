@@ -20,7 +20,7 @@ from aggserver.app.engine import Engine
 from aggserver.authentication.delegating import Authenticator, Outcome
 from aggserver.authentication.user import ANONYMOUS, PRIVILEGED_GROUP, UserInfo
 from aggserver.authorization.attributes import Attributes
-from aggserver.authorization.delegating import HEALTH_PATHS, Authorizer, Decision, StandaloneAuthorizer
+from aggserver.authorization.delegating import HEALTH_PATHS, Decision, StandaloneAuthorizer
 from aggserver.endpoints import filters
 from aggserver.endpoints.discovery import Discovery
 from aggserver.endpoints.dispatch import Dispatcher
@@ -107,11 +107,18 @@ class Rules:
 class LocalServer:
     """`app` is the ASGI application, `handler` what the filters lead to; `events` counts what watches were sent.
 
-    storage: of another server, to start anew on what it has kept.
+    storage: of another server, to start anew on what it has kept. without: names a filter that is left out of the chain, to see
+    what is missed.
     """
 
     def __init__(
-        self, storage: MemoryStorage | None = None, *, timeout: float = 60.0, reading: int = 0, mutating: int = 0
+        self,
+        storage: MemoryStorage | None = None,
+        *,
+        timeout: float = 60.0,
+        reading: int = 0,
+        mutating: int = 0,
+        without: str = "",
     ) -> None:
         uids = itertools.count(1)
         self.storage = storage or MemoryStorage()
@@ -135,7 +142,7 @@ class LocalServer:
         self.events = 0
         self._install()
         self.handler: Handler = self._dispatcher()
-        self.app = self._chain(timeout, reading, mutating)
+        self.app = self._application(timeout, reading, mutating, without)
         self._tasks: list[asyncio.Task[None]] = []
 
     def _install(self) -> None:
@@ -157,26 +164,24 @@ class LocalServer:
     def _observe_watch(self, scope: object, count: int, size: int) -> None:
         self.events += count
 
-    def _chain(self, timeout: float, reading: int, mutating: int) -> ASGIApp:
+    def _application(self, timeout: float, reading: int, mutating: int, without: str) -> ASGIApp:
         observer = RequestObserver(self.engine.metrics, lambda *path: self.engine.installer.find(*path) is not None)
 
         async def innermost(request: Any) -> Any:
             return await self.handler(request)
 
-        authorizer: Authorizer = self.rules
-        handler: Handler = innermost
-        for wrap in reversed(
-            [
-                filters.request_info,
-                filters.deadline(timeout),
-                filters.authentication(cast(Authenticator, ByPeer()), self.clock),
-                filters.impersonation(authorizer),
-                filters.in_flight(reading, mutating, observer),
-                filters.authorization(authorizer),
-            ]
-        ):
-            handler = wrap(handler)
-        return filters.application(handler, observer, lambda: "audit-1")
+        chain = filters.chain(
+            cast(Authenticator, ByPeer()),
+            self.rules,
+            self.clock,
+            observer,
+            timeout_seconds=timeout,
+            max_reading=reading,
+            max_mutating=mutating,
+        )
+        self.filters = tuple(chain)
+        chain.pop(without, None)
+        return filters.application(innermost, chain, observer, lambda: "audit-1")
 
     def client(self, user: UserInfo | None = ADMIN) -> Client:
         return Client(self.app, user)

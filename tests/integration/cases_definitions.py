@@ -274,6 +274,7 @@ _CONVERSION: Cases = {
 }
 
 # Of the property `spec`, unless they say otherwise.
+_RESOURCE = {"apiVersion": "v1", "kind": "A", "metadata": {"name": "x", "unknown": 1}}
 _PROPERTIES: dict[str, JSONObject] = {
     "type-missing": {},
     "type-unknown": {"type": "text"},
@@ -404,6 +405,32 @@ _PROPERTIES: dict[str, JSONObject] = {
         "x-kubernetes-embedded-resource": True,
     },
     "default-nested": {**_object(a=_STRING), "default": {"a": "x"}},
+    **{
+        f"default-embedded-{name}": {**_object(a=_STRING), "x-kubernetes-embedded-resource": True, "default": default, **more}
+        for name, default, more in (
+            ("unknown", _RESOURCE, {}),
+            ("unknown-and-preserved", {**_RESOURCE, "b": 1}, {"x-kubernetes-preserve-unknown-fields": True}),
+            ("unknown-beside", {**_RESOURCE, "b": 1}, {}),
+            ("null", {**_RESOURCE, "metadata": None}, {}),
+            ("malformed", {**_RESOURCE, "metadata": {"labels": [], "x": 1}}, {}),
+            ("bad-name", {**_RESOURCE, "metadata": {"name": "a/b", "x": 1}}, {}),
+            ("too-many", _RESOURCE, {"maxProperties": 1}),
+            ("required", _RESOURCE, {"required": ["a"]}),
+        )
+    },
+    "default-embedded-inside": {
+        **_object(a={**_object(b=_STRING), "x-kubernetes-embedded-resource": True}),
+        "default": {"a": {"apiVersion": "v1", "kind": "A", "metadata": {"name": "x", "unknown": 1}}},
+    },
+    "default-embedded-in-list": {
+        "type": "array",
+        "items": {**_object(b=_STRING), "x-kubernetes-embedded-resource": True},
+        "default": [{"apiVersion": "v1", "kind": "A", "metadata": {"labels": {"a": None}, "generation": 0, "unknown": 1}}],
+    },
+    "default-embedded-metadata": {
+        **_object(metadata={"type": "object", "default": {"name": "x", "unknown": 1}}),
+        "x-kubernetes-embedded-resource": True,
+    },
 }
 
 

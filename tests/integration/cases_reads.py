@@ -52,6 +52,15 @@ def _as(kind: str, version: str = "v1", more: str = "") -> str:
     return f"application/json;as={kind};g=meta.k8s.io;v={version}{more}"
 
 
+def _in_protobuf(kind: str) -> str:
+    return f"application/vnd.kubernetes.protobuf;as={kind};g=meta.k8s.io;v=v1"
+
+
+def _resources_by_name(body: Any) -> Any:
+    """Of an APIResourceList, which comes in no order upstream; the hashes are of Go types."""
+    return {each.pop("name"): {**each, "storageVersionHash": ""} for each in body["resources"]}
+
+
 _GET: Cases = {
     "get-missing": [get()],
     "get-revision-zero": [make(), get(query="resourceVersion=0")],
@@ -84,6 +93,12 @@ _GET: Cases = {
     "accept-text": _one("text/plain"),
     "accept-protobuf": _one("application/vnd.kubernetes.protobuf"),
     "accept-protobuf-or-json": _one("application/vnd.kubernetes.protobuf,application/json"),
+    "error-protobuf": [ask("GET", path("things", "$name"), accept="application/vnd.kubernetes.protobuf,application/json")],
+    "error-protobuf-metadata": [ask("GET", path("things", "$name"), accept=_in_protobuf("PartialObjectMetadata"))],
+    "discovery-protobuf": [ask("GET", f"/apis/{GROUP}", accept="application/vnd.kubernetes.protobuf")],
+    "discovery-resources-protobuf": [
+        ask("GET", f"/apis/{GROUP}/v1", accept="application/vnd.kubernetes.protobuf", pick=_resources_by_name)
+    ],
     "accept-cbor": _one("application/cbor"),
     "accept-weights": _one("application/json;q=0.1,application/yaml"),
     "accept-json-or-text": _one("text/plain,application/json"),
@@ -241,6 +256,16 @@ _FORMS: Cases = {
         "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,"
         "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
     ),
+    "metadata-protobuf-one": [
+        make(thing(metadata={"labels": {"a": "b"}, "annotations": {"c": ""}, "finalizers": ["example.com/f"]})),
+        get(accept=_in_protobuf("PartialObjectMetadata")),
+        patch({"metadata": {"finalizers": None}}, compared=False),
+        ask("DELETE", path("things", "$name"), accept=_in_protobuf("PartialObjectMetadata")),
+    ],
+    "metadata-protobuf-list": _list(_in_protobuf("PartialObjectMetadataList"), limit=2),
+    "metadata-protobuf-of-list": _list(_in_protobuf("PartialObjectMetadata")),
+    "table-protobuf": _list(_in_protobuf("Table")),
+    "table-protobuf-or-json": _list(f"{_in_protobuf('Table')},{_TABLE}"),
     "convert-unknown": _one("application/json;as=Nonsense;g=meta.k8s.io;v=v1"),
 }
 
@@ -331,6 +356,9 @@ _WATCH: Cases = {
     "watch-empty-namespace": [_watch(namespace="listed")],
     "watch-missing-namespace": [_watch(namespace="nowhere")],
     "watch-across-namespaces": [_watch("&fieldSelector=metadata.namespace%3Dlisted", namespace="", resource="shirts")],
+    "watch-protobuf-metadata": _changes(_MINE, _in_protobuf("PartialObjectMetadata")),
+    "watch-protobuf": [_watch(accept="application/vnd.kubernetes.protobuf;stream=watch")],
+    "watch-protobuf-expired": [make(), _watch("&resourceVersion=abc", _in_protobuf("PartialObjectMetadata"))],
     "watch-old-path": [ask("GET", f"/apis/{GROUP}/v1/watch/namespaces/listed/shirts?timeoutSeconds=1")],
     "watch-old-path-name": [ask("GET", f"/apis/{GROUP}/v1/watch/namespaces/listed/shirts/a?timeoutSeconds=1")],
     "watch-one": [ask("GET", path("shirts", "a", namespace="listed", watch="true", timeoutSeconds="1"))],
@@ -417,6 +445,8 @@ _STATUS_CASES: Cases = {
     "spec-replicas-negative": [post(thing("Scaler", spec={"replicas": -1}), resource="scalers")],
 }
 
+# As Go's scale client writes it: the name of its case, and 5 replicas.
+_PROTOBUF_SCALE = b"k8s\0\x0a\x17\x0a\x0eautoscaling/v1\x12\x05Scale\x12\x1a\x0a\x14\x0a\x12scale-put-protobuf\x12\x02\x08\x05"
 _SCALE_CASES: Cases = {
     "scale-get": _scaler(_get(_SCALE)),
     "scale-get-missing": [_get(_SCALE)],
@@ -426,8 +456,10 @@ _SCALE_CASES: Cases = {
     "scale-get-table": _scaler(_get(_SCALE, accept=_TABLE)),
     "scale-get-metadata": _scaler(_get(_SCALE, accept=_as("PartialObjectMetadata"))),
     "scale-get-yaml": _scaler(_get(_SCALE, accept="application/yaml")),
+    "scale-get-protobuf-metadata": _scaler(_get(_SCALE, accept=_in_protobuf("PartialObjectMetadata"))),
     "scale-get-protobuf": _scaler(_get(_SCALE, accept="application/vnd.kubernetes.protobuf")),
     "scale-put": _scaler(_put(_scale(5), _SCALE), _get()),
+    "scale-put-protobuf": _scaler(_put(_PROTOBUF_SCALE, _SCALE, kind="application/vnd.kubernetes.protobuf"), _get(_SCALE)),
     "scale-put-revision": _scaler(_put(_scale(5, resourceVersion="$rv1"), _SCALE)),
     "scale-put-revision-stale": _scaler(
         _patch({"spec": {"replicas": 3}}, "$name", compared=False), _put(_scale(5, resourceVersion="$rv1"), _SCALE)

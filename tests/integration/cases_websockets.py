@@ -7,7 +7,7 @@ import base64
 from tests.integration.comparison import path
 from tests.integration.websockets import BINARY, CLOSE, PING, TEXT, Asked, frame
 
-__all__ = ["CASES", "WORDLESS"]
+__all__ = ["CASES"]
 
 
 def _watch(**query: object) -> str:
@@ -84,6 +84,3 @@ CASES: dict[str, Asked] = {
     "close": Asked(_NOTHING, late=frame(CLOSE, b"\x03\xe8bye")),
     "text-and-close": Asked(_NOTHING, late=frame(TEXT, b"hello") + frame(CLOSE, b"\x03\xe8")),
 }
-
-# Upstream refuses these without a word.
-WORDLESS = {"protocols", "token-and-protocol-for-who-is-known", "origin-none", "origin-null", "origin-host"}

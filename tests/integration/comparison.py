@@ -11,12 +11,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote
 
 import yaml
 
+from tests.integration import protobuf
 from tests.integration.raw import Answer, Client
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "post",
     "put",
     "thing",
+    "without_order",
 ]
 
 GROUP = "compare.example.com"
@@ -48,17 +50,17 @@ JSON_PATCH = "application/json-patch+json"
 _HEADERS = ("content-type", "warning", "retry-after", "allow", "cache-control", "x-content-type-options")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-# What standalone tells beside upstream's words, and what upstream offers beside ours.
+# What standalone tells beside upstream's words, and upstream beside ours.
 _ONE_SIDED = re.compile(
     r": without a cluster to ask, only members of system:masters are allowed; use the kubeconfig of this server"
-    r"|, application/vnd\.kubernetes\.protobuf(;stream=watch)?|(?<=Key: )/registry"
+    r"|(?<=Key: )/registry"
 )
 # Of objects that stand in texts.
 _QUOTED = (
     (re.compile(r'"managedFields":\[.*?\],(?="name")'), ""),
     (re.compile(r'("resourceVersion": ?)"\d+"'), r'\1"<revision>"'),
 )
-_GENERATED = re.compile(r"([Gg]enerated-|g{58})[bcdfghjklmnpqrstvwxz2456789]{5}\b")
+_GENERATED = re.compile(r"([Gg]enerated-|widgets-|g{58})[bcdfghjklmnpqrstvwxz2456789]{5}\b")
 _NUMBERS = re.compile(r"(current: |record \(|precondition \(|resource version: \d+ \()\d+")
 _SELF_TYPE = re.compile(r"selfType\d+")
 _AGE = re.compile(r"(\d+[smhd])+")
@@ -86,7 +88,7 @@ Cases = dict[str, Case]
 
 @dataclass(frozen=True)
 class Seen:
-    """A comparable answer. `form` is how the body is written: JSON on one line, indented, YAML, other text."""
+    """A comparable answer. `form` is how the body is written: JSON on one line, indented, YAML, protobuf, other text."""
 
     status: int
     headers: Mapping[str, Any]
@@ -197,8 +199,10 @@ def _filled(text: str, name: str, answers: Sequence[Any]) -> str:
 
 def _decoded(answer: Answer) -> tuple[Any, str]:
     """The body and its form; events of a watch as a list."""
+    kind, _, more = answer.header("content-type").partition(";")
+    if kind == "application/vnd.kubernetes.protobuf":
+        return (protobuf.decode_events if more else protobuf.decode_answer)(answer.body), "protobuf"
     text = answer.body.decode("utf-8", "replace")
-    kind = answer.header("content-type").partition(";")[0]
     end = "" if text.endswith("\n") else ", no line break at the end"
     if not text:
         return "", "empty"
@@ -236,12 +240,25 @@ def comparable(value: Any) -> Any:
 
 
 def _without_chance(value: dict[str, Any]) -> dict[str, Any]:
-    """An object's members that are made by chance or come in no order."""
+    """An object's members that are made by chance."""
     for key in ("resourceVersion", "continue"):
         if isinstance(value.get(key), str) and value[key] not in ("", "0"):
             value[key] = f"<{key}>"
-    if value.get("reason") == "Invalid":
-        # Errors come in no order where upstream walks a map.
+    return value
+
+
+def without_order(seen: Seen) -> Seen:
+    """An answer whose errors are sorted: they come in no order where upstream walks a map."""
+    return replace(seen, body=_without_order(seen.body))
+
+
+def _without_order(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_order(member) for member in value]
+    if not isinstance(value, dict):
+        return value
+    value = {key: _without_order(member) for key, member in value.items()}
+    if value.get("reason") == "Invalid" and "message" in value:
         before, words, errors = value["message"].partition(" is invalid: ")
         value["message"] = before + words + ", ".join(sorted(errors.strip("[]").split(", ")))
     if isinstance(value.get("causes"), list):

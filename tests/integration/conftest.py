@@ -14,6 +14,9 @@ from tests.controlplane.plane import ControlPlane
 from tests.integration.aggregation import Aggregation, wait_until_served
 from tests.integration.server import Standalone, running
 
+# Its failures show what differs, as those of tests do.
+pytest.register_assert_rewrite("tests.integration.pins")
+
 _numbers = itertools.count(1)
 
 

@@ -2,7 +2,7 @@
 
 Both have the same definitions, namespaces and objects; every case of the `cases_*` modules is asked of both by an administrator,
 and the answers are equal but for what no two servers have alike (`comparison.py`). Where they differ on purpose, or do not agree
-yet, the case is in DIFFERENT with the reason; a case that no longer differs has no place there, and fails.
+yet, `different.yaml` has the case with the reason and our answer (`pins.py`).
 """
 
 from __future__ import annotations
@@ -24,74 +24,16 @@ from tests.integration import (
     cases_metadata,
     cases_paths,
     cases_reads,
+    cases_rules,
     cases_validation,
     cases_websockets,
     cases_writes,
 )
 from tests.integration.comparison import GROUP, MERGE_PATCH, Cases, path, thing
+from tests.integration.pins import DIFFERENT, check, digest
 from tests.integration.raw import Client
 from tests.integration.server import eventually
 from tests.integration.sides import Side, both, played
-
-_NO_APPLY = "the types of patch that are accepted do not include server-side apply yet"
-_NO_PROTOBUF = "there is no protobuf here; what can't be had is told in JSON"
-_GO_SCHEME = "upstream's text is of a Go scheme that lacks the type; ours says what is wrong with the body"
-_READ_ONLY = "upstream's handler of these documents does not look at the method"
-_INDEX = "an unknown path gets the index of paths, as upstream's own extension servers do; kube-apiserver has plain text"
-_FUTURE = "upstream's watch is silent until that revision comes; ours says so, since it may never come"
-
-DIFFERENT: dict[str, str] = {
-    "delete-ignore-read-error": "as upstream with AllowUnsafeMalformedObjectDeletion, which is off there (test_unreadable.py)",
-    **dict.fromkeys(
-        ("patch-type-json", "patch-type-none", "patch-type-nonsense", "scale-patch-strategic", "strategic"), _NO_APPLY
-    ),
-    **dict.fromkeys(("accept-protobuf", "metadata-protobuf-or-json", "scale-get-protobuf"), _NO_PROTOBUF),
-    **dict.fromkeys(
-        (
-            "delete-body-other-kind",
-            "delete-body-pod",
-            "scale-put-empty",
-            "scale-put-float",
-            "scale-put-huge",
-            "scale-put-not-json",
-            "scale-put-other-version",
-            "scale-put-parent",
-            "scale-put-spec-a-list",
-            "scale-put-string",
-            "scale-put-unknown-strict",
-        ),
-        _GO_SCHEME,
-    ),
-    "scale-patch-string": "a Scale of the wrong shape is refused as a body is, not as the outcome of a patch",
-    **dict.fromkeys(("delete-discovery", "patch-version-document", "post-discovery"), _READ_ONLY),
-    **dict.fromkeys(("path-unknown", "path-unknown-post"), _INDEX),
-    "path-watch-nothing": "upstream answers 500 to a path that ends where a resource should be",
-    "body-2-mib": "etcd's client takes no request of 2 MiB; a limit of upstream's storage, not of its API",
-    "metadata-list-of-one": "upstream answers 500 where one object is asked for as a list",
-    "watch-metadata-list": "upstream's watch is silent where its events are asked for as lists; ours sends them as objects",
-    "continue-deep": "that a text is nested too deeply is told without the character",
-    **dict.fromkeys(("watch-initial-false-huge", "watch-revision-huge"), _FUTURE),
-    **dict.fromkeys(
-        (
-            "continue-revision-exponent",
-            "continue-revision-too-large",
-            "continue-revision-too-small",
-            "continue-revision-whole-float",
-        ),
-        "numbers in a token are read as in any body: 1.0 is 1, and what doesn't fit into 64 bits is told rounded",
-    ),
-    "token-bad": "standalone knows no tokens: who has one is anonymous",
-    "crd-generate-name": "a generated name is another on every server",
-    "crd-body-delete-wrong-uid": "upstream's handler of definitions has a text of its own for this",
-    "crd-mistyped-names-null": "upstream takes a null in a list for an empty text, and complains of that",
-    "crd-mistyped-schema-items": "upstream drops `items` that is neither schema nor list; ours refuses it",
-    "crd-mistyped-ca-bundle-text": "that a text is no base64 is told without the byte",
-    **dict.fromkeys(
-        ("crd-mistyped-schema-integer-large", "crd-mistyped-schema-integer-whole-float"),
-        "numbers are read as in any body: 1000.0 is 1000, and what doesn't fit into 64 bits is told rounded",
-    ),
-    "impersonated-groups-only": "upstream prints a Go struct",
-}
 
 CASES: Cases = {}
 for _module in (
@@ -230,10 +172,7 @@ def _release(client: Client) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_same_answer(sides: tuple[Side, Side], name: str) -> None:
     upstream, ours = played(sides, name, CASES[name])
-    if name in DIFFERENT:
-        assert ours != upstream, f"no longer differs, though listed because {DIFFERENT[name]!r}"
-    else:
-        assert ours == upstream
+    check(name, upstream, ours)
 
 
 def test_objects_from_before_their_definition_changed(sides: tuple[Side, Side]) -> None:
@@ -331,14 +270,18 @@ def test_the_same_yaml(sides: tuple[Side, Side]) -> None:
 
 
 def test_every_difference_is_of_a_case() -> None:
-    assert not DIFFERENT.keys() - CASES.keys()
+    websockets = {f"websocket-{name}" for name in cases_websockets.CASES}
+    assert not DIFFERENT.keys() - CASES.keys() - cases_rules.CASES.keys() - websockets
 
 
 @pytest.mark.parametrize("name", cases_websockets.CASES)
 def test_same_websocket(sides: tuple[Side, Side], name: str) -> None:
     with ThreadPoolExecutor(2) as pool:
         upstream, ours = pool.map(lambda side: side.upgrade(cases_websockets.CASES[name]), sides)
-    if name in cases_websockets.WORDLESS:
-        assert (ours[:2], upstream[2]) == (upstream[:2], "")
-    else:
+    pinned = DIFFERENT.get(f"websocket-{name}")
+    if pinned is None:
         assert ours == upstream
+    else:
+        # Upstream refuses these without a word.
+        assert (ours[:2], upstream[2]) == (upstream[:2], "")
+        assert [digest(ours[0], ours[2])] == pinned[1]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from aggserver.meta import protobuf
+from tests.integration.protobuf import decode_answer, decode_events
 
 
 def _varint(value: int) -> bytes:
@@ -149,6 +151,17 @@ def test_malformed(body: bytes, text: str) -> None:
         protobuf.decode(body)
 
 
+def test_a_scale() -> None:
+    raw = _bytes(1, _bytes(1, "n")) + _bytes(2, _number(1, 3)) + _bytes(3, _number(1, 2) + _bytes(2, "a=b"))
+    assert protobuf.decode(_body("autoscaling/v1", "Scale", raw)) == {
+        "apiVersion": "autoscaling/v1",
+        "kind": "Scale",
+        "metadata": {"name": "n"},
+        "spec": {"replicas": 3},
+        "status": {"replicas": 2, "selector": "a=b"},
+    }
+
+
 def test_unknown_kind() -> None:
     with pytest.raises(protobuf.UnknownKind, match="Pod"):
         protobuf.decode(_body("v1", "Pod", b""))
@@ -176,3 +189,77 @@ def test_no_depth_is_too_great() -> None:
     version = _bytes(4, _bytes(1, schema))
     with pytest.raises(protobuf.ProtobufError, match="nest deeper"):
         protobuf.decode(_body("apiextensions.k8s.io/v1", "CustomResourceDefinition", _bytes(2, _bytes(7, version))))
+
+
+WRITTEN: dict[str, dict[str, Any]] = {
+    "status": {
+        "apiVersion": "v1",
+        "kind": "Status",
+        "metadata": {},
+        "status": "Failure",
+        "message": "m",
+        "reason": "Invalid",
+        "details": {
+            "name": "n",
+            "group": "g",
+            "kind": "k",
+            "uid": "u",
+            "causes": [{"reason": "r", "message": "m", "field": "f"}],
+            "retryAfterSeconds": 1,
+        },
+        "code": 422,
+    },
+    "metadata": {
+        "apiVersion": "meta.k8s.io/v1",
+        "kind": "PartialObjectMetadata",
+        "metadata": {
+            "name": "n",
+            "namespace": "ns",
+            "uid": "u",
+            "resourceVersion": "7",
+            "generation": 300,
+            "creationTimestamp": "2026-01-02T03:04:05Z",
+            "deletionTimestamp": "1969-12-31T23:59:59Z",
+            "deletionGracePeriodSeconds": 0,
+            "labels": {"a": "b", "c": ""},
+            "annotations": {"d": "é" * 100},
+            "ownerReferences": [{"apiVersion": "v1", "kind": "K", "name": "o", "uid": "v", "controller": False}],
+            "finalizers": ["x", "y"],
+            "managedFields": [{"manager": "m", "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": {"f:a": {}}}],
+        },
+    },
+    "metadata list": {
+        "apiVersion": "meta.k8s.io/v1",
+        "kind": "PartialObjectMetadataList",
+        "metadata": {"resourceVersion": "7", "continue": "c", "remainingItemCount": 3},
+        "items": [{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}],
+    },
+    "resources": {
+        "apiVersion": "v1",
+        "kind": "APIResourceList",
+        "groupVersion": "g/v1",
+        "resources": [{"name": "things", "singularName": "", "namespaced": True, "kind": "Thing", "verbs": ["get", "list"]}],
+    },
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_what_is_written_is_read_as_it_was(name: str) -> None:
+    wanted = copy.deepcopy(WRITTEN[name])
+    if name == "status":
+        del wanted["metadata"]  # a message with nothing in it says as much
+    assert decode_answer(protobuf.encode(WRITTEN[name])) == wanted
+
+
+def test_what_a_kind_has_no_field_for_is_left_out() -> None:
+    assert decode_answer(protobuf.encode({"apiVersion": "v1", "kind": "Status", "code": 1, "more": {}, "reason": None})) == {
+        "apiVersion": "v1",
+        "kind": "Status",
+        "code": 1,
+    }
+
+
+def test_events() -> None:
+    objects = [protobuf.encode({"apiVersion": "v1", "kind": "Status", "code": code}) for code in (1, 2)]
+    frames = b"".join(protobuf.encode_event("ADDED", obj) for obj in objects)
+    assert decode_events(frames) == [{"type": "ADDED", "object": decode_answer(obj)} for obj in objects]

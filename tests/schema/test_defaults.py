@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
 
 from aggserver.meta.field import Path
 from aggserver.schema import structural
-from aggserver.schema.defaults import validate_defaults
+from aggserver.schema.compiled import CompiledSchema
+from aggserver.schema.defaults import prune_defaults, type_defaults, validate_defaults
 
 STRING = {"type": "string"}
 EMBEDDED = {"type": "object", "x-kubernetes-embedded-resource": True, "x-kubernetes-preserve-unknown-fields": True}
+RESOURCE = {"apiVersion": "v1", "kind": "A", "metadata": {"name": "x", "unknown": 1}}
 
 
 def spec(**properties: Any) -> dict[str, Any]:
@@ -135,6 +138,22 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
             ),
         ],
     ),
+    "embedded unknown": (spec(a={**EMBEDDED, "default": RESOURCE}), []),
+    "embedded unknown beside": (
+        spec(a={"type": "object", "properties": {"b": EMBEDDED}, "default": {"b": RESOURCE, "c": 1}}),
+        [
+            f'{S}[a].default: Invalid value: {{"b":{{"apiVersion":"v1","kind":"A","metadata":{{"name":"x"}}}},"c":1}}: '
+            "must not have unknown fields"
+        ],
+    ),
+    "embedded unknown and required": (
+        spec(a={**EMBEDDED, "properties": {"b": STRING}, "required": ["b"], "default": RESOURCE}),
+        [f"{S}[a].default.b: Required value"],
+    ),
+    "embedded as its type keeps it": (
+        spec(a={**EMBEDDED, "default": RESOURCE, "x-kubernetes-validations": [{"rule": "self.metadata.name == 'x'"}]}),
+        [],
+    ),
     "false": (spec(a={"type": "boolean", "default": False}), []),
     "zero": (spec(a={"type": "integer", "default": 0}), []),
 }
@@ -150,3 +169,81 @@ def test_defaults(name: str) -> None:
 def test_a_definition_may_keep_what_it_had() -> None:
     schema = structural.compile(CASES["unknown"][0])
     assert validate_defaults(schema, Path("schema"), pruned=False) == []
+
+
+def embedded(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "x-kubernetes-embedded-resource": True, "properties": properties}
+
+
+META = {"type": "object", "properties": {"name": {**STRING, "default": "x"}, "unknown": {**STRING, "default": "y"}}}
+
+# Schema of `a`, an object before and after its defaults were applied. kube-apiserver does the same.
+APPLIED: dict[str, tuple[dict[str, Any], Any, Any]] = {
+    "the whole resource": ({**EMBEDDED, "default": RESOURCE}, None, {"apiVersion": "v1", "kind": "A", "metadata": {"name": "x"}}),
+    "in an object": (
+        {"type": "object", "properties": {"b": EMBEDDED}, "default": {"b": RESOURCE}},
+        None,
+        {"b": {"apiVersion": "v1", "kind": "A", "metadata": {"name": "x"}}},
+    ),
+    "in a list": (
+        {"type": "array", "items": EMBEDDED, "default": [RESOURCE]},
+        None,
+        [{"apiVersion": "v1", "kind": "A", "metadata": {"name": "x"}}],
+    ),
+    "in a map's values": (
+        {"type": "object", "additionalProperties": {"type": "object", "properties": {"b": {**EMBEDDED, "default": RESOURCE}}}},
+        {"k": {}},
+        {"k": {"b": {"apiVersion": "v1", "kind": "A", "metadata": {"name": "x"}}}},
+    ),
+    "metadata": (
+        embedded(metadata={"type": "object", "default": {"name": "x", "unknown": 1}}),
+        {},
+        {"metadata": {"name": "x"}},
+    ),
+    "fields of metadata": (embedded(metadata=META), {"metadata": {}}, {"metadata": {"name": "x"}}),
+    "no metadata to fill": (embedded(metadata=META), {"kind": "A"}, {"kind": "A"}),
+    "nothing is left": (embedded(metadata={"type": "object", "properties": {"z": {**STRING, "default": "y"}}}), {}, {}),
+    "a name that says nothing": (
+        embedded(metadata={"type": "object", "properties": {"name": {**STRING, "default": ""}}}),
+        {"metadata": {}},
+        {"metadata": {}},
+    ),
+    "what is malformed": (
+        {**EMBEDDED, "default": {"apiVersion": 1, "kind": "A", "metadata": {"labels": [], "name": "x"}}},
+        None,
+        {"kind": "A", "metadata": {"name": "x"}},
+    ),
+    "fields that the schema doesn't know": (
+        {"type": "object", "properties": {"b": STRING}, "default": {"b": "x", "c": 1}},
+        None,
+        {"b": "x"},
+    ),
+    "scalars": ({**STRING, "default": "x"}, None, "x"),
+}
+
+
+@pytest.mark.parametrize("name", APPLIED)
+def test_what_is_applied(name: str) -> None:
+    node, before, after = APPLIED[name]
+    obj: dict[str, Any] = {"metadata": {}, **({} if before is None else {"a": before})}
+    written = {"type": "object", "properties": {"a": node}}
+    kept = copy.deepcopy(written)
+    CompiledSchema(written).conform(obj)
+    assert obj == {"metadata": {}, "a": after}
+    assert written == kept
+
+
+def test_a_schema_whose_defaults_all_stay_is_the_same() -> None:
+    tree = structural.compile(spec(a={**STRING, "default": "x"}, b={"type": "object", "default": {}}))
+    assert prune_defaults(tree) is tree
+
+
+def test_what_a_definition_is_stored_with() -> None:
+    inside = {"type": "object", "default": {"name": "x", "unknown": 1}}
+    schema = spec(a={**EMBEDDED, "default": RESOURCE}, b=embedded(metadata=inside), c={**STRING, "default": "x"})
+    wanted = copy.deepcopy(schema)
+    # A default within metadata is tried in a resource of its own, and stays as it is.
+    wanted["properties"]["spec"]["properties"]["a"]["default"]["metadata"] = {"name": "x"}
+    type_defaults(schema)
+    assert schema == wanted
+    assert RESOURCE["metadata"] == {"name": "x", "unknown": 1}

@@ -1,4 +1,5 @@
-"""watch: a stream of events, one JSON document a line, until the client, the time limit or the server ends it.
+"""watch: a stream of events, until the client, the time limit or the server ends it. An event is one JSON document on a line, or
+a frame of protobuf.
 
 An event is encoded once for all who watch the same version in the same form; what has gathered while a client was being written
 to goes out in one piece. Once the resourceVersion has been understood, what goes wrong is an ERROR event and not an HTTP code,
@@ -18,7 +19,7 @@ from aggserver.endpoints.handlers import options
 from aggserver.endpoints.installer import ResourceScope
 from aggserver.endpoints.negotiation import MediaType
 from aggserver.endpoints.request import Request, StreamResponse
-from aggserver.meta import codec, errors
+from aggserver.meta import codec, errors, protobuf
 from aggserver.meta.errors import StatusError
 from aggserver.publish import table
 from aggserver.registry.rest import Context, JSONObject, Watcher, WatchStream
@@ -78,7 +79,7 @@ class Watching:
         except StatusError as error:
             if error.reason not in ("Expired", "Timeout"):
                 raise
-            return StreamResponse(_only(_error_frame(error)), media.stream_content_type)
+            return StreamResponse(_only(_error_frame(error, media)), media.stream_content_type)
         if self._stopped:
             # It may have begun after the others were ended, and nobody would end it.
             stream.close()
@@ -90,14 +91,17 @@ class Watching:
             self._observe(scope, len(batch), len(piece))
             return piece
 
-        return StreamResponse(_Frames(stream, encoded, timers), media.stream_content_type)
+        return StreamResponse(_Frames(stream, encoded, timers, media), media.stream_content_type)
 
 
 class _Frames:
     """The pieces of a watch: of every batch of events one. Whoever has it closes it, and with it the watch."""
 
-    def __init__(self, stream: WatchStream, encoded: Callable[[Sequence[WatchEvent[Any]]], bytes], timers: _Timers) -> None:
+    def __init__(
+        self, stream: WatchStream, encoded: Callable[[Sequence[WatchEvent[Any]]], bytes], timers: _Timers, media: MediaType
+    ) -> None:
         self._stream = stream
+        self._media = media
         self._batches = aiter(stream)
         self._encoded = encoded
         self._timers = timers
@@ -113,7 +117,7 @@ class _Frames:
             return self._encoded(await anext(self._batches))
         except StatusError as error:
             self._failed = True
-            return _error_frame(error)
+            return _error_frame(error, self._media)
 
     async def aclose(self) -> None:
         self._timers.cancel()
@@ -149,23 +153,26 @@ def _encoder(scope: ResourceScope, request: Request, media: MediaType) -> Encode
     version = media.api_version
     if media.convert == "Table":
         return _table_encoder(scope, request, version)
-    return _memoised((scope.api_version, version), lambda event: _metadata_only(scope, event, version))
+    memo_key = scope.api_version, version, media.subtype
+    return _memoised(memo_key, lambda event: _metadata_only(scope, event, media), is_protobuf=media.is_protobuf)
 
 
-def _memoised(memo_key: Hashable, form: Callable[[WatchEvent[Any]], bytes]) -> Encode:
+def _memoised(memo_key: Hashable, form: Callable[[WatchEvent[Any]], bytes], *, is_protobuf: bool = False) -> Encode:
     """Frames that are the same for all who watch in this form; kept with the event."""
+    in_frame = protobuf.encode_event if is_protobuf else _frame
 
     def encode(event: WatchEvent[Any]) -> bytes:
         frame: bytes | None = event.encodings.get(memo_key)
         if frame is None:
-            frame = event.encodings[memo_key] = _frame(event.type, form(event))
+            frame = event.encodings[memo_key] = in_frame(event.type, form(event))
         return frame
 
     return encode
 
 
-def _metadata_only(scope: ResourceScope, event: WatchEvent[Any], api_version: str) -> bytes:
-    return codec.encode_json(table.partial_object_metadata(_tree(scope, event), api_version))
+def _metadata_only(scope: ResourceScope, event: WatchEvent[Any], media: MediaType) -> bytes:
+    metadata = table.partial_object_metadata(_tree(scope, event), media.api_version)
+    return protobuf.encode(metadata) if media.is_protobuf else codec.encode_json(metadata)
 
 
 def _table_encoder(scope: ResourceScope, request: Request, api_version: str) -> Encode:
@@ -207,7 +214,9 @@ def _bookmark(scope: ResourceScope, event: WatchEvent[Any]) -> JSONObject:
     return {"apiVersion": scope.object_version, "kind": scope.kind, "metadata": metadata}
 
 
-def _error_frame(error: StatusError) -> bytes:
+def _error_frame(error: StatusError, media: MediaType) -> bytes:
+    if media.is_protobuf:
+        return protobuf.encode_event("ERROR", protobuf.encode(error.status()))
     return _frame("ERROR", codec.encode_json(error.status()))
 
 

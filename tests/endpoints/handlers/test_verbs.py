@@ -195,8 +195,8 @@ MEDIA_TYPES = "the body of the request was in an unknown format - accepted media
 
 REFUSED_TYPES = {
     # name: (method, content type, what is accepted)
-    "create": ("POST", "text/plain", "application/json, application/yaml"),
-    "update": ("PUT", "application/xml", "application/json, application/yaml"),
+    "create": ("POST", "text/plain", "application/json, application/yaml, application/vnd.kubernetes.protobuf"),
+    "update": ("PUT", "application/xml", "application/json, application/yaml, application/vnd.kubernetes.protobuf"),
     "strategic merge": (
         "PATCH",
         "application/strategic-merge-patch+json",

@@ -134,7 +134,7 @@ async def test_table(client: Client) -> None:
 async def test_yaml_has_no_frames(client: Client) -> None:
     answer = await client.get(WATCH, headers={"accept": "application/yaml"})
     assert (answer.status, answer.header("content-type")) == (406, "application/yaml")
-    assert b"message: 'only the following media types are accepted: application/json;stream=watch'\n" in answer.body
+    assert b"message: 'only the following media types are accepted: application/json;stream=watch,\n" in answer.body
 
 
 # --- the end ---

@@ -1,0 +1,149 @@
+"""Gnostic: how its messages say what a JSON document of OpenAPI says.
+
+A table has of every JSON member the field that it becomes; a member that is not in it is left out, since gnostic has no place for
+it either. Proto3 writes no zero: `minimum: 0` is not said, by kube-apiserver neither.
+Pure. The tables are in `openapi_v2_protobuf.py` and `openapi_v3_protobuf.py`. Source: github.com/google/gnostic-models v0.7.0.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import orjson
+
+from aggserver.meta.protobuf_wire import FIXED64, LENGTH, VARINT, tag, varint
+from aggserver.publish import gnostic_yaml
+
+__all__ = [
+    "EXTENSION",
+    "Field",
+    "Table",
+    "always",
+    "any_value",
+    "as_list",
+    "double",
+    "extensions",
+    "flag",
+    "integer",
+    "members",
+    "named",
+    "one_double",
+    "one_flag",
+    "repeated",
+    "text",
+    "utf8",
+]
+
+# A shape makes of a JSON value the inside of a field. A field makes tag, length and inside of it, or nothing of a zero.
+Shape = Callable[[Any], bytes]
+Field = Callable[[Any], bytes]
+Table = dict[str, Field]
+
+# The table's entry for all members that begin so.
+EXTENSION = "x-"
+# Texts of YAML that are remembered: a few are said again at each of hundreds of operations.
+_REMEMBERED = 4096
+
+
+def utf8(value: str) -> bytes:
+    return value.encode()
+
+
+def any_value(value: Any) -> bytes:
+    """Gnostic's Any: the value as a text of YAML."""
+    return _any_value(orjson.dumps(value))
+
+
+@lru_cache(_REMEMBERED)
+def _any_value(value: bytes) -> bytes:
+    return _YAML_TEXT(gnostic_yaml.encode(orjson.loads(value)))
+
+
+def always(number: int, shape: Shape) -> Field:
+    """A message, which is written even when empty: `{}` as a schema says something."""
+    head = tag(number, LENGTH)
+
+    def write(value: Any) -> bytes:
+        inside = shape(value)
+        return head + varint(len(inside)) + inside
+
+    return write
+
+
+def text(number: int) -> Field:
+    write = always(number, utf8)
+    return lambda value: write(value) if value else b""
+
+
+def flag(number: int) -> Field:
+    true = tag(number, VARINT) + b"\x01"
+    return lambda value: true if value else b""
+
+
+def integer(number: int) -> Field:
+    head = tag(number, VARINT)
+    # A JSON number may be written 3.0.
+    return lambda value: head + varint(int(value)) if value else b""
+
+
+def double(number: int) -> Field:
+    write = one_double(number)
+    return lambda value: write(value) if value else b""
+
+
+def one_flag(number: int) -> Field:
+    """One of several that a message may be, so that its zero is written too."""
+    head = tag(number, VARINT)
+    return lambda value: head + bytes((bool(value),))
+
+
+def one_double(number: int) -> Field:
+    head = tag(number, FIXED64)
+    return lambda value: head + struct.pack("<d", value)
+
+
+def repeated(number: int, shape: Shape) -> Field:
+    write = always(number, shape)
+    return lambda values: b"".join(map(write, values))
+
+
+def named(number: int, shape: Shape) -> Field:
+    """A JSON object as gnostic has it: one message of name and value for each member."""
+    head = tag(number, LENGTH)
+    key, value = text(1), always(2, shape)
+
+    def write(members: Mapping[str, Any]) -> bytes:
+        out: list[bytes] = []
+        for name, member in members.items():
+            inside = key(name) + value(member)
+            out += (head, varint(len(inside)), inside)
+        return b"".join(out)
+
+    return write
+
+
+def members(table: Mapping[str, Field]) -> Shape:
+    """A JSON object whose members have each their own field. They are written in the order of the table, which is upstream's."""
+
+    def inside(value: Mapping[str, Any]) -> bytes:
+        known = [name for name in table if name in value] if len(value) > 1 else value
+        out = [table[name](value[name]) for name in known if name in table]
+        if (others := table.get(EXTENSION)) is not None:
+            out += [others({name: value[name]}) for name in value if name.startswith(EXTENSION)]
+        return b"".join(out)
+
+    return inside
+
+
+def as_list(value: Any) -> Iterable[Any]:
+    return value if isinstance(value, list) else (value,)
+
+
+def extensions(number: int) -> Field:
+    return named(number, any_value)
+
+
+_YAML_TEXT = text(2)
