@@ -86,9 +86,10 @@ def _receiver(receive: Receive) -> Receive:
 
 def _sender(send: Send) -> Send:
     upgraded = False
+    begun = b""  # of an event, which may come in several pieces
 
     async def sender(message: Message) -> None:
-        nonlocal upgraded
+        nonlocal upgraded, begun
         if message["type"] == "http.response.start" and message["status"] == 101:
             upgraded = True
             protocol = next((value.decode("latin-1") for name, value in message["headers"] if name == _PROTOCOL), None)
@@ -96,8 +97,9 @@ def _sender(send: Send) -> Send:
         elif not upgraded:
             await send({**message, "type": f"websocket.{message['type']}"})
         else:
-            for line in message["body"].splitlines(keepends=True):
-                await send({"type": "websocket.send", "text": line.decode()})
+            *lines, begun = (begun + message["body"]).split(b"\n")
+            for line in lines:
+                await send({"type": "websocket.send", "text": f"{line.decode()}\n"})
             if not message.get("more_body", False):
                 await send({"type": "websocket.close", "code": 1000})
 
