@@ -40,9 +40,12 @@ log = logging.getLogger(__name__)
 # close.
 KEEP_ALIVE_SECONDS = 120
 
-# Bytes to gather before a write that does not wait for the end of the turn: four full TLS records. Whoever has written more than
-# that waits for the socket: event loops' own mark for TLS is 512 KiB, which a hundred clients that read nothing make 50 MB.
+# Bytes to gather before a write that does not wait for the end of the turn: four full TLS records.
 WRITE_NOW = 64 * 1024
+
+# Bytes beyond what the socket has taken with which a writer waits for it. Event loops' own mark for TLS is 512 KiB, which a hundred
+# clients that read nothing make 50 MB.
+UNSENT = 32 * 1024
 
 READ_SIZE = 64 * 1024
 
@@ -125,7 +128,7 @@ class Connection:
         self._state = state
         self._reader = reader
         self._writer = writer
-        writer.transport.set_write_buffer_limits(high=WRITE_NOW)
+        writer.transport.set_write_buffer_limits(high=UNSENT)
         self._loop = asyncio.get_running_loop()
         self._requests = Requests(self._loop, self._failed)
         self._pending: list[bytes] = []
@@ -240,7 +243,7 @@ class Connection:
                 self._loop.call_soon(self._flush)
 
     async def drain(self) -> None:
-        if self._writer.transport.get_write_buffer_size() > WRITE_NOW:
+        if self._writer.transport.get_write_buffer_size() > UNSENT:
             try:
                 await self._writer.drain()
             except (OSError, RuntimeError):

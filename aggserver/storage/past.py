@@ -23,7 +23,7 @@ from aggserver.storage.ordered import Ordered
 
 __all__ = ["PART_BYTES", "Past", "Sources"]
 
-PART_BYTES = 64 * 1024  # of objects told at once: what is in memory a second time for each watch that is being written to
+PART_BYTES = 32 * 1024  # of objects told at once: what is in memory a second time for each watch that is being written to
 LOOK = 500  # objects or changes looked at before other requests have their turn: a few milliseconds
 FIRST_READ = 8  # objects or changes asked of the store, as long as nobody knows how large they are; later as many as a part has
 
