@@ -43,8 +43,8 @@ KEEP_ALIVE_SECONDS = 120
 # Bytes to gather before a write that does not wait for the end of the turn: four full TLS records.
 WRITE_NOW = 64 * 1024
 
-# Bytes beyond what the socket has taken with which a writer waits for it. Event loops' own mark for TLS is 512 KiB, which a hundred
-# clients that read nothing make 50 MB.
+# Bytes beyond what the socket has taken with which a writer waits for it. Event loops' own mark for TLS is 512 KiB, which a
+# hundred clients that read nothing make 50 MB.
 UNSENT = 32 * 1024
 
 READ_SIZE = 64 * 1024

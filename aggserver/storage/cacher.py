@@ -386,7 +386,15 @@ class Cacher(Generic[T]):
         return watcher
 
     def _sources(self) -> Sources[T]:
-        return Sources(self._objects, self._window, self._storage, self._make, self._at, lambda: self.revision)
+        return Sources(
+            self._objects,
+            self._window,
+            self._storage,
+            self._make,
+            self._at,
+            newest=lambda: self.revision,
+            behind=lambda: len(self._behind),
+        )
 
     def join(self, watcher: CacheWatcher[T]) -> None:
         """As the feed of its watches: this one has been told all until now."""

@@ -23,7 +23,12 @@ from aggserver.storage.ordered import Ordered
 
 __all__ = ["PART_BYTES", "Past", "Sources"]
 
-PART_BYTES = 32 * 1024  # of objects told at once: what is in memory a second time for each watch that is being written to
+# Bytes of objects told at once. On its way through HTTP and TLS to a socket that takes nothing a part is in memory up to six
+# times, for each watch. So the more watches are behind, the less each is told at once: ALL_PARTS is for all of them, and MIN_PART
+# the least, below which sending costs more than encoding.
+PART_BYTES = 64 * 1024
+MIN_PART = 16 * 1024
+ALL_PARTS = 1 << 20
 LOOK = 500  # objects or changes looked at before other requests have their turn: a few milliseconds
 FIRST_READ = 8  # objects or changes asked of the store, as long as nobody knows how large they are; later as many as a part has
 
@@ -32,7 +37,10 @@ T = TypeVar("T", bound=Cached)
 
 @dataclass(frozen=True, slots=True)
 class Sources(Generic[T]):
-    """Where the past is found: a cacher's own parts, until it is loaded anew. `newest` is the revision it has come to."""
+    """Where the past is found: a cacher's own parts, until it is loaded anew.
+
+    newest: the revision it has come to. behind: how many watches are told of the past.
+    """
 
     objects: Ordered[T]
     window: Window[T]
@@ -40,6 +48,12 @@ class Sources(Generic[T]):
     make: Callable[[KeyValue], T]
     at: Callable[[T, int], T]
     newest: Callable[[], int]
+    behind: Callable[[], int]
+
+    @property
+    def part(self) -> int:
+        """Bytes to tell at once."""
+        return max(MIN_PART, min(PART_BYTES, ALL_PARTS // max(self.behind(), 1)))
 
 
 class Past(Generic[T]):
@@ -105,7 +119,7 @@ class Past(Generic[T]):
             self._keys.clear()
 
     async def next(self) -> list[WatchEvent[T]] | None:
-        """The next part, of about PART_BYTES; it may be empty. None when all was told: up to `upto`, or to the newest revision.
+        """The next part, of about `Sources.part` bytes, maybe empty. None when all was told, up to `upto` or the newest revision.
 
         Raises StorageError, Compacted where the store has forgotten it meanwhile.
         """
@@ -139,11 +153,11 @@ class Past(Generic[T]):
         if self._then:
             items = self._as_of_then(items)
         found: list[T] = []
-        size = 0
+        size, part = 0, self._sources.part
         for key, item in items:
             found.append(item)
             size += item.size
-            if size >= PART_BYTES or len(found) >= LOOK:
+            if size >= part or len(found) >= LOOK:
                 self._go_on_after(key)
                 return found
         self._go_on_after(None)
@@ -183,14 +197,14 @@ class Past(Generic[T]):
 
     def _read(self, count: int, size: int) -> None:
         """From what the store gave: how many to ask for next."""
-        self._limit = min(LOOK, max(1, PART_BYTES * count // max(size, 1))) if count else LOOK
+        self._limit = min(LOOK, max(1, self._sources.part * count // max(size, 1))) if count else LOOK
 
     # What happened since
 
     def _recent(self, upto: int) -> list[Change[T]]:
         """As the window has it."""
         found: list[Change[T]] = []
-        size = 0
+        size, part = 0, self._sources.part
         changes = self._sources.window.since(self._after, LOOK)
         for change in changes:
             if change.revision > upto:
@@ -199,7 +213,7 @@ class Past(Generic[T]):
             if self._prefix <= change.key < self._end:
                 found.append(change)
                 size += _size(change)
-                if size >= PART_BYTES:
+                if size >= part:
                     return found
         if len(changes) < LOOK or changes[-1].revision > upto:
             self._after = upto  # beyond the last change there are only other prefixes' revisions

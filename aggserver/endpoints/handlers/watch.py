@@ -1,8 +1,8 @@
 """watch: a stream of events, one JSON document a line, until the client, the time limit or the server ends it.
 
 An event is encoded once for all who watch the same version in the same form; what has gathered while a client was being written
-to goes out in pieces of some 32 KiB, the next one when the socket has taken the one before. So a client that doesn't read costs one
-piece, however much it is to be told: a large object is cut where it lies, and not copied first.
+to goes out in pieces of some 64 KiB, the next one when the socket has taken the one before. So a client that doesn't read costs
+one piece, however much it is to be told: a large object is cut where it lies, and not copied first.
 
 Once the resourceVersion has been understood, what goes wrong is an ERROR event and not an HTTP code, since clients' reflectors
 look there.
@@ -37,9 +37,10 @@ _BOOKMARK_BEFORE_END = 2.0
 _FRAME_HEAD, _FRAME_END = b'{"type":"%b","object":', b"}\n"
 _EVENTS_END = "k8s.io/initial-events-end"
 
-# Bytes of a piece: a batch of events is about that, and only what is twice as much is cut. On its way through HTTP and TLS to a
-# socket that takes nothing a piece is there up to six times, for each watch: 200 KB, where 64 KiB made 400 KB.
+# Bytes of a piece of a large object. A batch of small ones is as large as the cache has made it (`storage/past.py`), and goes out
+# as one piece if it is no more than MAX_PIECE.
 PIECE_BYTES = 32 * 1024
+MAX_PIECE = 128 * 1024
 
 # The frame of an event, in parts that are sent one after the other.
 Encode = Callable[[WatchEvent[Any]], Sequence[bytes]]
@@ -121,17 +122,20 @@ class _Frames:
         if self._failed:
             raise StopAsyncIteration
         try:
-            self._pieces = self._cut(await anext(self._batches))
+            return self._first_piece(await anext(self._batches))
         except StatusError as error:
             self._failed = True
             return _error_frame(error)
-        return next(self._pieces)  # a batch is never empty
 
-    def _cut(self, batch: Sequence[WatchEvent[Any]]) -> Iterator[bytes]:
+    def _first_piece(self, batch: Sequence[WatchEvent[Any]]) -> bytes:
+        """The whole batch as a rule; what is left of a large one stays."""
         parts = [part for event in batch for part in self._encode(event)]
         size = sum(map(len, parts))
         self._observe(len(batch), size)
-        return iter((b"".join(parts),)) if size <= 2 * PIECE_BYTES else _pieces(parts)
+        if size <= MAX_PIECE:
+            return b"".join(parts)
+        self._pieces = _pieces(parts)
+        return next(self._pieces)
 
     async def aclose(self) -> None:
         self._pieces = iter(())
