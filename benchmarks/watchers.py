@@ -45,6 +45,8 @@ READ = 1 << 20
 RECEIVE_BUFFER = 64 * 1024
 # Memory is at rest when it changes by less than this share within REST_SECONDS; after REST_TIMEOUT the run goes on.
 REST_SHARE, REST_SECONDS, REST_TIMEOUT = 0.01, 1.0, 20.0
+# Seconds after the clients are gone: aggserver looks every five for memory to give back, Go's runtime takes some time too.
+GONE_SECONDS = 15.0
 SAMPLE_SECONDS = 0.05
 # Seconds without a byte after which a client that reads gives up.
 SILENCE = 30.0
@@ -93,6 +95,7 @@ def main(arguments: Sequence[str]) -> int:
                         server.access,
                         {"workload": "create", "clients": 32, "count": count, "size": options.size, "namespace": NAMESPACE},
                     )
+                    say(f"{name} has {count} objects")
                     for figures in _measure(server, options.unread, options.honest, say):
                         print(figures, flush=True)
     except (LoadError, ProcessError, BinariesError, ToolchainError, OSError) as error:
@@ -119,8 +122,7 @@ def _unread(server: Server, protocol: str, count: int, open_all: OpenAll) -> Fig
     with _sampled(server) as peak:
         opened = open_all(server.access, count)
         _at_rest(server)
-    _close(opened)
-    return Figures(server.name, f"{count} unread, {protocol}", before, peak[0], _at_rest(server))
+    return Figures(server.name, f"{count} unread, {protocol}", before, peak[0], _after(server, opened))
 
 
 def _honest(server: Server, protocol: str, count: int, open_all: OpenAll, size: int) -> Figures:
@@ -135,8 +137,14 @@ def _honest(server: Server, protocol: str, count: int, open_all: OpenAll, size: 
         for thread in threads:
             thread.join()
         seconds = time.monotonic() - began
+    what = f"{count} read at once, {protocol}"
+    return Figures(server.name, what, before, peak[0], _after(server, opened), seconds)
+
+
+def _after(server: Server, opened: Opened) -> int:
     _close(opened)
-    return Figures(server.name, f"{count} read at once, {protocol}", before, peak[0], _at_rest(server), seconds)
+    time.sleep(GONE_SECONDS)
+    return _at_rest(server)
 
 
 def _resident(server: Server) -> int:

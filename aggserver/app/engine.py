@@ -34,6 +34,7 @@ from aggserver.options import Options
 from aggserver.registry.environment import Environment
 from aggserver.schema.rules import UPSTREAM, RuleOptions
 from aggserver.server.health import HealthChecks, edges
+from aggserver.server.memory import give_back_regularly, glibc
 from aggserver.server.metrics import Metrics, RequestObserver
 from aggserver.storage.compactor import compact_regularly
 from aggserver.storage.interface import Storage, Unavailable
@@ -41,7 +42,17 @@ from aggserver.storage.memory import MemoryStorage
 from aggserver.storage.sqlite import SQLiteStorage
 from aggserver.storage.sqlite_file import FILE_NAME
 
-__all__ = ["IN_MEMORY", "Engine", "Task", "compaction", "data_folder", "new_environment", "open_storage", "supervise"]
+__all__ = [
+    "IN_MEMORY",
+    "Engine",
+    "Task",
+    "compaction",
+    "data_folder",
+    "give_back_memory",
+    "new_environment",
+    "open_storage",
+    "supervise",
+]
 
 log = logging.getLogger("aggserver")
 
@@ -93,6 +104,11 @@ def compaction(storage: Storage, options: Options) -> list[Task]:
     interval = options.etcd_compaction_interval_seconds
     # How much history others need in an etcd that they share is nothing that the number of writes can say.
     return [("compaction", lambda: compact_regularly(storage, interval, bounded=False))] if interval else []
+
+
+def give_back_memory() -> Task:
+    """The task that gives freed memory back to the system."""
+    return ("giving memory back", lambda: give_back_regularly(glibc()))
 
 
 def new_environment(storage: Storage) -> Environment:

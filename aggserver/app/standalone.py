@@ -19,7 +19,16 @@ from aggserver.apiextensions.protection import DefinitionProtection
 from aggserver.apiextensions.strategy import DefinitionStrategy
 from aggserver.apiextensions.v1beta1 import StoredDefinitions, to_v1
 from aggserver.app.credentials import Credentials
-from aggserver.app.engine import IN_MEMORY, Engine, compaction, data_folder, new_environment, open_storage, supervise
+from aggserver.app.engine import (
+    IN_MEMORY,
+    Engine,
+    compaction,
+    data_folder,
+    give_back_memory,
+    new_environment,
+    open_storage,
+    supervise,
+)
 from aggserver.authorization.delegating import StandaloneAuthorizer
 from aggserver.endpoints.installer import Served
 from aggserver.options import Options
@@ -64,6 +73,7 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
             ("the namespaces' controller", namespace_controller.run),
             ("renewing the certificates", credentials.run),
             *compaction(storage, options),
+            give_back_memory(),
         )
 
         def end_watches() -> None:
