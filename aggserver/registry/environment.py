@@ -6,7 +6,7 @@ handed to whoever makes stores.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from aggserver.conversion.converter import Converter, NoneConverter
@@ -32,9 +32,9 @@ class Environment:
     new_uid: Callable[[], str]
     random: Callable[[int], int]
 
-    def cacher(self, group: str, resource: str) -> Cacher[StoredObject]:
+    def cacher(self, group: str, resource: str, prepare: Callable[[], Awaitable[None]] | None = None) -> Cacher[StoredObject]:
         prefix = keys.resource_prefix(group, resource)
-        return Cacher(self.storage, prefix, make=stored.make, at=stored.at, clock=self.monotonic)
+        return Cacher(self.storage, prefix, make=stored.make, at=stored.at, prepare=prepare, clock=self.monotonic)
 
     def own_store(self, strategy: Strategy, converter: Converter | None = None) -> Store:
         """A store of one of the server's own kinds, which have one version, no schema and no selectable fields.

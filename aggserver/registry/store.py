@@ -83,7 +83,9 @@ class ResourceStorage:
     api_version: the version objects are stored in. prune: what is done to a tree that was converted to it, in place.
     conform_stored: what is done to a tree that comes from the storage, in whatever version, before anyone looks at it; None where
     there is no schema, and bytes in the right version are sent as they are.
-    read_fields: the selectable fields of an object beside its name and namespace. clock: seconds since the epoch.
+    read_fields: the selectable fields of an object beside its name and namespace. epoch: of the cacher, as these forms came up.
+    good_since: the revision from which on what clients were told of the objects looks as it does now.
+    clock: seconds since 1970.
     random: an integer below its argument, for generated names.
     """
 
@@ -99,6 +101,19 @@ class ResourceStorage:
     clock: Callable[[], float]
     new_uid: Callable[[], str]
     random: Callable[[int], int]
+    epoch: int = 0
+    good_since: Callable[[], int] = int
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the definition has changed since, and others serve the objects as they look now."""
+        return self.epoch != self.cacher.epoch
+
+    def check_resumable(self, revision: int) -> None:
+        """Raises Compacted for a watch from a revision of which the client may know objects as they no longer look."""
+        since = max(self.cacher.broken_off + 1, self.good_since()) if self.cacher.epoch else self.good_since()
+        if revision < since:
+            raise Compacted(revision, since)
 
     @property
     def prefix(self) -> str:
@@ -152,7 +167,10 @@ class Store:
         else:
             page = await self._first_page(prefix, options, matches)
         token = keys.encode_continue(page.next_start[len(prefix) :], page.revision) if page.more else ""
-        return ListResult(await self._views(page.items), page.revision, token, page.remaining)
+        views = await self._views(page.items)
+        # A list that the change of the definition overtook is as old as that to a watch, which is told to list anew.
+        revision = min(page.revision, self._cacher.broken_off) if self._resource.is_over else page.revision
+        return ListResult(views, revision, token, page.remaining)
 
     async def _first_page(
         self, prefix: str, options: ListOptions, matches: Callable[[StoredObject], bool] | None
@@ -207,6 +225,9 @@ class Store:
             await self._catch_up(options.resource_version)
         after = wanted or (None if initial else self._cacher.revision)
         with reading(too_old):
+            if after and wanted and not initial:
+                await self._cacher.ready()
+                self._resource.check_resumable(after)
             watcher = await self._cacher.watch(
                 self._watched_prefix(context, options),
                 after=after,
@@ -214,6 +235,8 @@ class Store:
                 initial=initial,
                 initial_end=options.send_initial_events is True and options.allow_bookmarks,
             )
+        if self._resource.is_over:
+            watcher.close()  # the watches of before were ended, and this one has come too late for that
         return Watch(watcher, self._form, self._view)
 
     def _watched_prefix(self, context: Context, options: ListOptions) -> str:

@@ -48,12 +48,13 @@ async def give_back_regularly(heap: Heap | None, sleep: Callable[[float], Awaita
         before = free
 
 
+_MEMBERS = ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")
+
+
 class _Mallinfo2(ctypes.Structure):
     """struct mallinfo2 of <malloc.h>; fordblks are the bytes that are free."""
 
-    _fields_ = [
-        (name, ctypes.c_size_t) for name in "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()
-    ]
+    _fields_ = [(name, ctypes.c_size_t) for name in _MEMBERS]
 
 
 class _Glibc:
@@ -71,7 +72,7 @@ class _Glibc:
 
 
 def glibc() -> Heap | None:
-    """This process's heap; None where it is not glibc's (2.33 or newer)."""
+    """The heap of this process; None where it is not glibc's (2.33 or newer)."""
     try:
         return _Glibc(ctypes.CDLL(None))
     except (AttributeError, OSError, TypeError):  # no such function; no libc to open; Windows

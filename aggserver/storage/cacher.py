@@ -66,7 +66,10 @@ class Cacher(Generic[T]):
     """One prefix of a store, in memory. `revision` is how far it has come, by the store's counter. For the event loop's thread.
 
     `make` turns stored bytes into an object; `at` gives an object as it was, shown with the revision of its deletion. Neither may
-    fail. `clock` is in seconds and monotonic; `sleep` waits between attempts to follow a lost store.
+    fail. `prepare` is awaited before anything is read. `clock` is in seconds and monotonic; `sleep` waits between attempts to
+    follow a lost store.
+
+    epoch: how often the objects have come to look otherwise, see `break_off`.
     """
 
     def __init__(
@@ -76,14 +79,18 @@ class Cacher(Generic[T]):
         *,
         make: Callable[[KeyValue], T],
         at: Callable[[T, int], T],
+        prepare: Callable[[], Awaitable[None]] | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.revision = 0
+        self.epoch = 0
+        self.broken_off = 0  # revision: up to which all that was told looked as it did before the last `break_off`
         self._storage = storage
         self._prefix = prefix
         self._make = make
         self._at = at
+        self._prepare = prepare
         self._clock = clock
         self._sleep = sleep
         self._objects: Ordered[T] = Ordered()
@@ -117,6 +124,8 @@ class Cacher(Generic[T]):
                 loading.result()
 
     async def _load(self) -> None:
+        if self._prepare is not None:
+            await self._prepare()
         objects: builtins.list[T] = []
         revision = await self._read_all(objects)
         # After a loss: what happened in between can't be told, so the watches end with an error that makes clients list anew.
@@ -127,6 +136,7 @@ class Cacher(Generic[T]):
         self._advance(revision)
         self._subscription = await self._storage.watch(self._prefix, revision, self)
         self._loaded = True
+        self._prepare = None
 
     async def _read_all(self, into: builtins.list[T]) -> int:
         """Every object, page by page at the revision of the first, which is returned."""
@@ -244,6 +254,15 @@ class Cacher(Generic[T]):
     def end_watches(self) -> None:
         """Ends all watches as if the server closed them, each once all that happened until now was told. The cache goes on."""
         self._end_watchers(None)
+
+    def break_off(self) -> None:
+        """The objects look otherwise from now on to whoever holds this cache: watches end, as by `end_watches`.
+
+        Who watches from `broken_off` or before would go on with objects that look as before; that is for the caller to refuse.
+        """
+        self.end_watches()
+        self.epoch += 1
+        self.broken_off = self.revision
 
     def _end_watchers(self, error: StorageError | None) -> None:
         for watcher in self._all_watchers():
