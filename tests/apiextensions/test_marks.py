@@ -1,8 +1,9 @@
-"""Watches and the content of definitions: which end, and from where they may come back, also at another server or after a restart."""
+"""Watches and the content of definitions: which end, and from where they may come back, at any server and after a restart."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -111,7 +112,7 @@ async def test_a_watch_behind_ends_too(server: LocalServer) -> None:
     assert names == ["a0", "a1", "a2"]
 
 
-RESTARTS = {
+RESTARTS: dict[str, tuple[Callable[[], Any], str]] = {
     # name: (definition at the next start, what a watch from before is told)
     "the same": (lambda: CRONTABS, "ADDED"),
     "other columns": (with_columns, "ADDED"),
