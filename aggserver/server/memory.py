@@ -19,7 +19,7 @@ __all__ = ["Heap", "give_back_regularly", "glibc"]
 LOOK = 5.0  # seconds; a look costs some 10 us
 
 # Bytes that are worth the pages' way to the system and back.
-WORTHWHILE = 8 << 20
+WORTHWHILE = 4 << 20
 
 
 class Heap(Protocol):
