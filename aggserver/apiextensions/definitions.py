@@ -1,6 +1,7 @@
 """Definitions: which definitions are served now, by name; keeps the installer in step.
 
-A changed definition takes over its predecessor's watch cache, so that watches go on; a withdrawn one ends them.
+A changed definition takes over its predecessor's watch cache, and watches go on unless the change is one of content
+(`content.py`); a withdrawn one ends them.
 Called by the controller (standalone) and by the follower of a folder (files).
 """
 
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from aggserver.admission.chain import Chain
 from aggserver.apiextensions.definition import Definition
+from aggserver.apiextensions.marks import Marks
 from aggserver.apiextensions.serving import DefinitionResource
 from aggserver.endpoints.installer import Installer, Served
 from aggserver.registry.environment import Environment
@@ -29,6 +31,7 @@ class Definitions:
         self._admission = admission
         self._installer = installer
         self._rule_options = rule_options
+        self._marks = Marks(environment.storage)
         self._resources: dict[str, DefinitionResource] = {}
 
     def get(self, name: str) -> DefinitionResource | None:
@@ -40,12 +43,15 @@ class Definitions:
         old = self._resources.get(name)
         if old is not None and old.definition == definition and old.terminating == terminating:
             return old
-        resource = self._replace(name, definition, terminating=terminating)
+        resource = self._replace(name, definition, terminating=terminating, remember=False)
         self._installer.install([(name, resource.versions)])
         return resource
 
     def set_all(self, definitions: Mapping[str, Definition]) -> None:
-        """Serves these and no others, in one step; the installer hears of it even where that changes nothing."""
+        """Serves these and no others, in one step; the installer hears of it even where that changes nothing.
+
+        They come from outside of the store, and may be others at the next start.
+        """
         changes: list[tuple[str, tuple[Served, ...]]] = []
         for name in self._resources.keys() - definitions.keys():
             self._resources.pop(name).close()
@@ -53,7 +59,7 @@ class Definitions:
         for name, definition in definitions.items():
             old = self._resources.get(name)
             if old is None or old.definition != definition:
-                changes.append((name, self._replace(name, definition, terminating=False).versions))
+                changes.append((name, self._replace(name, definition, terminating=False, remember=True).versions))
         self._installer.install(changes)
 
     def remove(self, name: str) -> None:
@@ -80,12 +86,14 @@ class Definitions:
         for resource in self._resources.values():
             resource.end_watches()
 
-    def _replace(self, name: str, definition: Definition, *, terminating: bool) -> DefinitionResource:
+    def _replace(self, name: str, definition: Definition, *, terminating: bool, remember: bool) -> DefinitionResource:
         resource = DefinitionResource(
             self._environment,
             self._admission,
             definition,
             terminating=terminating,
+            marks=self._marks,
+            remember=remember,
             replacing=self._resources.get(name),
             rule_options=self._rule_options,
         )

@@ -14,7 +14,9 @@ from dataclasses import replace
 from functools import cached_property
 
 from aggserver.admission.chain import Chain
+from aggserver.apiextensions.content import content_digest, same_content
 from aggserver.apiextensions.definition import Definition, Version
+from aggserver.apiextensions.marks import Marks
 from aggserver.conversion.converter import NoneConverter
 from aggserver.endpoints.installer import ResourceScope
 from aggserver.meta import errors, jsonpath, versions
@@ -41,6 +43,7 @@ class DefinitionResource:
     """One definition as it is served. A changed definition is a new one; it takes over the old one's cache by `replacing`.
 
     terminating: the definition is going away, and its objects can only be looked at and removed.
+    remember: the definition may be changed while no server runs.
     """
 
     def __init__(
@@ -50,6 +53,8 @@ class DefinitionResource:
         definition: Definition,
         *,
         terminating: bool = False,
+        marks: Marks,
+        remember: bool = False,
         replacing: DefinitionResource | None = None,
         rule_options: RuleOptions = UPSTREAM,
     ) -> None:
@@ -58,6 +63,8 @@ class DefinitionResource:
         self.admission = admission
         self._environment = environment
         self._rule_options = rule_options
+        self._marks = marks
+        self._remember = remember
         self._cacher: Cacher[StoredObject] | None = replacing._hand_over(definition) if replacing is not None else None
         self._stores: dict[str, Store] = {}
         self._schemas: dict[str, CompiledSchema] = dict(replacing._unchanged_schemas(definition)) if replacing is not None else {}
@@ -94,8 +101,16 @@ class DefinitionResource:
         self._stores.clear()
 
     def _hand_over(self, successor: Definition) -> Cacher[StoredObject] | None:
-        """The cache, unless its objects remember other selectable fields than the successor has: then the watches end."""
-        if self._cacher is not None and _selectable_paths(self.definition).keys() != _selectable_paths(successor).keys():
+        """The cache, unless its objects remember other selectable fields than the successor has: then the watches end.
+
+        They end, too, where objects look otherwise from now on; who comes back is told to list anew.
+        """
+        if self._cacher is None:
+            return None
+        if not same_content(self.definition, successor):
+            self._cacher.break_off()
+            self._marks.changed(successor.name, content_digest(successor))
+        if _selectable_paths(self.definition).keys() != _selectable_paths(successor).keys():
             self._cacher.close()
             return None
         if self._cacher is not None:
@@ -140,7 +155,7 @@ class DefinitionResource:
     def _storage(self) -> ResourceStorage:
         environment, definition = self._environment, self.definition
         if self._cacher is None:
-            self._cacher = environment.cacher(definition.group, definition.names.plural)
+            self._cacher = environment.cacher(definition.group, definition.names.plural, prepare=self._compare)
         stored_version = definition.storage_version
         return ResourceStorage(
             group=definition.group,
@@ -156,7 +171,12 @@ class DefinitionResource:
             new_uid=environment.new_uid,
             random=environment.random,
             max_object_bytes=environment.max_object_bytes,
+            epoch=self._cacher.epoch,
+            good_since=lambda: self._marks.since(definition.name),
         )
+
+    async def _compare(self) -> None:
+        await self._marks.compare(self.definition.name, lambda: content_digest(self.definition), remember=self._remember)
 
     def _conform_stored(self, obj: JSONObject) -> None:
         """By the schema of the version that the object is stored in, which may no longer be there."""

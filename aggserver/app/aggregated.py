@@ -17,7 +17,7 @@ import aggserver
 from aggserver.admission.cluster_namespaces import ClusterNamespaces
 from aggserver.apiextensions.files import FolderSource, Loaded
 from aggserver.apiextensions.registration import Registrar, Service
-from aggserver.app.engine import Engine, Task, compaction, listen, new_environment, open_storage, supervise
+from aggserver.app.engine import Engine, Task, compaction, give_back_memory, listen, new_environment, open_storage, supervise
 from aggserver.app.serving_certificate import ServingCertificate
 from aggserver.app.trust import overrides_from, trust_files
 from aggserver.authentication.configmap import ConfigMapSource
@@ -84,6 +84,7 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
             ("keeping the serving certificate", certificate.run),
             ("keeping up APIServices", registrar.run),
             *compaction(storage, options),
+            give_back_memory(),
             *trust_tasks,
         ]
         if options.definitions is not None:

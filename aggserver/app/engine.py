@@ -38,6 +38,7 @@ from aggserver.options import Options
 from aggserver.registry.environment import Environment
 from aggserver.schema.rules import UPSTREAM, RuleOptions
 from aggserver.server.health import HealthChecks, edges
+from aggserver.server.memory import give_back_regularly, glibc
 from aggserver.server.metrics import Metrics, RequestObserver
 from aggserver.server.serving import bind
 from aggserver.storage.compactor import compact_regularly
@@ -53,6 +54,7 @@ __all__ = [
     "Task",
     "compaction",
     "data_folder",
+    "give_back_memory",
     "listen",
     "new_environment",
     "open_storage",
@@ -135,6 +137,11 @@ def compaction(storage: Storage, options: Options) -> list[Task]:
     interval = options.etcd_compaction_interval_seconds
     # How much history others need in an etcd that they share is nothing that the number of writes can say.
     return [("compaction", lambda: compact_regularly(storage, interval, bounded=False))] if interval else []
+
+
+def give_back_memory() -> Task:
+    """The task that gives freed memory back to the system."""
+    return ("giving memory back", lambda: give_back_regularly(glibc()))
 
 
 def new_environment(storage: Storage, options: Options) -> Environment:

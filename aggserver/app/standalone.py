@@ -23,7 +23,17 @@ from aggserver.apiextensions.protection import DefinitionProtection
 from aggserver.apiextensions.strategy import DefinitionStrategy
 from aggserver.apiextensions.v1beta1 import StoredDefinitions, to_v1
 from aggserver.app.credentials import Credentials
-from aggserver.app.engine import IN_MEMORY, Engine, compaction, data_folder, listen, new_environment, open_storage, supervise
+from aggserver.app.engine import (
+    IN_MEMORY,
+    Engine,
+    compaction,
+    data_folder,
+    give_back_memory,
+    listen,
+    new_environment,
+    open_storage,
+    supervise,
+)
 from aggserver.app.processes import run_command, until_orphaned
 from aggserver.authorization.delegating import StandaloneAuthorizer
 from aggserver.endpoints import front_page
@@ -94,6 +104,7 @@ async def _run(
             ("renewing the certificates", credentials.run),
             *compaction(storage, options),
             *([("waiting for the parent's end", stop_with_parent)] if options.exit_with_parent else []),
+            give_back_memory(),
         )
 
         def end_watches() -> None:

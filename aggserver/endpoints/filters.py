@@ -365,7 +365,10 @@ async def _pump_until_gone(request: Request, chunks: Chunks, send: Send) -> None
 
 async def _pump(chunks: Chunks, send: Send) -> None:
     async for chunk in chunks:
-        await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        message: Message = {"type": "http.response.body", "body": chunk, "more_body": True}
+        del chunk  # or a watch that has nothing to tell keeps what it told last
+        await send(message)
+        del message
 
 
 async def _disconnected(request: Request) -> None:

@@ -11,7 +11,6 @@ handshakes are refused, and how.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from aggserver.endpoints.request import (
     PLAIN_TEXT,
@@ -86,24 +85,32 @@ def _receiver(receive: Receive) -> Receive:
     return receiver
 
 
-def _events(body: bytes) -> Iterator[Message]:
-    """The events of a piece of a watch: text where they are JSON; frames of protobuf as they are, but for their length."""
+# Bytes before a frame of protobuf, which say how long it is.
+_LENGTH = 4
+
+
+def _events(body: bytes) -> tuple[list[Message], bytes]:
+    """The events in what has come of a watch, and the beginning of the next one.
+
+    Text where they are JSON, each on a line; frames of protobuf as they are, but for their length.
+    """
     if body[:1] == b"{":
-        for line in body.splitlines(keepends=True):
-            yield {"text": line.decode()}
-        return
+        *lines, begun = body.split(b"\n")
+        return [{"text": f"{line.decode()}\n"} for line in lines], begun
+    events: list[Message] = []
     at = 0
-    while at < len(body):
-        end = at + 4 + int.from_bytes(body[at : at + 4])
-        yield {"bytes": body[at + 4 : end]}
+    while len(body) - at >= _LENGTH and (end := at + _LENGTH + int.from_bytes(body[at : at + _LENGTH])) <= len(body):
+        events.append({"bytes": body[at + _LENGTH : end]})
         at = end
+    return events, body[at:]
 
 
 def _sender(send: Send) -> Send:
     upgraded = False
+    begun = b""  # of an event, which may come in several pieces
 
     async def sender(message: Message) -> None:
-        nonlocal upgraded
+        nonlocal upgraded, begun
         if message["type"] == "http.response.start" and message["status"] == 101:
             upgraded = True
             protocol = next((value.decode("latin-1") for name, value in message["headers"] if name == _PROTOCOL), None)
@@ -111,7 +118,8 @@ def _sender(send: Send) -> Send:
         elif not upgraded:
             await send({**message, "type": f"websocket.{message['type']}"})
         else:
-            for event in _events(message["body"]):
+            events, begun = _events(begun + message["body"])
+            for event in events:
                 await send({"type": "websocket.send", **event})
             if not message.get("more_body", False):
                 await send({"type": "websocket.close", "code": 1000})

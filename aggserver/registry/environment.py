@@ -6,7 +6,7 @@ handed to whoever makes stores.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from aggserver.conversion.converter import Converter, NoneConverter
@@ -47,9 +47,16 @@ class Environment:
         more = len(self.corrupt) - len(found)
         return "; ".join(found) + (f"; and {more} more" if more else "") if found else None
 
-    def cacher(self, group: str, resource: str, make: Callable[[KeyValue], StoredObject] = stored.make) -> Cacher[StoredObject]:
+    def cacher(
+        self,
+        group: str,
+        resource: str,
+        make: Callable[[KeyValue], StoredObject] = stored.make,
+        prepare: Callable[[], Awaitable[None]] | None = None,
+    ) -> Cacher[StoredObject]:
+        """make, prepare: as of `Cacher`."""
         prefix = keys.resource_prefix(group, resource)
-        return Cacher(self.storage, prefix, make=make, at=stored.at, clock=self.monotonic, corrupt=self.corrupt)
+        return Cacher(self.storage, prefix, make=make, at=stored.at, prepare=prepare, clock=self.monotonic, corrupt=self.corrupt)
 
     def own_store(self, strategy: Strategy, converter: Converter | None = None) -> Store:
         """A store of one of the server's own kinds, which have one version, no schema and no selectable fields.

@@ -96,6 +96,8 @@ class ResourceStorage:
     there is no schema, and bytes in the right version are sent as they are.
     read_fields: the selectable fields of an object beside its name and namespace. clock: seconds since the epoch.
     random: an integer below its argument, for generated names. max_object_bytes: of an object as it is stored.
+    epoch: of the cacher, as these forms came up. good_since: the revision from which on what clients were told of the objects
+    looks as it does now.
     """
 
     group: str
@@ -111,6 +113,19 @@ class ResourceStorage:
     new_uid: Callable[[], str]
     random: Callable[[int], int]
     max_object_bytes: int
+    epoch: int = 0
+    good_since: Callable[[], int] = int
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the definition has changed since, and others serve the objects as they look now."""
+        return self.epoch != self.cacher.epoch
+
+    def check_resumable(self, revision: int) -> None:
+        """Raises Compacted for a watch from a revision of which the client may know objects as they no longer look."""
+        since = max(self.cacher.broken_off + 1, self.good_since()) if self.cacher.epoch else self.good_since()
+        if revision < since:
+            raise Compacted(revision, since)
 
     @property
     def prefix(self) -> str:
@@ -173,9 +188,12 @@ class Store:
             else:
                 page = await self._first_page(prefix, options, matches)
             token = keys.encode_continue(page.next_start[len(prefix) :], page.revision) if page.more else ""
-            return ListResult(await self._views(page.items, lenient=lenient), page.revision, token, page.remaining)
+            views = await self._views(page.items, lenient=lenient)
         except (Corrupt, CorruptList, Unreadable) as error:
             raise await self._corrupt.list_error(prefix, error) from None
+        # A list that the change of the definition overtook is as old as that to a watch, which is told to list anew.
+        revision = min(page.revision, self._cacher.broken_off) if self._resource.is_over else page.revision
+        return ListResult(views, revision, token, page.remaining)
 
     async def _readable(self, prefix: str) -> ListResult:
         """All that can be read."""
@@ -242,6 +260,9 @@ class Store:
         after = wanted or (None if initial else self._cacher.revision)
         try:
             with reading(too_old):
+                if after and wanted and not initial:
+                    await self._cacher.ready()
+                    self._resource.check_resumable(after)
                 watcher = await self._cacher.watch(
                     self._watched_prefix(context, options),
                     after=after,
@@ -252,6 +273,8 @@ class Store:
                 )
         except (CorruptList, Unreadable) as error:
             raise await self._corrupt.list_error(self._prefix(context), error) from None
+        if self._resource.is_over:
+            watcher.close()  # the watches of before were ended, and this one has come too late for that
         return Watch(watcher, self._form, self._view)
 
     def _watched_prefix(self, context: Context, options: ListOptions) -> str:

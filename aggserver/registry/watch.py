@@ -6,8 +6,8 @@ are.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Self
 
 from aggserver.registry.storage_errors import reading, too_old
 from aggserver.registry.stored import StoredObject
@@ -30,11 +30,14 @@ class Watch:
         self._form = form
         self._view = view
 
-    async def __aiter__(self) -> AsyncIterator[Sequence[WatchEvent[StoredObject]]]:
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Sequence[WatchEvent[StoredObject]]:
         try:
             with reading(too_old):
-                async for batch in self._watcher:
-                    yield [event if self._as_stored(event) else await self._converted(event) for event in batch]
+                batch = await anext(self._watcher)
+                return [event if self._as_stored(event) else await self._converted(event) for event in batch]
         except Unreadable as unreadable:
             raise unreadable_event(unreadable.error) from None
 
@@ -42,13 +45,15 @@ class Watch:
         return event.object is None or event.object.form is self._form
 
     async def _converted(self, event: WatchEvent[StoredObject]) -> WatchEvent[StoredObject]:
-        # Kept with the event, so that it is converted once for all the watchers of this version.
         memo: dict[Any, Any] = event.encodings
-        if self._form not in memo:
+        converted: WatchEvent[StoredObject] | None = memo.get(self._form)
+        if converted is None:
             assert event.object is not None
             view = await self._view(event.object)
-            memo[self._form] = event if view is event.object else WatchEvent(event.type, view, event.revision)
-        converted: WatchEvent[StoredObject] = memo[self._form]
+            if view is event.object:  # as it is, which is known from now on
+                return event
+            # Kept with the event, so that it is converted once for all the watchers of this version.
+            converted = memo[self._form] = WatchEvent(event.type, view, event.revision, view.size)
         return converted
 
     def bookmark(self) -> None:

@@ -42,6 +42,10 @@ KEEP_ALIVE_SECONDS = 120
 # Bytes to gather before a write that does not wait for the end of the turn: four full TLS records.
 WRITE_NOW = 64 * 1024
 
+# Bytes beyond what the socket has taken with which a writer waits for it. Event loops' own mark for TLS is 512 KiB, which a
+# hundred clients that read nothing make 50 MB.
+UNSENT = 32 * 1024
+
 READ_SIZE = 64 * 1024
 
 # How long a client may take to read a GOAWAY, and whatever came before it, before its connection ends: Go's goAwayTimeout.
@@ -89,6 +93,7 @@ class Connection:
         self._state = state
         self._reader = reader
         self._writer = writer
+        writer.transport.set_write_buffer_limits(high=UNSENT)
         self._loop = asyncio.get_running_loop()
         self._requests = Requests(self._loop, self._failed)
         self._pending: list[bytes] = []
@@ -108,12 +113,16 @@ class Connection:
                     await self._serve_http2()
                 else:
                     await self._serve_http1(secure=ssl_object is not None)
-        except OSError:
-            pass  # the client is gone; its requests have been told
+        except OSError as error:
+            # The client is gone; its requests have been told. The reader keeps the error, and with its frames all of this.
+            error.__traceback__ = None
         except Exception as error:
             self._failed(error)
         finally:
             await self._close()
+            # What a connection holds, some 100 KB, is free now and not when the collector comes by.
+            self._http1 = self._http2 = None
+            self._requests.release()
 
     async def _serve_http2(self) -> None:
         socket = self._writer.get_extra_info("socket")
@@ -166,11 +175,14 @@ class Connection:
             parse_socket_addr(connected.family, connected.getsockname()),
             self._send,
         )
-        await http1.initiate()
-        self._watch_idle()
-        while data := await self._reader.read(READ_SIZE):
-            await http1.handle(RawData(data))
-        await http1.handle(Closed())
+        try:
+            await http1.initiate()
+            self._watch_idle()
+            while data := await self._reader.read(READ_SIZE):
+                await http1.handle(RawData(data))
+        finally:
+            # Also after a reset, or the request would go on: a watch for its half hour, with all that it holds.
+            await http1.handle(Closed())
 
     def stop(self) -> None:
         """Shutdown: close when idle, else when the last request has ended; tell HTTP/2 clients to go elsewhere."""
@@ -210,11 +222,11 @@ class Connection:
                 self._loop.call_soon(self._flush)
 
     async def drain(self) -> None:
-        if self._writer.transport.get_write_buffer_size() > WRITE_NOW:
+        if self._writer.transport.get_write_buffer_size() > UNSENT:
             try:
                 await self._writer.drain()
-            except (OSError, RuntimeError):
-                return  # the reader meets the same end and tells the requests
+            except (OSError, RuntimeError) as error:
+                error.__traceback__ = None  # the reader meets the same end and tells the requests
 
     def idle(self, is_idle: bool) -> None:
         self._idle_since = self._loop.time() if is_idle else None
@@ -269,8 +281,8 @@ class Connection:
                 if not wait_for_client and not self._writer.transport.get_write_buffer_size():
                     self._stop_reading()
             await self._writer.wait_closed()
-        except (OSError, RuntimeError):
-            return  # closed by the client, in one way or another
+        except (OSError, RuntimeError) as error:
+            error.__traceback__ = None  # closed by the client, in one way or another; as in `serve`
 
     def _stop_reading(self) -> None:
         """The end of what the client sends, as seen from here: many never look at an idle connection, and so never say it.

@@ -148,6 +148,7 @@ class HTTP2:
         self._over = True
         for stream in tuple(self._streams.values()):
             self._lose(stream)
+        self._handlers = {}  # they hold this, and this the connection
 
     def goodbye(self) -> None:
         """GOAWAY with the last stream seen: those up to it are finished, the client retries later ones elsewhere.

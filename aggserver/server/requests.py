@@ -124,6 +124,10 @@ class Requests:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._on_failure(error)
 
+    def release(self) -> None:
+        """Nobody is told of failures any more: whoever was is free."""
+        self._on_failure = _ignore
+
     def cancel(self) -> None:
         for task in tuple(self.tasks):
             task.cancel()
@@ -146,6 +150,10 @@ async def _call(app: ASGIApp, scope: Scope, inbox: Inbox, send: Send) -> None:
     finally:
         inbox.finish()
         await send(None)
+
+
+def _ignore(error: BaseException) -> None:
+    """Where there is nobody left to hear of it."""
 
 
 def _wake(waiter: asyncio.Future[None] | None) -> None:

@@ -12,13 +12,14 @@ import asyncio
 import builtins
 import gc
 import heapq
+import itertools
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from aggserver.storage.changes import ADDED, BOOKMARK, Cached, Change, Telling, WatchEvent, Window
+from aggserver.storage.changes import STALE_BYTES, Cached, Change, Telling, WatchEvent, Window
 from aggserver.storage.interface import (
     Compacted,
     Corrupt,
@@ -31,14 +32,15 @@ from aggserver.storage.interface import (
     Subscription,
     Unavailable,
 )
-from aggserver.storage.keys import ancestors, prefix_end
+from aggserver.storage.keys import ancestors, end_of, prefix_end
 from aggserver.storage.ordered import Ordered
-from aggserver.storage.watcher import CacheWatcher, Past
+from aggserver.storage.past import Past, Sources
+from aggserver.storage.watcher import CacheWatcher
 
 __all__ = ["CacheWatcher", "Cached", "Cacher", "ListPage", "WatchEvent"]
 
 WAIT = 3.0  # seconds a request waits for a revision that the cache hasn't reached, as upstream
-CHUNK = 500  # objects made, or events told, before other requests have their turn: a few milliseconds
+CHUNK = 500  # objects made before other requests have their turn: a few milliseconds
 PAGE = 10_000  # objects read from the store at once while loading, as upstream: what is there twice for a moment
 RETRY, MAX_RETRY = 0.1, 5.0  # seconds between attempts to follow a store that was lost: doubled each time
 
@@ -67,8 +69,10 @@ class Cacher(Generic[T]):
 
     `make` turns stored bytes into an object, or raises Corrupt; `at` gives an object as it was, shown with the revision of its
     deletion. What can't be made is in `corrupt`, by key, which several cachers may share; a read that would have to show it is
-    refused, a watch that would have to tell of it ends, and everything else goes on. `clock` is in seconds and monotonic; `sleep`
-    waits between attempts to follow a lost store.
+    refused, a watch that would have to tell of it ends, and everything else goes on. `prepare` is awaited before the first read.
+    `clock` is in seconds and monotonic; `sleep` waits between attempts to follow a lost store.
+
+    epoch: how often the objects have come to look otherwise, see `break_off`.
     """
 
     def __init__(
@@ -78,22 +82,27 @@ class Cacher(Generic[T]):
         *,
         make: Callable[[KeyValue], T],
         at: Callable[[T, int], T],
+        prepare: Callable[[], Awaitable[None]] | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         corrupt: dict[str, Corrupt] | None = None,
     ) -> None:
         self.revision = 0
         self.corrupt = {} if corrupt is None else corrupt
+        self.epoch = 0
+        self.broken_off = 0  # revision: up to which all that was told looked as it did before the last `break_off`
         self._storage = storage
         self._prefix = prefix
         self._make = make
         self._at = at
+        self._prepare = prepare
         self._clock = clock
         self._sleep = sleep
         self._objects: Ordered[T] = Ordered()
         self._window: Window[T] = Window(0)
+        self._swept = 0  # of what the window has let go of, the bytes that its watches have let go of too
         self._watchers: dict[str, dict[CacheWatcher[T], None]] = {}
-        self._snapshots: dict[str, builtins.list[T]] = {}
+        self._behind: dict[CacheWatcher[T], None] = {}  # those that are still told of the past
         self._waiting: builtins.list[tuple[int, int, asyncio.Future[None]]] = []
         self._subscription: Subscription | None = None
         self._loaded = False
@@ -120,6 +129,8 @@ class Cacher(Generic[T]):
                 loading.result()
 
     async def _load(self) -> None:
+        if self._prepare is not None:
+            await self._prepare()
         objects: builtins.list[T] = []
         corrupt: builtins.list[Corrupt] = []
         revision = await self._read_all(objects, corrupt)
@@ -127,13 +138,14 @@ class Cacher(Generic[T]):
         self._end_watchers(Compacted(self.revision, revision))
         self._objects = Ordered([item.key for item in objects], objects)
         self._window = Window(revision)
-        self._snapshots.clear()
+        self._swept = 0
         self._forget_corrupt()
         for error in corrupt:
             self._spoil(error)
         self._advance(revision)
         self._subscription = await self._storage.watch(self._prefix, revision, self)
         self._loaded = True
+        self._prepare = None
 
     async def _read_all(self, into: builtins.list[T], corrupt: builtins.list[Corrupt]) -> int:
         """Every object, page by page at the revision of the first, which is returned."""
@@ -167,10 +179,21 @@ class Cacher(Generic[T]):
 
     def events(self, batch: Sequence[Event], revision: int) -> None:
         """As the store's sink: takes committed writes in, and tells the watches."""
+        if self._window.dropped - self._swept > STALE_BYTES:
+            self._sweep()
         now = self._clock()
         for event in batch:
             self._apply(event, now)
         self._advance(revision)
+
+    def _sweep(self) -> None:
+        """What has left the window is not to be kept in memory by watches that nobody reads, each for itself."""
+        self._swept, floor = self._window.dropped, self._window.floor
+        for watcher in [watcher for watcher in self._all_watchers() if watcher.lags(floor)]:
+            watcher.close()
+
+    def _all_watchers(self) -> builtins.list[CacheWatcher[T]]:
+        return [*itertools.chain(self._behind, *self._watchers.values())]
 
     def _apply(self, event: Event, now: float) -> None:
         old = self._objects.get(event.key)
@@ -188,7 +211,6 @@ class Cacher(Generic[T]):
             self._objects.put(key, new)
         elif old is not None:
             self._objects.remove(key)
-        self._snapshots.clear()
         change = Change(key, event.revision, None if before else old, new, now, after or before, before is not None)
         self._window.append(change)
         if self._watchers:
@@ -220,8 +242,8 @@ class Cacher(Generic[T]):
         for watcher in slow:
             watcher.close()
         for watcher, reason in ended:
-            self._forget(watcher)
-            watcher.end(reason)
+            self.forget(watcher)
+            watcher.end(change.revision, reason)
 
     # What can't be read
 
@@ -247,7 +269,7 @@ class Cacher(Generic[T]):
 
     def sound(self, prefix: str) -> builtins.list[T]:
         """The objects under `prefix` that were made, whatever else there is."""
-        return self._objects.values(*self._objects.span(prefix, _end(prefix)))
+        return self._objects.values(*self._objects.span(prefix, end_of(prefix)))
 
     def reconsider(self) -> None:
         """Forgets what was found inside of objects, for those who look by other rules from now on."""
@@ -310,11 +332,20 @@ class Cacher(Generic[T]):
         """Ends all watches as if the server closed them, each once all that happened until now was told. The cache goes on."""
         self._end_watchers(None)
 
+    def break_off(self) -> None:
+        """The objects look otherwise from now on to whoever holds this cache: watches end, as by `end_watches`.
+
+        Who watches from `broken_off` or before would go on with objects that look as before; that is for the caller to refuse.
+        """
+        self.end_watches()
+        self.epoch += 1
+        self.broken_off = self.revision
+
     def _end_watchers(self, error: StorageError | None) -> None:
-        for group in self._watchers.values():
-            for watcher in group:
-                watcher.end(error)
+        for watcher in self._all_watchers():
+            watcher.end(self.revision, error)
         self._watchers.clear()
+        self._behind.clear()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -336,7 +367,7 @@ class Cacher(Generic[T]):
         await self.ready()
         self._check_open()
         if revision > self.revision:
-            self._progress()
+            self.progress()
         if revision <= self.revision:
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -352,7 +383,7 @@ class Cacher(Generic[T]):
                 self._waiting.remove(entry)
                 heapq.heapify(self._waiting)
 
-    def _progress(self) -> int:
+    def progress(self) -> int:
         """Lets the store say how far it is; the revision known after that."""
         if self._subscription is not None:
             self._subscription.progress()
@@ -459,113 +490,48 @@ class Cacher(Generic[T]):
         Raises FutureRevision, Compacted, Corrupt, CorruptList, Unavailable.
         """
         await self.wait_for(after or 0)
-        watcher = CacheWatcher(prefix, matches, forget=self._forget, progress=self._progress)
-        if after is None or initial:
-            if self.corrupt and not readable_only and (found := self.corrupt_in(prefix, _end(prefix))):
-                raise CorruptList(found)
-            self._begin_with_now(watcher, initial_end)
-        elif after >= self._window.floor:
-            self._replay(watcher, after)
-        else:
+        initial = initial or after is None
+        if initial and self.corrupt and not readable_only and (found := self.corrupt_in(prefix, end_of(prefix))):
+            raise CorruptList(found)
+        begin = self.revision if initial or after is None else after
+        past = Past(self._sources(), prefix, matches, begin, initial=initial, mark=initial_end and initial)
+        if past.is_empty:
+            watcher = CacheWatcher(prefix, matches, self, None)
+            self.join(watcher)
+            return watcher
+        watcher = CacheWatcher(prefix, matches, self, past)
+        self._behind[watcher] = None
+        if begin < self._window.floor:
             # The first part is read before the caller is told that the watch stands, so that Compacted is raised here.
-            past = self._stored_past(prefix, after, matches)
-            self._join(watcher)
             try:
-                watcher.begin(_after(await past(), past))
+                await watcher.look_ahead()
             except BaseException:
                 watcher.close()
                 raise
-            return watcher
-        self._join(watcher)
         return watcher
 
-    def _join(self, watcher: CacheWatcher[T]) -> None:
+    def _sources(self) -> Sources[T]:
+        return Sources(
+            self._objects,
+            self._window,
+            self._storage,
+            self._make,
+            self._at,
+            newest=lambda: self.revision,
+            behind=lambda: len(self._behind),
+        )
+
+    def join(self, watcher: CacheWatcher[T]) -> None:
+        """As the feed of its watches: this one has been told all until now."""
+        self._behind.pop(watcher, None)
         self._watchers.setdefault(watcher.prefix, {})[watcher] = None
 
-    def _forget(self, watcher: CacheWatcher[T]) -> None:
+    def forget(self, watcher: CacheWatcher[T]) -> None:
+        self._behind.pop(watcher, None)
         group = self._watchers.get(watcher.prefix, {})
         group.pop(watcher, None)
         if not group:
             self._watchers.pop(watcher.prefix, None)
-
-    def _snapshot(self, prefix: str) -> builtins.list[T]:
-        """The objects of now; a thousand watches that begin between two writes share one list."""
-        found = self._snapshots.get(prefix)
-        if found is None:
-            found = self._snapshots[prefix] = self._objects.values(*self._objects.span(prefix, _end(prefix)))
-        return found
-
-    def _begin_with_now(self, watcher: CacheWatcher[T], mark: bool) -> None:
-        objects, revision, matches = self._snapshot(watcher.prefix), self.revision, watcher.matches
-        position = 0
-
-        async def past() -> builtins.list[WatchEvent[T]] | None:
-            nonlocal position, mark
-            part = objects[position : position + CHUNK]
-            position += CHUNK
-            batch = [WatchEvent(ADDED, item, item.revision) for item in part if matches is None or matches(item)]
-            if mark and position >= len(objects):
-                mark = False
-                batch.append(WatchEvent(BOOKMARK, None, revision, initial_events_end=True))
-            return batch if part or batch else None
-
-        if objects or mark:
-            watcher.begin(past)
-
-    def _replay(self, watcher: CacheWatcher[T], after: int) -> None:
-        """What the window has: at most its size, in memory anyway."""
-        start, end = watcher.prefix, _end(watcher.prefix)
-        changes = [change for change in self._window.since(after) if start <= change.key < end]
-        position = 0
-
-        async def past() -> builtins.list[WatchEvent[T]] | None:
-            nonlocal position
-            part = changes[position : position + CHUNK]
-            position += CHUNK
-            return self._told(part, watcher.matches) if part else None
-
-        if changes:
-            watcher.begin(past)
-
-    def _stored_past(self, prefix: str, after: int, matches: Matches[T] | None) -> Past[T]:
-        """What the store's own history has, up to the cache's revision of now."""
-        folder = prefix[: prefix.rindex("/") + 1]
-        upto = self.revision
-
-        async def past() -> builtins.list[WatchEvent[T]] | None:
-            nonlocal after
-            if after >= upto:
-                return None
-            events = await self._storage.history(folder, after, upto, CHUNK)
-            after = events[-1].revision if len(events) == CHUNK else upto
-            return self._told([self._change(event) for event in events if folder == prefix or event.key == prefix], matches)
-
-        return past
-
-    def _change(self, event: Event) -> Change[T]:
-        """Raises Corrupt."""
-        old = None if event.previous is None else self._make(event.previous)
-        return Change(event.key, event.revision, old, self._made(event, event.key))
-
-    def _told(self, changes: Sequence[Change[T]], matches: Matches[T] | None) -> builtins.list[WatchEvent[T]]:
-        """Raises Corrupt."""
-        for change in changes:
-            if change.corrupt is not None:
-                raise change.corrupt
-        tellings = [Telling(change, self._at) for change in changes]
-        if matches is None:
-            return [telling.event() for telling in tellings]
-        return [event for telling in tellings if (event := telling.selected(matches)) is not None]
-
-
-def _after(first: builtins.list[WatchEvent[T]] | None, rest: Past[T]) -> Past[T]:
-    """`first`, which was read already, and then the rest."""
-    read = [first]
-
-    async def past() -> builtins.list[WatchEvent[T]] | None:
-        return read.pop() if read else await rest()
-
-    return past
 
 
 def _select(items: Iterable[tuple[str, T]], revision: int, limit: int, matches: Matches[T] | None, total: int = 0) -> ListPage[T]:
@@ -583,10 +549,6 @@ def _select(items: Iterable[tuple[str, T]], revision: int, limit: int, matches: 
 
 def _key(item: tuple[str, T]) -> str:
     return item[0]
-
-
-def _end(prefix: str) -> str:
-    return prefix_end(prefix) if prefix.endswith("/") else prefix + "\0"
 
 
 def _retrieve(task: asyncio.Task[None]) -> None:

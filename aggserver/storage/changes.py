@@ -9,18 +9,19 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Sequence
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from aggserver.storage.interface import Corrupt
 
-__all__ = ["ADDED", "BOOKMARK", "DELETED", "MODIFIED", "Cached", "Change", "Telling", "WatchEvent", "Window"]
+__all__ = ["ADDED", "BOOKMARK", "DELETED", "MODIFIED", "STALE_BYTES", "Cached", "Change", "Telling", "WatchEvent", "Window"]
 
 ADDED, MODIFIED, DELETED, BOOKMARK = "ADDED", "MODIFIED", "DELETED", "BOOKMARK"
 
 FRESH = 75.0  # seconds for which changes are kept at least, as upstream: a client that reconnects comes back within a minute
 MIN_CHANGES = 100  # kept however old they are, as upstream
 MAX_CHANGES = 100 * 1024  # kept however young they are, as upstream
-MAX_BYTES = 16 << 20  # of replaced objects; older changes are still in the store's own history, where a watch finds them
+MAX_BYTES = 16 << 20  # of replaced objects, however few; older changes are still in the store's history, where a watch finds them
+STALE_BYTES = 1 << 20  # of objects that the window has let go of, and that may stay in memory a little longer
 
 
 class Cached(Protocol):
@@ -55,7 +56,7 @@ class WatchEvent(Generic[T]):
         self.revision = revision
         self.size = size
         self.initial_events_end = initial_events_end
-        self.encodings: dict[Hashable, bytes] = {}
+        self.encodings: dict[Hashable, Any] = {}
 
     def __repr__(self) -> str:
         return f"WatchEvent({self.type}, {self.object!r}, {self.revision})"
@@ -126,36 +127,42 @@ class Telling(Generic[C]):
 class Window(Generic[C]):
     """The recent changes, in order, without a gap after `floor`. What it adds to the objects of now is what they replaced."""
 
-    __slots__ = ("_bytes", "_changes", "_first", "floor")
+    __slots__ = ("_bytes", "_changes", "_first", "_stale", "dropped", "floor")
 
     def __init__(self, floor: int) -> None:
         self.floor = floor
+        self.dropped = 0  # bytes, of all that it has let go of
         self._changes: list[Change[C]] = []
         self._first = 0  # where the window begins: what lies before it is dropped in bulk, to keep appending cheap
         self._bytes = 0
+        self._stale = 0  # bytes of what lies before `_first`
 
     def append(self, change: Change[C]) -> None:
         self._changes.append(change)
         self._bytes += _replaced(change)
         while self._excessive(change.time):
             oldest = self._changes[self._first]
-            self._bytes -= _replaced(oldest)
+            size = _replaced(oldest)
+            self._bytes -= size
+            self._stale += size
+            self.dropped += size
             self.floor = oldest.revision
             self._first += 1
-        # What is dropped must not be held on to by the list: at most as much again, and then only for MIN_CHANGES changes.
-        if self._first > MIN_CHANGES:
+        # What is dropped must not be held on to by the list for long.
+        if self._first > MIN_CHANGES or self._stale > STALE_BYTES:
             del self._changes[: self._first]
-            self._first = 0
+            self._first = self._stale = 0
 
     def _excessive(self, now: float) -> bool:
+        if self._bytes > MAX_BYTES:
+            return True
         count = len(self._changes) - self._first
-        if count <= MIN_CHANGES:
-            return False
-        return count > MAX_CHANGES or self._bytes > MAX_BYTES or self._changes[self._first].time < now - FRESH
+        return count > MIN_CHANGES and (count > MAX_CHANGES or self._changes[self._first].time < now - FRESH)
 
-    def since(self, revision: int) -> Sequence[Change[C]]:
-        """The changes after `revision`, which is not before `floor`."""
-        return self._changes[bisect_right(self._changes, revision, lo=self._first, key=_revision) :]
+    def since(self, revision: int, limit: int | None = None) -> Sequence[Change[C]]:
+        """The changes after `revision`, which is not before `floor`; of many the first `limit`."""
+        first = bisect_right(self._changes, revision, lo=self._first, key=_revision)
+        return self._changes[first : None if limit is None else first + limit]
 
 
 def _revision(change: Change[C]) -> int:

@@ -27,6 +27,7 @@ __all__ = [
     "ancestors",
     "decode_continue",
     "encode_continue",
+    "end_of",
     "object_key",
     "prefix_end",
     "resource_prefix",
@@ -81,6 +82,11 @@ def split(key: str) -> ObjectKey:
 def prefix_end(prefix: str) -> str:
     """The first key after all that begin with `prefix`, which ends in '/' ('0' follows '/' in ASCII)."""
     return prefix[:-1] + "0"
+
+
+def end_of(prefix: str) -> str:
+    """The first key after what a prefix, or one whole key, stands for."""
+    return prefix_end(prefix) if prefix.endswith("/") else prefix + "\0"
 
 
 def ancestors(key: str) -> list[str]:

@@ -2,8 +2,11 @@
 a frame of protobuf.
 
 An event is encoded once for all who watch the same version in the same form; what has gathered while a client was being written
-to goes out in one piece. Once the resourceVersion has been understood, what goes wrong is an ERROR event and not an HTTP code,
-since clients' reflectors look there.
+to goes out in pieces of some 64 KiB, the next one when the socket has taken the one before. So a client that doesn't read costs
+one piece, however much it is to be told: a large object is cut where it lies, and not copied first.
+
+Once the resourceVersion has been understood, what goes wrong is an ERROR event and not an HTTP code, since clients' reflectors
+look there.
 Source: k8s.io/apiserver pkg/endpoints/handlers/{watch,get}.go, pkg/storage/cacher/cache_watcher.go, v0.36.3.
 """
 
@@ -11,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
+from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Sequence
 from typing import Any, Protocol, Self, cast
 
 from aggserver.endpoints import negotiation
@@ -32,9 +35,16 @@ _MIN_TIMEOUT = 1800.0
 # Seconds between bookmarks, and how long before the end the last one is sent.
 _BOOKMARK_EVERY = 60.0
 _BOOKMARK_BEFORE_END = 2.0
+_FRAME_HEAD, _FRAME_END = b'{"type":"%b","object":', b"}\n"
 _EVENTS_END = "k8s.io/initial-events-end"
 
-Encode = Callable[[WatchEvent[Any]], bytes]
+# Bytes of a piece of a large object. A batch of small ones is as large as the cache has made it (`storage/past.py`), and goes out
+# as one piece if it is no more than MAX_PIECE.
+PIECE_BYTES = 32 * 1024
+MAX_PIECE = 128 * 1024
+
+# The frame of an event, in parts that are sent one after the other.
+Encode = Callable[[WatchEvent[Any]], Sequence[bytes]]
 
 
 class Timer(Protocol):
@@ -86,40 +96,53 @@ class Watching:
             raise errors.service_unavailable("apiserver is shutting down", retry_after=1)
         timers = _Timers(stream, timeout, self._call_later, bookmarks=selection.allow_bookmarks)
 
-        def encoded(batch: Sequence[WatchEvent[Any]]) -> bytes:
-            piece = b"".join([encode(event) for event in batch])
-            self._observe(scope, len(batch), len(piece))
-            return piece
+        def observe(count: int, size: int) -> None:
+            self._observe(scope, count, size)
 
-        return StreamResponse(_Frames(stream, encoded, timers, media), media.stream_content_type)
+        return StreamResponse(_Frames(stream, encode, observe, timers, media), media.stream_content_type)
 
 
 class _Frames:
-    """The pieces of a watch: of every batch of events one. Whoever has it closes it, and with it the watch."""
+    """The pieces of a watch. Whoever has it closes it, and with it the watch."""
 
     def __init__(
-        self, stream: WatchStream, encoded: Callable[[Sequence[WatchEvent[Any]]], bytes], timers: _Timers, media: MediaType
+        self, stream: WatchStream, encode: Encode, observe: Callable[[int, int], None], timers: _Timers, media: MediaType
     ) -> None:
         self._stream = stream
         self._media = media
         self._batches = aiter(stream)
-        self._encoded = encoded
+        self._encode = encode
+        self._observe = observe
         self._timers = timers
+        self._pieces: Iterator[bytes] = iter(())
         self._failed = False
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> bytes:
+        for piece in self._pieces:
+            return piece
         if self._failed:
             raise StopAsyncIteration
         try:
-            return self._encoded(await anext(self._batches))
+            return self._first_piece(await anext(self._batches))
         except StatusError as error:
             self._failed = True
             return _error_frame(error, self._media)
 
+    def _first_piece(self, batch: Sequence[WatchEvent[Any]]) -> bytes:
+        """The whole batch as a rule; what is left of a large one stays."""
+        parts = [part for event in batch for part in self._encode(event)]
+        size = sum(map(len, parts))
+        self._observe(len(batch), size)
+        if size <= MAX_PIECE:
+            return b"".join(parts)
+        self._pieces = _pieces(parts)
+        return next(self._pieces)
+
     async def aclose(self) -> None:
+        self._pieces = iter(())
         self._timers.cancel()
         self._stream.close()
 
@@ -147,9 +170,26 @@ class _Timers:
                 timer.cancel()
 
 
+def _pieces(parts: Sequence[bytes]) -> Iterator[bytes]:
+    """The parts joined, and cut into pieces."""
+    gathered: list[bytes] = []
+    room = PIECE_BYTES
+    for part in parts:
+        start = 0
+        while len(part) - start >= room:
+            yield b"".join((*gathered, part[start : start + room]))
+            start += room
+            gathered, room = [], PIECE_BYTES
+        gathered.append(part[start:])
+        room -= len(part) - start
+    if gathered[-1] or len(gathered) > 1:
+        yield b"".join(gathered)
+
+
 def _encoder(scope: ResourceScope, request: Request, media: MediaType) -> Encode:
     if not media.convert:
-        return _memoised(scope.api_version, lambda event: _raw(scope, event))
+        plain = _memoised(scope.api_version, lambda event: _raw(scope, event))
+        return lambda event: _cuttable(scope, event) if event.size > PIECE_BYTES else plain(event)
     version = media.api_version
     if media.convert == "Table":
         return _table_encoder(scope, request, version)
@@ -157,14 +197,19 @@ def _encoder(scope: ResourceScope, request: Request, media: MediaType) -> Encode
     return _memoised(memo_key, lambda event: _metadata_only(scope, event, media), is_protobuf=media.is_protobuf)
 
 
+def _cuttable(scope: ResourceScope, event: WatchEvent[Any]) -> Sequence[bytes]:
+    """A large object's bytes as the cache has them, which all watches share."""
+    return (_FRAME_HEAD % event.type.encode(), _raw(scope, event), _FRAME_END)
+
+
 def _memoised(memo_key: Hashable, form: Callable[[WatchEvent[Any]], bytes], *, is_protobuf: bool = False) -> Encode:
     """Frames that are the same for all who watch in this form; kept with the event."""
     in_frame = protobuf.encode_event if is_protobuf else _frame
 
-    def encode(event: WatchEvent[Any]) -> bytes:
-        frame: bytes | None = event.encodings.get(memo_key)
+    def encode(event: WatchEvent[Any]) -> Sequence[bytes]:
+        frame: Sequence[bytes] | None = event.encodings.get(memo_key)
         if frame is None:
-            frame = event.encodings[memo_key] = in_frame(event.type, form(event))
+            frame = event.encodings[memo_key] = (in_frame(event.type, form(event)),)
         return frame
 
     return encode
@@ -180,7 +225,7 @@ def _table_encoder(scope: ResourceScope, request: Request, api_version: str) -> 
     include = options.include_object(request.query)
     first = True
 
-    def encode(event: WatchEvent[Any]) -> bytes:
+    def encode(event: WatchEvent[Any]) -> Sequence[bytes]:
         nonlocal first
         # The annotation is all that the bookmark at the end of the initial events is for: its row always has the object.
         carried = "Metadata" if event.initial_events_end and include == "None" else include
@@ -188,13 +233,13 @@ def _table_encoder(scope: ResourceScope, request: Request, api_version: str) -> 
         meta = {"resourceVersion": str(event.revision)}
         rows = table.encode_table(scope.table, [row], carried, meta, time.time(), api_version=api_version, with_definitions=first)
         first = False
-        return _frame(event.type, rows)
+        return (_frame(event.type, rows),)
 
     return encode
 
 
 def _frame(kind: str, obj: bytes) -> bytes:
-    return b'{"type":"%b","object":%b}\n' % (kind.encode(), obj)
+    return b"".join((_FRAME_HEAD % kind.encode(), obj, _FRAME_END))
 
 
 def _raw(scope: ResourceScope, event: WatchEvent[Any]) -> bytes:

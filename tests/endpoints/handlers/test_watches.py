@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import sys
 from typing import Any
 
 import pytest
@@ -453,3 +456,64 @@ async def test_what_is_under_way_at_the_stop_is_served(server: LocalServer, clie
     await create(client, "two")
     assert (await client.merge(ONE, {"spec": {"replicas": 2}})).status == 200
     assert len((await client.get(CRONTABS_PATH)).json()["items"]) == 2
+
+
+# --- pieces ---
+
+
+async def test_a_watch_that_nobody_reads_has_one_piece_under_way(server: LocalServer, client: Client) -> None:
+    """What is to come is made when the piece before was taken."""
+    for number in range(20):
+        await create(client, f"a{number:02}", cronSpec="*" * 20_000)
+    taken = asyncio.Event()
+    sent: list[bytes] = []
+
+    async def send(message: Any) -> None:
+        if message.get("body"):
+            sent.append(message["body"])
+            await taken.wait()
+
+    scope = {
+        "type": "http",
+        "http_version": "2",
+        "method": "GET",
+        "path": CRONTABS_PATH,
+        "query_string": b"watch=1",
+        "headers": [],
+        "state": {"peer_certificate": client.user},
+    }
+    task = asyncio.create_task(server.app(scope, asyncio.Event().wait, send))  # type: ignore[arg-type]
+    await settled()
+    assert [len(sent), server.events] == [1, 4]
+    taken.set()
+    await until(lambda: server.events == 20)
+    assert b"".join(sent).count(b"\n") == 20
+    assert max(map(len, sent)) < 100_000
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.mark.parametrize("accept", ["application/json", "application/json;as=Table;g=meta.k8s.io;v=v1"])
+@pytest.mark.parametrize("query", ["", "&includeObject=Object"])
+async def test_a_large_object_is_cut(client: Client, accept: str, query: str) -> None:
+    await create(client, cronSpec="*" * 500_000)
+    pieces = []
+    async with client.watch(WATCH + query, headers={"accept": accept}) as watch:
+        while not pieces or not pieces[-1].endswith(b"\n"):
+            pieces.append(await watch.piece())
+    whole = json.loads(b"".join(pieces))
+    assert whole["type"] == "ADDED"
+    if "Table" not in accept:
+        assert whole["object"]["spec"]["cronSpec"] == "*" * 500_000
+        assert len(pieces) == 16
+    assert max(map(len, pieces)) <= 32 * 1024
+
+
+async def test_the_last_piece_is_let_go_of(server: LocalServer, client: Client) -> None:
+    """A watch with nothing to tell keeps none of what it has told."""
+    await create(client, cronSpec="*" * 50_000)
+    async with client.watch(WATCH) as watch:
+        piece = await watch.piece()
+        await settled()
+        # Of this name and of the call's argument alone.
+        assert sys.getrefcount(piece) == 2

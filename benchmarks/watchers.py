@@ -1,0 +1,253 @@
+"""`python -m benchmarks.watchers`: what watches cost in memory while their clients don't read, and while many begin at once.
+
+Both servers get the same collection. Then, by HTTP/1.1 with a connection for each watch and by HTTP/2 with all on one, so many
+watches with initial events are opened and not read, and given up again; and so many are read to the end of their initial events,
+all at once. Resident memory is taken before, meanwhile (the most there was) and afterwards, when it has come to rest.
+It wants a machine that does nothing else, and takes about two minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import socket
+import ssl
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from jh2.config import H2Configuration
+from jh2.connection import H2Connection
+from jh2.settings import SettingCodes
+
+from benchmarks.client import Access, LoadError, build, call, run_load
+from benchmarks.report import BASELINE, MEASURED
+from benchmarks.run import COLLECTION, Say, define, memory, progress, scratch_folder, settle
+from benchmarks.servers import Aggserver, KubeApiserver, Server
+from tests.controlplane.binaries import BinariesError, obtain
+from tests.controlplane.processes import ProcessError
+from tests.controlplane.toolchain import ToolchainError
+
+__all__ = ["main"]
+
+NAMESPACE = "bench"
+WATCH = f"{COLLECTION}?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+END = b"k8s.io/initial-events-end"
+
+# The largest window there is, so that only the socket holds the server back.
+WINDOW = 2**31 - 1
+READ = 1 << 20
+# Bytes of the socket's own buffer, which is the kernel's and not the server's.
+RECEIVE_BUFFER = 64 * 1024
+# Memory is at rest when it changes by less than this share within REST_SECONDS; after REST_TIMEOUT the run goes on.
+REST_SHARE, REST_SECONDS, REST_TIMEOUT = 0.01, 1.0, 20.0
+# Seconds after the clients are gone: aggserver looks every five for memory to give back, Go's runtime takes some time too.
+GONE_SECONDS = 15.0
+SAMPLE_SECONDS = 0.05
+# Seconds without a byte after which a client that reads gives up.
+SILENCE = 30.0
+# Of the bytes expected: what is no event (heads, frames, sizes of chunks) is not the same for all watches.
+ALL = 0.99
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Resident bytes of the server's own program. `seconds` is how long the reading took, 0 where nobody reads."""
+
+    server: str
+    what: str
+    before: int
+    peak: int
+    after: int
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        grown, left = (self.peak - self.before) / 1e6, (self.after - self.before) / 1e6
+        times = f", read in {self.seconds:.1f} s" if self.seconds else ""
+        memory = f"{self.before / 1e6:6.0f} MB before, {grown:+7.1f} MB, {left:+6.1f} MB afterwards"
+        return f"{self.server:15} {self.what:28} {memory}{times}"
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.watchers", description=__doc__)
+    parser.add_argument("--unread", type=int, default=200, help="watches that nobody reads (default 200)")
+    parser.add_argument("--honest", type=int, default=20, help="watches that are read, all at once (default 20)")
+    parser.add_argument("--megabytes", type=float, default=14.0, help="size of the collection (default 14)")
+    parser.add_argument("--size", type=int, default=2000, help="bytes of an object (default 2000)")
+    parser.add_argument("--only", choices=[BASELINE, MEASURED], help="measure one server alone")
+    options = parser.parse_args(arguments)
+    say = progress()
+    try:
+        with scratch_folder() as folder:
+            binary = build(folder, say)
+            makers: dict[str, Callable[[], Server]] = {
+                BASELINE: lambda: KubeApiserver(obtain(os.environ, say), folder / BASELINE),
+                MEASURED: lambda: Aggserver(folder / MEASURED),
+            }
+            for name in [options.only] if options.only else [BASELINE, MEASURED]:
+                with makers[name]() as server:
+                    define(server.access, [NAMESPACE])
+                    count = int(options.megabytes * 1e6 / options.size)
+                    run_load(
+                        binary,
+                        server.access,
+                        {"workload": "create", "clients": 32, "count": count, "size": options.size, "namespace": NAMESPACE},
+                    )
+                    say(f"{name} has {count} objects")
+                    for figures in _measure(server, options.unread, options.honest, say):
+                        print(figures, flush=True)
+    except (LoadError, ProcessError, BinariesError, ToolchainError, OSError) as error:
+        print(f"no result: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _measure(server: Server, unread: int, honest: int, say: Say) -> Iterator[Figures]:
+    size = _read_one(server.access)
+    call(server.access, "GET", f"{COLLECTION}?limit=1")
+    say(f"{server.name}: {size / 1e6:.1f} MB of initial events")
+    for protocol, open_all in (("HTTP/1.1", _connections), ("HTTP/2", _streams)):
+        yield _unread(server, protocol, unread, open_all)
+        yield _honest(server, protocol, honest, open_all, size)
+
+
+Opened = list[ssl.SSLSocket]
+OpenAll = Callable[[Access, int], Opened]
+
+
+def _unread(server: Server, protocol: str, count: int, open_all: OpenAll) -> Figures:
+    before = _at_rest(server)
+    with _sampled(server) as peak:
+        opened = open_all(server.access, count)
+        _at_rest(server)
+    return Figures(server.name, f"{count} unread, {protocol}", before, peak[0], _after(server, opened))
+
+
+def _honest(server: Server, protocol: str, count: int, open_all: OpenAll, size: int) -> Figures:
+    before = _at_rest(server)
+    with _sampled(server) as peak:
+        began = time.monotonic()
+        opened = open_all(server.access, count)
+        # Each thread reads one connection.
+        threads = [threading.Thread(target=_read, args=(one, int(ALL * size * count / len(opened)))) for one in opened]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        seconds = time.monotonic() - began
+    what = f"{count} read at once, {protocol}"
+    return Figures(server.name, what, before, peak[0], _after(server, opened), seconds)
+
+
+def _after(server: Server, opened: Opened) -> int:
+    _close(opened)
+    time.sleep(GONE_SECONDS)
+    return _at_rest(server)
+
+
+def _resident(server: Server) -> int:
+    """Of the apiserver; etcd, which keeps kube-apiserver's objects, is another program."""
+    return memory(server)[server.name]
+
+
+def _at_rest(server: Server) -> int:
+    settle([server])
+    deadline = time.monotonic() + REST_TIMEOUT
+    now = _resident(server)
+    while time.monotonic() < deadline:
+        before = now
+        time.sleep(REST_SECONDS)
+        now = _resident(server)
+        if abs(now - before) < REST_SHARE * before:
+            break
+    return now
+
+
+@contextlib.contextmanager
+def _sampled(server: Server) -> Iterator[list[int]]:
+    """The most there was, as the only element."""
+    peak, over = [_resident(server)], threading.Event()
+
+    def sample() -> None:
+        while not over.wait(SAMPLE_SECONDS):
+            peak[0] = max(peak[0], _resident(server))
+
+    thread = threading.Thread(target=sample)
+    thread.start()
+    try:
+        yield peak
+    finally:
+        over.set()
+        thread.join()
+
+
+# --- clients ---
+
+
+def _connect(access: Access, protocol: str) -> ssl.SSLSocket:
+    context = ssl.create_default_context(cafile=str(access.authority))
+    context.load_cert_chain(access.certificate, access.key)
+    context.set_alpn_protocols([protocol])
+    url = urlsplit(access.server)
+    plain = socket.socket(socket.AF_INET6 if ":" in (url.hostname or "") else socket.AF_INET)
+    plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
+    plain.connect((url.hostname, url.port))
+    plain.settimeout(SILENCE)
+    return context.wrap_socket(plain, server_hostname=url.hostname)
+
+
+def _connections(access: Access, count: int) -> Opened:
+    """So many watches, each on a connection of its own; sent, and not read."""
+    opened = []
+    for _ in range(count):
+        connection = _connect(access, "http/1.1")
+        connection.sendall(f"GET {WATCH} HTTP/1.1\r\nHost: {urlsplit(access.server).netloc}\r\n\r\n".encode())
+        opened.append(connection)
+    return opened
+
+
+def _streams(access: Access, count: int) -> Opened:
+    """So many watches on one connection."""
+    connection = _connect(access, "h2")
+    library = H2Connection(H2Configuration(client_side=True))
+    library.initiate_connection()
+    library.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: WINDOW})
+    library.increment_flow_control_window(WINDOW - 65535)
+    for index in range(count):
+        head = [(":method", "GET"), (":scheme", "https"), (":authority", urlsplit(access.server).netloc), (":path", WATCH)]
+        library.send_headers(2 * index + 1, head, end_stream=True)
+    connection.sendall(library.data_to_send())
+    return [connection]
+
+
+def _read(connection: ssl.SSLSocket, size: int) -> None:
+    with contextlib.suppress(OSError):
+        while size > 0 and (data := connection.recv(READ)):
+            size -= len(data)
+
+
+def _read_one(access: Access) -> int:
+    """The bytes of one watch's initial events."""
+    (connection,) = _connections(access, 1)
+    size, tail = 0, b""
+    while END not in tail:
+        data = connection.recv(READ)
+        if not data:
+            raise LoadError("a watch ended within its initial events")
+        size += len(data)
+        tail = tail[-len(END) :] + data
+    _close([connection])
+    return size
+
+
+def _close(opened: Opened) -> None:
+    for connection in opened:
+        connection.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
