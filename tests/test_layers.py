@@ -28,7 +28,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("storage", "cluster", "webhook"),
     ("publish", "merge"),
     ("schema",),
-    ("cel",),
+    ("cel", "scheme"),
     ("meta",),
 )
 
@@ -65,6 +65,7 @@ PURE = (
     "aggserver.meta",
     "aggserver.cel",
     "aggserver.schema",
+    "aggserver.scheme",
     "aggserver.merge",
     "aggserver.publish",
     "aggserver.app.cel_places",
