@@ -10,7 +10,7 @@ leaves out counts as not said.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,11 +43,15 @@ class MapType:
 
 @dataclass(slots=True, eq=False)
 class Atom:
-    """scalar: numeric, string, boolean, untyped (any of them), or '' for none. Shared, and never changed once made."""
+    """scalar: numeric, string, boolean, untyped (any of them), or '' for none. Shared, and never changed once made.
+
+    fits: what `typed.py` makes of the type when values are first checked.
+    """
 
     scalar: str = ""
     list: ListType | None = None
     map: MapType | None = None
+    fits: dict[bool, Callable[[Any], bool]] = field(default_factory=dict, repr=False)
 
 
 # They contain themselves.

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -72,12 +73,20 @@ def field(name: str) -> str:
 
 def value(item: Any) -> str:
     """The element of an item of a set: a string, a number or a boolean."""
-    return f"v:{to_json(item)}"
+    return f"v:{_json(item)}"
 
 
 def key(fields: Mapping[str, Any]) -> str:
     """The element of an item of a list map, by the members that are its keys and are set."""
-    return f"k:{to_json(dict(fields))}"
+    return "k:{" + ",".join([f"{_json(name)}:{_json(fields[name])}" for name in sorted(fields)]) + "}"
+
+
+# Texts that JSON writes as they are.
+_plain = re.compile(r"[ !#-%'-;=?-\[\]-~]*").fullmatch
+
+
+def _json(item: Any) -> str:
+    return f'"{item}"' if item.__class__ is str and _plain(item) else to_json(item)
 
 
 def element_text(element: str) -> str:

@@ -7,7 +7,7 @@ Pure. Source: sigs.k8s.io/structured-merge-diff/v6 typed/{helpers,validate,tofie
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from typing import Any, Final
 
@@ -142,8 +142,79 @@ def validate(value: Any, atom: Atom, *, allow_duplicates: bool = False) -> None:
 
     allow_duplicates: items of sets and list maps may be there twice, as in objects that were stored before anybody looked.
     """
-    if errors := list(_errors(value, atom, allow_duplicates)):
-        raise TypedError.of(errors)
+    if not _fits(atom, allow_duplicates)(value):
+        raise TypedError.of(_errors(value, atom, allow_duplicates))
+
+
+_Fits = Callable[[Any], bool]
+
+
+def _fits(atom: Atom, allow_duplicates: bool) -> _Fits:
+    """Whether a value has no errors, as a function that is made of the type once: nearly all values have none."""
+    found = atom.fits.get(allow_duplicates)
+    if found is None:
+        # A type that contains itself finds this while it is made.
+        atom.fits[allow_duplicates] = lambda value: atom.fits[allow_duplicates](value)
+        found = atom.fits[allow_duplicates] = _make_fits(atom, allow_duplicates)
+    return found
+
+
+def _make_fits(atom: Atom, allow_duplicates: bool) -> _Fits:
+    if atom.map is None and atom.list is None:
+        return _SCALAR_FITS[atom.scalar]
+    as_map = None if atom.map is None else _map_fits(atom.map, allow_duplicates)
+    as_list = None if atom.list is None else _list_fits(atom.list, allow_duplicates)
+    as_scalar = _SCALAR_FITS[atom.scalar] if atom.scalar else None
+
+    def fits(value: Any) -> bool:
+        of = value.__class__
+        if of is dict:
+            return as_map is not None and as_map(value)
+        if of is list:
+            return as_list is not None and as_list(value)
+        return value is None or (as_scalar is not None and as_scalar(value))
+
+    return fits
+
+
+def _map_fits(of: MapType, allow_duplicates: bool) -> _Fits:
+    members = {name: _fits(member, allow_duplicates) for name, member in of.fields.items()}
+    other = (lambda _: False) if of.element is None else _fits(of.element, allow_duplicates)
+    get = members.get
+
+    def fits(value: dict[str, Any]) -> bool:
+        for name, member in value.items():
+            if not get(name, other)(member):
+                return False
+        return True
+
+    return fits
+
+
+def _list_fits(of: ListType, allow_duplicates: bool) -> _Fits:
+    item_fits = _fits(of.element, allow_duplicates)
+
+    def fits(value: list[Any]) -> bool:
+        if of.associative:
+            try:
+                elements = [element_of(of, item) for item in value]
+            except TypedError:
+                return False
+            if not allow_duplicates and len(set(elements)) < len(elements):
+                return False
+        return all(map(item_fits, value))
+
+    return fits
+
+
+_NUMBERS = (int, float)
+_SCALAR_FITS: dict[str, _Fits] = {
+    "": lambda _: False,
+    "string": lambda value: value is None or value.__class__ is str,
+    "boolean": lambda value: value is None or value.__class__ is bool,
+    "numeric": lambda value: value is None or value.__class__ in _NUMBERS,
+    "untyped": lambda value: value.__class__ is not dict and value.__class__ is not list,
+}
 
 
 def _errors(value: Any, atom: Atom, allow_duplicates: bool) -> Iterator[str]:
