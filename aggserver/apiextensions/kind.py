@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from aggserver.admission.chain import Chain
 from aggserver.apiextensions import manifest
-from aggserver.apiextensions.decoding import decode_error
 from aggserver.apiextensions.strategy import INFO, DefinitionStatusStrategy, set_defaults
 from aggserver.endpoints.fixed import FixedResource, Subresource
 from aggserver.meta import errors
@@ -16,6 +15,7 @@ from aggserver.publish.table import Column, TableConvertor
 from aggserver.registry.rest import JSONObject
 from aggserver.registry.store import Store
 from aggserver.registry.subresources import StatusStore
+from aggserver.scheme.decoding import decode_error
 
 __all__ = ["definition_kind"]
 
@@ -40,7 +40,7 @@ def definition_kind(crds: Store, admission: Chain) -> FixedResource:
 
 def _conform(obj: JSONObject) -> list[str]:
     """What upstream's decoder does: members of a wrong type are refused, unknown ones dropped, defaults filled in."""
-    why = decode_error(obj) or ", ".join(map(str, manifest.problems(obj)))
+    why = decode_error(obj, manifest.TYPE) or ", ".join(map(str, manifest.problems(obj)))
     if why:
         what = 'CustomResourceDefinition in version "v1" cannot be handled as a CustomResourceDefinition'
         raise errors.bad_request(f"{what}: {why}")

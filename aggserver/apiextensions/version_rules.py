@@ -15,8 +15,8 @@ from aggserver.apiextensions import schema_rules
 from aggserver.apiextensions.manifest import member
 from aggserver.apiextensions.schema_rules import SchemaOptions, schema_of
 from aggserver.meta.field import FieldError, Path, duplicate, invalid, required, too_many
-from aggserver.meta.golang import to_json
 from aggserver.schema import constructs, internal, invariants
+from aggserver.scheme.types import lookup
 
 __all__ = ["Facets", "deprecation_warning", "internal_text", "validate", "validate_common"]
 
@@ -100,44 +100,16 @@ def internal_text(versions: Sequence[JSONObject]) -> str:
 
 
 def _internal_text(version: JSONObject, common: Facets) -> str:
-    schema = subresources = columns = fields = "null"
-    if not common.schema and version.get("schema") is not None:
-        inner = schema_of(version)
-        schema = f'{{"OpenAPIV3Schema":{"null" if inner is None else internal.text(inner)}}}'
-    if not common.subresources and (given := version.get("subresources")) is not None:
-        scale = given.get("scale")
-        status = "null" if given.get("status") is None else "{}"
-        subresources = f'{{"Status":{status},"Scale":{"null" if scale is None else _members(scale, _SCALE)}}}'
-    if not common.columns and (given := version.get("additionalPrinterColumns")) is not None:
-        columns = f"[{','.join(_members(column, _COLUMN) for column in given)}]"
-    if not common.selectable_fields and (given := version.get("selectableFields")) is not None:
-        fields = f"[{','.join(_members(field, _FIELD) for field in given)}]"
-    own = _members(version, _VERSION)[:-1]
-    more = f'"Schema":{schema},"Subresources":{subresources},"AdditionalPrinterColumns":{columns},"SelectableFields":{fields}'
-    return f"{own},{more}}}"
+    shared = {
+        "schema": common.schema,
+        "subresources": common.subresources,
+        "additionalPrinterColumns": common.columns,
+        "selectableFields": common.selectable_fields,
+    }
+    return internal.text_of({name: value for name, value in version.items() if not shared.get(name)}, _VERSION)
 
 
-# Member -> (Go's name, Go's zero).
-_SCALE = {
-    "specReplicasPath": ("SpecReplicasPath", ""),
-    "statusReplicasPath": ("StatusReplicasPath", ""),
-    "labelSelectorPath": ("LabelSelectorPath", None),
-}
-_COLUMN = {
-    **{name: (name.title(), "") for name in ("name", "type", "format", "description")},
-    "priority": ("Priority", 0),
-    "jsonPath": ("JSONPath", ""),
-}
-_FIELD = {"jsonPath": ("JSONPath", "")}
-_VERSION: Mapping[str, tuple[str, Any]] = {
-    "name": ("Name", ""),
-    **{name: (name.title(), False) for name in ("served", "storage", "deprecated")},
-    "deprecationWarning": ("DeprecationWarning", None),
-}
-
-
-def _members(obj: JSONObject, names: Mapping[str, tuple[str, Any]]) -> str:
-    return "{" + ",".join(f'"{go}":{to_json(member(obj, name, zero))}' for name, (go, zero) in names.items()) + "}"
+_VERSION = lookup("apiextensions/v1.CustomResourceDefinitionVersion")
 
 
 def _has_status(version: JSONObject) -> bool:

@@ -32,6 +32,7 @@ from aggserver.meta.versions import GroupVersionKind, parse_group_version
 
 __all__ = [
     "NameRule",
+    "are_too_long",
     "dns1035_label",
     "dns1123_label",
     "dns1123_subdomain",
@@ -291,9 +292,14 @@ def validate_labels(labels: Mapping[str, str], path: Path) -> list[FieldError]:
 
 def _validate_annotations(annotations: Mapping[str, str], path: Path) -> list[FieldError]:
     problems = [field.invalid(path, key, text) for key in annotations for text in qualified_name(key.lower())]
-    if sum(len(key.encode()) + len((value or "").encode()) for key, value in annotations.items()) > _MAX_ANNOTATIONS_BYTES:
+    if are_too_long(annotations):
         problems.append(field.too_long(path, _MAX_ANNOTATIONS_BYTES))
     return problems
+
+
+def are_too_long(annotations: Mapping[str, str | None]) -> bool:
+    """Whether annotations are larger, all together, than those of an object may be."""
+    return sum(len(key.encode()) + len((value or "").encode()) for key, value in annotations.items()) > _MAX_ANNOTATIONS_BYTES
 
 
 def _validate_owner_references(references: Sequence[JSONObject | None], path: Path) -> list[FieldError]:

@@ -15,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 from aggserver.authentication.user import UserInfo
 from aggserver.meta.selectors import FieldSelector, LabelSelector
 from aggserver.publish.table import Row, TableConvertor
-from aggserver.storage.cacher import WatchEvent
+from aggserver.storage.changes import WatchEvent
 
 __all__ = [
     "Admit",

@@ -7,156 +7,87 @@ Source: k8s.io/apiextensions-apiserver pkg/apis/apiextensions/types_jsonschema.g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from aggserver.meta.golang import to_json
-from aggserver.schema.structural import NAMED_SUBSCHEMAS, SUBSCHEMAS
+from aggserver.schema.structural import NAMED_SUBSCHEMAS, SCHEMA, SUBSCHEMAS
+from aggserver.scheme.types import Member, Type, lookup
 
-__all__ = ["go_name", "is_omitted", "items_text", "members_in_order", "nodes", "rule_text", "set_members", "text"]
+__all__ = ["go_name", "items_text", "nodes", "rule_text", "set_members", "text", "text_of"]
 
 JSONObject = Mapping[str, Any]
-Printer = Callable[[Any], str]
 
+# The internal type has `nullable` behind `type`; all else is in the order of v1's.
+_V1 = SCHEMA.members
+_ORDER = [name for name in _V1 if name != "nullable"]
+_ORDER.insert(_ORDER.index("type") + 1, "nullable")
+_RULE = lookup("apiextensions/v1.ValidationRule")
 
-def _float(value: Any) -> str:
-    return to_json(float(value))
-
-
-def _schema(value: Any) -> str:
-    return text(value)
-
-
-def _schemas(value: Any) -> str:
-    return f"[{','.join(text(each or {}) for each in value)}]"
-
-
-def _map(value: Any) -> str:
-    return "{" + ",".join(f"{to_json(name)}:{text(value[name] or {})}" for name in sorted(value)) + "}"
-
-
-def items_text(value: Any) -> str:
-    """The value of `items`: one schema, or (which is refused) a list of them."""
-    one, many = ("null", _schemas(value)) if isinstance(value, list) else (text(value), "null")
-    return f'{{"Schema":{one},"JSONSchemas":{many}}}'
-
-
-def _schema_or_bool(value: Any) -> str:
-    schema = "null" if isinstance(value, bool) else text(value)
-    return f'{{"Allows":{to_json(value is not False)},"Schema":{schema}}}'
-
-
-def _dependencies(value: Any) -> str:
-    def one(each: Any) -> str:
-        schema, names = ("null", to_json(each)) if isinstance(each, list) else (text(each), "null")
-        return f'{{"Schema":{schema},"Property":{names}}}'
-
-    return "{" + ",".join(f"{to_json(name)}:{one(value[name] or {})}" for name in sorted(value)) + "}"
-
-
-def _documentation(value: Any) -> str:
-    return f'{{"Description":{to_json(value.get("description") or "")},"URL":{to_json(value.get("url") or "")}}}'
-
-
-def rule_text(rule: JSONObject) -> str:
-    """The JSON text of one of x-kubernetes-validations."""
-    members = [f'"{name[0].upper()}{name[1:]}":{to_json(rule.get(name) or "")}' for name in _RULE]
-    members.insert(3, f'"Reason":{to_json(rule.get("reason"))}')
-    return "{" + ",".join(members) + f',"OptionalOldSelf":{to_json(rule.get("optionalOldSelf"))}}}'
-
-
-def _rules(value: Any) -> str:
-    return f"[{','.join(map(rule_text, value))}]"
-
-
-_RULE = ("rule", "message", "messageExpression", "fieldPath")
-
-# JSON name -> (Go's name, text where unset, how a value is printed), in Go's order.
-_STRING, _BOOL, _POINTER = '""', "false", "null"
-_UNSET: Mapping[str, Any] = {_STRING: "", _BOOL: False}
-_MEMBERS: Mapping[str, tuple[str, str, Printer]] = {
-    "id": ("ID", _STRING, to_json),
-    "$schema": ("Schema", _STRING, to_json),
-    "$ref": ("Ref", _POINTER, to_json),
-    "description": ("Description", _STRING, to_json),
-    "type": ("Type", _STRING, to_json),
-    "nullable": ("Nullable", _BOOL, to_json),
-    "format": ("Format", _STRING, to_json),
-    "title": ("Title", _STRING, to_json),
-    "default": ("Default", _POINTER, to_json),
-    "maximum": ("Maximum", _POINTER, _float),
-    "exclusiveMaximum": ("ExclusiveMaximum", _BOOL, to_json),
-    "minimum": ("Minimum", _POINTER, _float),
-    "exclusiveMinimum": ("ExclusiveMinimum", _BOOL, to_json),
-    "maxLength": ("MaxLength", _POINTER, to_json),
-    "minLength": ("MinLength", _POINTER, to_json),
-    "pattern": ("Pattern", _STRING, to_json),
-    "maxItems": ("MaxItems", _POINTER, to_json),
-    "minItems": ("MinItems", _POINTER, to_json),
-    "uniqueItems": ("UniqueItems", _BOOL, to_json),
-    "multipleOf": ("MultipleOf", _POINTER, _float),
-    "enum": ("Enum", _POINTER, to_json),
-    "maxProperties": ("MaxProperties", _POINTER, to_json),
-    "minProperties": ("MinProperties", _POINTER, to_json),
-    "required": ("Required", _POINTER, to_json),
-    "items": ("Items", _POINTER, items_text),
-    "allOf": ("AllOf", _POINTER, _schemas),
-    "oneOf": ("OneOf", _POINTER, _schemas),
-    "anyOf": ("AnyOf", _POINTER, _schemas),
-    "not": ("Not", _POINTER, _schema),
-    "properties": ("Properties", _POINTER, _map),
-    "additionalProperties": ("AdditionalProperties", _POINTER, _schema_or_bool),
-    "patternProperties": ("PatternProperties", _POINTER, _map),
-    "dependencies": ("Dependencies", _POINTER, _dependencies),
-    "additionalItems": ("AdditionalItems", _POINTER, _schema_or_bool),
-    "definitions": ("Definitions", _POINTER, _map),
-    "externalDocs": ("ExternalDocs", _POINTER, _documentation),
-    "example": ("Example", _POINTER, to_json),
-    "x-kubernetes-preserve-unknown-fields": ("XPreserveUnknownFields", _POINTER, to_json),
-    "x-kubernetes-embedded-resource": ("XEmbeddedResource", _BOOL, to_json),
-    "x-kubernetes-int-or-string": ("XIntOrString", _BOOL, to_json),
-    "x-kubernetes-list-map-keys": ("XListMapKeys", _POINTER, to_json),
-    "x-kubernetes-list-type": ("XListType", _POINTER, to_json),
-    "x-kubernetes-map-type": ("XMapType", _POINTER, to_json),
-    "x-kubernetes-validations": ("XValidations", _POINTER, _rules),
-}
-
-_COLLECTIONS = frozenset(
-    {
-        *("enum", "required", "allOf", "oneOf", "anyOf", "properties", "patternProperties", "dependencies", "definitions"),
-        *("x-kubernetes-list-map-keys", "x-kubernetes-validations"),
-    }
-)
-
-
-def members_in_order() -> tuple[str, ...]:
-    """JSON names of all members, in Go's order."""
-    return tuple(_MEMBERS)
-
-
-def go_name(member: str) -> str:
-    return _MEMBERS[member][0]
-
-
-def is_omitted(name: str, value: Any) -> bool:
-    """Whether Go leaves a member out when it writes a schema: unset, or an empty list or map."""
-    return value is None or value == _UNSET.get(_MEMBERS[name][1]) or (name in _COLLECTIONS and not value)
-
-
-def set_members(schema: JSONObject) -> list[str]:
-    """The members of a schema that Go does not take for unset, in its order: an empty text and false are nothing, 0 is."""
-    return [
-        name for name, (_, unset, _) in _MEMBERS.items() if schema.get(name) is not None and schema[name] != _UNSET.get(unset)
-    ]
+# Go's zero values of what is no pointer; lists and maps are null then, as pointers are.
+_ZEROS = {"string": '""', "bool": "false", "int32": "0", "int64": "0", "float64": "0"}
 
 
 def text(schema: JSONObject) -> str:
     """The JSON text of the internal type: every member, in Go's order."""
-    parts = []
-    for name, (go, unset, show) in _MEMBERS.items():
-        value = schema.get(name)
-        parts.append(f'"{go}":{unset if value is None else show(value)}')
+    return text_of(schema, SCHEMA)
+
+
+def rule_text(rule: JSONObject) -> str:
+    """The JSON text of one of x-kubernetes-validations."""
+    return text_of(rule, _RULE)
+
+
+def items_text(value: Any) -> str:
+    """The value of `items`: one schema, or (which is refused) a list of them."""
+    return text_of(value, _V1["items"].type)
+
+
+def text_of(value: Any, of: Type) -> str:
+    """The JSON text of a value of `of` in Go's names, as Go writes types that have no JSON names; None is the zero value."""
+    if of.kind == "struct":
+        names = _ORDER if of is SCHEMA else of.members
+        return _struct({of.members[name]: (value or {}).get(name) for name in names})
+    if value is None:
+        return _ZEROS.get(of.kind, "null")
+    if of.kind == "union":
+        return _union(value, of)
+    if of.kind == "float64":
+        return to_json(float(value))
+    if of.element is None or of.element.kind == "json":
+        return to_json(value)
+    if of.kind == "list":
+        return f"[{','.join(text_of(each, of.element) for each in value)}]"
+    return "{" + ",".join(f"{to_json(name)}:{text_of(value[name], of.element)}" for name in sorted(value)) + "}"
+
+
+def _union(value: Any, of: Type) -> str:
+    # Where a schema is given, anything that fits it is allowed.
+    values: dict[Member, Any] = {member: True if member.name == "Allows" else None for member in of.members.values()}
+    if (chosen := of.alternative(value)) is not None:
+        values[chosen] = value
+    return _struct(values)
+
+
+def _struct(values: Mapping[Member, Any]) -> str:
+    parts = (
+        f'"{member.go_name}":{"null" if value is None and member.pointer else text_of(value, member.type)}'
+        for member, value in values.items()
+    )
     return "{" + ",".join(parts) + "}"
+
+
+def go_name(member: str) -> str:
+    return _V1[member].go_name
+
+
+def set_members(schema: JSONObject) -> list[str]:
+    """The members of a schema that Go does not take for unset, in its order: an empty text and false are nothing, 0 is."""
+    return [name for name in _ORDER if _is_set(_V1[name], schema.get(name))]
+
+
+def _is_set(member: Member, value: Any) -> bool:
+    return value is not None and (member.pointer or value not in ("", False))
 
 
 def nodes(schema: Any) -> Iterator[JSONObject]:

@@ -10,18 +10,20 @@ pkg/apis/apiextensions/v1/{types_jsonschema,marshal}.go, v0.36.3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from aggserver.meta.field import FieldError, Path, invalid, type_invalid
 from aggserver.meta.golang import INT64_MAX, INT64_MIN
+from aggserver.scheme import form
+from aggserver.scheme.types import Type, lookup
 
 __all__ = [
     "KNOWN",
-    "KNOWN_IN_RULES",
     "MAX_DEPTH",
     "NAMED_SUBSCHEMAS",
+    "SCHEMA",
     "SUBSCHEMAS",
     "TYPE_META",
     "Structural",
@@ -143,86 +145,43 @@ _PLAIN: Mapping[str, frozenset[type]] = {
 
 def problems(schema: Any, path: Path) -> list[FieldError]:
     """What keeps `schema`, of any JSON value, from being compiled; `path` is where it stands. Null members count as missing."""
-    return list(_schema(schema, path, 0))
+    if schema is None:
+        return [type_invalid(path, schema, "must be a schema (an object)")]
+    return list(_too_deep(schema, path)) or list(form.problems(schema, SCHEMA, path))
 
 
-Check = Callable[[Any, Path, int], Iterator[FieldError]]
+def _too_deep(schema: Any, path: Path) -> Iterator[FieldError]:
+    """Of any JSON value: the schemas and defaults that nest too deeply, none of which is looked into any further."""
+    level = [(schema, path)]
+    for depth in range(MAX_DEPTH + 2):
+        inner: list[tuple[Any, Path]] = []
+        for node, at in level:
+            if depth > MAX_DEPTH:
+                yield invalid(at, "", f"must not nest deeper than {MAX_DEPTH} schemas")
+            elif isinstance(node, dict):
+                # Copying a default recurses.
+                if _is_deeper_than(node.get("default"), MAX_DEPTH):
+                    yield invalid(at.child("default"), "", f"must not nest deeper than {MAX_DEPTH} objects and lists")
+                inner += _subschemas(node, at, is_last=depth == MAX_DEPTH)
+        level = inner
 
 
-def _schema(value: Any, path: Path, depth: int) -> Iterator[FieldError]:
-    if not isinstance(value, Mapping):
-        yield type_invalid(path, value, "must be a schema (an object)")
-        return
-    if depth > MAX_DEPTH:
-        yield invalid(path, "", f"must not nest deeper than {MAX_DEPTH} schemas")
-        return
-    for name, member in value.items():
-        # Members without a check are unknown to the type: upstream drops them.
-        check = _CHECKS.get(name)
-        if check is not None and member is not None:
-            yield from check(member, path.child(name), depth + 1)
+def _subschemas(node: dict[str, Any], path: Path, *, is_last: bool) -> Iterator[tuple[Any, Path]]:
+    """The schemas right below a node, with their places, but for what has another form; plain ones only where it `is_last`."""
 
+    def counts(each: Any) -> bool:
+        return isinstance(each, dict) and (is_last or not is_plain(each))
 
-def _is(types: type | tuple[type, ...], text: str) -> Check:
-    def check(value: Any, path: Path, depth: int) -> Iterator[FieldError]:
-        # JSON's true is no number, whatever Python says.
-        if not isinstance(value, types) or (isinstance(value, bool) and types is not bool):
-            yield type_invalid(path, value, f"must be {text}")
-
-    return check
-
-
-_STRING = _is(str, "a string")
-_BOOLEAN = _is(bool, "a boolean")
-_INTEGER = _is(int, "an integer")
-_NUMBER = _is((int, float), "a number")
-_OBJECT = _is(Mapping, "an object")
-_LIST = _is(list, "a list")
-
-
-def _list_of(check_item: Check) -> Check:
-    def check(value: Any, path: Path, depth: int) -> Iterator[FieldError]:
-        if not isinstance(value, list):
-            yield type_invalid(path, value, "must be a list")
-            return
-        for index, item in enumerate(value):
-            if not (check_item is _schema and depth <= MAX_DEPTH and is_plain(item)):
-                yield from check_item(item, path.index(index), depth)
-
-    return check
-
-
-def _properties(value: Any, path: Path, depth: int) -> Iterator[FieldError]:
-    if not isinstance(value, Mapping):
-        yield type_invalid(path, value, "must be an object")
-        return
-    for name, child in value.items():
-        if child is not None and not (is_plain(child) and depth <= MAX_DEPTH):
-            yield from _schema(child, path.key(name), depth)
-
-
-def _schema_or_boolean(value: Any, path: Path, depth: int) -> Iterator[FieldError]:
-    if not isinstance(value, bool):
-        yield from _schema(value, path, depth)
-
-
-def _items(value: Any, path: Path, depth: int) -> Iterator[FieldError]:
-    yield from (_LIST_OF_SCHEMAS if isinstance(value, list) else _schema)(value, path, depth)
-
-
-def _dependencies(value: Any, path: Path, depth: int) -> Iterator[FieldError]:
-    if not isinstance(value, Mapping):
-        yield type_invalid(path, value, "must be an object")
-        return
-    for name, child in value.items():
-        if child is not None:
-            yield from (_list_of(_STRING) if isinstance(child, list) else _schema)(child, path.key(name), depth)
-
-
-def _default(value: Any, path: Path, depth: int) -> Iterator[FieldError]:
-    # Copying a default recurses.
-    if _is_deeper_than(value, MAX_DEPTH):
-        yield invalid(path, "", f"must not nest deeper than {MAX_DEPTH} objects and lists")
+    for name, value in node.items():
+        if name not in SUBSCHEMAS:
+            continue
+        at = path.child(name)
+        if isinstance(value, list):
+            yield from ((each, at.index(index)) for index, each in enumerate(value) if counts(each))
+        elif isinstance(value, dict) and name in NAMED_SUBSCHEMAS:
+            yield from ((each, at.key(key)) for key, each in value.items() if counts(each))
+        elif counts(value):
+            yield value, at
 
 
 def _is_deeper_than(value: Any, depth: int) -> bool:
@@ -238,50 +197,19 @@ def _members(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
     return value.values() if isinstance(value, dict) else value
 
 
-_LIST_OF_SCHEMAS = _list_of(_schema)
+SCHEMA = lookup("apiextensions/v1.JSONSchemaProps")
 
-_RULE: Mapping[str, Check] = {
-    **dict.fromkeys(("rule", "message", "messageExpression", "reason", "fieldPath"), _STRING),
-    "optionalOldSelf": _BOOLEAN,
-}
-
-
-def _rule(value: Any, path: Path, depth: int) -> Iterator[FieldError]:
-    if not isinstance(value, Mapping):
-        yield type_invalid(path, value, "must be an object")
-        return
-    for name, check in _RULE.items():
-        if value.get(name) is not None:
-            yield from check(value[name], path.child(name), depth)
-
-
-_CHECKS: Mapping[str, Check] = {
-    **dict.fromkeys(("id", "$schema", "$ref", "description", "type", "format", "title", "pattern", LIST_TYPE, MAP_TYPE), _STRING),
-    **dict.fromkeys(("maximum", "minimum", "multipleOf"), _NUMBER),
-    **dict.fromkeys(("maxLength", "minLength", "maxItems", "minItems", "maxProperties", "minProperties"), _INTEGER),
-    **dict.fromkeys(("exclusiveMaximum", "exclusiveMinimum", "uniqueItems", "nullable"), _BOOLEAN),
-    **dict.fromkeys((EMBEDDED, INT_OR_STRING, PRESERVE), _BOOLEAN),
-    **dict.fromkeys(("allOf", "anyOf", "oneOf"), _LIST_OF_SCHEMAS),
-    **dict.fromkeys(("required", LIST_MAP_KEYS), _list_of(_STRING)),
-    **dict.fromkeys(("additionalProperties", "additionalItems"), _schema_or_boolean),
-    **dict.fromkeys(("properties", "patternProperties", "definitions"), _properties),
-    "dependencies": _dependencies,
-    "default": _default,
-    "enum": _LIST,
-    "externalDocs": _OBJECT,
-    "items": _items,
-    "not": _schema,
-    VALIDATIONS: _list_of(_rule),
-}
-
-KNOWN = frozenset(_CHECKS) | {"example"}
+KNOWN = frozenset(SCHEMA.members)
 """Every member that a schema may have; upstream's type knows no other."""
 
-KNOWN_IN_RULES = frozenset(_RULE)
-"""Every member that a rule may have."""
 
-NAMED_SUBSCHEMAS = frozenset({"definitions", "dependencies", "patternProperties", "properties"})
-"""The members with a map of schemas in them."""
+def _holds_schemas(of: Type) -> bool:
+    inner = [member.type for member in of.members.values()] if of.kind == "union" else [of.element]
+    return of is SCHEMA or any(each is not None and _holds_schemas(each) for each in inner)
 
-SUBSCHEMAS = NAMED_SUBSCHEMAS | {"additionalItems", "additionalProperties", "allOf", "anyOf", "items", "not", "oneOf"}
+
+SUBSCHEMAS = frozenset(name for name, member in SCHEMA.members.items() if _holds_schemas(member.type))
 """The members with schemas in them: one, a list of them, or a map."""
+
+NAMED_SUBSCHEMAS = frozenset(name for name in SUBSCHEMAS if SCHEMA.members[name].type.kind == "map")
+"""The members with a map of schemas in them."""

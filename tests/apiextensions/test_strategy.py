@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from aggserver.apiextensions import conditions, manifest, validation
-from aggserver.apiextensions.decoding import decode_error
 from aggserver.apiextensions.strategy import CLEANUP_FINALIZER, DefinitionStatusStrategy, DefinitionStrategy, set_defaults
 from aggserver.meta.field import Path
 from aggserver.schema.rules import RuleOptions
+from aggserver.scheme.decoding import decode_error
 from tests.fakes.definitions import CRONTABS
 
 NOW = "2026-01-02T03:04:05Z"
@@ -94,7 +94,7 @@ def test_a_large_definition_is_not_for_the_event_loop() -> None:
 # Passes over a schema of 90,000 nodes: for each of these it may look at a node, but make nothing.
 PASSES: dict[str, Callable[[Any], Any]] = {
     "form": manifest.problems,
-    "decoding": decode_error,
+    "decoding": lambda crd: decode_error(crd, manifest.TYPE),
     "pruning": manifest.prune,
     "structure": conditions.non_structural,
     "rules": validation.validate,

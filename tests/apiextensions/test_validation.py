@@ -89,8 +89,8 @@ def test_other_types_are_all_the_answer() -> None:
     crd = merged(BASE, {"spec": {"group": 5, "scope": [], "names": "x", "versions": [{"name": "v1", "served": "yes"}]}})
     assert [str(error) for error in validation.validate(crd)] == [
         "spec.group: Invalid value: 5: must be a string",
-        'spec.names: Invalid value: "x": must be an object',
         "spec.scope: Invalid value: []: must be a string",
+        'spec.names: Invalid value: "x": must be an object',
         'spec.versions[0].served: Invalid value: "yes": must be a boolean',
     ]
 

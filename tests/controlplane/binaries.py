@@ -1,4 +1,4 @@
-"""Where etcd, kube-apiserver, kube-controller-manager and kubectl come from, and a program of ours that needs client-go.
+"""Where etcd, kube-apiserver, kube-controller-manager and kubectl come from, and our programs that need its packages.
 
 KUBEBUILDER_ASSETS (envtest's convention) wins where it is set. Otherwise the commands in the `tool` block of go.mod are built
 once into `${XDG_CACHE_HOME:-~/.cache}/aggserver/controlplane-<hash>`; the hash covers go.mod, go.sum and the platform, so that a
@@ -25,7 +25,7 @@ from pathlib import Path
 
 from tests.controlplane.toolchain import go_command, go_environment
 
-__all__ = ["Binaries", "BinariesError", "cache_folder", "kubernetes_version", "obtain", "obtain_informer"]
+__all__ = ["Binaries", "BinariesError", "cache_folder", "kubernetes_version", "obtain", "obtain_program"]
 
 MODULE = Path(__file__).parent
 NAMES = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")
@@ -80,24 +80,21 @@ def obtain(environ: Mapping[str, str], say: Callable[[str], None]) -> Binaries:
     return Binaries(folder)
 
 
-def obtain_informer(environ: Mapping[str, str], say: Callable[[str], None]) -> Path:
-    """`informer/main.go`, which runs client-go's informers: built once for each content of it and of this module.
+def obtain_program(name: str, environ: Mapping[str, str], say: Callable[[str], None]) -> Path:
+    """`<name>/main.go` of this module: built once for each content of it and of go.mod.
 
     Raises BinariesError, ToolchainError.
     """
-    source = hashlib.sha256((MODULE / "informer" / "main.go").read_bytes()).hexdigest()[:16]
+    source = hashlib.sha256((MODULE / name / "main.go").read_bytes()).hexdigest()[:16]
     module = cache_folder(environ)
-    program = module.with_name(f"{module.name.replace('controlplane', 'informer')}-{source}")
+    program = module.with_name(f"{module.name.replace('controlplane', name)}-{source}")
     if not program.exists():
         program.parent.mkdir(parents=True, exist_ok=True)
-        with _lock(program.with_name("informer.lock"), say), tempfile.TemporaryDirectory(dir=program.parent) as scratch:
+        with _lock(program.with_name(f"{name}.lock"), say), tempfile.TemporaryDirectory(dir=program.parent) as scratch:
             if not program.exists():
-                built = Path(scratch, "informer")
-                _run(
-                    [go_command(MODULE / "go.mod", say), "build", "-v", "-o", str(built), "./informer"],
-                    go_environment(environ),
-                    say,
-                )
+                built = Path(scratch, name)
+                go = go_command(MODULE / "go.mod", say)
+                _run([go, "build", "-v", "-o", str(built), f"./{name}"], go_environment(environ), say)
                 built.rename(program)
     return program
 

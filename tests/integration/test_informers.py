@@ -21,7 +21,7 @@ import pytest
 from kubernetes import client, config
 from kubernetes.informer import SharedInformer
 
-from tests.controlplane.binaries import obtain_informer
+from tests.controlplane.binaries import obtain_program
 from tests.history.clients import witnesses
 from tests.history.informers import InformerRecording, check_informer
 from tests.history.recording import Object
@@ -57,7 +57,7 @@ def plain(obj: dict[str, Any]) -> Object:
 @contextlib.asynccontextmanager
 async def go_informers(kubeconfig: Path, shared: Shared, recordings: Recordings, *, watch_list: bool) -> AsyncIterator[None]:
     """client-go's dynamic informers in a process of their own, over HTTP/2."""
-    program = await asyncio.to_thread(obtain_informer, os.environ, print)
+    program = await asyncio.to_thread(obtain_program, "informer", os.environ, print)
     group, _, version = GROUP.partition("/")
     process = await asyncio.create_subprocess_exec(
         program,

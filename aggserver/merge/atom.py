@@ -1,0 +1,158 @@
+"""Atom: what the merging of values has to know of their type, made from a structural schema.
+
+A type may be a scalar, a list and a map at once: which of them a value is decides the value. Atomic lists and maps are owned as a
+whole, lists of type set and map by their items, other maps by their members. What a schema says nothing of is deduced: maps are
+owned by their members, lists as a whole.
+Pure. Source: k8s.io/kube-openapi pkg/schemaconv/{openapi,smd}.go, sigs.k8s.io/structured-merge-diff/v6 schema/elements.go and
+typed/{helpers,parser}.go, v6.3.3. Upstream makes these types from the OpenAPI that it publishes for a definition, so what that
+leaves out counts as not said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from aggserver.schema.structural import Structural
+
+__all__ = ["DEDUCED", "UNTYPED", "Atom", "ListType", "MapType", "of_resource", "of_schema"]
+
+
+@dataclass(slots=True, eq=False)
+class ListType:
+    """element: of its items. associative: owned item by item, which are told apart by `keys`, or by their value without any."""
+
+    element: Atom
+    associative: bool = False
+    keys: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class MapType:
+    """fields: the members with a type of their own, defaults: of these. element: of others, None where there are none."""
+
+    fields: Mapping[str, Atom] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    element: Atom | None = None
+    atomic: bool = False
+
+    def of(self, name: str) -> Atom | None:
+        return self.fields.get(name, self.element)
+
+
+@dataclass(slots=True, eq=False)
+class Atom:
+    """scalar: numeric, string, boolean, untyped (any of them), or '' for none. Shared, and never changed once made.
+
+    fits: what `typed.py` makes of the type when values are first checked.
+    """
+
+    scalar: str = ""
+    list: ListType | None = None
+    map: MapType | None = None
+    fits: dict[bool, Callable[[Any], bool]] = field(default_factory=dict, repr=False)
+
+
+# They contain themselves.
+UNTYPED = Atom("untyped")
+UNTYPED.list = ListType(UNTYPED)
+UNTYPED.map = MapType(element=UNTYPED, atomic=True)
+
+DEDUCED = Atom("untyped")
+DEDUCED.list = ListType(UNTYPED)
+DEDUCED.map = MapType(element=DEDUCED)
+
+_SCALARS = {"integer": "numeric", "number": "numeric", "boolean": "boolean"}
+_STRING, _ANY_SCALAR = Atom("string"), Atom("untyped")
+_STRINGS = Atom(map=MapType(element=_STRING))
+
+
+def of_schema(node: Structural, *, preserve: bool = False) -> Atom:
+    """The type of the values of a schema. preserve: a schema around it keeps unknown fields, and so do all in it."""
+    preserve = preserve or node.x_preserve_unknown_fields
+    if node.type in _SCALARS:
+        return Atom(_SCALARS[node.type])
+    if node.type == "string":
+        return _STRING if (node.schema.get("format") or "") in ("", "byte") else _ANY_SCALAR
+    if node.type == "object":
+        return Atom(map=_map(node, preserve))
+    if node.type == "array":
+        return Atom(list=_list(node, preserve))
+    return Atom("untyped", _list(node, preserve), _map(node, preserve))
+
+
+def _map(node: Structural, preserve: bool) -> MapType:
+    fields = {name: of_schema(child, preserve=preserve) for name, child in node.properties.items()}
+    if node.x_embedded_resource:
+        fields = {"apiVersion": _STRING, "kind": _STRING, "metadata": _OBJECT_META} | fields
+    defaults = {name: child.default for name, child in node.properties.items() if child.default is not None}
+    return MapType(fields, defaults, _element(node, preserve, bool(fields)), node.map_type == "atomic")
+
+
+def _element(node: Structural, preserve: bool, has_fields: bool) -> Atom | None:
+    if isinstance(node.additional_properties, Structural):
+        return of_schema(node.additional_properties, preserve=preserve)
+    if node.additional_properties is not None:
+        return DEDUCED if node.additional_properties else None
+    return DEDUCED if preserve or not has_fields else None
+
+
+def _list(node: Structural, preserve: bool) -> ListType:
+    element = UNTYPED if node.items is None else of_schema(node.items, preserve=preserve)
+    return ListType(element, node.list_type in ("set", "map"), node.list_map_keys if node.list_type == "map" else ())
+
+
+def _struct(*, atomic: bool = False, **fields: Atom) -> Atom:
+    return Atom(map=MapType(fields, atomic=atomic))
+
+
+_NUMERIC, _BOOLEAN = Atom("numeric"), Atom("boolean")
+_OWNER_REFERENCE = _struct(
+    apiVersion=_STRING,
+    blockOwnerDeletion=_BOOLEAN,
+    controller=_BOOLEAN,
+    kind=_STRING,
+    name=_STRING,
+    uid=_STRING,
+    atomic=True,
+)
+_MANAGED_FIELDS = _struct(
+    apiVersion=_STRING,
+    fieldsType=_STRING,
+    fieldsV1=Atom(map=MapType(element=DEDUCED)),
+    manager=_STRING,
+    operation=_STRING,
+    subresource=_STRING,
+    time=_ANY_SCALAR,
+)
+_OBJECT_META = _struct(
+    annotations=_STRINGS,
+    creationTimestamp=_ANY_SCALAR,
+    deletionGracePeriodSeconds=_NUMERIC,
+    deletionTimestamp=_ANY_SCALAR,
+    finalizers=Atom(list=ListType(_STRING, associative=True)),
+    generateName=_STRING,
+    generation=_NUMERIC,
+    labels=_STRINGS,
+    managedFields=Atom(list=ListType(_MANAGED_FIELDS)),
+    name=_STRING,
+    namespace=_STRING,
+    ownerReferences=Atom(list=ListType(_OWNER_REFERENCE, associative=True, keys=("uid",))),
+    resourceVersion=_STRING,
+    selfLink=_STRING,
+    uid=_STRING,
+)
+
+
+def of_resource(schema: Structural | None, *, preserve_unknown_fields: bool = False) -> Atom:
+    """The type of a whole object of a version; None has no schema, and all is deduced.
+
+    preserve_unknown_fields: of the definition, which only definitions from before v1 have.
+    """
+    if schema is None:
+        return DEDUCED
+    made = of_schema(schema, preserve=preserve_unknown_fields)
+    assert made.map is not None
+    fields = {**made.map.fields, "apiVersion": _STRING, "kind": _STRING, "metadata": _OBJECT_META}
+    return Atom(map=MapType(fields, made.map.defaults, made.map.element, made.map.atomic))

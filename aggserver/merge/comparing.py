@@ -1,0 +1,173 @@
+"""Comparing: which fields a change removed, modified and added.
+
+Pure. Called by `managers.py`. Source: sigs.k8s.io/structured-merge-diff/v6 typed/compare.go, v6.3.3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from aggserver.merge import fieldset
+from aggserver.merge.atom import Atom, ListType, MapType
+from aggserver.merge.fieldset import FieldSet
+from aggserver.merge.typed import ABSENT, INVALID_ATOM, TypedError, at, element_of, equal, kind_of, scalar_error
+
+__all__ = ["Comparison", "compare"]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """No field is in more than one of the sets; where all are empty, nothing changed."""
+
+    removed: FieldSet
+    modified: FieldSet
+    added: FieldSet
+
+    def without(self, ignored: FieldSet) -> Comparison:
+        """Leaves out `ignored` and what is below it."""
+        if not ignored:
+            return self
+        return Comparison(*(fieldset.recursive_difference(each, ignored) for each in (self.removed, self.modified, self.added)))
+
+
+class _Sets:
+    """What was found below one element so far, and of the element itself."""
+
+    __slots__ = ("added", "modified", "removed")
+
+    def __init__(self) -> None:
+        self.removed: dict[str, Any] = {}
+        self.modified: dict[str, Any] = {}
+        self.added: dict[str, Any] = {}
+
+    def take(self, element: str, inner: _Sets) -> None:
+        """What was found at `element`. A set that has its element alone says so by the element's mark."""
+        for name in self.__slots__:
+            found = getattr(inner, name)
+            if found:
+                ours = getattr(self, name)
+                leaf = fieldset.EMPTY if len(found) == 1 and "." in found else found
+                ours[element] = (
+                    leaf if element not in ours else fieldset.union({element: ours[element]}, {element: leaf})[element]
+                )
+
+    def mark(self, name: str) -> None:
+        getattr(self, name)["."] = fieldset.EMPTY
+
+
+def compare(old: Any, new: Any, atom: Atom) -> Comparison:
+    """Of two whole objects of one type. Raises TypedError."""
+    found = _Sets()
+    if errors := _compare(old, new, atom, found):
+        raise TypedError.of(errors)
+    for each in (found.removed, found.modified, found.added):
+        each.pop(".", None)  # nobody owns the whole object
+    return Comparison(found.removed, found.modified, found.added)
+
+
+def _compare(old: Any, new: Any, atom: Atom, found: _Sets) -> list[str]:
+    if old is not ABSENT and new is not ABSENT and equal(old, new):
+        return []
+    before, after = kind_of(atom, old), kind_of(atom, new)
+    if new is ABSENT:
+        errors, is_leaf = _handle(before, old, new, atom, found)
+    else:
+        errors = []
+        if old is not ABSENT and before != after:
+            errors, _ = _handle(before, old, new, atom, found)
+        more, is_leaf = _handle(after, old, new, atom, found)
+        errors += more
+    if not is_leaf:
+        if old is ABSENT:
+            found.mark("added")
+        elif new is ABSENT:
+            found.mark("removed")
+    return errors
+
+
+def _handle(kind: str, old: Any, new: Any, atom: Atom, found: _Sets) -> tuple[list[str], bool]:
+    """(errors, whether it was compared as a whole)."""
+    if kind == "map":
+        assert atom.map is not None
+        old_map, new_map = old if isinstance(old, dict) else None, new if isinstance(new, dict) else None
+        if atom.map.atomic or not (old_map or new_map):
+            _leaf(old, new, found)
+            return [], True
+        return _compare_maps(old_map or {}, new_map or {}, atom.map, found), False
+    if kind == "scalar":
+        errors = [scalar_error(old, atom.scalar), scalar_error(new, atom.scalar)]
+        if all(errors):
+            return [f"lhs: {errors[0]}", f"rhs: {errors[1]}"], False
+        _leaf(old, new, found)
+        return [], True
+    if kind == "list":
+        assert atom.list is not None
+        old_list, new_list = old if isinstance(old, list) else None, new if isinstance(new, list) else None
+        if not atom.list.associative or not (old_list or new_list):
+            _leaf(old, new, found)
+            return [], True
+        return _compare_lists(old_list or [], new_list or [], atom.list, found), False
+    return [INVALID_ATOM], False
+
+
+def _leaf(old: Any, new: Any, found: _Sets) -> None:
+    if old is ABSENT:
+        found.mark("added")
+    elif new is ABSENT:
+        found.mark("removed")
+    elif not equal(old, new):
+        found.mark("modified")
+
+
+def _compare_maps(old: dict[str, Any], new: dict[str, Any], of: MapType, found: _Sets) -> list[str]:
+    errors: list[str] = []
+    for name in old.keys() | new.keys() if old.keys() != new.keys() else old:
+        atom = of.of(name)
+        if atom is None:
+            errors.append(at(fieldset.field(name), INVALID_ATOM))
+        else:
+            errors += _compare_at(fieldset.field(name), old.get(name, ABSENT), new.get(name, ABSENT), atom, found)
+    return errors
+
+
+def _compare_at(element: str, old: Any, new: Any, atom: Atom, found: _Sets) -> list[str]:
+    inner = _Sets()
+    errors = _compare(old, new, atom, inner)
+    found.take(element, inner)
+    return [at(element, error) for error in errors]
+
+
+def _compare_lists(old: list[Any], new: list[Any], of: ListType, found: _Sets) -> list[str]:
+    errors: list[str] = []
+    before, after = _by_element(old, of, errors), _by_element(new, of, errors)
+    for element in before | after:
+        left, right = before.get(element, []), after.get(element, [])
+        if len(left) <= 1 and len(right) <= 1:
+            errors += _compare_at(element, left[0] if left else ABSENT, right[0] if right else ABSENT, of.element, found)
+            continue
+        # What is there twice is compared as a whole, and owned so as long as it is.
+        marked = _Sets()
+        if len(left) > 1 and len(right) > 1:
+            if not equal(left, right):
+                marked.mark("modified")
+        elif len(left) > 1:
+            if right:
+                errors += _compare_at(element, ABSENT, right[0], of.element, found)
+            marked.mark("removed")
+        else:
+            if left:
+                errors += _compare_at(element, left[0], ABSENT, of.element, found)
+            marked.mark("added")
+        found.take(element, marked)
+    return errors
+
+
+def _by_element(items: list[Any], of: ListType, errors: list[str]) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for index, item in enumerate(items):
+        try:
+            found.setdefault(element_of(of, item), []).append(item)
+        except TypedError as error:
+            errors.append(f"element {index}: {error}")
+    return found

@@ -1,0 +1,160 @@
+"""Merging: the object that somebody applied, laid over the one that is there.
+
+No field goes away by it. What both say is as the applied object has it; items of associative lists keep the order of the live one
+as far as the applied one says nothing else.
+Pure. Called by `managers.py`. Source: sigs.k8s.io/structured-merge-diff/v6 typed/merge.go, v6.3.3.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aggserver.merge import fieldset
+from aggserver.merge.atom import Atom, ListType, MapType
+from aggserver.merge.typed import ABSENT, INVALID_ATOM, TypedError, at, element_of, kind_of, scalar_error
+
+__all__ = ["merge"]
+
+
+def merge(live: Any, applied: Any, atom: Atom) -> Any:
+    """The merged object, which shares parts with both. Raises TypedError."""
+    errors: list[str] = []
+    out = _merge(live, applied, atom, errors)
+    if errors:
+        raise TypedError.of(errors)
+    return None if out is ABSENT else out
+
+
+def _merge(live: Any, applied: Any, atom: Atom, errors: list[str]) -> Any:
+    before, after = kind_of(atom, live), kind_of(atom, applied)
+    if applied is ABSENT:
+        return _handle(before, live, applied, atom, errors)
+    if live is not ABSENT and before != after:
+        _handle(before, live, applied, atom, errors)  # for what is wrong with it: the applied value's kind decides
+    return _handle(after, live, applied, atom, errors)
+
+
+def _handle(kind: str, live: Any, applied: Any, atom: Atom, errors: list[str]) -> Any:
+    if kind == "map":
+        assert atom.map is not None
+        left, right = live if isinstance(live, dict) else None, applied if isinstance(applied, dict) else None
+        # Of two empty ones the applied one says whether it is null.
+        if atom.map.atomic or not (left or right):
+            return _applied(live, applied)
+        return _merge_maps(left or {}, right or {}, atom.map, errors)
+    if kind == "scalar":
+        found = [scalar_error(live, atom.scalar), scalar_error(applied, atom.scalar)]
+        if all(found):
+            errors += [f"lhs: {found[0]}", f"rhs: {found[1]}"]
+            return ABSENT
+        return _applied(live, applied)
+    if kind == "list":
+        assert atom.list is not None
+        items, applied_items = live if isinstance(live, list) else None, applied if isinstance(applied, list) else None
+        if not atom.list.associative or not (items or applied_items):
+            return _applied(live, applied)
+        return _merge_lists(items or [], applied_items or [], atom.list, errors)
+    errors.append(INVALID_ATOM)
+    return ABSENT
+
+
+def _applied(live: Any, applied: Any) -> Any:
+    return live if applied is ABSENT else applied
+
+
+def _merge_at(element: str, live: Any, applied: Any, atom: Atom, errors: list[str]) -> Any:
+    found: list[str] = []
+    out = _merge(live, applied, atom, found)
+    errors += [at(element, error) for error in found]
+    return out
+
+
+def _merge_maps(live: dict[str, Any], applied: dict[str, Any], of: MapType, errors: list[str]) -> Any:
+    out: dict[str, Any] = {}
+    for name in live | applied:
+        atom = of.of(name)
+        if atom is None:
+            errors.append(at(fieldset.field(name), INVALID_ATOM))
+            continue
+        merged = _merge_at(fieldset.field(name), live.get(name, ABSENT), applied.get(name, ABSENT), atom, errors)
+        if merged is not ABSENT:
+            out[name] = merged
+    return out or ABSENT
+
+
+def _merge_lists(live: list[Any], applied: list[Any], of: ListType, errors: list[str]) -> Any:
+    found: list[str] = []
+    # The applied one is indexed first, so its errors come first.
+    right, by_right = _indexed(applied, of, found, allow_duplicates=False)
+    left, by_left = _indexed(live, of, found, allow_duplicates=True)
+    if found:
+        errors += found
+        return ABSENT
+    out = _Weaver(left, right, by_left, by_right).weave(live, of, errors)
+    return out or ABSENT
+
+
+def _indexed(items: list[Any], of: ListType, errors: list[str], *, allow_duplicates: bool) -> tuple[list[str], dict[str, Any]]:
+    """(the elements in order, element -> item); what is there twice is null, since nothing is merged with it."""
+    elements: list[str] = []
+    by: dict[str, Any] = {}
+    for index, item in enumerate(items):
+        try:
+            element = element_of(of, item)
+        except TypedError as error:
+            errors.append(f"element {index}: {error}")
+            continue
+        if element in by and not allow_duplicates:
+            errors.append(f"duplicate entries for key {fieldset.element_text(element)}")
+            continue
+        by[element] = None if element in by else item
+        elements.append(element)
+    return elements, by
+
+
+class _Weaver:
+    """The order of two lists' items: those that both have in the applied order, what only the live one has where it stood."""
+
+    def __init__(self, left: list[str], right: list[str], by_left: dict[str, Any], by_right: dict[str, Any]) -> None:
+        self._left, self._right = left, right
+        self._by_left, self._by_right = by_left, by_right
+        self._shared = iter([element for element in right if element in by_left])
+        self._next = next(self._shared, None)
+
+    def weave(self, live: list[Any], of: ListType, errors: list[str]) -> list[Any]:
+        out: list[Any] = []
+        taken: set[str] = set()
+        at_left = at_right = 0
+
+        def put(element: str, item: Any, applied: Any) -> None:
+            merged = _merge_at(element, item, applied, of.element, errors)
+            if merged is not ABSENT:
+                out.append(merged)
+
+        while at_left < len(self._left) or at_right < len(self._right):
+            if at_left < len(self._left):
+                element = self._left[at_left]
+                meets = at_right < len(self._right)
+                if meets and element == self._right[at_right]:
+                    taken.add(element)
+                    put(element, self._by_left[element], self._by_right[element])
+                    at_left, at_right = at_left + 1, at_right + 1
+                    self._next = next(self._shared, None)
+                    continue
+                if meets and element in self._by_right and self._next is not None and self._next != element:
+                    at_left += 1  # shared, and it comes later
+                    continue
+                if element not in self._by_right:
+                    put(element, live[at_left], ABSENT)
+                    at_left += 1
+                    continue
+                if element in taken:
+                    at_left += 1
+            if at_right < len(self._right):
+                element = self._right[at_right]
+                taken.add(element)
+                put(element, self._by_left.get(element, ABSENT), self._by_right[element])
+                at_right += 1
+                if self._next == element:
+                    self._next = next(self._shared, None)
+        return out

@@ -1,0 +1,152 @@
+// types prints the Go types of Kubernetes kinds as aggserver/scheme/tables holds them: what their JSON and protobuf forms are.
+//
+// Argument: a group and version, such as meta/v1; the types of its kinds, and all that these reach in the same package, are printed.
+// The form is described in aggserver/scheme/types.py.
+package main
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"reflect"
+	"regexp"
+	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+var kinds = map[string][]any{
+	"apiextensions/v1":  {apiextensionsv1.CustomResourceDefinition{}},
+	"authentication/v1": {authenticationv1.SelfSubjectReview{}},
+	"authorization/v1":  {authorizationv1.SelfSubjectAccessReview{}},
+	"core/v1":           {corev1.Namespace{}},
+	"meta/v1": {
+		metav1.TypeMeta{}, metav1.ObjectMeta{}, metav1.DeleteOptions{},
+		metav1.FieldSelectorRequirement{}, metav1.LabelSelectorRequirement{},
+	},
+	"pkg/types": {types.UID("")},
+}
+
+var marshaler = regexp.MustCompile(`^(Marshal|Unmarshal)JSON$`)
+
+func main() {
+	roots, known := kinds[os.Args[1]]
+	if !known {
+		fmt.Fprintln(os.Stderr, "unknown:", os.Args[1])
+		os.Exit(1)
+	}
+	p := printer{home: reflect.TypeOf(roots[0]).PkgPath(), seen: map[reflect.Type]bool{}}
+	for _, root := range roots {
+		p.reach(reflect.TypeOf(root))
+	}
+	for len(p.waiting) > 0 {
+		next := p.waiting[0]
+		p.waiting = p.waiting[1:]
+		p.declare(next)
+	}
+}
+
+type printer struct {
+	home    string
+	seen    map[reflect.Type]bool
+	waiting []reflect.Type
+}
+
+// reach has the named types of the home package declared, each once.
+func (p *printer) reach(t reflect.Type) {
+	if t.PkgPath() == p.home && !p.seen[t] {
+		p.seen[t] = true
+		p.waiting = append(p.waiting, t)
+	}
+}
+
+func (p *printer) declare(t reflect.Type) {
+	switch {
+	case custom(t):
+		fmt.Printf("%s custom\n", t.Name())
+	case t.Kind() != reflect.Struct:
+		fmt.Printf("%s %s\n", t.Name(), p.underlying(t))
+		return
+	default:
+		fmt.Printf("%s struct\n", t.Name())
+	}
+	if t.Kind() != reflect.Struct {
+		return
+	}
+	for i := 0; i < t.NumField(); i++ {
+		p.member(t.Field(i))
+	}
+}
+
+func custom(t reflect.Type) bool {
+	for _, each := range []reflect.Type{t, reflect.PointerTo(t)} {
+		for i := 0; i < each.NumMethod(); i++ {
+			if marshaler.MatchString(each.Method(i).Name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (p *printer) member(f reflect.StructField) {
+	if f.PkgPath != "" {
+		return
+	}
+	name, flags := f.Name, []string(nil)
+	tag := strings.Split(f.Tag.Get("json"), ",")
+	if tag[0] != "" && tag[0] != "-" {
+		name = tag[0]
+	}
+	for _, option := range tag[1:] {
+		if option != "" {
+			flags = append(flags, option)
+		}
+	}
+	if tag[0] == "" && f.Anonymous && len(flags) == 0 {
+		flags = append(flags, "inline")
+	}
+	number := "-"
+	if parts := strings.Split(f.Tag.Get("protobuf"), ","); len(parts) > 1 {
+		number = parts[1]
+	} else if parts[0] == "-" {
+		return // a time.Time in a Time
+	}
+	if f.Name != strings.ToUpper(name[:1])+name[1:] {
+		flags = append(flags, f.Name)
+	}
+	if merge := f.Tag.Get("patchStrategy"); merge != "" {
+		flags = append(flags, strings.TrimSuffix("patch="+merge+":"+f.Tag.Get("patchMergeKey"), ":"))
+	}
+	fmt.Println(strings.Join(append([]string{"  " + name, p.name(f.Type), number}, flags...), " "))
+}
+
+func (p *printer) underlying(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Slice:
+		return "[]" + p.name(t.Elem())
+	case reflect.Map:
+		return "map[string]" + p.name(t.Elem())
+	default:
+		return t.Kind().String()
+	}
+}
+
+func (p *printer) name(t reflect.Type) string {
+	p.reach(t)
+	switch {
+	case t.PkgPath() == p.home:
+		return t.Name()
+	case t.PkgPath() != "":
+		return path.Base(path.Dir(t.PkgPath())) + "/" + t.String()
+	case t.Kind() == reflect.Pointer:
+		return "*" + p.name(t.Elem())
+	default:
+		return p.underlying(t)
+	}
+}

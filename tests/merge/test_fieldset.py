@@ -1,0 +1,104 @@
+"""Field sets: their algebra, and what is a set at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aggserver.merge import fieldset
+from aggserver.merge.fieldset import FieldSetError
+
+A, B, C = "f:a", "f:b", "f:c"
+
+# name: (left, right, union, intersection, difference, recursive difference)
+ALGEBRA: dict[str, tuple[dict[str, Any], ...]] = {
+    "leaves": ({A: {}, B: {}}, {B: {}, C: {}}, {A: {}, B: {}, C: {}}, {B: {}}, {A: {}}, {A: {}}),
+    "a parent and its child": ({A: {}}, {A: {B: {}}}, {A: {".": {}, B: {}}}, {}, {A: {}}, {A: {}}),
+    "a child and its parent": ({A: {B: {}}}, {A: {}}, {A: {".": {}, B: {}}}, {}, {A: {B: {}}}, {}),
+    "both, and the parent": ({A: {".": {}, B: {}}}, {A: {}}, {A: {".": {}, B: {}}}, {A: {}}, {A: {B: {}}}, {}),
+    "both, and the child": ({A: {".": {}, B: {}}}, {A: {B: {}}}, {A: {".": {}, B: {}}}, {A: {B: {}}}, {A: {}}, {A: {}}),
+    "nothing": ({A: {}}, {}, {A: {}}, {}, {A: {}}, {A: {}}),
+    "deep": ({A: {B: {C: {}}}}, {A: {B: {C: {}}}}, {A: {B: {C: {}}}}, {A: {B: {C: {}}}}, {}, {}),
+}
+
+
+@pytest.mark.parametrize("name", ALGEBRA)
+def test_algebra(name: str) -> None:
+    left, right, union, intersection, difference, recursive = ALGEBRA[name]
+    assert fieldset.union(left, right) == union
+    assert fieldset.intersection(left, right) == intersection
+    assert fieldset.difference(left, right) == difference
+    assert fieldset.recursive_difference(left, right) == recursive
+
+
+def test_order() -> None:
+    fields = {
+        'v:"x"': {},
+        'k:{"port":443}': {},
+        'k:{"port":80}': {},
+        "f:b": {},
+        "i:1": {},
+        ".": {},
+        "f:a": {"f:z": {}, "f:y": {}},
+    }
+    made = fieldset.ordered(fields)
+    assert list(made) == [".", "f:a", "f:b", 'k:{"port":80}', 'k:{"port":443}', 'v:"x"', "i:1"]
+    assert list(made["f:a"]) == ["f:y", "f:z"]
+
+
+def test_paths() -> None:
+    fields = {"f:spec": {".": {}, 'k:{"name":"a","port":1}': {".": {}, "f:x": {}}, "v:1.5": {}}, "f:z": {}}
+    assert [fieldset.path_text(path) for path in fieldset.paths(fields)] == [
+        ".spec",
+        ".z",
+        '.spec[name="a",port=1]',
+        ".spec[=1.5]",
+        '.spec[name="a",port=1].x',
+    ]
+
+
+def test_contains() -> None:
+    fields = {A: {B: {}}}
+    assert fieldset.contains(fields, (A, B))
+    assert not fieldset.contains(fields, (A,))
+    assert not fieldset.contains(fields, (A, B, C))
+    assert not fieldset.contains(fields, ())
+
+
+@pytest.mark.parametrize(
+    ("given", "made"),
+    [
+        pytest.param(None, {}, id="null"),
+        pytest.param({"f:a": {}, "x:b": {"f:c": {}}}, {"f:a": {}}, id="of an unknown kind"),
+        pytest.param({'k:{"b": 1, "a": "x"}': {}}, {'k:{"a":"x","b":1}': {}}, id="keys in another order"),
+        pytest.param({'v:"\\u0078"': {}, 'v:"x"': {A: {}}}, {'v:"x"': {".": {}, A: {}}}, id="one element written twice"),
+        pytest.param({"f:a": 1}, {"f:a": {}}, id="no object below it"),
+    ],
+)
+def test_parse(given: Any, made: dict[str, Any]) -> None:
+    assert fieldset.parse(given) == made
+
+
+def _deep(levels: int) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for _ in range(levels):
+        fields = {A: fields}
+    return fields
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        pytest.param([], "an object", id="a list"),
+        pytest.param({"f": {}}, "2 characters", id="short"),
+        pytest.param({"fa": {}}, "missing colon", id="no colon"),
+        pytest.param({"k:{": {}}, "property name", id="no JSON"),
+        pytest.param({"k:[]": {}}, "object", id="a key that is no object"),
+        pytest.param({"i:x": {}}, "invalid literal", id="no index"),
+        pytest.param(_deep(10_000), "max depth", id="deep"),
+    ],
+)
+def test_no_set(given: Any, text: str) -> None:
+    with pytest.raises(FieldSetError, match=text):
+        fieldset.parse(given)
