@@ -23,6 +23,7 @@ __all__ = [
     "Operation",
     "TooManyOperations",
     "apply_json_patch",
+    "decode",
     "merge_patch",
     "parse_json_patch",
     "parse_merge_patch",
@@ -62,9 +63,16 @@ class Operation:
 # --- merge patch ---
 
 
-def parse_merge_patch(body: bytes) -> dict[str, Any]:
+def decode(body: bytes) -> tuple[Any, bool]:
+    """What the functions below are given, and whether the text alone proves that no key is repeated. Raises InvalidPatch."""
+    try:
+        return codec.decode_telling(body)
+    except codec.DecodeError as error:
+        raise InvalidPatch(f"error decoding patch: {error}") from None
+
+
+def parse_merge_patch(patch: Any) -> dict[str, Any]:
     """Raises InvalidPatch: a merge patch of an object is an object."""
-    patch = _decode(body)
     if patch is None:
         raise InvalidPatch("Invalid JSON Patch")
     if not isinstance(patch, dict):
@@ -114,9 +122,8 @@ def _deep_copy(value: Any) -> Any:
 # --- JSON patch: reading ---
 
 
-def parse_json_patch(body: bytes) -> list[Operation]:
+def parse_json_patch(given: Any) -> list[Operation]:
     """Raises InvalidPatch, TooManyOperations. Whether operations exist and have what they need shows when they are applied."""
-    given = _decode(body)
     if given is None:
         return []
     if not isinstance(given, list):
@@ -127,9 +134,8 @@ def parse_json_patch(body: bytes) -> list[Operation]:
     return [_operation(entry) for entry in given]
 
 
-def unknown_fields(body: bytes) -> list[str]:
-    """`unknown field "[0].foo"` for members that no operation has. The body has been parsed before."""
-    given = codec.decode_json(body)
+def unknown_fields(given: Any) -> list[str]:
+    """`unknown field "[0].foo"` for members that no operation has, in what `parse_json_patch` takes."""
     return [
         f"unknown field {quote(f'[{index}].{key}')}"
         for index, entry in enumerate(given or ())
@@ -148,13 +154,6 @@ def _operation(entry: Any) -> Operation:
         if value is not None and not isinstance(value, str):
             raise InvalidPatch(f"error decoding patch: {_mismatch(value, f'Go struct field jsonPatchOp.{key} of type string')}")
     return Operation(entry.get("op") or "unknown", entry.get("path"), entry.get("from"), entry.get("value"))
-
-
-def _decode(body: bytes) -> Any:
-    try:
-        return codec.decode_json(body)
-    except codec.DecodeError as error:
-        raise InvalidPatch(f"error decoding patch: {error}") from None
 
 
 def _mismatch(value: Any, wanted: str) -> str:

@@ -1,5 +1,4 @@
 import copy
-import json
 from typing import Any
 
 import pytest
@@ -63,17 +62,17 @@ NO_MERGE_PATCHES = {
 @pytest.mark.parametrize(("body", "error"), NO_MERGE_PATCHES.values(), ids=NO_MERGE_PATCHES)
 def test_merge_patch_refused(body: bytes, error: str) -> None:
     with pytest.raises(InvalidPatch) as refusal:
-        patch.parse_merge_patch(body)
+        patch.parse_merge_patch(patch.decode(body)[0])
     assert str(refusal.value) == error
 
 
 def test_parse_merge_patch() -> None:
-    assert patch.parse_merge_patch(b'{"a":null}') == {"a": None}
+    assert patch.parse_merge_patch({"a": None}) == {"a": None}
 
 
 def applied(document: Any, operations: Any) -> Any:
     before = copy.deepcopy(document)
-    parsed = patch.parse_json_patch(json.dumps(operations).encode())
+    parsed = patch.parse_json_patch(operations)
     try:
         result = patch.apply_json_patch(document, parsed)
         assert patch.apply_json_patch(document, parsed) == result
@@ -258,24 +257,24 @@ NO_JSON_PATCHES = {
 @pytest.mark.parametrize(("body", "error"), NO_JSON_PATCHES.values(), ids=NO_JSON_PATCHES)
 def test_json_patch_refused(body: bytes, error: str) -> None:
     with pytest.raises(InvalidPatch) as refusal:
-        patch.parse_json_patch(body)
+        patch.parse_json_patch(patch.decode(body)[0])
     assert str(refusal.value) == error
 
 
 def test_null_is_an_empty_patch_and_a_null_no_operation() -> None:
-    assert patch.parse_json_patch(b"null") == []
+    assert patch.parse_json_patch(None) == []
     with pytest.raises(JsonPatchError, match=r"^Unexpected kind: unknown$"):
-        patch.apply_json_patch({}, patch.parse_json_patch(b"[null]"))
+        patch.apply_json_patch({}, patch.parse_json_patch([None]))
 
 
 def test_too_many_operations() -> None:
-    operation = b'{"op":"test","path":"/a"}'
-    assert len(patch.parse_json_patch(b"[" + b",".join([operation] * 10_000) + b"]")) == 10_000
+    operation = {"op": "test", "path": "/a"}
+    assert len(patch.parse_json_patch([operation] * 10_000)) == 10_000
     with pytest.raises(TooManyOperations, match=r"^The allowed maximum operations in a JSON patch is 10000, got 10001$"):
-        patch.parse_json_patch(b"[" + b",".join([operation] * 10_001) + b"]")
+        patch.parse_json_patch([operation] * 10_001)
 
 
 def test_unknown_fields() -> None:
     body = b'[{"op":"add","path":"/a","value":{"x":1}},null,{"foo":1,"from":"/b","bar":{}}]'
-    assert patch.unknown_fields(body) == ['unknown field "[2].foo"', 'unknown field "[2].bar"']
-    assert patch.unknown_fields(b"null") == []
+    assert patch.unknown_fields(patch.decode(body)[0]) == ['unknown field "[2].foo"', 'unknown field "[2].bar"']
+    assert patch.unknown_fields(None) == []

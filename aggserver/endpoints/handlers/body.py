@@ -25,6 +25,7 @@ __all__ = [
     "add_warnings",
     "check_name",
     "dedup_owner_references",
+    "duplicate_fields",
     "read_delete_body",
     "read_object",
     "report_unknown",
@@ -77,7 +78,7 @@ async def read_object(scope: ResourceScope, request: Request, field_validation: 
         raise _unfit(scope, obj, str(error)) from None
     if field_validation != "Ignore":
         if duplicates is None:
-            duplicates = await _slowly(codec.duplicate_fields, body)
+            duplicates = await duplicate_fields(body)
         report_unknown(scope, request, obj, duplicates, unknown, strict=field_validation == "Strict")
     return obj
 
@@ -169,6 +170,11 @@ async def _decode(body: bytes, content_type: str) -> tuple[Any, list[str] | None
         return protobuf.decode(body), []
     except protobuf.UnknownKind:
         raise negotiation.unsupported_body() from None
+
+
+async def duplicate_fields(body: bytes) -> list[str]:
+    """What a strict decoder says of the repeated keys of a JSON body, where nothing else proved that there are none."""
+    return await _slowly(codec.duplicate_fields, body)
 
 
 async def _slowly(decode: Callable[[bytes], T], body: bytes) -> T:

@@ -16,7 +16,7 @@ from aggserver.endpoints.handlers import attributes, body, options, reply
 from aggserver.endpoints.installer import ResourceScope
 from aggserver.endpoints.request import Request, Response
 from aggserver.merge import patch as patches
-from aggserver.meta import codec, errors, field, golang, object_meta
+from aggserver.meta import errors, field, golang, object_meta
 from aggserver.meta.field import Path
 from aggserver.registry.rest import Context, JSONObject, Updater, WriteOptions
 from aggserver.schema.pruning import MalformedError
@@ -30,6 +30,9 @@ PATCH_TYPES = (JSON_PATCH, MERGE_PATCH)
 _LONG = 8 * 1024
 
 
+_Apply = Callable[[JSONObject], Any]
+
+
 async def patch(scope: ResourceScope, request: Request) -> Response:
     resource = cast(Updater, scope.rest)  # the dispatcher has looked
     content_type = request.header(b"content-type").partition(";")[0]
@@ -39,8 +42,7 @@ async def patch(scope: ResourceScope, request: Request) -> Response:
     media = negotiation.for_object(request)
     given = await request.body()
     write = options.write_options("PatchOptions", request.query_all, request.header(b"user-agent"))
-    apply = _compiled(content_type, given)
-    duplicates = _duplicates(content_type, given, write)
+    apply, duplicates = await _read(content_type, given, write)
     what = attributes.of(scope, request, UPDATE, write.dry_run)
     warned = len(request.warnings)
 
@@ -73,20 +75,32 @@ async def patch(scope: ResourceScope, request: Request) -> Response:
     return reply.object_reply(scope, request, media, written)
 
 
-def _compiled(content_type: str, given: bytes) -> Callable[[JSONObject], Any]:
-    """The patch as a function over the current object. Raises 400 and 413 for what is no patch, before anything is read."""
-    if content_type == MERGE_PATCH:
-        try:
-            tree = patches.parse_merge_patch(given)
-        except patches.InvalidPatch as error:
-            raise errors.bad_request(str(error)) from None
-        return lambda current: patches.merge_patch(current, tree)
+async def _read(content_type: str, given: bytes, write: WriteOptions) -> tuple[_Apply, list[str]]:
+    """The patch as a function over the current object, and what a strict decoder says of it.
+
+    Raises 400 and 413 for what is no patch, before any object is read.
+    """
     try:
-        operations = patches.parse_json_patch(given)
+        value, nothing_repeated = patches.decode(given)
+        apply = _compiled(content_type, value)
     except patches.TooManyOperations as error:
         raise errors.request_entity_too_large(str(error)) from None
     except patches.InvalidPatch as error:
         raise errors.bad_request(str(error)) from None
+    if write.field_validation == "Ignore":
+        return apply, []
+    duplicates = [] if nothing_repeated else await body.duplicate_fields(given)
+    if content_type == JSON_PATCH:
+        duplicates = [f"json patch {text}" for text in duplicates + patches.unknown_fields(value)]
+    return apply, duplicates
+
+
+def _compiled(content_type: str, value: Any) -> _Apply:
+    """Raises InvalidPatch, TooManyOperations."""
+    if content_type == MERGE_PATCH:
+        tree = patches.parse_merge_patch(value)
+        return lambda current: patches.merge_patch(current, tree)
+    operations = patches.parse_json_patch(value)
 
     def apply(current: JSONObject) -> Any:
         try:
@@ -95,15 +109,6 @@ def _compiled(content_type: str, given: bytes) -> Callable[[JSONObject], Any]:
             raise errors.patch_rejected() from None
 
     return apply
-
-
-def _duplicates(content_type: str, given: bytes, write: WriteOptions) -> list[str]:
-    if write.field_validation == "Ignore":
-        return []
-    duplicates = [] if codec.decode_telling(given)[1] else codec.duplicate_fields(given)
-    if content_type == MERGE_PATCH:
-        return duplicates
-    return [f"json patch {text}" for text in duplicates + patches.unknown_fields(given)]
 
 
 def _check_shape(obj: Any) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from aggserver.meta import codec
 from aggserver.registry.rest import Context, Updater, WriteOptions
 from tests.fakes.asgi import Answer, Client
 from tests.fakes.definitions import CRONTABS, CRONTABS_PATH, crontab
@@ -193,6 +194,26 @@ async def test_a_patch_that_is_overtaken_is_applied_again_and_warns_once(server:
     assert answer.status == 200
     assert answer.json()["spec"] == {"cronSpec": "* * * * *", "image": "y", "replicas": 4}
     assert answer.warnings == ['299 - "unknown field \\"spec.odd\\""']
+
+
+@pytest.mark.parametrize("kind", ["merge", "json"])
+async def test_a_patch_is_decoded_once(client: Client, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """Strict validation included: repeated keys and unknown members are told of what was decoded."""
+    decoded: list[bytes] = []
+    real = codec.decode_telling
+
+    def counted(body: bytes) -> Any:
+        decoded.append(body)
+        return real(body)
+
+    monkeypatch.setattr(codec, "decode_telling", counted)
+    monkeypatch.setattr(codec, "decode_json", counted)
+    if kind == "merge":
+        answer = await client.merge(f"{ONE}?fieldValidation=Strict", {"spec": {"image": "b"}})
+    else:
+        operations = [{"op": "replace", "path": "/spec/image", "value": "b"}]
+        answer = await json_patch(client, operations, f"{ONE}?fieldValidation=Strict")
+    assert (answer.status, len(decoded)) == (200, 1)
 
 
 # --- fieldValidation ---
