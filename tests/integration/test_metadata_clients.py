@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.controlplane.binaries import obtain_informer
+from tests.controlplane.binaries import obtain_program
 from tests.controlplane.cluster import Kubectl
 from tests.integration.server import Standalone, eventually
 
@@ -51,7 +51,7 @@ class Informer:
 def informer(request: pytest.FixtureRequest, standalone: Standalone, kubectl: Kubectl, tmp_path: Path) -> Iterator[Informer]:
     kubectl("apply", "-f", str(_EXAMPLE))
     kubectl("wait", "--for=condition=Established", "crd/crontabs.stable.example.com")
-    program, said = obtain_informer(os.environ, print), tmp_path / "said"
+    program, said = obtain_program("informer", os.environ, print), tmp_path / "said"
     with said.open("w") as output:
         process = subprocess.Popen(
             [program, "-metadata", str(standalone.kubeconfig), "crontabs.v1.stable.example.com"],
