@@ -26,11 +26,13 @@ from aggserver.publish.models import Published
 from aggserver.publish.table import TableConvertor
 from aggserver.registry.custom_resource import CustomResourceStrategy, StatusStrategy, read_fields
 from aggserver.registry.environment import Environment
+from aggserver.registry.resource_storage import ResourceStorage
 from aggserver.registry.rest import Context, JSONObject
-from aggserver.registry.store import ResourceStorage, Store
+from aggserver.registry.store import Store
 from aggserver.registry.stored import StoredObject
 from aggserver.registry.strategy import ResourceInfo
 from aggserver.registry.subresources import ScaleStore, StatusStore
+from aggserver.registry.views import Views
 from aggserver.schema.compiled import CompiledSchema
 from aggserver.schema.object_meta import prune_object_meta
 from aggserver.schema.rules import UPSTREAM, RuleOptions
@@ -149,7 +151,7 @@ class DefinitionResource:
             scale=version.scale,
             check_context=self.check_context,
         )
-        return Store(self._storage, strategy, schema.prune_converted, schema)
+        return Store(self._storage, strategy, Views(self._storage, strategy.info, schema.prune_converted, schema))
 
     @cached_property
     def _storage(self) -> ResourceStorage:

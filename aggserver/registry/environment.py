@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 
 from aggserver.conversion.converter import Converter, NoneConverter
 from aggserver.registry import stored
+from aggserver.registry.resource_storage import ResourceStorage
 from aggserver.registry.rest import JSONObject
-from aggserver.registry.store import ResourceStorage, Store
+from aggserver.registry.store import Store
 from aggserver.registry.stored import StoredObject
 from aggserver.registry.strategy import Strategy
+from aggserver.registry.views import Views
 from aggserver.schema.defaulting import MAX_OBJECT_BYTES
 from aggserver.storage import keys
 from aggserver.storage.cacher import Cacher
@@ -79,7 +81,7 @@ class Environment:
             random=self.random,
             max_object_bytes=self.max_object_bytes,
         )
-        return Store(resource, strategy, _as_it_is)
+        return Store(resource, strategy, Views(resource, info, _as_it_is))
 
 
 def _as_it_is(obj: JSONObject) -> None:

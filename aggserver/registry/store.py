@@ -4,7 +4,8 @@ Writes are one read-modify-write loop: read from the cache, let the strategy and
 and again from the start on what another writer left, until it holds. Reads and watches hand on bytes; only another version than
 the stored one, or a selector on something that is not in the key, makes anybody decode.
 
-All versions of a resource share one `ResourceStorage`. What a storage error means to a client is `storage_errors.py`'s.
+All versions of a resource share one `ResourceStorage`. What a version shows of its objects is for `Views`, and what a storage
+error means to a client for `storage_errors.py`.
 Called by `endpoints/handlers/` through the protocols of `registry/rest.py`, and by controllers.
 Source: k8s.io/apiserver pkg/registry/generic/registry/store.go, pkg/storage/etcd3/store.go, v0.36.3.
 """
@@ -15,16 +16,16 @@ import asyncio
 import builtins
 import logging
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
-from aggserver.conversion.converter import Converter
 from aggserver.meta import codec, errors, field, object_meta, selectors, times
 from aggserver.meta.field import Path
 from aggserver.registry import deletion, stored
+from aggserver.registry.resource_storage import ResourceStorage
 from aggserver.registry.rest import (
     Admit,
     Context,
@@ -41,10 +42,10 @@ from aggserver.registry.storage_errors import reading, too_old, writing
 from aggserver.registry.stored import StoredObject
 from aggserver.registry.strategy import Strategy, Verdict
 from aggserver.registry.unreadable import CorruptObjects, Unreadable, unsafe_delete_refused
+from aggserver.registry.views import Views
 from aggserver.registry.watch import Watch
-from aggserver.schema.pruning import MalformedError
 from aggserver.storage import keys
-from aggserver.storage.cacher import Cacher, ListPage
+from aggserver.storage.cacher import ListPage
 from aggserver.storage.interface import (
     Compacted,
     Conflict,
@@ -53,10 +54,9 @@ from aggserver.storage.interface import (
     KeyExists,
     KeyValue,
     NotFound,
-    Storage,
 )
 
-__all__ = ["ResourceStorage", "Store"]
+__all__ = ["Store"]
 
 _MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 _CONTINUE_EXPIRED = (
@@ -71,12 +71,6 @@ _FRESH_SECONDS = 3.0
 _NAME_TRIES = 8
 # Deletions under way at once in one deletecollection: enough to fill a group commit.
 _DELETE_WORKERS = 64
-# Objects converted before other requests have their turn, and bytes of one that is converted alone.
-_TURN = 100
-_LARGE = 256 * 1024
-# Bytes that a changed definition's defaults may add to the objects of one answer, and to what is remembered of all objects as
-# they read with them: it can do so to thousands of objects at once. Upstream has no bound.
-_MAX_GROWTH = 256 * 1024 * 1024
 
 # Where verdicts that take long are waited for: by each other, and by no other request.
 _SLOW = ThreadPoolExecutor(2, "validation")
@@ -87,70 +81,16 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceStorage:
-    """What all versions of one resource share.
-
-    api_version: the version objects are stored in. prune: what is done to a tree that was converted to it, in place.
-    conform_stored: what is done to a tree that comes from the storage, in whatever version, before anyone looks at it; None where
-    there is no schema, and bytes in the right version are sent as they are.
-    read_fields: the selectable fields of an object beside its name and namespace. clock: seconds since the epoch.
-    random: an integer below its argument, for generated names. max_object_bytes: of an object as it is stored.
-    epoch: of the cacher, as these forms came up. good_since: the revision from which on what clients were told of the objects
-    looks as it does now.
-    """
-
-    group: str
-    resource: str
-    api_version: str
-    storage: Storage
-    cacher: Cacher[StoredObject]
-    converter: Converter
-    prune: Callable[[JSONObject], object]
-    conform_stored: Callable[[JSONObject], object] | None
-    read_fields: Callable[[JSONObject], Mapping[str, str]]
-    clock: Callable[[], float]
-    new_uid: Callable[[], str]
-    random: Callable[[int], int]
-    max_object_bytes: int
-    epoch: int = 0
-    good_since: Callable[[], int] = int
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the definition has changed since, and others serve the objects as they look now."""
-        return self.epoch != self.cacher.epoch
-
-    def check_resumable(self, revision: int) -> None:
-        """Raises Compacted for a watch from a revision of which the client may know objects as they no longer look."""
-        since = max(self.cacher.broken_off + 1, self.good_since()) if self.cacher.epoch else self.good_since()
-        if revision < since:
-            raise Compacted(revision, since)
-
-    @property
-    def prefix(self) -> str:
-        return keys.resource_prefix(self.group, self.resource)
-
-
 class Store:
-    """One version of a resource: Getter, Lister, Watcher, Creater, Updater, Deleter and CollectionDeleter in one.
+    """One version of a resource: Getter, Lister, Watcher, Creater, Updater, Deleter and CollectionDeleter in one."""
 
-    prune: what is done to a tree that was converted to this version, in place.
-    form: stands for the schema of this version: bytes that are known to be in it are sent as they are.
-    """
-
-    def __init__(
-        self, resource: ResourceStorage, strategy: Strategy, prune: Callable[[JSONObject], object], form: object = None
-    ) -> None:
+    def __init__(self, resource: ResourceStorage, strategy: Strategy, views: Views) -> None:
         self._resource = resource
         self._strategy = strategy
         self._info = strategy.info
-        self._prune = prune
-        self._form = form or object()
+        self._views = views
         self._cacher = resource.cacher
-        self._corrupt = CorruptObjects(resource, self._look_at)
-        self._head = stored.head(self._info.api_version, self._info.kind)
-        self._remembered = 0  # of _MAX_GROWTH
+        self._corrupt = CorruptObjects(resource, views.look_at)
 
     @property
     def strategy(self) -> Strategy:
@@ -158,7 +98,7 @@ class Store:
 
     def with_strategy(self, strategy: Strategy) -> Store:
         """The same objects under other rules: how `/status` is made."""
-        return Store(self._resource, strategy, self._prune, self._form)
+        return Store(self._resource, strategy, self._views)
 
     def end_watches(self) -> None:
         """Ends those of every version, once they were told what happened until now."""
@@ -168,16 +108,16 @@ class Store:
 
     async def get(self, context: Context, name: str, resource_version: str = "") -> StoredObject:
         await self._catch_up(resource_version)
-        obj = self._cached(self._key(context, name))
+        obj = self._views.cached(self._key(context, name))
         if obj is None:
             raise self._not_found(name)
-        return await self._view_if_needed(obj)
+        return await self._views.of(obj)
 
     async def list(self, context: Context, options: ListOptions) -> ListResult:
         return await self._list(context, options)
 
     async def _list(self, context: Context, options: ListOptions, *, lenient: bool = False) -> ListResult:
-        """lenient: as of `_views`."""
+        """lenient: as of `Views`."""
         prefix = self._prefix(context)
         if options.readable_only:
             return await self._readable(prefix)
@@ -188,7 +128,7 @@ class Store:
             else:
                 page = await self._first_page(prefix, options, matches)
             token = keys.encode_continue(page.next_start[len(prefix) :], page.revision) if page.more else ""
-            views = await self._views(page.items, lenient=lenient)
+            views = await self._views.of_all(page.items, lenient=lenient)
         except (Corrupt, CorruptList, Unreadable) as error:
             raise await self._corrupt.list_error(prefix, error) from None
         # A list that the change of the definition overtook is as old as that to a watch, which is told to list anew.
@@ -200,7 +140,7 @@ class Store:
         await self._catch_up("")
         await self._corrupt.look_at_all(prefix)
         items = [obj for obj in self._cacher.sound(prefix) if obj.key not in self._cacher.corrupt]
-        return ListResult(await self._views(items), self._cacher.revision)
+        return ListResult(await self._views.of_all(items), self._cacher.revision)
 
     def unreadable(self) -> Sequence[Corrupt]:
         """What is known to be unreadable, in order of key."""
@@ -216,7 +156,7 @@ class Store:
                 return await self._cacher.list_at(wanted, prefix, limit=options.limit, matches=matches)
         await self._catch_up(options.resource_version)
         if name := self._single(prefix, options):
-            obj = self._cached(prefix + name)
+            obj = self._views.cached(prefix + name)
             found = [obj] if obj is not None and (matches is None or matches(obj)) else []
             return ListPage(found, self._cacher.revision)
         # A list "at any revision" comes whole: upstream's cache takes no limit there, and clients count on an empty continue.
@@ -275,7 +215,7 @@ class Store:
             raise await self._corrupt.list_error(self._prefix(context), error) from None
         if self._resource.is_over:
             watcher.close()  # the watches of before were ended, and this one has come too late for that
-        return Watch(watcher, self._form, self._view)
+        return Watch(watcher, self._views.form, self._views.of)
 
     def _watched_prefix(self, context: Context, options: ListOptions) -> str:
         """The one key where a single object is meant: its watch then costs other objects' writes nothing."""
@@ -325,16 +265,16 @@ class Store:
         key = self._key(context, metadata["name"])
         if options.dry_run:
             await self._catch_up("")
-            there = self._cached(key)
+            there = self._views.cached(key)
             if there is not None:
                 raise KeyExists(key, KeyValue(key, stored.value(there), 0, there.revision))
-            encoded = await self._to_stored(obj)
+            encoded = await self._views.to_stored(obj)
             self._check_size(encoded, options)
-            return await self._as_read(StoredObject(key, encoded, 0), is_whole=is_whole)
+            return await self._views.as_read(StoredObject(key, encoded, 0), is_whole=is_whole)
         # What is no number passes, as upstream: it is never stored.
         if parse_uint(metadata.get("resourceVersion") or ""):
             raise errors.StatusError(500, "", "resourceVersion should not be set on objects to be created")
-        encoded = await self._to_stored(obj)
+        encoded = await self._views.to_stored(obj)
         self._check_size(encoded, options)
         with writing():
             revision = await self._resource.storage.create(key, encoded)
@@ -357,7 +297,7 @@ class Store:
         options: WriteOptions,
         admit: Admit | None,
     ) -> StoredObject:
-        view = await self._view_if_needed(current, lenient=True)
+        view = await self._views.of(current, lenient=True)
         old = view.decoded()
         obj = await transform(view.decoded())
         obj["metadata"] = metadata = dict(obj["metadata"])
@@ -382,8 +322,8 @@ class Store:
                 # Of several who remove the last finalizer at once only one finds it there, and all have what they wanted.
                 with writing(), suppress(NotFound):
                     await self._resource.storage.delete(current.key, current.revision)
-            return StoredObject(current.key, self._encode_whole(obj), current.revision)
-        return await self._commit(current, obj, old, options, is_whole=view.form is self._form)
+            return StoredObject(current.key, self._views.encode_whole(obj), current.revision)
+        return await self._commit(current, obj, old, options, is_whole=view.form is self._views.form)
 
     def _prepare_update(self, obj: JSONObject, old: JSONObject) -> JSONObject:
         """What an update can't change, whatever it says, and the strategy's word. Returns the object's metadata."""
@@ -409,7 +349,7 @@ class Store:
         return await self._retry(context, name, attempt)
 
     async def _delete(self, name: str, current: StoredObject, options: DeleteOptions, admit: Admit | None) -> Deleted:
-        view = await self._view_if_needed(current, lenient=True)
+        view = await self._views.of(current, lenient=True)
         old = view.decoded()
         deletion.check_preconditions(self._info.group, self._info.kind, old["metadata"], options)
         if admit is not None:
@@ -428,12 +368,12 @@ class Store:
             if "deletionTimestamp" not in metadata:
                 deletion.mark_as_deleting(metadata, now)
             write = WriteOptions(options.dry_run, bounded=False)
-            return Deleted(await self._commit(current, obj, old, write, is_whole=view.form is self._form), gone=False)
+            return Deleted(await self._commit(current, obj, old, write, is_whole=view.form is self._views.form), gone=False)
         if options.dry_run:
             return Deleted(view, gone=True)
         with writing():
             revision = await self._resource.storage.delete(current.key, current.revision)
-        return Deleted(await self._view_if_needed(stored.at(current, revision), lenient=True), gone=True)
+        return Deleted(await self._views.of(stored.at(current, revision), lenient=True), gone=True)
 
     async def delete_collection(
         self, context: Context, options: DeleteOptions, selection: ListOptions, admit: Admit | None = None
@@ -478,7 +418,7 @@ class Store:
         """Runs `attempt` on the object as it is, and again on what another writer left, until it is not overtaken."""
         key = self._key(context, name)
         await self._catch_up("")
-        current = self._cached(key)
+        current = self._views.cached(key)
         while True:
             if current is None:
                 raise self._not_found(name)
@@ -493,17 +433,17 @@ class Store:
     async def _commit(
         self, current: StoredObject, obj: JSONObject, old: JSONObject, options: WriteOptions, *, is_whole: bool
     ) -> StoredObject:
-        """Compare and swap; a write that changes nothing is none. is_whole: as of `_as_read`. Raises Conflict for the loop.
+        """Compare and swap; a write that changes nothing is none. is_whole: as of `Views.as_read`. Raises Conflict for the loop.
 
         What was stored in another version or under another schema is changed by any write: so objects are migrated.
         """
         unchanged = codec.same(obj, old)
-        encoded = await self._to_stored(obj)
+        encoded = await self._views.to_stored(obj)
         self._check_size(encoded, options, current)
         if options.dry_run and not unchanged:
-            return await self._as_read(stored.make(KeyValue(current.key, encoded, 0, current.revision)), is_whole=is_whole)
+            return await self._views.as_read(stored.make(KeyValue(current.key, encoded, 0, current.revision)), is_whole=is_whole)
         if unchanged and (options.dry_run or _says_the_same(encoded, stored.value(current))):
-            return await self._view_if_needed(current, lenient=True)
+            return await self._views.of(current, lenient=True)
         with writing():
             revision = await self._resource.storage.update(current.key, encoded, current.revision)
         return await self._written(current.key, encoded, revision, is_whole=is_whole)
@@ -514,130 +454,13 @@ class Store:
         obj = None if self._cacher.corrupt else self._cacher.get(key)
         if obj is None or obj.revision != revision:
             obj = stored.make(KeyValue(key, encoded, 0, revision))
-        return await self._as_read(obj, is_whole=is_whole)
-
-    async def _as_read(self, obj: StoredObject, *, is_whole: bool) -> StoredObject:
-        """What was written, as whoever reads it has it: with the defaults of the version in which it is stored.
-
-        is_whole: nothing was taken away from it after it went through its version's schema, and nothing in it is from an object
-        that didn't, so that it lacks no default.
-        """
-        if is_whole and obj.raw.startswith(self._head):
-            obj.form = self._form
-        return await self._view_if_needed(obj, lenient=True)
+        return await self._views.as_read(obj, is_whole=is_whole)
 
     def _check_size(self, encoded: bytes, options: WriteOptions, current: StoredObject | None = None) -> None:
         """Raises ObjectTooLarge; not for what was too large before, and has not become larger."""
         limit = self._resource.max_object_bytes
         if len(encoded) > limit and options.bounded and (current is None or len(encoded) > len(stored.value(current))):
             raise errors.ObjectTooLarge(limit)
-
-    async def _to_stored(self, obj: JSONObject) -> bytes:
-        target = self._resource.api_version
-        if self._info.api_version != target:
-            copy = codec.decode_stored(self._encode_whole(obj))
-            (obj,) = await self._resource.converter.convert([copy], target)
-            self._resource.prune(obj)
-        return stored.encode(obj, target, self._info.kind)
-
-    def _encode_whole(self, obj: JSONObject) -> bytes:
-        return codec.encode_json({"apiVersion": self._info.api_version, "kind": self._info.kind, **obj})
-
-    async def _view_if_needed(self, obj: StoredObject, *, lenient: bool = False) -> StoredObject:
-        return obj if obj.form is self._form else await self._view(obj, lenient=lenient)
-
-    async def _view(self, obj: StoredObject, *, lenient: bool = False) -> StoredObject:
-        (view,) = await self._views([obj], lenient=lenient)
-        return view
-
-    async def _views(self, objects: Sequence[StoredObject], *, lenient: bool = False) -> Sequence[StoredObject]:
-        """The objects as this version has them: mostly as they are, those stored in another version converted in one call.
-
-        An object is looked into once; what was found then is remembered with it until the definition changes. lenient: one that
-        would be too large with its defaults is given without them, so that it can be made smaller, or deleted; others are told
-        that it can't be shown.
-        """
-        unknown = [obj for obj in objects if obj.form is not self._form]
-        if not unknown:
-            return objects
-        views, foreign, trees, growth = {}, [], [], 0
-        async for obj in _in_turns(unknown):
-            view = obj.conformed(self._form)
-            if view is None:
-                view = self._look_into(obj, lenient=lenient)
-            if view is None:
-                try:
-                    trees.append(self._stored_tree(obj))
-                except errors.ObjectTooLarge as error:
-                    trees.append(self._without_defaults(obj, error, lenient=lenient).decoded())
-                foreign.append(obj)
-                continue
-            views[obj.key] = view
-            growth += view.size - obj.size
-            if growth > _MAX_GROWTH:
-                raise self._too_much_growth()
-            if view.size > _LARGE:
-                await asyncio.sleep(0)
-        if foreign:
-            trees = await self._resource.converter.convert(trees, self._info.api_version)
-        async for obj, tree in _in_turns(list(zip(foreign, trees, strict=True))):
-            self._prune(tree)
-            views[obj.key] = view = StoredObject(obj.key, codec.encode_json(tree), obj.revision)
-            growth += view.size - obj.size
-            if growth > _MAX_GROWTH:
-                raise self._too_much_growth()
-        return [views.get(obj.key, obj) for obj in objects]
-
-    def _look_into(self, obj: StoredObject, *, lenient: bool) -> StoredObject | None:
-        """The object conformed, None where it is stored in another version."""
-        if not obj.raw.startswith(self._head):
-            return None
-        if self._resource.conform_stored is None:
-            return obj.conform(self._form, obj.raw)
-        try:
-            raw = codec.encode_json(self._stored_tree(obj))
-        except errors.ObjectTooLarge as error:
-            return self._without_defaults(obj, error, lenient=lenient)
-        growth = max(len(raw) - obj.size, 0)
-        remember = self._remembered + growth <= _MAX_GROWTH
-        if remember:
-            self._remembered += growth
-        return obj.conform(self._form, raw, remember=remember)
-
-    def _stored_tree(self, obj: StoredObject) -> JSONObject:
-        """Raises Unreadable."""
-        try:
-            tree = obj.decoded()
-            if self._resource.conform_stored is not None:
-                self._resource.conform_stored(tree)
-        except Corrupt as error:
-            raise Unreadable(self._cacher.spoil(error)) from None
-        except MalformedError as error:
-            raise Unreadable(self._cacher.spoil(Corrupt(obj.key, obj.revision, str(error)))) from None
-        return tree
-
-    def _without_defaults(self, obj: StoredObject, error: errors.ObjectTooLarge, *, lenient: bool) -> StoredObject:
-        """In no form, so that nobody takes it for one that has them."""
-        if lenient:
-            return StoredObject(obj.key, obj.raw, obj.revision)
-        limit = self._resource.max_object_bytes
-        why = f"the defaults of its definition add more than {limit} bytes to it; delete it, make it smaller, or change these"
-        raise errors.internal_error(f"{obj.key} can't be read: {why}") from error
-
-    def _look_at(self, obj: StoredObject) -> None:
-        """Raises Unreadable."""
-        if obj.form is not self._form and obj.conformed(self._form) is None:
-            try:
-                self._stored_tree(obj)
-            except errors.ObjectTooLarge:
-                return  # it can be read, and then made smaller
-
-    def _cached(self, key: str) -> StoredObject | None:
-        """Raises Unreadable."""
-        try:
-            return self._cacher.get(key)
-        except Corrupt as error:
-            raise Unreadable(error) from None
 
     # --- rules and errors ---
 
@@ -691,10 +514,6 @@ class Store:
                 error.message = f"object is being deleted: {error.message}"
         return error
 
-    def _too_much_growth(self) -> errors.StatusError:
-        why = f"the defaults of their definition add more than {_MAX_GROWTH} bytes to them; ask for fewer at once, with limit"
-        return errors.internal_error(f"{self._info.resource} can't be listed: {why}")
-
     def _not_found(self, name: str) -> errors.StatusError:
         return errors.not_found(self._info.group, self._info.resource, name)
 
@@ -737,14 +556,6 @@ async def _final(verdict: Verdict) -> Verdict:
 
 def _says_the_same(left: bytes, right: bytes) -> bool:
     return codec.same(codec.decode_stored(left), codec.decode_stored(right))
-
-
-async def _in_turns(items: Sequence[T]) -> AsyncIterator[T]:
-    """The items, with a turn for other requests after every few milliseconds of work on them."""
-    for index, item in enumerate(items, 1):
-        yield item
-        if index % _TURN == 0:
-            await asyncio.sleep(0)
 
 
 def _keep(metadata: JSONObject, before: JSONObject, key: str) -> None:

@@ -12,6 +12,7 @@ from aggserver.meta import codec, errors
 from aggserver.registry.follower import Follower
 from aggserver.registry.rest import Context, DeleteOptions, JSONObject, ListOptions
 from aggserver.registry.store import Store
+from aggserver.registry.views import Views
 from aggserver.registry.watch import Watch
 from aggserver.storage.interface import Compacted
 from tests.fakes.clock import until
@@ -81,7 +82,8 @@ class FailingStore(Store):
 @pytest.fixture
 def store(world: World) -> FailingStore:
     plain = world.store(namespaced=False)
-    store = FailingStore(world._resource(False), plain.strategy, lambda obj: None)
+    resource = world._resource(False)
+    store = FailingStore(resource, plain.strategy, Views(resource, plain.strategy.info, lambda obj: None))
     store.failures, store.lists = [], []
     return store
 

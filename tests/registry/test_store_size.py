@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from aggserver.meta import codec, errors
-from aggserver.registry import store as store_module
+from aggserver.registry import views
 from aggserver.registry.rest import DeleteOptions, JSONObject, WriteOptions
 from aggserver.registry.store import Store
 from aggserver.registry.stored import StoredObject
@@ -179,7 +179,7 @@ async def test_what_is_remembered_is_bounded(world: World, store: Store, monkeyp
         await create(store, name)
     world.restarted()
     growing = Growing(world, 1000)
-    monkeypatch.setattr(store_module, "_MAX_GROWTH", 2500)
+    monkeypatch.setattr(views, "_MAX_GROWTH", 2500)
     for name in ("a", "b", "c"):
         await growing.store.get(context(), name)
     assert growing.calls == 3
@@ -195,7 +195,7 @@ async def test_a_list_that_grows_too_much_is_refused_but_its_pages_are_not(
         await create(store, name)
     world.restarted()
     growing = Growing(world, 1000)
-    monkeypatch.setattr(store_module, "_MAX_GROWTH", 2500)
+    monkeypatch.setattr(views, "_MAX_GROWTH", 2500)
     error = await refused(growing.store.list(context(), selection()))
     assert (error.code, error.reason) == (500, "InternalError")
     assert "crontabs can't be listed: the defaults of their definition add more than 2500 bytes to them" in error.message

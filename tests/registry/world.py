@@ -16,10 +16,12 @@ from aggserver.meta import codec, errors, jsonpath
 from aggserver.meta.selectors import FieldSelector, LabelSelector
 from aggserver.registry.custom_resource import CustomResourceStrategy, ScalePaths, StatusStrategy, read_fields
 from aggserver.registry.environment import Environment
+from aggserver.registry.resource_storage import ResourceStorage
 from aggserver.registry.rest import Context, DeleteOptions, JSONObject, ListOptions, WriteOptions
-from aggserver.registry.store import ResourceStorage, Store
+from aggserver.registry.store import Store
 from aggserver.registry.stored import StoredObject
 from aggserver.registry.strategy import ResourceInfo
+from aggserver.registry.views import Views
 from aggserver.registry.watch import Watch
 from aggserver.schema.compiled import CompiledSchema
 from aggserver.storage.memory import MemoryStorage
@@ -89,7 +91,8 @@ class World:
         self, version: str = "v1", *, has_status: bool = True, scale: ScalePaths | None = None, namespaced: bool = True
     ) -> Store:
         strategy = self.strategy(version, has_status=has_status, scale=scale, namespaced=namespaced)
-        return Store(self._resource(namespaced), strategy, conform(version), FORMS[version])
+        resource = self._resource(namespaced)
+        return Store(resource, strategy, Views(resource, strategy.info, conform(version), FORMS[version]))
 
     def status(self, store: Store, *, scale: ScalePaths | None = None) -> Store:
         info = store.strategy.info
