@@ -14,7 +14,7 @@ import orjson
 
 from aggserver.endpoints.negotiation import MediaType
 from aggserver.endpoints.request import LongBody, Response
-from aggserver.meta import codec
+from aggserver.meta import codec, protobuf
 from aggserver.registry.rest import JSONObject, Object
 
 __all__ = ["Listing", "listing_response", "object_response"]
@@ -87,6 +87,8 @@ def _joined(head: bytes, raws: Sequence[bytes], tail: bytes, count: int) -> Iter
 
 def _pieces(media: MediaType, listing: Listing) -> Iterator[bytes]:
     entry = listing.entry or _raw
+    if media.is_protobuf:
+        return _protobuf_pieces(listing, entry)
     if media.subtype == "yaml":
         trees = (orjson.loads(entry(obj)) for obj in listing.objects)
         return codec.yaml_pieces({**listing.before, listing.name: trees, **listing.after})
@@ -94,6 +96,15 @@ def _pieces(media: MediaType, listing: Listing) -> Iterator[bytes]:
         groups = _grouped(listing.objects, _INDENTED_BYTES)
         return _made(_indented_ends(listing), b"," + _INDENT, groups, lambda obj: _indented(entry(obj)))
     return _made(_compact_ends(listing), b",", _grouped(listing.objects, _MADE_BYTES), entry)
+
+
+def _protobuf_pieces(listing: Listing, entry: Encode) -> Iterator[bytes]:
+    """A list begins with its length, and so goes out at its end; the pieces before are empty, and are made as others are."""
+    items: list[bytes] = []
+    for group in _grouped(listing.objects, _INDENTED_BYTES):
+        items.append(protobuf.encode_items(listing.before["kind"], (orjson.loads(entry(obj)) for obj in group)))
+        yield b""
+    yield protobuf.encode_list(listing.before, items)
 
 
 def _raw(obj: Object) -> bytes:

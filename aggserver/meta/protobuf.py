@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import base64
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -24,7 +24,7 @@ from aggserver.meta.golang import from_float
 from aggserver.meta.protobuf_messages import ANSWERS, ENVELOPE, KINDS, WATCH_EVENT, Field, Message
 from aggserver.meta.protobuf_wire import FIXED64, LENGTH, VARINT, ProtobufError, fields, tag, varint
 
-__all__ = ["ProtobufError", "UnknownKind", "decode", "encode", "encode_event"]
+__all__ = ["ProtobufError", "UnknownKind", "decode", "encode", "encode_event", "encode_items", "encode_list"]
 
 _MAGIC = b"k8s\x00"
 # The deepest schema that is taken has a hundred levels of two messages each.
@@ -125,6 +125,18 @@ def encode(obj: dict[str, Any]) -> bytes:
     """The bytes of an object of one of the kinds in ANSWERS, whose members have the types that its kind has."""
     type_meta = {"apiVersion": obj["apiVersion"], "kind": obj["kind"]}
     return _MAGIC + _writer(ENVELOPE)({"typeMeta": type_meta, "raw": _writer(ANSWERS[obj["kind"]])(obj)})
+
+
+def encode_items(kind: str, items: Iterable[dict[str, Any]]) -> bytes:
+    """Some of the items of a list of that kind, for `encode_list`."""
+    return _writer(ANSWERS[kind])({"items": list(items)})
+
+
+def encode_list(before: dict[str, Any], items: Iterable[bytes]) -> bytes:
+    """The bytes of a list, all of which but its items is in `before`; these are what `encode_items` has made, in order."""
+    type_meta = {"apiVersion": before["apiVersion"], "kind": before["kind"]}
+    raw = _writer(ANSWERS[before["kind"]])(before) + b"".join(items)
+    return _MAGIC + _writer(ENVELOPE)({"typeMeta": type_meta, "raw": raw})
 
 
 def encode_event(type_: str, obj: bytes) -> bytes:

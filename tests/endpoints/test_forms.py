@@ -11,7 +11,7 @@ import pytest
 
 from aggserver.endpoints import forms
 from aggserver.endpoints.request import LongBody, Response
-from aggserver.meta import codec, yaml_text
+from aggserver.meta import codec, protobuf, yaml_text
 from tests.fakes.asgi import Client
 from tests.fakes.definitions import CRONTABS, CRONTABS_PATH, WIDGETS, WIDGETS_PATH, crontab, widget
 from tests.fakes.server import LocalServer
@@ -239,6 +239,10 @@ LONG_FORMS: dict[str, dict[str, str]] = {
 }
 
 
+# One piece, since its length stands first, though it is made in several.
+PROTOBUF = {"accept": "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}
+
+
 def annotated(name: str, notes: int) -> Any:
     """A CronTab of 200 KB, with so many annotations."""
     body = crontab(name)
@@ -273,19 +277,30 @@ async def test_a_long_list_is_made_in_pieces(client: Client, form: str) -> None:
     assert [obj["metadata"]["name"] for obj in objects] == [*names, "one"]
 
 
-@pytest.mark.parametrize("form", LONG_FORMS)
-async def test_a_list_is_the_same_long_and_short(client: Client, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("headers", [*LONG_FORMS.values(), PROTOBUF], ids=[*LONG_FORMS, "metadata as protobuf"])
+async def test_a_list_is_the_same_long_and_short(
+    client: Client, headers: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("a", "b"):
         await client.post(CRONTABS_PATH, crontab(name))
     for query in ("", "?fieldSelector=metadata.name=nobody"):
-        short = await client.get(CRONTABS_PATH + query, headers=LONG_FORMS[form])
+        short = await client.get(CRONTABS_PATH + query, headers=headers)
         assert short.header("content-length") == str(len(short.body))
         with monkeypatch.context() as changed:
             for name in ("_LONG_YAML", "_LONG_INDENTED", "_LONG_MADE"):
                 changed.setattr(forms, name, -1)
             for name in ("_MADE_BYTES", "_INDENTED_BYTES"):
                 changed.setattr(forms, name, 1)
-            assert (await client.get(CRONTABS_PATH + query, headers=LONG_FORMS[form])).body == short.body
+            assert (await client.get(CRONTABS_PATH + query, headers=headers)).body == short.body
+
+
+async def test_a_list_in_protobuf_says_what_one_in_json_says(client: Client) -> None:
+    for name in ("a", "b"):
+        await client.post(CRONTABS_PATH, crontab(name))
+    in_json = await client.get(CRONTABS_PATH, headers=LONG_FORMS["metadata"])
+    in_protobuf = await client.get(CRONTABS_PATH, headers=PROTOBUF)
+    assert in_protobuf.header("content-type") == "application/vnd.kubernetes.protobuf"
+    assert in_protobuf.body == protobuf.encode(in_json.json())
 
 
 async def test_an_indented_list_is_what_the_encoder_would_make_of_it_as_a_whole(client: Client) -> None:
