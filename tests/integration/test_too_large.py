@@ -15,6 +15,9 @@ from tests.integration import pages
 from tests.integration.server import Standalone, running
 
 MIB = 1024 * 1024
+# A group of its own: the other one is served by aggserver where the tests of aggregation have run before.
+GROUP = "large.example.com"
+DEFINITION = pages.RESOURCE_DEFINITION.replace("stable.example.com", GROUP)
 
 
 @pytest.fixture(scope="module")
@@ -25,22 +28,22 @@ def servers(own_control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFa
     with running(on_etcd := Standalone(folder / "etcd", *etcd)), running(on_sqlite := Standalone(folder / "sqlite")):
         made = {"etcd": on_etcd, "sqlite": on_sqlite}
         for server in made.values():
-            plane.kubectl("apply", "-f", "-", user=server.kubeconfig, input=pages.RESOURCE_DEFINITION)
+            plane.kubectl("apply", "-f", "-", user=server.kubeconfig, input=DEFINITION)
         yield made
 
 
 @pytest.fixture(scope="module")
 def kube_apiserver(own_control_plane: ControlPlane) -> Iterator[Kubectl]:
     kubectl = own_control_plane.kubectl
-    kubectl("apply", "-f", "-", input=pages.RESOURCE_DEFINITION)
-    kubectl("wait", "--for=condition=Established", "crd/crontabs.stable.example.com", "--timeout=30s")
+    kubectl("apply", "-f", "-", input=DEFINITION)
+    kubectl("wait", "--for=condition=Established", f"crd/crontabs.{GROUP}", "--timeout=30s")
     yield kubectl
-    kubectl("delete", "crd", "crontabs.stable.example.com")
+    kubectl("delete", "crd", f"crontabs.{GROUP}")
 
 
 def manifest(folder: Path, size: int) -> str:
     obj = {
-        "apiVersion": "stable.example.com/v1",
+        "apiVersion": f"{GROUP}/v1",
         "kind": "CronTab",
         "metadata": {"name": f"of-{size}", "namespace": "default"},
         "spec": {"cronSpec": "x" * size},
