@@ -141,32 +141,15 @@ def _bash_values(command: str) -> Iterator[str]:
 _ZSH = """\
 #compdef aggserver
 # zsh completion of aggserver. To have it in this shell, after compinit: source <(aggserver completion zsh)
-_aggserver() {
-    local context state state_descr line
-    typeset -A opt_args
-    _arguments -C '(- *)--help[show help]' '(- *)--version[print the version]' '1:command:->command' '*::argument:->argument'
-    case $state in
-        command)
-            local -a commands=(
-@commands@
-            )
-            _describe command commands
-            ;;
-        argument)
-            case $line[1] in
-@cases@
-            esac
-            ;;
-    esac
-}
-@nested@
+@functions@
 if [[ $funcstack[1] == _aggserver ]]; then _aggserver "$@"; else compdef _aggserver aggserver; fi"""
 
-_ZSH_NESTED = """\
-_aggserver_@name@() {
+# Completes a command and what stands behind it. @general@ are options in place of a command.
+_ZSH_FUNCTION = """\
+@name@() {
     local context state state_descr line
     typeset -A opt_args
-    _arguments -C '(- *)--help[show help]' '1:command:->command' '*::argument:->argument'
+    _arguments -C @general@ '1:command:->command' '*::argument:->argument'
     case $state in
         command)
             local -a commands=(
@@ -182,6 +165,8 @@ _aggserver_@name@() {
     esac
 }"""
 
+_ZSH_HELP = shlex.quote("(- *)--help[show help]")
+_ZSH_VERSION = shlex.quote("(- *)--version[print the version]")
 
 _ZSH_BEHIND_DASHES = """\
                     local -i dashes=${words[(i)--]}
@@ -195,30 +180,29 @@ _ZSH_BEHIND_DASHES = """\
 
 
 def _zsh() -> str:
-    cases = [_zsh_case(command, 16) for command, _ in _below("") if command in COMMANDS]
+    cases = [_zsh_case(command) for command, _ in _below("") if command in COMMANDS]
     cases += [f"                {parent}) _aggserver_{parent} ;;" for parent in _parents()]
-    nested = "\n".join(_zsh_nested(parent) for parent in _parents())
-    return _zsh_filled(_ZSH, "", cases).replace("@nested@", nested)
+    functions = [_zsh_function("_aggserver", f"{_ZSH_HELP} {_ZSH_VERSION}", "", cases)]
+    for parent in _parents():
+        cases = [_zsh_case(f"{parent} {name}") for name, _ in _below(parent)]
+        functions.append(_zsh_function(f"_aggserver_{parent}", _ZSH_HELP, parent, cases))
+    return _ZSH.replace("@functions@", "\n".join(functions))
 
 
-def _zsh_nested(parent: str) -> str:
-    cases = [_zsh_case(f"{parent} {name}", 16) for name, _ in _below(parent)]
-    return _zsh_filled(_ZSH_NESTED.replace("@name@", parent), parent, cases)
-
-
-def _zsh_filled(text: str, command: str, cases: Sequence[str]) -> str:
-    described = [f"                {shlex.quote(f'{name}:{what}')}" for name, what in _below(command)]
+def _zsh_function(name: str, general: str, command: str, cases: Sequence[str]) -> str:
+    described = [f"                {shlex.quote(f'{below}:{what}')}" for below, what in _below(command)]
+    text = _ZSH_FUNCTION.replace("@name@", name).replace("@general@", general)
     return text.replace("@commands@", "\n".join(described)).replace("@cases@", "\n".join(cases))
 
 
-def _zsh_case(command: str, indent: int) -> str:
+def _zsh_case(command: str) -> str:
     specs = [spec for flag in _flags(command) for spec in _zsh_options(flag)]
     if _flags(command):
         specs.append(shlex.quote("--config=[YAML file of options]:FILE:_files"))
-    specs.append(shlex.quote("(- *)--help[show help]"))
+    specs.append(_ZSH_HELP)
     if positional := _positional(command):
         specs.append(shlex.quote(f"1:{positional.metavar}:{_zsh_action(positional)}"))
-    blank = " " * indent
+    blank = " " * 16
     lines = "".join(f" \\\n{blank}        {spec}" for spec in specs)
     before = _ZSH_BEHIND_DASHES if command == "dev" else ""
     return f"{blank}{command.rpartition(' ')[2]})\n{before}{blank}    _arguments -s{lines}\n{blank}    ;;"
