@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aggserver.meta.field import FieldError
+from aggserver.meta.field import FieldError, with_room
 from aggserver.meta.golang import quote
 
 __all__ = [
@@ -222,8 +222,6 @@ def unsupported_media_type(message: str) -> StatusError:
     return StatusError(415, "UnsupportedMediaType", message)
 
 
-# Bytes of field errors that one answer tells, each in the message and in its cause. Upstream tells all: 33 MB of 200,000 items.
-_TOLD_BYTES = 512 * 1024
 _NOT_TOLD = "more errors are not told"
 
 
@@ -232,7 +230,7 @@ def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> S
 
     Of very many, the first that have room are told.
     """
-    told = _with_room(errors)
+    told = with_room(map(str, errors))
     texts = list(dict.fromkeys(told))
     if len(told) < len(errors):
         texts.append(_NOT_TOLD)
@@ -244,18 +242,6 @@ def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> S
         message = f"{qualified(kind, group)} {quote(name)} is invalid: [{', '.join(texts)}]"
     causes = [Cause(error.reason, error.body(), error.field) for error in errors[: len(told)]]
     return StatusError(422, "Invalid", message, name=name, group=group, kind=kind, causes=causes)
-
-
-def _with_room(errors: Sequence[FieldError]) -> list[str]:
-    """The texts of as many as there is room for; one in any case."""
-    told: list[str] = []
-    left = _TOLD_BYTES
-    for error in errors:
-        if left < 0:
-            break
-        told.append(str(error))
-        left -= len(told[-1])
-    return told
 
 
 def patch_rejected() -> StatusError:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from aggserver.meta.field import Path
 from aggserver.meta.golang import INT64_MAX, INT64_MIN, format_float, from_float
 
 __all__ = ["UNPLACED", "as_int64", "is_integral", "problems"]
@@ -35,7 +36,7 @@ def is_integral(value: float) -> bool:
     return value >= 1 and (value - math.floor(value)) / (value + math.floor(value)) < _TOLERANCE
 
 
-def problems(value: int | float, schema: Mapping[str, Any], type_: str, format_: str, path: object) -> Iterator[tuple[str, Any]]:
+def problems(value: int | float, schema: Mapping[str, Any], type_: str, format_: str, path: Path) -> Iterator[tuple[str, Any]]:
     """The texts of what is wrong, each with the value to show (or UNPLACED). type_: the only type there is, or ''."""
     if unfit := _range_error(value, type_, format_, "Checked", path):
         yield unfit, UNPLACED
@@ -55,9 +56,9 @@ def problems(value: int | float, schema: Mapping[str, Any], type_: str, format_:
             bound = as_int64(bound)
         problem = check(compared, bound, schema)
         if problem == _NOT_POSITIVE:
-            yield f"factor MultipleOf declared for {path} must be positive: {_show(bound)}", bound
+            yield f"factor MultipleOf declared for {path.text} must be positive: {_show(bound)}", bound
         elif problem:
-            yield f"{path} in body should be {problem} {_show(bound)}", compared
+            yield f"{path.text} in body should be {problem} {_show(bound)}", compared
 
 
 _NOT_POSITIVE = "not positive"
@@ -86,7 +87,7 @@ def _maximum(value: int | float, bound: int | float, schema: Mapping[str, Any]) 
     return "" if value <= bound else "less than or equal to"
 
 
-def _range_error(value: int | float, type_: str, format_: str, word: str, path: object) -> str:
+def _range_error(value: int | float, type_: str, format_: str, word: str, path: Path) -> str:
     """What upstream says of a number that the type can't hold, written as it writes it; '' if it can."""
     if type_ == "integer":
         whole = from_float(value) if isinstance(value, float) else value
@@ -96,7 +97,7 @@ def _range_error(value: int | float, type_: str, format_: str, word: str, path: 
     if fits:
         return ""
     what = f"with format {format_}" if format_ else "(default format)"
-    return f"{word} value must be of type {type_} {what} in {path}"
+    return f"{word} value must be of type {type_} {what} in {path.text}"
 
 
 def as_int64(value: float) -> int:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from aggserver.meta import codec
-from aggserver.meta.field import Path
+from aggserver.meta.field import Path, with_room
 from aggserver.schema.cleanness import compile_check, loses_null
 from aggserver.schema.object_meta import malformed_resource, prune_object_meta
 from aggserver.schema.structural import TYPE_META, Structural
@@ -24,10 +24,6 @@ from aggserver.schema.structural import TYPE_META, Structural
 __all__ = ["MalformedError", "Pruner", "compile_pruner", "drop_unknown", "prune", "prune_object_meta", "type_resources"]
 
 JSONObject = dict[str, Any]
-
-# Bytes of the paths that are told of one object: a body may have 300,000 unknown fields, below a key of 100 KB. Upstream has no
-# bound but that of a Warning header, which is lower.
-_TOLD_BYTES = 512 * 1024
 
 Pruner = Callable[[JSONObject], list[str]]
 """Mutates an object at its root; returns the dropped paths (`spec.foo`, `spec.list[0].bar`). Its own metadata stays as it is.
@@ -66,19 +62,12 @@ def prune(obj: JSONObject, structural: Structural) -> list[str]:
     if malformed:
         raise MalformedError(str(malformed))
     _prune_embedded(obj, replace(structural, x_embedded_resource=False), Path(), embedded, is_resource=True)
-    return _texts(found) + _texts(embedded)
+    return _told(found) + _told(embedded)
 
 
-def _texts(paths: list[Path]) -> list[str]:
+def _told(paths: list[Path]) -> list[str]:
     """Sorted; of very many, those that were found first."""
-    texts: list[str] = []
-    left = _TOLD_BYTES
-    for path in paths:
-        if left < 0:
-            break
-        texts.append(path.text)
-        left -= len(texts[-1])
-    return sorted(texts)
+    return sorted(with_room(path.text for path in paths))
 
 
 def drop_unknown(value: Any, node: Structural) -> Any:

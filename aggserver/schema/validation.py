@@ -34,6 +34,7 @@ Passes = Callable[[Any, Schema], bool]
 # Bytes of the errors that a walk gathers: more than an answer tells (`meta/errors.py`).
 _ENOUGH = 1024 * 1024
 _NO_BOUND = 1 << 62
+_ROOT = Path()
 _JUNCTORS = frozenset({"anyOf", "oneOf", "allOf", "not"})
 # Python's classes -> JSON's types, and Go's format of such a value.
 _TYPES: Mapping[type, tuple[str, str]] = {
@@ -61,7 +62,7 @@ def validate(
     """
     for enough in (_ENOUGH, _NO_BOUND):
         walk = _Walk(prefix or Path(), passes, enough)
-        result = walk.node(value, schema, _At(), correlation)
+        result = walk.node(value, schema, _ROOT, correlation)
         if result.errors or not walk.is_cut_short:
             break
         # All that filled the walk was there before, and is dropped; what it did not look at is still to be judged.
@@ -138,34 +139,6 @@ class _Result:
         self.is_cut_short |= other.is_cut_short
 
 
-class _At:
-    """A place in the value; its text is made for errors alone, since a key may be as long as a body."""
-
-    __slots__ = ("_parent", "_part")
-
-    def __init__(self, part: str = "", parent: _At | None = None) -> None:
-        self._parent = parent
-        self._part = part
-
-    @property
-    def is_root(self) -> bool:
-        return self._parent is None
-
-    def member(self, name: str) -> _At:
-        return _At("." + name, self)
-
-    def index(self, index: int) -> _At:
-        return _At(f"[{index}]", self)
-
-    def __str__(self) -> str:
-        parts = []
-        at: _At | None = self
-        while at is not None:
-            parts.append(at._part)
-            at = at._parent
-        return "".join(reversed(parts))
-
-
 class _Walk:
     """enough: bytes of errors after which nothing more is looked at."""
 
@@ -175,7 +148,7 @@ class _Walk:
         self._left = enough
         self.is_cut_short = False
 
-    def node(self, value: Any, schema: Schema, path: _At, correlation: Correlation | None) -> _Result:
+    def node(self, value: Any, schema: Schema, path: Path, correlation: Correlation | None) -> _Result:
         result = _Result()
         if self._left < 0:
             self.is_cut_short = result.is_cut_short = True
@@ -201,7 +174,7 @@ class _Walk:
         result.matches += other.matches
         result.is_cut_short |= other.is_cut_short
 
-    def _check(self, result: _Result, value: Any, schema: Schema, path: _At, correlation: Correlation | None) -> None:
+    def _check(self, result: _Result, value: Any, schema: Schema, path: Path, correlation: Correlation | None) -> None:
         types, format_ = types_and_format(schema)
         wrong = mismatch(value, types, format_, nullable=bool(schema.get("nullable")))
         if wrong:
@@ -231,7 +204,7 @@ class _Walk:
             result.matches += 1
         result.matches += 1
 
-    def _junctors(self, result: _Result, value: Any, schema: Schema, path: _At) -> None:
+    def _junctors(self, result: _Result, value: Any, schema: Schema, path: Path) -> None:
         result.matches += 2
         if _JUNCTORS.isdisjoint(schema):
             return
@@ -254,36 +227,36 @@ class _Walk:
             valid = sum(not outcome.errors for outcome in outcomes)
             if valid < len(outcomes):
                 more = "" if valid else ". None validated"
-                self._unplaced(result, f"{quote(str(path))} must validate all the schemas (allOf){more}")
+                self._unplaced(result, f"{quote(path.text)} must validate all the schemas (allOf){more}")
         if schema.get("not") is not None and not next(judged([schema["not"]])).errors:
-            self._unplaced(result, f"{quote(str(path))} must not validate the schema (not)")
+            self._unplaced(result, f"{quote(path.text)} must not validate the schema (not)")
 
-    def _any_of(self, result: _Result, outcomes: Iterator[_Result], path: _At) -> None:
+    def _any_of(self, result: _Result, outcomes: Iterator[_Result], path: Path) -> None:
         failures = []
         for outcome in outcomes:
             if not outcome.errors:
                 self._adopt(result, outcome)
                 return
             failures.append(outcome)
-        self._unplaced(result, f"{quote(str(path))} must validate at least one schema (anyOf)")
+        self._unplaced(result, f"{quote(path.text)} must validate at least one schema (anyOf)")
         self._adopt(result, max(failures, key=_matches))
 
-    def _one_of(self, result: _Result, outcomes: Sequence[_Result], path: _At) -> None:
+    def _one_of(self, result: _Result, outcomes: Sequence[_Result], path: Path) -> None:
         valid = [outcome for outcome in outcomes if not outcome.errors]
         if len(valid) == 1:
             self._adopt(result, valid[0])
             return
         found = f"Found {len(valid)} valid alternatives" if valid else "Found none valid"
-        self._unplaced(result, f"{quote(str(path))} must validate one and only one schema (oneOf). {found}")
+        self._unplaced(result, f"{quote(path.text)} must validate one and only one schema (oneOf). {found}")
         if not valid:
             self._adopt(result, max(outcomes, key=_matches))
 
-    def _string(self, result: _Result, value: str, schema: Schema, path: _At) -> None:
+    def _string(self, result: _Result, value: str, schema: Schema, path: Path) -> None:
         """Only the first error is told."""
         result.matches += 1
         longest, shortest, pattern = schema.get("maxLength"), schema.get("minLength"), schema.get("pattern")
         if longest is not None and len(value) > longest:
-            text = f"{path} in body should be at most {longest} chars long"
+            text = f"{path.text} in body should be at most {longest} chars long"
             self._add(result, text, field.too_long(self._place(path), longest))
         elif shortest is not None and len(value) < shortest:
             self._invalid(result, path, value, f"should be at least {shortest} chars long")
@@ -294,7 +267,7 @@ class _Walk:
             except regexp.PatternError as error:
                 self._invalid(result, path, value, f"should match '{pattern}, but pattern is invalid: {error}'")
 
-    def _number(self, result: _Result, value: int | float, schema: Schema, path: _At, type_: str, format_: str) -> None:
+    def _number(self, result: _Result, value: int | float, schema: Schema, path: Path, type_: str, format_: str) -> None:
         for text, shown in numbers.problems(value, schema, type_, format_, path):
             if shown is numbers.UNPLACED:
                 self._unplaced(result, text)
@@ -302,7 +275,7 @@ class _Walk:
                 self._add(result, text, field.invalid(self._place(path), shown, text))
         result.matches += 2
 
-    def _list(self, result: _Result, value: list[Any], schema: Schema, path: _At, correlation: Correlation | None) -> None:
+    def _list(self, result: _Result, value: list[Any], schema: Schema, path: Path, correlation: Correlation | None) -> None:
         if (items := schema.get("items")) is not None:
             for index, item in enumerate(value):
                 if self._left < 0:
@@ -314,34 +287,36 @@ class _Walk:
         if fewest is not None and len(value) < fewest:
             self._invalid(result, path, len(value), f"should have at least {fewest} items")
         if most is not None and len(value) > most:
-            text = f"{path} in body should have at most {most} items"
+            text = f"{path.text} in body should have at most {most} items"
             self._add(result, text, field.too_many(self._place(path), len(value), most))
         if schema.get("uniqueItems") and len(set(map(to_json, value))) < len(value):
             self._invalid(result, path, "", "shouldn't contain duplicates")
         result.matches += 2
 
-    def _object(self, result: _Result, value: dict[str, Any], schema: Schema, path: _At, correlation: Correlation | None) -> None:
+    def _object(
+        self, result: _Result, value: dict[str, Any], schema: Schema, path: Path, correlation: Correlation | None
+    ) -> None:
         fewest, most = schema.get("minProperties"), schema.get("maxProperties")
         if fewest is not None and len(value) < fewest:
             self._invalid(result, path, len(value), f"should have at least {fewest} properties")
         if most is not None and len(value) > most:
-            text = f"{path} in body should have at most {most} properties"
+            text = f"{path.text} in body should have at most {most} properties"
             self._add(result, text, field.too_many(self._place(path), len(value), most))
         properties, extra = schema.get("properties") or {}, schema.get("additionalProperties")
         known = {name: child for name, child in properties.items() if child is not None}
         for name in sorted(value.keys() - known.keys()):
             if extra is False:
-                text = f"{path}.{name} in body is a forbidden property"
+                text = f"{path.text}.{name} in body is a forbidden property"
                 self._add(result, text, field.invalid(self._place(path), name, text))
             elif isinstance(extra, Mapping):
-                self._member(result, value, name, extra, path.member(name), correlation, at_root=path.is_root)
+                self._member(result, value, name, extra, _below(path, name), correlation, at_root=path is _ROOT)
         for name in sorted(value.keys() & known.keys()):
-            at = _At(name, path) if path.is_root else path.member(name)
-            self._member(result, value, name, known[name], at, correlation, at_root=path.is_root)
+            at = Path(name, path) if path is _ROOT else _below(path, name)
+            self._member(result, value, name, known[name], at, correlation, at_root=path is _ROOT)
         for name in schema.get("required") or ():
             if name not in value:
-                text = f"{path}.{name} in body is required"
-                self._add(result, text, field.required(self._place(path.member(name))))
+                text = f"{path.text}.{name} in body is required"
+                self._add(result, text, field.required(self._place(_below(path, name))))
 
     def _member(
         self,
@@ -349,7 +324,7 @@ class _Walk:
         value: dict[str, Any],
         name: str,
         schema: Schema,
-        path: _At,
+        path: Path,
         correlation: Correlation | None,
         *,
         at_root: bool,
@@ -358,27 +333,32 @@ class _Walk:
         kept = correlation is not None and not (at_root and name in ("kind", "apiVersion"))
         result.merge(self.node(value[name], schema, path, correlation.key(name) if correlation and kept else None))
 
-    def _enum(self, result: _Result, value: Any, schema: Schema, path: _At) -> None:
+    def _enum(self, result: _Result, value: Any, schema: Schema, path: Path) -> None:
         enum = schema.get("enum")
         if enum and not is_in(value, enum):
             supported = [each if isinstance(each, str) else to_json(each) for each in enum]
-            text = f"{path} in body should be one of {supported}"
+            text = f"{path.text} in body should be one of {supported}"
             self._add(result, text, field.not_supported(self._place(path), value, supported))
 
-    def _type_error(self, result: _Result, path: _At, wanted: str, shown: str) -> None:
-        text = f"{path} in body must be of type {wanted}: {quote(shown)}"
+    def _type_error(self, result: _Result, path: Path, wanted: str, shown: str) -> None:
+        text = f"{path.text} in body must be of type {wanted}: {quote(shown)}"
         self._add(result, text, field.type_invalid(self._place(path), shown, text))
 
-    def _invalid(self, result: _Result, path: _At, shown: Any, what: str) -> None:
-        text = f"{path} in body {what}"
+    def _invalid(self, result: _Result, path: Path, shown: Any, what: str) -> None:
+        text = f"{path.text} in body {what}"
         self._add(result, text, field.invalid(self._place(path), shown, text))
 
     def _unplaced(self, result: _Result, text: str) -> None:
         self._add(result, text, field.invalid(self._prefix, "", text))
 
-    def _place(self, path: _At) -> Path:
-        text = str(path).removeprefix(".")
+    def _place(self, path: Path) -> Path:
+        text = path.text.removeprefix(".")
         return self._prefix.child(text) if text else self._prefix
+
+
+def _below(path: Path, name: str) -> Path:
+    """A member with its dot, at the root too, where `Path.child` has none."""
+    return Path(f".{name}", path)
 
 
 def _weight(text: str, error: FieldError) -> int:
