@@ -18,6 +18,7 @@ from aggserver.apiextensions.manifest import member
 from aggserver.apiextensions.schema_rules import schema_of
 from aggserver.meta.field import Path, invalid
 from aggserver.meta.golang import quote
+from aggserver.meta.json_types import JSONObject
 from aggserver.meta.times import format_time
 from aggserver.schema import invariants
 
@@ -32,7 +33,6 @@ __all__ = [
     "with_condition",
 ]
 
-JSONObject = dict[str, Any]
 # Status, reason and message of a condition.
 Structure = tuple[str, str, str]
 

@@ -17,8 +17,9 @@ from aggserver.apiextensions.definitions import Definitions
 from aggserver.apiextensions.strategy import CLEANUP_FINALIZER, DefinitionStatusStrategy
 from aggserver.meta import codec, times
 from aggserver.meta.errors import StatusError
+from aggserver.meta.json_types import JSONObject
 from aggserver.registry.follower import ALL, CONTROLLER, CallLater, Follower, call_later
-from aggserver.registry.rest import Context, DeleteOptions, JSONObject, WriteOptions
+from aggserver.registry.rest import Context, DeleteOptions, WriteOptions
 from aggserver.registry.store import Store
 from aggserver.registry.unreadable import STORE_READ_ERROR
 

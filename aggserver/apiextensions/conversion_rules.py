@@ -10,17 +10,16 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 from urllib.parse import urlsplit
 
 from aggserver.apiextensions.manifest import member
 from aggserver.meta.field import FieldError, Path, forbidden, invalid, not_supported, required
+from aggserver.meta.json_types import JSONMapping
 from aggserver.meta.names import dns1035_label, dns1123_subdomain
 
 __all__ = ["ca_bundle_problem", "validate"]
 
-JSONObject = Mapping[str, Any]
 Errors = Iterator[FieldError]
 
 _REVIEW_VERSIONS = ("v1", "v1beta1")
@@ -28,7 +27,7 @@ _FORM = "; desired format: https://host[/path]"
 _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----\s(.*?)-----END CERTIFICATE-----", re.DOTALL)
 
 
-def validate(conversion: JSONObject, path: Path, old: JSONObject | None = None, *, established: bool = False) -> Errors:
+def validate(conversion: JSONMapping, path: Path, old: JSONMapping | None = None, *, established: bool = False) -> Errors:
     """old: the conversion before, which may have been accepted under milder rules. established: whether the definition is."""
     strategy = member(conversion, "strategy", "")
     webhook = member(conversion, "webhook", {})
@@ -53,7 +52,7 @@ def validate(conversion: JSONObject, path: Path, old: JSONObject | None = None, 
             yield forbidden(path.child(name), "should not be set when strategy is not set to Webhook")
 
 
-def ca_bundle_problem(conversion: JSONObject) -> str:
+def ca_bundle_problem(conversion: JSONMapping) -> str:
     """What is wrong with the webhook's CA bundle, in upstream's words; '' where there is a certificate in it, or no bundle.
 
     What is in a certificate is not read.
@@ -77,7 +76,7 @@ def _is_certificate(body: bytes) -> bool:
         return False
 
 
-def _client_config(config: JSONObject | None, path: Path) -> Errors:
+def _client_config(config: JSONMapping | None, path: Path) -> Errors:
     if config is None:
         yield required(path, "required when strategy is set to Webhook")
         return
@@ -109,7 +108,7 @@ def _url(text: str, path: Path) -> Errors:
         yield invalid(path, parts.query, "query parameters are not permitted in the URL")
 
 
-def _service(service: JSONObject, path: Path) -> Errors:
+def _service(service: JSONMapping, path: Path) -> Errors:
     # Upstream hands name and namespace over in the wrong order, and so blames the other one.
     for name, other in (("namespace", "name"), ("name", "namespace")):
         if not member(service, name, ""):

@@ -23,6 +23,7 @@ from aggserver.apiextensions.definition import Definition, parse
 from aggserver.meta import codec, object_meta
 from aggserver.meta.field import FieldError, RawJSON, type_invalid
 from aggserver.meta.field import Path as FieldPath
+from aggserver.meta.json_types import JSONObject
 from aggserver.schema.rules import UPSTREAM, RuleOptions
 
 __all__ = ["POLL_SECONDS", "FolderSource", "Loaded", "Problem", "load"]
@@ -35,7 +36,6 @@ _LISTS = {("v1", "List"), *((version, f"{manifest.KIND}List") for version in (ma
 # As kubectl has it: a line that starts so ends a document. What follows on that line belongs to the next one.
 _SEPARATOR = re.compile(rb"^---(?=\s|$)", re.MULTILINE)
 
-JSONObject = dict[str, Any]
 Signature = tuple[int, int, int]
 
 

@@ -10,9 +10,9 @@ from aggserver.apiextensions import manifest
 from aggserver.apiextensions.strategy import INFO, DefinitionStatusStrategy, set_defaults
 from aggserver.endpoints.fixed import FixedResource, Subresource
 from aggserver.meta import errors
+from aggserver.meta.json_types import JSONObject
 from aggserver.publish import discovery
 from aggserver.publish.table import Column, TableConvertor
-from aggserver.registry.rest import JSONObject
 from aggserver.registry.store import Store
 from aggserver.registry.subresources import StatusStore
 from aggserver.scheme.decoding import decode_error

@@ -13,13 +13,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from aggserver.meta.field import FieldError, Path, not_supported, type_invalid
+from aggserver.meta.json_types import JSONObject
 from aggserver.schema import structural
 from aggserver.scheme import form
 from aggserver.scheme.types import lookup
 
 __all__ = ["API_VERSION", "KIND", "TYPE", "default_names", "member", "problems", "prune"]
-
-JSONObject = dict[str, Any]
 
 API_VERSION = "apiextensions.k8s.io/v1"
 KIND = "CustomResourceDefinition"

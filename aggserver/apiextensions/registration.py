@@ -23,12 +23,11 @@ from aggserver.cluster import Cluster, ClusterError, Unreachable
 from aggserver.cluster.follow import follow
 from aggserver.cluster.pacing import FOLLOW, Sleep
 from aggserver.meta import versions
+from aggserver.meta.json_types import JSONObject
 
 __all__ = ["Registrar", "Service", "api_service", "ownership"]
 
 logger = logging.getLogger(__name__)
-
-JSONObject = dict[str, Any]
 
 API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 

@@ -7,12 +7,13 @@ Source: k8s.io/apiextensions-apiserver pkg/apis/apiextensions/validation/validat
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from aggserver.apiextensions.manifest import member
 from aggserver.meta.field import FieldError, Path, RawJSON, forbidden, invalid
+from aggserver.meta.json_types import JSONMapping
 from aggserver.schema import constructs, defaults, formats, internal, invariants, structural
 from aggserver.schema.constructs import Strictness
 from aggserver.schema.defaults import validate_defaults
@@ -31,7 +32,6 @@ __all__ = [
     "validate",
 ]
 
-JSONObject = Mapping[str, Any]
 Errors = Iterator[FieldError]
 
 # Where a status subresource takes `properties.status` out of the schema, nothing at the root may be lost by that.
@@ -62,16 +62,16 @@ _AT_ROOT_WITH_STATUS = (
 _EXTENSIONS = (EMBEDDED, PRESERVE, INT_OR_STRING, LIST_MAP_KEYS, LIST_TYPE, VALIDATIONS)
 
 
-def schema_of(version: JSONObject) -> Any:
+def schema_of(version: JSONMapping) -> Any:
     """openAPIV3Schema; None where there is none."""
     return member(version, "schema", {}).get("openAPIV3Schema")
 
 
-def schemas_of(spec: JSONObject) -> list[JSONObject]:
+def schemas_of(spec: JSONMapping) -> list[JSONMapping]:
     return [schema for version in member(spec, "versions", []) if (schema := schema_of(version)) is not None]
 
 
-def length_of_rules(spec: JSONObject) -> int:
+def length_of_rules(spec: JSONMapping) -> int:
     """Characters of all expressions in x-kubernetes-validations."""
     return sum(rules_length(node) for schema in schemas_of(spec) for node in internal.nodes(schema))
 
@@ -88,7 +88,7 @@ class SchemaOptions:
     rule_options: RuleOptions
 
     @classmethod
-    def of(cls, spec: JSONObject, old: JSONObject | None, rule_options: RuleOptions) -> SchemaOptions:
+    def of(cls, spec: JSONMapping, old: JSONMapping | None, rule_options: RuleOptions) -> SchemaOptions:
         """For a definition that follows `old`, which may have been accepted before there were these rules."""
         schemas = schemas_of(spec)
         structural = (
@@ -103,18 +103,18 @@ class SchemaOptions:
         return cls(structural, all(map(_has_pruned_defaults, before)), Strictness.of(before), rule_options)
 
 
-def type_defaults(spec: JSONObject) -> None:
+def type_defaults(spec: JSONMapping) -> None:
     """Drops what is unknown in the metadata of resources in defaults. Changes `spec`, in which `validate` has found no fault."""
     for schema in schemas_of(spec):
         if has_defaults(schema):
             defaults.type_defaults(schema)
 
 
-def has_defaults(schema: JSONObject) -> bool:
+def has_defaults(schema: JSONMapping) -> bool:
     return any(node.get("default") is not None for node in internal.nodes(schema))
 
 
-def unrecognized_formats(spec: JSONObject) -> list[str]:
+def unrecognized_formats(spec: JSONMapping) -> list[str]:
     """The values of `format` that mean nothing at their place, once for each; of schemas that all versions share, once."""
     schemas = schemas_of(spec)
     different = schemas[:1] if all(schema == schemas[0] for schema in schemas) else schemas
@@ -127,22 +127,22 @@ def unrecognized_formats(spec: JSONObject) -> list[str]:
     return found
 
 
-def _needs_structure(schema: JSONObject) -> bool:
+def _needs_structure(schema: JSONMapping) -> bool:
     return any(node.get("default") is not None or any(map(node.get, _EXTENSIONS)) for node in internal.nodes(schema))
 
 
-def is_structural(schema: JSONObject) -> bool:
+def is_structural(schema: JSONMapping) -> bool:
     return not invariants.unsupported(schema) and not invariants.violations(schema, Path())
 
 
-def _has_pruned_defaults(schema: JSONObject) -> bool:
+def _has_pruned_defaults(schema: JSONMapping) -> bool:
     if not has_defaults(schema) or not is_structural(schema):
         return True
     tree = structural.compile(schema)
     return len(validate_defaults(tree, Path())) == len(validate_defaults(tree, Path(), pruned=False))
 
 
-def validate(schema: JSONObject, path: Path, *, status: bool, unchanged: bool, options: SchemaOptions) -> list[FieldError]:
+def validate(schema: JSONMapping, path: Path, *, status: bool, unchanged: bool, options: SchemaOptions) -> list[FieldError]:
     """status: whether it has a status subresource. unchanged: it was there before. path: of openAPIV3Schema."""
     errors = [*_root(schema, path, status=status)]
     unsupported = invariants.unsupported(schema) if options.structural else ""
@@ -163,7 +163,7 @@ def validate(schema: JSONObject, path: Path, *, status: bool, unchanged: bool, o
 
 
 def _of_rules(
-    schema: JSONObject, path: Path, faulty: Collection[Path], options: RuleOptions, *, unchanged: bool
+    schema: JSONMapping, path: Path, faulty: Collection[Path], options: RuleOptions, *, unchanged: bool
 ) -> list[FieldError]:
     if not any(node.get(VALIDATIONS) for node in internal.nodes(schema)):
         return []
@@ -173,7 +173,7 @@ def _of_rules(
     return rule_costs.violations(schema, path, faulty, options, unchanged=unchanged)
 
 
-def _root(schema: JSONObject, path: Path, *, status: bool) -> Errors:
+def _root(schema: JSONMapping, path: Path, *, status: bool) -> Errors:
     members: Sequence[str] = internal.set_members(schema) if status else ()
     for name in members:
         if name == "type":

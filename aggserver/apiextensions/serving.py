@@ -20,6 +20,7 @@ from aggserver.apiextensions.marks import Marks
 from aggserver.conversion.converter import NoneConverter
 from aggserver.endpoints.installer import ResourceScope
 from aggserver.meta import errors, jsonpath, versions
+from aggserver.meta.json_types import JSONObject
 from aggserver.publish import discovery, table
 from aggserver.publish.discovery import APIResource, APISubresource
 from aggserver.publish.models import Published
@@ -27,7 +28,7 @@ from aggserver.publish.table import TableConvertor
 from aggserver.registry.custom_resource import CustomResourceStrategy, StatusStrategy, read_fields
 from aggserver.registry.environment import Environment
 from aggserver.registry.resource_storage import ResourceStorage
-from aggserver.registry.rest import Context, JSONObject
+from aggserver.registry.rest import Context
 from aggserver.registry.store import Store
 from aggserver.registry.stored import StoredObject
 from aggserver.registry.strategy import ResourceInfo

@@ -14,7 +14,8 @@ from aggserver.apiextensions import conditions, manifest, schema_rules, validati
 from aggserver.meta import codec, object_meta
 from aggserver.meta.field import FieldError, Path
 from aggserver.meta.golang import quote
-from aggserver.registry.rest import Context, JSONObject
+from aggserver.meta.json_types import JSONObject
+from aggserver.registry.rest import Context
 from aggserver.registry.strategy import ResourceInfo, Verdict
 from aggserver.schema.rules import UPSTREAM, RuleOptions
 

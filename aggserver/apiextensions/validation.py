@@ -23,12 +23,12 @@ from aggserver.apiextensions.schema_rules import SchemaOptions, has_defaults, sc
 from aggserver.apiextensions.version_rules import Facets
 from aggserver.meta.field import FieldError, Path, RawJSON, invalid, not_supported, required
 from aggserver.meta.golang import quote
+from aggserver.meta.json_types import JSONMapping
 from aggserver.meta.names import dns1035_label, dns1123_subdomain
 from aggserver.schema.rules import UPSTREAM, RuleOptions
 
 __all__ = ["API_APPROVED", "approval", "essentials", "is_protected", "validate", "validate_status_update", "validate_update"]
 
-JSONObject = Mapping[str, Any]
 Errors = Iterator[FieldError]
 
 API_APPROVED = "api-approved.kubernetes.io"
@@ -38,7 +38,7 @@ _SPEC = Path("spec")
 _STATUS = Path("status")
 
 
-def validate(crd: JSONObject, rule_options: RuleOptions = UPSTREAM) -> list[FieldError]:
+def validate(crd: JSONMapping, rule_options: RuleOptions = UPSTREAM) -> list[FieldError]:
     """What is wrong with a new definition. Its metadata is not looked at but for the name's relation to the spec."""
     problems = manifest.problems(crd)
     if problems:
@@ -53,7 +53,7 @@ def validate(crd: JSONObject, rule_options: RuleOptions = UPSTREAM) -> list[Fiel
     ]
 
 
-def validate_update(new: JSONObject, old: JSONObject, rule_options: RuleOptions = UPSTREAM) -> list[FieldError]:
+def validate_update(new: JSONMapping, old: JSONMapping, rule_options: RuleOptions = UPSTREAM) -> list[FieldError]:
     """What is wrong with a changed definition. `old` has been accepted before, perhaps under milder rules, which go on for it."""
     problems = manifest.problems(new)
     if problems:
@@ -68,20 +68,20 @@ def validate_update(new: JSONObject, old: JSONObject, rule_options: RuleOptions 
     ]
 
 
-def validate_status_update(new: JSONObject) -> list[FieldError]:
+def validate_status_update(new: JSONMapping) -> list[FieldError]:
     """What is wrong with a definition whose status was changed."""
     problems = manifest.problems(new)
     return problems or [*_accepted_names(new)]
 
 
-def essentials(crd: JSONObject) -> list[FieldError]:
+def essentials(crd: JSONMapping) -> list[FieldError]:
     """What keeps a definition of the right form from being served at all."""
     spec = member(crd, "spec", {})
     versions = member(spec, "versions", [])
     return [*_group(spec), *_scope(spec), *_version_names(versions), *_version_set(spec.get("versions")), *_required_names(spec)]
 
 
-def is_established(crd: JSONObject) -> bool:
+def is_established(crd: JSONMapping) -> bool:
     conditions = member(member(crd, "status", {}), "conditions", [])
     return any(condition.get("type") == "Established" and condition.get("status") == "True" for condition in conditions)
 
@@ -89,7 +89,7 @@ def is_established(crd: JSONObject) -> bool:
 # --- metadata ---
 
 
-def _name(crd: JSONObject, spec: JSONObject) -> Errors:
+def _name(crd: JSONMapping, spec: JSONMapping) -> Errors:
     metadata = member(crd, "metadata", {})
     wanted = f"{member(member(spec, 'names', {}), 'plural', '')}.{member(spec, 'group', '')}"
     for key in ("generateName", "name"):
@@ -125,12 +125,12 @@ def _is_url(text: str) -> bool:
     return bool(parts.scheme and parts.netloc)
 
 
-def _annotations(crd: JSONObject) -> JSONObject:
+def _annotations(crd: JSONMapping) -> JSONMapping:
     found = member(member(crd, "metadata", {}), "annotations", {})
     return found if isinstance(found, Mapping) else {}
 
 
-def _approval(crd: JSONObject, old: JSONObject | None) -> Errors:
+def _approval(crd: JSONMapping, old: JSONMapping | None) -> Errors:
     if not is_protected(member(member(crd, "spec", {}), "group", "")):
         return
     annotations = _annotations(crd)
@@ -148,7 +148,7 @@ def _approval(crd: JSONObject, old: JSONObject | None) -> Errors:
 # --- spec ---
 
 
-def _spec(spec: JSONObject, old: JSONObject | None, rule_options: RuleOptions) -> Errors:
+def _spec(spec: JSONMapping, old: JSONMapping | None, rule_options: RuleOptions) -> Errors:
     """old: the definition before, where there is one."""
     old_spec = None if old is None else member(old, "spec", {})
     versions, preserves = member(spec, "versions", []), member(spec, "preserveUnknownFields", False)
@@ -184,7 +184,7 @@ def _spec(spec: JSONObject, old: JSONObject | None, rule_options: RuleOptions) -
     yield from conversion_rules.validate(conversion, _SPEC.child("conversion"), before, established=established)
 
 
-def _group(spec: JSONObject) -> Errors:
+def _group(spec: JSONMapping) -> Errors:
     group, path = member(spec, "group", ""), _SPEC.child("group")
     problems = dns1123_subdomain(group)
     if not group:
@@ -195,7 +195,7 @@ def _group(spec: JSONObject) -> Errors:
         yield invalid(path, group, "should be a domain with at least one dot")
 
 
-def _scope(spec: JSONObject) -> Errors:
+def _scope(spec: JSONMapping) -> Errors:
     scope, path = member(spec, "scope", ""), _SPEC.child("scope")
     if not scope:
         yield required(path)
@@ -203,7 +203,7 @@ def _scope(spec: JSONObject) -> Errors:
         yield not_supported(path, scope, ("Cluster", "Namespaced"))
 
 
-def _schemas(versions: Sequence[JSONObject], why_served: str = "") -> Errors:
+def _schemas(versions: Sequence[JSONMapping], why_served: str = "") -> Errors:
     """Every version has a schema; with `why_served` those that are served, for that reason."""
     for index, version in enumerate(versions):
         if schema_of(version) is None and (member(version, "served", False) or not why_served):
@@ -216,12 +216,12 @@ def _label(name: str, path: Path, prefix: str = "") -> Errors:
         yield invalid(path, name, prefix + ",".join(problems))
 
 
-def _version_names(versions: Sequence[JSONObject]) -> Errors:
+def _version_names(versions: Sequence[JSONMapping]) -> Errors:
     for index, version in enumerate(versions):
         yield from _label(member(version, "name", ""), _SPEC.child("versions").index(index).child("name"))
 
 
-def _version_set(given: Sequence[JSONObject] | None) -> Errors:
+def _version_set(given: Sequence[JSONMapping] | None) -> Errors:
     path, versions = _SPEC.child("versions"), given or []
     names = [member(version, "name", "") for version in versions]
     problems = []
@@ -234,13 +234,13 @@ def _version_set(given: Sequence[JSONObject] | None) -> Errors:
         yield from (invalid(path, shown, why) for why in problems)
 
 
-def _preserve_unknown_fields(spec: JSONObject) -> Errors:
+def _preserve_unknown_fields(spec: JSONMapping) -> Errors:
     if member(spec, "preserveUnknownFields", False):
         why = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
         yield invalid(_SPEC.child("preserveUnknownFields"), True, why)
 
 
-def _immutable(spec: JSONObject, old: JSONObject, *, established: bool) -> Errors:
+def _immutable(spec: JSONMapping, old: JSONMapping, *, established: bool) -> Errors:
     names, old_names = member(spec, "names", {}), member(old, "names", {})
     pairs = [(spec, old, ("group",)), (names, old_names, ("names", "plural"))]
     if established:
@@ -255,14 +255,14 @@ def _immutable(spec: JSONObject, old: JSONObject, *, established: bool) -> Error
 # --- names ---
 
 
-def _required_names(spec: JSONObject) -> Errors:
+def _required_names(spec: JSONMapping) -> Errors:
     names = manifest.default_names(member(spec, "names", {}))
     for name in ("plural", "singular", "kind", "listKind"):
         if not member(names, name, ""):
             yield required(_SPEC.child("names", name))
 
 
-def _names(names: JSONObject, path: Path) -> Errors:
+def _names(names: JSONMapping, path: Path) -> Errors:
     kind, list_kind = member(names, "kind", ""), member(names, "listKind", "")
     for name in ("plural", "singular"):
         if member(names, name, ""):
@@ -282,18 +282,18 @@ def _names(names: JSONObject, path: Path) -> Errors:
 # --- status ---
 
 
-def _status(crd: JSONObject, spec: JSONObject) -> Errors:
+def _status(crd: JSONMapping, spec: JSONMapping) -> Errors:
     yield from _accepted_names(crd)
     status = member(crd, "status", {})
     if "storedVersions" in status:
         yield from _stored_versions(member(status, "storedVersions", []), member(spec, "versions", []))
 
 
-def _accepted_names(crd: JSONObject) -> Errors:
+def _accepted_names(crd: JSONMapping) -> Errors:
     yield from _names(member(member(crd, "status", {}), "acceptedNames", {}), _STATUS.child("acceptedNames"))
 
 
-def _stored_versions(stored: Sequence[str], versions: Sequence[JSONObject]) -> Errors:
+def _stored_versions(stored: Sequence[str], versions: Sequence[JSONMapping]) -> Errors:
     path = _STATUS.child("storedVersions")
     if not stored:
         yield invalid(path, None, "must have at least one stored version")

@@ -7,7 +7,7 @@ pkg/apiserver/schema/cel/validation.go (ValidFieldPath), v0.36.3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,12 +15,12 @@ from aggserver.apiextensions import schema_rules
 from aggserver.apiextensions.manifest import member
 from aggserver.apiextensions.schema_rules import SchemaOptions, schema_of
 from aggserver.meta.field import FieldError, Path, duplicate, invalid, required, too_many
+from aggserver.meta.json_types import JSONMapping
 from aggserver.schema import constructs, internal, invariants
 from aggserver.scheme.types import lookup
 
 __all__ = ["Facets", "deprecation_warning", "internal_text", "validate", "validate_common"]
 
-JSONObject = Mapping[str, Any]
 Errors = Iterator[FieldError]
 
 _MAX_SELECTABLE_FIELDS = 8
@@ -39,10 +39,10 @@ class Facets:
     selectable_fields: bool
 
     @classmethod
-    def in_common(cls, versions: Sequence[JSONObject]) -> Facets:
+    def in_common(cls, versions: Sequence[JSONMapping]) -> Facets:
         """What is equal in all versions, and judged at the top, once."""
 
-        def same(read: Callable[[JSONObject], Any]) -> bool:
+        def same(read: Callable[[JSONMapping], Any]) -> bool:
             return all(read(version) == read(versions[0]) for version in versions)
 
         return cls(
@@ -58,7 +58,7 @@ class Facets:
         return Facets(not self.subresources, not self.schema, not self.columns, not self.selectable_fields)
 
 
-def validate(version: JSONObject, path: Path, which: Facets, options: SchemaOptions, old: JSONObject | None) -> Errors:
+def validate(version: JSONMapping, path: Path, which: Facets, options: SchemaOptions, old: JSONMapping | None) -> Errors:
     """The rules of those facets of a version that `which` has. old: the spec before."""
     schema = schema_of(version)
     if which.schema and schema is not None:
@@ -75,7 +75,7 @@ def validate(version: JSONObject, path: Path, which: Facets, options: SchemaOpti
 
 
 def validate_common(
-    versions: Sequence[JSONObject], path: Path, which: Facets, options: SchemaOptions, old: JSONObject | None
+    versions: Sequence[JSONMapping], path: Path, which: Facets, options: SchemaOptions, old: JSONMapping | None
 ) -> Errors:
     """The rules of those facets that all versions have in common, at the top of the internal type."""
     version, schema = versions[0], schema_of(versions[0])
@@ -93,13 +93,13 @@ def validate_common(
             yield from _selectable_fields(version, schema, path, old)
 
 
-def internal_text(versions: Sequence[JSONObject]) -> str:
+def internal_text(versions: Sequence[JSONMapping]) -> str:
     """The versions as upstream's internal type is printed in errors; what is common to all stands elsewhere."""
     common = Facets.in_common(versions)
     return f"[{','.join(_internal_text(version, common) for version in versions)}]"
 
 
-def _internal_text(version: JSONObject, common: Facets) -> str:
+def _internal_text(version: JSONMapping, common: Facets) -> str:
     shared = {
         "schema": common.schema,
         "subresources": common.subresources,
@@ -112,11 +112,11 @@ def _internal_text(version: JSONObject, common: Facets) -> str:
 _VERSION = lookup("apiextensions/v1.CustomResourceDefinitionVersion")
 
 
-def _has_status(version: JSONObject) -> bool:
+def _has_status(version: JSONMapping) -> bool:
     return member(version, "subresources", {}).get("status") is not None
 
 
-def _subresources(version: JSONObject, path: Path, which: Facets) -> Errors:
+def _subresources(version: JSONMapping, path: Path, which: Facets) -> Errors:
     if which.subresources:
         yield from _scale(member(version, "subresources", {}).get("scale"), path.child("subresources"))
     if which.columns:
@@ -124,7 +124,7 @@ def _subresources(version: JSONObject, path: Path, which: Facets) -> Errors:
             yield from _column(column, path.child("additionalPrinterColumns").index(index))
 
 
-def _scale(scale: JSONObject | None, path: Path) -> Errors:
+def _scale(scale: JSONMapping | None, path: Path) -> Errors:
     if scale is None:
         return
     rules = (
@@ -143,7 +143,7 @@ def _scale(scale: JSONObject | None, path: Path) -> Errors:
             yield invalid(at, text, why)
 
 
-def _column(column: JSONObject, path: Path) -> Errors:
+def _column(column: JSONMapping, path: Path) -> Errors:
     kind, form, text = member(column, "type", ""), member(column, "format", ""), member(column, "jsonPath", "")
     types, formats = f"must be one of {','.join(_COLUMN_TYPES)}", f"must be one of {','.join(_COLUMN_FORMATS)}"
     if not member(column, "name", ""):
@@ -160,7 +160,7 @@ def _column(column: JSONObject, path: Path) -> Errors:
         yield invalid(path.child("JSONPath"), text, "must be a simple json path starting with .")
 
 
-def _selectable_fields(version: JSONObject, schema: JSONObject | None, path: Path, old: JSONObject | None) -> Errors:
+def _selectable_fields(version: JSONMapping, schema: JSONMapping | None, path: Path, old: JSONMapping | None) -> Errors:
     unsupported = invariants.unsupported(schema) if schema is not None else ""
     if unsupported:
         # Upstream says so, and then fails for want of a schema.
@@ -186,7 +186,7 @@ def _selectable_fields(version: JSONObject, schema: JSONObject | None, path: Pat
         yield too_many(path, len(seen), _MAX_SELECTABLE_FIELDS)
 
 
-def _selectable_field(node: JSONObject | None, path: Path, text: str) -> Errors:
+def _selectable_field(node: JSONMapping | None, path: Path, text: str) -> Errors:
     if f"{text}.".startswith(".metadata."):
         yield invalid(path, text, "must not point to fields in metadata")
     if node is None or node.get("type") not in ("string", "boolean", "integer"):
@@ -194,18 +194,18 @@ def _selectable_field(node: JSONObject | None, path: Path, text: str) -> Errors:
         yield invalid(path, text, why)
 
 
-def _had_as_many(version: JSONObject, old: JSONObject | None) -> bool:
+def _had_as_many(version: JSONMapping, old: JSONMapping | None) -> bool:
     """Definitions from before the limit keep what they have, as long as they leave it alone."""
     fields = member(version, "selectableFields", [])
     return any(member(each, "selectableFields", []) == fields for each in _before(version, old))
 
 
-def _before(version: JSONObject, old: JSONObject | None) -> list[JSONObject]:
+def _before(version: JSONMapping, old: JSONMapping | None) -> list[JSONMapping]:
     """The version as it was; none where it is new."""
     return [each for each in member(old or {}, "versions", []) if each.get("name") == version.get("name")]
 
 
-def deprecation_warning(version: JSONObject, path: Path) -> Errors:
+def deprecation_warning(version: JSONMapping, path: Path) -> Errors:
     text = version.get("deprecationWarning")
     if text is None:
         return

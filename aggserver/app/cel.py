@@ -32,6 +32,7 @@ from aggserver.meta import codec, object_meta
 from aggserver.meta.errors import ObjectTooLarge
 from aggserver.meta.field import FieldError, RawJSON
 from aggserver.meta.field import Path as FieldPath
+from aggserver.meta.json_types import JSONObject
 from aggserver.options import Options
 from aggserver.schema import structural
 from aggserver.schema.compiled import CompiledSchema
@@ -44,8 +45,6 @@ from aggserver.schema.rules import RuleOptions
 from aggserver.schema.structural import VALIDATIONS
 
 __all__ = ["InputError", "run"]
-
-JSONObject = dict[str, Any]
 
 _STDIN = Path("-")
 

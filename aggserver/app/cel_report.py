@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from aggserver.cel.ranges import LARGEST
+from aggserver.meta.json_types import JSONObject
 
 __all__ = ["text"]
-
-JSONObject = dict[str, Any]
 
 # Characters of a rule in a table.
 _WIDEST = 72

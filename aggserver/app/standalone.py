@@ -38,8 +38,8 @@ from aggserver.app.processes import run_command, until_orphaned
 from aggserver.authorization.delegating import StandaloneAuthorizer
 from aggserver.endpoints import front_page
 from aggserver.endpoints.installer import Served
+from aggserver.meta.json_types import JSONObject
 from aggserver.options import Options
-from aggserver.registry.rest import JSONObject
 from aggserver.registry.store import Store
 from aggserver.schema.rules import RuleOptions
 from aggserver.server.certificates import Names

@@ -18,10 +18,9 @@ from typing import Any, NoReturn
 
 from aggserver.cluster import Cluster, ClusterError, Unreachable
 from aggserver.cluster.pacing import FOLLOW, Sleep
+from aggserver.meta.json_types import JSONObject
 
-__all__ = ["JSONObject", "OnError", "OnState", "follow", "key_of"]
-
-JSONObject = dict[str, Any]
+__all__ = ["OnError", "OnState", "follow", "key_of"]
 
 # The objects by key (`namespace/name`, or the name) and the keys that were added, changed or removed since the last call.
 # The mapping is the loop's own: read it, don't keep it.

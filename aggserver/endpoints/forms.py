@@ -15,7 +15,8 @@ import orjson
 from aggserver.endpoints.negotiation import MediaType
 from aggserver.endpoints.request import LongBody, Response
 from aggserver.meta import codec, protobuf
-from aggserver.registry.rest import JSONObject, Object
+from aggserver.meta.json_types import JSONObject
+from aggserver.registry.rest import Object
 
 __all__ = ["Listing", "listing_response", "object_response"]
 

@@ -33,10 +33,9 @@ from aggserver.merge.typed import TypedError, field_set, validate
 from aggserver.meta import errors, object_meta, times
 from aggserver.meta.errors import Cause, StatusError
 from aggserver.meta.golang import quote
+from aggserver.meta.json_types import JSONObject
 
 __all__ = ["APPLY", "UPDATE", "FieldManager", "ManagedFieldsError", "decode"]
-
-JSONObject = dict[str, Any]
 
 APPLY, UPDATE = "Apply", "Update"
 

@@ -18,6 +18,7 @@ import orjson
 from aggserver.meta import field
 from aggserver.meta.field import FieldError, Path, RawJSON
 from aggserver.meta.golang import INT64_MAX, INT64_MIN, format_float, json_kind, quote, to_json
+from aggserver.meta.json_types import JSONMapping
 from aggserver.meta.names import (
     NameRule,
     dns1035_label,
@@ -46,8 +47,6 @@ __all__ = [
     "validate_object_meta",
     "validate_object_meta_update",
 ]
-
-JSONObject = Mapping[str, Any]
 
 _MAX_ANNOTATIONS_BYTES = 256 * 1024  # keys and values together
 _MAX_MANAGER_BYTES = 128
@@ -102,7 +101,7 @@ def type_error(metadata: Any, struct: str = "") -> str:
     return _object_meta_error(orjson.loads(orjson.dumps(metadata, option=orjson.OPT_SORT_KEYS)), prefix)
 
 
-def _object_meta_error(metadata: JSONObject, prefix: str) -> str:
+def _object_meta_error(metadata: JSONMapping, prefix: str) -> str:
     try:
         return _struct_error(metadata, _OBJECT_META, "ObjectMeta", prefix)
     except _MalformedTimeError as error:
@@ -116,7 +115,7 @@ def drop_malformed(metadata: dict[str, Any]) -> None:
             del metadata[key]
 
 
-def _struct_error(value: JSONObject, checks: Mapping[str, _Check], owner: str, prefix: str) -> str:
+def _struct_error(value: JSONMapping, checks: Mapping[str, _Check], owner: str, prefix: str) -> str:
     first = ""
     for key, member in value.items():
         check = checks.get(key)
@@ -225,7 +224,7 @@ _OBJECT_META: dict[str, _Check] = {
 # --- values ---
 
 
-def validate_object_meta(metadata: JSONObject, path: Path, *, namespaced: bool, name_rule: NameRule) -> list[FieldError]:
+def validate_object_meta(metadata: JSONMapping, path: Path, *, namespaced: bool, name_rule: NameRule) -> list[FieldError]:
     """The rules for a new object, whose name has been generated already. A member of a wrong type is the only error then."""
     malformed = type_error(metadata)
     if malformed:
@@ -251,7 +250,7 @@ def validate_object_meta(metadata: JSONObject, path: Path, *, namespaced: bool, 
     return problems
 
 
-def validate_object_meta_update(new: JSONObject, old: JSONObject, path: Path) -> list[FieldError]:
+def validate_object_meta_update(new: JSONMapping, old: JSONMapping, path: Path) -> list[FieldError]:
     """The rules for a changed object; `old` is what is stored. The name's form isn't looked at again: it can't have changed."""
     malformed = type_error(new)
     if malformed:
@@ -302,7 +301,7 @@ def are_too_long(annotations: Mapping[str, str | None]) -> bool:
     return sum(len(key.encode()) + len((value or "").encode()) for key, value in annotations.items()) > _MAX_ANNOTATIONS_BYTES
 
 
-def _validate_owner_references(references: Sequence[JSONObject | None], path: Path) -> list[FieldError]:
+def _validate_owner_references(references: Sequence[JSONMapping | None], path: Path) -> list[FieldError]:
     problems = []
     controller = ""
     for given in references:
@@ -321,7 +320,7 @@ def _validate_owner_references(references: Sequence[JSONObject | None], path: Pa
     return problems
 
 
-def _validate_owner_reference(reference: JSONObject, path: Path) -> list[FieldError]:
+def _validate_owner_reference(reference: JSONMapping, path: Path) -> list[FieldError]:
     api_version, kind, name, uid = ((reference.get(key) or "") for key in ("apiVersion", "kind", "name", "uid"))
     try:
         group, version = parse_group_version(api_version)
@@ -338,7 +337,7 @@ def _validate_owner_reference(reference: JSONObject, path: Path) -> list[FieldEr
     return problems
 
 
-def _show_reference(reference: JSONObject) -> str:
+def _show_reference(reference: JSONMapping) -> str:
     """As Go encodes the struct: in its order, the two pointers only where they are set."""
     members: dict[str, Any] = {key: reference.get(key) or "" for key in ("apiVersion", "kind", "name", "uid")}
     members |= {key: reference[key] for key in ("controller", "blockOwnerDeletion") if reference.get(key) is not None}
@@ -354,7 +353,7 @@ def _validate_finalizers(finalizers: Sequence[str | None], path: Path) -> list[F
     return problems
 
 
-def _validate_managed_fields(entries: Sequence[JSONObject | None], path: Path) -> list[FieldError]:
+def _validate_managed_fields(entries: Sequence[JSONMapping | None], path: Path) -> list[FieldError]:
     problems = []
     for index, given in enumerate(entries):
         entry, place = given or {}, path.index(index)
@@ -381,7 +380,7 @@ def _validate_manager(manager: str, path: Path) -> list[FieldError]:
     return problems
 
 
-def _validate_no_new_finalizers(new: JSONObject, old: JSONObject, path: Path) -> list[FieldError]:
+def _validate_no_new_finalizers(new: JSONMapping, old: JSONMapping, path: Path) -> list[FieldError]:
     extra = sorted({name or "" for name in new.get("finalizers") or ()} - set(old.get("finalizers") or ()))
     if not extra:
         return []
@@ -389,7 +388,7 @@ def _validate_no_new_finalizers(new: JSONObject, old: JSONObject, path: Path) ->
     return [field.forbidden(path, f"no new finalizers can be added if the object is being deleted, found new finalizers {shown}")]
 
 
-def _validate_unchanged(new: JSONObject, old: JSONObject, path: Path) -> list[FieldError]:
+def _validate_unchanged(new: JSONMapping, old: JSONMapping, path: Path) -> list[FieldError]:
     problems = []
     for key in ("name", "namespace", "uid"):
         value = new.get(key) or ""

@@ -13,7 +13,8 @@ import base64
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from aggserver.meta.json_types import JSONObject
 
 __all__ = [
     "CUSTOM_RESOURCE_VERBS",
@@ -30,8 +31,6 @@ __all__ = [
     "api_versions",
     "storage_version_hash",
 ]
-
-JSONObject = dict[str, Any]
 
 # In upstream's order, which is the one that `kubectl api-resources -o wide` shows.
 CUSTOM_RESOURCE_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")

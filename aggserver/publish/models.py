@@ -13,11 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from aggserver.meta.json_types import JSONObject
 from aggserver.publish import builtin
 
 __all__ = ["Dialect", "Published", "kind_schema", "list_model_name", "list_schema", "model_name"]
-
-JSONObject = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,12 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from aggserver.meta.json_types import JSONObject
 from aggserver.publish import builtin, models, operations
 from aggserver.publish.models import Dialect, Published
 from aggserver.publish.operations import BODY_TYPES, PATCH_TYPES, Operation, PathItem
 
 __all__ = ["build", "lower"]
-
-JSONObject = dict[str, Any]
 
 _DIALECT = Dialect(prefix="#/definitions/", v3=False)
 _V3_PREFIX = "#/components/schemas/"

@@ -9,15 +9,13 @@ Pure. Called by `endpoints/openapi.py`. Source: the documents of kube-apiserver 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
+from aggserver.meta.json_types import JSONObject
 from aggserver.publish import builtin, models, operations
 from aggserver.publish.models import Dialect, Published
 from aggserver.publish.operations import BODY_TYPES, PATCH_TYPES, Operation, PathItem
 
 __all__ = ["Published", "build"]
-
-JSONObject = dict[str, Any]
 
 _DIALECT = Dialect(prefix="#/components/schemas/", v3=True)
 

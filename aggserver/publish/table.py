@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol
 import orjson
 
 from aggserver.meta import golang, jsonpath, times
+from aggserver.meta.json_types import JSONObject
 from aggserver.publish import builtin
 
 __all__ = [
@@ -31,8 +32,6 @@ __all__ = [
     "scale_convertor",
     "table_head",
 ]
-
-JSONObject = dict[str, Any]
 
 _METADATA = b'"metadata":'
 _MAX_INT64 = 2**63

@@ -13,9 +13,10 @@ from functools import partial
 
 from aggserver.meta import codec, field, object_meta
 from aggserver.meta.field import FieldError, Path
+from aggserver.meta.json_types import JSONObject
 from aggserver.meta.jsonpath import JSONPath
 from aggserver.registry.nested import NestedError, find_integer, find_string, go_text
-from aggserver.registry.rest import Context, JSONObject
+from aggserver.registry.rest import Context
 from aggserver.registry.strategy import ResourceInfo, Verdict
 from aggserver.schema.compiled import CompiledSchema
 from aggserver.schema.rules import OutOfPatienceError

@@ -7,7 +7,8 @@ Pure; called by `registry/store.py`. Source: k8s.io/apiserver pkg/registry/gener
 from __future__ import annotations
 
 from aggserver.meta import errors
-from aggserver.registry.rest import DeleteOptions, JSONObject
+from aggserver.meta.json_types import JSONObject
+from aggserver.registry.rest import DeleteOptions
 
 __all__ = ["FOREGROUND", "ORPHAN", "check_preconditions", "finalizers_for", "is_emptied", "mark_as_deleting"]
 

@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from aggserver.conversion.converter import Converter, NoneConverter
+from aggserver.meta.json_types import JSONObject
 from aggserver.registry import stored
 from aggserver.registry.resource_storage import ResourceStorage
-from aggserver.registry.rest import JSONObject
 from aggserver.registry.store import Store
 from aggserver.registry.stored import StoredObject
 from aggserver.registry.strategy import Strategy

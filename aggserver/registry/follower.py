@@ -13,8 +13,9 @@ from collections.abc import Awaitable, Callable
 
 from aggserver.authentication.user import PRIVILEGED_GROUP, UserInfo
 from aggserver.meta.errors import StatusError
+from aggserver.meta.json_types import JSONObject
 from aggserver.meta.selectors import FieldSelector, LabelSelector
-from aggserver.registry.rest import Context, JSONObject, ListOptions
+from aggserver.registry.rest import Context, ListOptions
 from aggserver.registry.store import Store
 from aggserver.registry.watch import Watch
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from aggserver.meta.golang import format_float
-from aggserver.registry.rest import JSONObject
+from aggserver.meta.json_types import JSONObject
 
 __all__ = ["NestedError", "find_integer", "find_string", "go_text", "go_type", "put", "steps"]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from aggserver.conversion.converter import Converter
-from aggserver.registry.rest import JSONObject
+from aggserver.meta.json_types import JSONObject
 from aggserver.registry.stored import StoredObject
 from aggserver.storage import keys
 from aggserver.storage.cacher import Cacher

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from aggserver.authentication.user import UserInfo
+from aggserver.meta.json_types import JSONObject
 from aggserver.meta.selectors import FieldSelector, LabelSelector
 from aggserver.publish.table import Row, TableConvertor
 from aggserver.storage.changes import WatchEvent
@@ -27,7 +28,6 @@ __all__ = [
     "Deleted",
     "Deleter",
     "Getter",
-    "JSONObject",
     "ListOptions",
     "ListResult",
     "Lister",
@@ -39,8 +39,6 @@ __all__ = [
     "Watcher",
     "WriteOptions",
 ]
-
-JSONObject = dict[str, Any]
 
 
 @dataclass(slots=True)

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 
 from aggserver.meta import errors, field
 from aggserver.meta.field import Path
-from aggserver.registry.rest import JSONObject, ListOptions
+from aggserver.meta.json_types import JSONObject
+from aggserver.registry.rest import ListOptions
 from aggserver.registry.stored import StoredObject
 
 __all__ = ["parse_resource_version", "parse_uint", "parse_uint_error", "predicate"]

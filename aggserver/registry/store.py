@@ -24,19 +24,10 @@ from typing import TypeVar
 
 from aggserver.meta import codec, errors, field, object_meta, selectors, times
 from aggserver.meta.field import Path
+from aggserver.meta.json_types import JSONObject
 from aggserver.registry import deletion, stored
 from aggserver.registry.resource_storage import ResourceStorage
-from aggserver.registry.rest import (
-    Admit,
-    Context,
-    Deleted,
-    DeleteOptions,
-    JSONObject,
-    ListOptions,
-    ListResult,
-    Transform,
-    WriteOptions,
-)
+from aggserver.registry.rest import Admit, Context, Deleted, DeleteOptions, ListOptions, ListResult, Transform, WriteOptions
 from aggserver.registry.selection import parse_resource_version, parse_uint, parse_uint_error, predicate
 from aggserver.registry.storage_errors import reading, too_old, writing
 from aggserver.registry.stored import StoredObject

@@ -17,9 +17,9 @@ from typing import Any
 
 from aggserver.meta import codec
 from aggserver.meta.golang import json_kind
+from aggserver.meta.json_types import JSONObject
 from aggserver.publish.table import Row, TableConvertor
 from aggserver.registry.nested import go_type
-from aggserver.registry.rest import JSONObject
 from aggserver.schema.pruning import MalformedError
 from aggserver.storage.interface import Corrupt, KeyValue
 

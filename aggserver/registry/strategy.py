@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from aggserver.meta.field import FieldError
-from aggserver.registry.rest import Context, JSONObject
+from aggserver.meta.json_types import JSONObject
+from aggserver.registry.rest import Context
 
 __all__ = ["ResourceInfo", "Strategy", "Verdict"]
 

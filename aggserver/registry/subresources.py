@@ -12,9 +12,10 @@ from contextlib import contextmanager
 
 from aggserver.meta import codec, errors
 from aggserver.meta.golang import json_kind, to_json
+from aggserver.meta.json_types import JSONObject
 from aggserver.registry.custom_resource import ScalePaths
 from aggserver.registry.nested import NestedError, find_integer, find_string, put
-from aggserver.registry.rest import Admit, Context, JSONObject, Transform, WriteOptions
+from aggserver.registry.rest import Admit, Context, Transform, WriteOptions
 from aggserver.registry.store import Store
 from aggserver.registry.stored import StoredObject
 

@@ -14,9 +14,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TypeVar
 
 from aggserver.meta import codec, errors
+from aggserver.meta.json_types import JSONObject
 from aggserver.registry import stored
 from aggserver.registry.resource_storage import ResourceStorage
-from aggserver.registry.rest import JSONObject
 from aggserver.registry.stored import StoredObject
 from aggserver.registry.strategy import ResourceInfo
 from aggserver.registry.unreadable import Unreadable

@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from aggserver.meta.json_types import JSONObject
 from aggserver.schema import object_meta
 from aggserver.schema.generation import Module
 from aggserver.schema.structural import TYPE_META, Structural
 
 __all__ = ["compile_check", "loses_null"]
-
-JSONObject = dict[str, Any]
 
 
 def loses_null(node: Structural | None) -> bool:

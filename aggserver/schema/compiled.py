@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggserver.meta import field, object_meta
 from aggserver.meta.field import FieldError, Path
+from aggserver.meta.json_types import JSONObject
 from aggserver.schema import defaulting, internal, list_type, pruning, structural
 from aggserver.schema.defaults import prune_defaults
 from aggserver.schema.object_meta import drop_malformed_resources, prune_object_meta, validate_resources
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from aggserver.schema.rule_validation import RuleValidator
 
 __all__ = ["CompiledSchema", "Findings"]
-
-JSONObject = dict[str, Any]
 
 _STATUS = Path("status")
 # Nodes of a schema; the largest ones in use have about as many. Each takes some microseconds.

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from aggserver.meta.field import FieldError, Path, RawJSON, forbidden, invalid, not_supported, required
+from aggserver.meta.json_types import JSONMapping
 from aggserver.schema import internal, invariants
 from aggserver.schema.structural import (
     EMBEDDED,
@@ -30,7 +31,6 @@ from aggserver.schema.structural import (
 
 __all__ = ["Strictness", "find_field", "violations"]
 
-JSONObject = Mapping[str, Any]
 Errors = Iterator[FieldError]
 
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
@@ -55,7 +55,7 @@ class Strictness:
     keys: bool = True
 
     @classmethod
-    def of(cls, schemas: Iterable[JSONObject]) -> Strictness:
+    def of(cls, schemas: Iterable[JSONMapping]) -> Strictness:
         """What may be asked of the successors of these: nothing that one of them falls short of."""
         found = [node for schema in schemas for node in internal.nodes(schema)]
         return cls(
@@ -76,7 +76,7 @@ class _Place:
     no_default: str | None = None
 
 
-def violations(schema: JSONObject, path: Path, strict: Strictness) -> tuple[list[FieldError], Collection[Path]]:
+def violations(schema: JSONMapping, path: Path, strict: Strictness) -> tuple[list[FieldError], Collection[Path]]:
     """Upstream's errors in upstream's order; properties are looked at in the order of their names, for upstream in any.
 
     And the paths of all schemas that have one, or have one below: an error stands at the schema that is judged, wherever its own
@@ -86,18 +86,18 @@ def violations(schema: JSONObject, path: Path, strict: Strictness) -> tuple[list
     return list(_schema(schema, path, place)), place.faulty
 
 
-def _is_right(schema: JSONObject) -> bool:
+def _is_right(schema: JSONMapping) -> bool:
     """Whether there is nothing to find in a schema, wherever it stands."""
     return is_plain(schema) and schema.get("type", "string") in _TYPES
 
 
-def _schema(schema: JSONObject, path: Path, place: _Place) -> Errors:
+def _schema(schema: JSONMapping, path: Path, place: _Place) -> Errors:
     for error in _node(schema, path, place):
         place.faulty.add(path)
         yield error
 
 
-def _node(schema: JSONObject, path: Path, place: _Place) -> Errors:
+def _node(schema: JSONMapping, path: Path, place: _Place) -> Errors:
     yield from _constructs(schema, path, place)
     if schema.get("uniqueItems"):
         why = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
@@ -141,7 +141,7 @@ def _node(schema: JSONObject, path: Path, place: _Place) -> Errors:
         yield from _rule(rule, schema, path.child(VALIDATIONS).index(index))
 
 
-def _constructs(schema: JSONObject, path: Path, place: _Place) -> Errors:
+def _constructs(schema: JSONMapping, path: Path, place: _Place) -> Errors:
     type_ = _get(schema, "type", "")
     if type_ and type_ not in _TYPES and place.strict.types:
         yield not_supported(path.child("type"), type_, _TYPES)
@@ -163,7 +163,7 @@ def _constructs(schema: JSONObject, path: Path, place: _Place) -> Errors:
 # --- lists and maps ---
 
 
-def _types(schema: JSONObject, path: Path, strict: Strictness) -> Errors:
+def _types(schema: JSONMapping, path: Path, strict: Strictness) -> Errors:
     if schema.get(PRESERVE) is False:
         yield invalid(path.child(PRESERVE), False, "must be true or undefined")
     map_type, list_type = schema.get(MAP_TYPE), schema.get(LIST_TYPE)
@@ -186,13 +186,13 @@ def _types(schema: JSONObject, path: Path, strict: Strictness) -> Errors:
         yield from _keys(schema, path)
 
 
-def _must_be(wanted: str, why: str, schema: JSONObject, path: Path) -> Errors:
+def _must_be(wanted: str, why: str, schema: JSONMapping, path: Path) -> Errors:
     type_, text = _get(schema, "type", ""), f"must be {wanted} if {why} is specified"
     if type_ != wanted:
         yield invalid(path.child("type"), type_, text) if type_ else required(path.child("type"), text)
 
 
-def _atomic_set(schema: JSONObject, path: Path) -> Errors:
+def _atomic_set(schema: JSONMapping, path: Path) -> Errors:
     items = schema.get("items")
     if schema.get(LIST_TYPE) != "set" or not isinstance(items, Mapping):
         return
@@ -207,7 +207,7 @@ def _atomic_set(schema: JSONObject, path: Path) -> Errors:
         yield invalid(path.child("items", name), items.get(LIST_TYPE), why)
 
 
-def _list_map(schema: JSONObject, path: Path) -> Errors:
+def _list_map(schema: JSONMapping, path: Path) -> Errors:
     keys, items = _get(schema, LIST_MAP_KEYS, []), schema.get("items")
     if not keys:
         yield required(path.child(LIST_MAP_KEYS), "must not be empty if x-kubernetes-list-type is map")
@@ -235,7 +235,7 @@ def _list_map(schema: JSONObject, path: Path) -> Errors:
             yield invalid(path.child(LIST_MAP_KEYS), keys, "must not contain duplicate entries")
 
 
-def _keys(schema: JSONObject, path: Path) -> Errors:
+def _keys(schema: JSONMapping, path: Path) -> Errors:
     list_type, items = schema.get(LIST_TYPE), schema.get("items")
     if list_type not in ("set", "map") or not isinstance(items, Mapping):
         return
@@ -258,7 +258,7 @@ def _keys(schema: JSONObject, path: Path) -> Errors:
 # --- x-kubernetes-validations ---
 
 
-def _rule(rule: JSONObject, schema: JSONObject, path: Path) -> Errors:
+def _rule(rule: JSONMapping, schema: JSONMapping, path: Path) -> Errors:
     text, message = _get(rule, "rule", "").strip(), _get(rule, "message", "")
     at = path.child("message")
     if not text:
@@ -287,14 +287,14 @@ def _rule(rule: JSONObject, schema: JSONObject, path: Path) -> Errors:
             yield invalid(at, field, "must be a valid path")
 
 
-def find_field(text: str, schema: JSONObject, *, brackets: bool = True) -> tuple[Path, JSONObject | None]:
+def find_field(text: str, schema: JSONMapping, *, brackets: bool = True) -> tuple[Path, JSONMapping | None]:
     """The path that a text like `.spec.map['key']` means, and the schema there; None where nothing is said of it.
 
     brackets: whether the second notation is known. Raises ValueError with upstream's text.
     """
     parts = iter(_PARTS.findall(text))
     path = Path()
-    node: JSONObject | None = schema
+    node: JSONMapping | None = schema
     for part in parts:
         if part == "[":
             if not brackets:
@@ -323,7 +323,7 @@ def _unquoted(token: str) -> str:
     return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), token[1:-1], flags=re.DOTALL)
 
 
-def _below(path: Path, node: JSONObject | None, name: str) -> tuple[Path, JSONObject | None]:
+def _below(path: Path, node: JSONMapping | None, name: str) -> tuple[Path, JSONMapping | None]:
     properties = (node or {}).get("properties")
     if properties:
         if name in properties:
@@ -333,6 +333,6 @@ def _below(path: Path, node: JSONObject | None, name: str) -> tuple[Path, JSONOb
     raise ValueError("does not refer to a valid field")
 
 
-def _get(schema: JSONObject, name: str, default: Any) -> Any:
+def _get(schema: JSONMapping, name: str, default: Any) -> Any:
     value = schema.get(name)
     return default if value is None else value

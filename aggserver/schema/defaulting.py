@@ -17,6 +17,7 @@ from typing import Any
 
 from aggserver.meta import codec
 from aggserver.meta.errors import ObjectTooLarge
+from aggserver.meta.json_types import JSONObject
 from aggserver.schema.generation import Module
 from aggserver.schema.structural import Structural
 
@@ -25,8 +26,6 @@ __all__ = ["MAX_OBJECT_BYTES", "Defaulter", "compile_defaulter", "default"]
 # Bytes of an object as JSON where nobody says otherwise: the limit of a request's body. Upstream has no limit of its own; etcd
 # takes 1.5 MiB.
 MAX_OBJECT_BYTES = 3 * 1024 * 1024
-
-JSONObject = dict[str, Any]
 
 Defaulter = Callable[[JSONObject], None]
 

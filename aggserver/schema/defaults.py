@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from aggserver.meta import codec, field
 from aggserver.meta.field import FieldError, Path
+from aggserver.meta.json_types import JSONObject
 from aggserver.schema import structural
 from aggserver.schema.object_meta import drop_malformed_resources, malformed_resource, validate_resources
 from aggserver.schema.pruning import drop_unknown, type_resources
@@ -22,8 +23,6 @@ from aggserver.schema.structural import TYPE_META, Structural
 from aggserver.schema.validation import validate
 
 __all__ = ["prune_defaults", "type_defaults", "validate_defaults"]
-
-JSONObject = dict[str, Any]
 
 # Builds the resource around a value that stands somewhere in its kind, apiVersion or metadata.
 _Surround = Callable[[Any], dict[str, Any]]

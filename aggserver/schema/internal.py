@@ -11,12 +11,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from aggserver.meta.golang import to_json
+from aggserver.meta.json_types import JSONMapping
 from aggserver.schema.structural import NAMED_SUBSCHEMAS, SCHEMA, SUBSCHEMAS
 from aggserver.scheme.types import Member, Type, lookup
 
 __all__ = ["go_name", "items_text", "nodes", "rule_text", "set_members", "text", "text_of"]
-
-JSONObject = Mapping[str, Any]
 
 # The internal type has `nullable` behind `type`; all else is in the order of v1's.
 _V1 = SCHEMA.members
@@ -28,12 +27,12 @@ _RULE = lookup("apiextensions/v1.ValidationRule")
 _ZEROS = {"string": '""', "bool": "false", "int32": "0", "int64": "0", "float64": "0"}
 
 
-def text(schema: JSONObject) -> str:
+def text(schema: JSONMapping) -> str:
     """The JSON text of the internal type: every member, in Go's order."""
     return text_of(schema, SCHEMA)
 
 
-def rule_text(rule: JSONObject) -> str:
+def rule_text(rule: JSONMapping) -> str:
     """The JSON text of one of x-kubernetes-validations."""
     return text_of(rule, _RULE)
 
@@ -81,7 +80,7 @@ def go_name(member: str) -> str:
     return _V1[member].go_name
 
 
-def set_members(schema: JSONObject) -> list[str]:
+def set_members(schema: JSONMapping) -> list[str]:
     """The members of a schema that Go does not take for unset, in its order: an empty text and false are nothing, 0 is."""
     return [name for name in _ORDER if _is_set(_V1[name], schema.get(name))]
 
@@ -90,7 +89,7 @@ def _is_set(member: Member, value: Any) -> bool:
     return value is not None and (member.pointer or value not in ("", False))
 
 
-def nodes(schema: Any) -> Iterator[JSONObject]:
+def nodes(schema: Any) -> Iterator[JSONMapping]:
     """The schema and every one in it, in whatever order."""
     waiting = [schema]
     while waiting:

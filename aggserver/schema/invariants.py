@@ -8,10 +8,11 @@ Source: k8s.io/apiextensions-apiserver pkg/apiserver/schema/{validation,complete
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from aggserver.meta.field import FieldError, Path, forbidden, invalid, required
+from aggserver.meta.json_types import JSONMapping
 from aggserver.meta.regexp import PatternError, matcher
 from aggserver.schema import internal
 from aggserver.schema.structural import (
@@ -28,7 +29,6 @@ from aggserver.schema.structural import (
 
 __all__ = ["unsupported", "violations"]
 
-JSONObject = Mapping[str, Any]
 Errors = Iterator[FieldError]
 
 # Where a node stands, in the words of the error that its type is missing.
@@ -56,7 +56,7 @@ _UNSUPPORTED = frozenset({"id", "$schema", "$ref", "patternProperties", "depende
 _UNSUPPORTED |= {PRESERVE, "items"}
 
 
-def unsupported(schema: JSONObject) -> str:
+def unsupported(schema: JSONMapping) -> str:
     """The first construct that no structural schema can have, in upstream's words; '' if there is none.
 
     Upstream tells of it only where nothing else is wrong, since most of these are forbidden one by one too.
@@ -75,7 +75,7 @@ def unsupported(schema: JSONObject) -> str:
     return ""
 
 
-def violations(schema: JSONObject, path: Path) -> list[FieldError]:
+def violations(schema: JSONMapping, path: Path) -> list[FieldError]:
     """Everything that keeps a schema from being structural; `unsupported` must have found nothing."""
     return sorted([*_node(schema, _ROOT, path), *_completeness(schema, schema, path, path)], key=str)
 
@@ -83,7 +83,7 @@ def violations(schema: JSONObject, path: Path) -> list[FieldError]:
 # --- outside of value validations ---
 
 
-def _node(schema: JSONObject, level: str, path: Path) -> Errors:
+def _node(schema: JSONMapping, level: str, path: Path) -> Errors:
     type_, items, extra = _get(schema, "type", ""), schema.get("items"), schema.get("additionalProperties")
     properties = _get(schema, "properties", {})
     embedded, preserves = bool(schema.get(EMBEDDED)), bool(schema.get(PRESERVE))
@@ -118,12 +118,12 @@ def _node(schema: JSONObject, level: str, path: Path) -> Errors:
         yield required(path.child("properties"), f"must not be empty if {EMBEDDED} is true without {PRESERVE}")
 
 
-def _is_simple_field(schema: JSONObject | None) -> bool:
+def _is_simple_field(schema: JSONMapping | None) -> bool:
     """Whether `_node` would find nothing in a property, as in most of them."""
     return is_plain(schema) and schema is not None and schema.get("type", "array") != "array" and "pattern" not in schema
 
 
-def _type(schema: JSONObject, type_: str, level: str, path: Path) -> Errors:
+def _type(schema: JSONMapping, type_: str, level: str, path: Path) -> Errors:
     at = path.child("type")
     if schema.get(EMBEDDED) and type_ != "object":
         why = f"must be object if {EMBEDDED} is true"
@@ -134,7 +134,7 @@ def _type(schema: JSONObject, type_: str, level: str, path: Path) -> Errors:
         yield invalid(at, type_, "must be object at the root")
 
 
-def _metadata(properties: JSONObject, level: str, path: Path, *, checked: bool) -> Errors:
+def _metadata(properties: JSONMapping, level: str, path: Path, *, checked: bool) -> Errors:
     """checked: the properties are those of a resource."""
     for name, wanted in (("kind", "string"), ("apiVersion", "string"), ("metadata", "object")):
         if checked and name in properties:
@@ -154,14 +154,14 @@ def _metadata(properties: JSONObject, level: str, path: Path, *, checked: bool) 
         yield forbidden(path.key("metadata"), why)
 
 
-def _is_int_or_string(any_of: list[JSONObject]) -> bool:
+def _is_int_or_string(any_of: list[JSONMapping]) -> bool:
     return [{name: each[name] for name in internal.set_members(each)} for each in any_of] == _INT_OR_STRING
 
 
 # --- value validations ---
 
 
-def _value_validation(schema: JSONObject, path: Path, *, skip_any_of: bool = False, skip_first: bool = False) -> Errors:
+def _value_validation(schema: JSONMapping, path: Path, *, skip_any_of: bool = False, skip_first: bool = False) -> Errors:
     """skip_any_of, skip_first: `anyOf`, or that of the first of `allOf`, says integer or string, which is allowed there."""
     if not skip_any_of:
         yield from _alternatives(schema, "anyOf", path)
@@ -178,13 +178,13 @@ def _value_validation(schema: JSONObject, path: Path, *, skip_any_of: bool = Fal
         yield invalid(path.child("pattern"), text, f"must be a valid regular expression, but isn't: {why}")
 
 
-def _alternatives(schema: JSONObject, name: str, path: Path, *, skip_first: bool = False) -> Errors:
+def _alternatives(schema: JSONMapping, name: str, path: Path, *, skip_first: bool = False) -> Errors:
     for index, each in enumerate(_get(schema, name, [])):
         if not is_plain_validation(each):
             yield from _nested(each, path.child(name).index(index), skip_any_of=skip_first and index == 0)
 
 
-def _nested(schema: JSONObject, path: Path, *, skip_any_of: bool = False) -> Errors:
+def _nested(schema: JSONMapping, path: Path, *, skip_any_of: bool = False) -> Errors:
     yield from _value_validation(schema, path, skip_any_of=skip_any_of)
     if schema.get("items") is not None:
         yield from _nested(schema["items"], path.child("items"))
@@ -206,7 +206,7 @@ def _nested(schema: JSONObject, path: Path, *, skip_any_of: bool = False) -> Err
         yield forbidden(path.child("properties").key("metadata"), "must not be specified in a nested context")
 
 
-def _completeness(validation: JSONObject, schema: JSONObject | None, at: Path, path: Path) -> Errors:
+def _completeness(validation: JSONMapping, schema: JSONMapping | None, at: Path, path: Path) -> Errors:
     """What value validations at the root speak of is specified outside of them too.
 
     validation: at `path`, where its junctors are looked into. schema: the node of the skeleton that it is about, at `at`.
@@ -219,7 +219,7 @@ def _completeness(validation: JSONObject, schema: JSONObject | None, at: Path, p
                 yield from _covered(each, schema, at, path.child(name).index(index))
 
 
-def _covered(validation: JSONObject, schema: JSONObject | None, at: Path, path: Path) -> Errors:
+def _covered(validation: JSONMapping, schema: JSONMapping | None, at: Path, path: Path) -> Errors:
     if schema is None:
         yield required(at, f"because it is defined in {path}")
         return
@@ -234,6 +234,6 @@ def _covered(validation: JSONObject, schema: JSONObject | None, at: Path, path: 
         yield from _covered(child or {}, inner, at.child("properties").key(name), path.child("properties").key(name))
 
 
-def _get(schema: JSONObject, name: str, default: Any) -> Any:
+def _get(schema: JSONMapping, name: str, default: Any) -> Any:
     value = schema.get(name)
     return default if value is None else value

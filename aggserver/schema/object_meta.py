@@ -14,6 +14,7 @@ from typing import Any
 
 from aggserver.meta import field, object_meta
 from aggserver.meta.field import FieldError, Path
+from aggserver.meta.json_types import JSONObject
 from aggserver.meta.names import dns1035_label, path_segment_name
 from aggserver.meta.versions import parse_group_version
 from aggserver.schema.structural import Structural
@@ -27,8 +28,6 @@ __all__ = [
     "validate_resource",
     "validate_resources",
 ]
-
-JSONObject = dict[str, Any]
 
 _FIELDS = frozenset(
     {"name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp"}

@@ -17,13 +17,12 @@ from typing import Any
 
 from aggserver.meta import codec
 from aggserver.meta.field import Path, with_room
+from aggserver.meta.json_types import JSONObject
 from aggserver.schema.cleanness import compile_check, loses_null
 from aggserver.schema.object_meta import malformed_resource, prune_object_meta
 from aggserver.schema.structural import TYPE_META, Structural
 
 __all__ = ["MalformedError", "Pruner", "compile_pruner", "drop_unknown", "prune", "prune_object_meta", "type_resources"]
-
-JSONObject = dict[str, Any]
 
 Pruner = Callable[[JSONObject], list[str]]
 """Mutates an object at its root; returns the dropped paths (`spec.foo`, `spec.list[0].bar`). Its own metadata stays as it is.

@@ -9,12 +9,12 @@ Source: k8s.io/apiextensions-apiserver pkg/apis/apiextensions/validation/{cel_va
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from aggserver.meta.field import FieldError, Path, RawJSON, forbidden, internal_error, invalid
+from aggserver.meta.json_types import JSONMapping
 from aggserver.schema import internal, structural
 from aggserver.schema.compiled_rules import CompiledRule, compile_rules
 from aggserver.schema.decl_type import MAX_REQUEST_SIZE, DeclType, declare
@@ -24,7 +24,6 @@ from aggserver.schema.structural import EMBEDDED, LIST_TYPE, MAP_TYPE, VALIDATIO
 
 __all__ = ["MAX_EXPRESSION", "MAX_TOTAL", "violations"]
 
-JSONObject = Mapping[str, Any]
 Errors = Iterator[FieldError]
 
 # Units of cost (about 50 ns each): of one expression, and of all of a schema. Times the `budget` of the options.
@@ -37,7 +36,7 @@ _MAX_UINT64 = 2**64 - 1
 
 
 def violations(
-    schema: JSONObject, path: Path, faulty: Collection[Path], options: RuleOptions, *, unchanged: bool = False
+    schema: JSONMapping, path: Path, faulty: Collection[Path], options: RuleOptions, *, unchanged: bool = False
 ) -> list[FieldError]:
     """What is wrong with the rules of a structural schema, in the order of `constructs.violations`.
 
@@ -51,7 +50,7 @@ def violations(
     return [*check.node(_Node(schema, path, options)), *check.total(path)]
 
 
-def _find_rules(schema: JSONObject, found: set[int]) -> bool:
+def _find_rules(schema: JSONMapping, found: set[int]) -> bool:
     """Whether there are any, at the schema or below; the ids of all schemas of which that is so. Most have none."""
     has = bool(schema.get(VALIDATIONS))
     for _, _, child in _children(schema):
@@ -61,7 +60,7 @@ def _find_rules(schema: JSONObject, found: set[int]) -> bool:
     return has
 
 
-def _children(schema: JSONObject) -> Iterator[tuple[str, str | None, JSONObject]]:
+def _children(schema: JSONMapping) -> Iterator[tuple[str, str | None, JSONMapping]]:
     """Member, name if it has one, schema. Those in value validations have no rules."""
     extra, items = schema.get("additionalProperties"), schema.get("items")
     if isinstance(extra, dict):
@@ -81,7 +80,7 @@ class _Node:
     uncorrelatable: the outermost schema on the way, the parts of whose values have no older selves.
     """
 
-    schema: JSONObject
+    schema: JSONMapping
     path: Path
     options: RuleOptions
     parent: _Node | None = None

@@ -11,8 +11,8 @@ from aggserver.admission.chain import Chain
 from aggserver.authorization.delegating import Authorizer
 from aggserver.endpoints.fixed import FixedResource, Subresource
 from aggserver.meta import errors
+from aggserver.meta.json_types import JSONObject
 from aggserver.publish.table import Column, TableConvertor
-from aggserver.registry.rest import JSONObject
 from aggserver.registry.store import Store
 from aggserver.registry.strategy import ResourceInfo
 from aggserver.registry.subresources import StatusStore

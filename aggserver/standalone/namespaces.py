@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterable, Sequence
 from aggserver.meta import field, object_meta
 from aggserver.meta.errors import StatusError
 from aggserver.meta.field import FieldError, Path
+from aggserver.meta.json_types import JSONObject
 from aggserver.meta.names import qualified_name
 from aggserver.registry.follower import ALL, CONTROLLER, CallLater, Follower, call_later
-from aggserver.registry.rest import Context, DeleteOptions, JSONObject, WriteOptions
+from aggserver.registry.rest import Context, DeleteOptions, WriteOptions
 from aggserver.registry.store import Store
 from aggserver.registry.strategy import ResourceInfo, Verdict
 

@@ -15,7 +15,8 @@ from aggserver.authorization.bootstrap import Rule, rules_for
 from aggserver.authorization.delegating import Authorizer
 from aggserver.meta import codec, errors, field, times
 from aggserver.meta.field import FieldError, Path
-from aggserver.registry.rest import Admit, Context, JSONObject, WriteOptions
+from aggserver.meta.json_types import JSONObject
+from aggserver.registry.rest import Admit, Context, WriteOptions
 from aggserver.registry.stored import StoredObject
 
 __all__ = ["SelfSubjectAccessReviews", "SelfSubjectReviews", "SelfSubjectRulesReviews"]

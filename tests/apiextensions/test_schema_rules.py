@@ -12,6 +12,7 @@ import yaml
 from aggserver.apiextensions import schema_rules, validation
 from aggserver.apiextensions.schema_rules import SchemaOptions, unrecognized_formats
 from aggserver.meta.field import Path
+from aggserver.meta.json_types import JSONObject
 from aggserver.schema import internal
 from aggserver.schema.constructs import Strictness
 from aggserver.schema.rules import UPSTREAM, RuleOptions
@@ -19,8 +20,6 @@ from aggserver.schema.rules import UPSTREAM, RuleOptions
 FILES = ("crd_schemas.yaml", "rules/definitions.yaml")
 CASES = [case for name in FILES for case in yaml.safe_load((File(__file__).parents[1] / "cases" / name).read_text())]
 STRICT = SchemaOptions(structural=True, pruned_defaults=True, strict=Strictness(), rule_options=UPSTREAM)
-
-JSONObject = dict[str, Any]
 
 
 def errors(schema: JSONObject, *, status: bool = False, options: SchemaOptions = STRICT) -> list[str]:

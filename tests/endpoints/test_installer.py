@@ -8,8 +8,8 @@ from aggserver.admission.chain import Chain
 from aggserver.endpoints.fixed import FixedResource, Subresource
 from aggserver.endpoints.installer import Installer
 from aggserver.meta.errors import StatusError
+from aggserver.meta.json_types import JSONObject
 from aggserver.publish.table import TableConvertor
-from aggserver.registry.rest import JSONObject
 from aggserver.registry.strategy import ResourceInfo
 
 

@@ -12,8 +12,8 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any
 
 from aggserver.cluster import ClusterError, Unreachable
+from aggserver.meta.json_types import JSONObject
 
-JSONObject = dict[str, Any]
 Answer = Callable[[JSONObject], JSONObject]
 
 

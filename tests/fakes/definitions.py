@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-JSONObject = dict[str, Any]
+from aggserver.meta.json_types import JSONObject
 
 GROUP = "stable.example.com"
 

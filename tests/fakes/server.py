@@ -29,8 +29,9 @@ from aggserver.endpoints.installer import Served
 from aggserver.endpoints.openapi import OpenAPI
 from aggserver.endpoints.request import ASGIApp, Handler
 from aggserver.meta import errors
+from aggserver.meta.json_types import JSONObject
 from aggserver.registry.environment import Environment
-from aggserver.registry.rest import Context, JSONObject, WriteOptions
+from aggserver.registry.rest import Context, WriteOptions
 from aggserver.server.health import edges
 from aggserver.server.metrics import RequestObserver
 from aggserver.standalone import kinds, namespaces

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from aggserver.meta.json_types import JSONObject
 from tests.integration.comparison import JSON_PATCH, MERGE_PATCH, Ask, Cases, ask
 
 __all__ = ["CASES"]
@@ -18,9 +19,6 @@ _NAME = "widgets.$name.example.com"
 _STRING = {"type": "string"}
 _INTEGER = {"type": "integer"}
 _ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-
-
-JSONObject = dict[str, Any]
 
 
 def _object(**properties: Any) -> JSONObject:

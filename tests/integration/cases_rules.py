@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from aggserver.meta.json_types import JSONObject
 from tests.integration.comparison import GROUP, MERGE_PATCH, Ask, Case, Cases, ask, path, thing
 
 __all__ = ["CASES", "DEFINITIONS", "NAMESPACE", "SAYS", "VERDICTS"]
@@ -24,8 +25,6 @@ _TABLES = Path(__file__).parents[1] / "cases" / "rules"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-JSONObject = dict[str, Any]
 
 
 def _read(name: str) -> JSONObject:

@@ -12,9 +12,9 @@ from aggserver.merge.atom import of_resource
 from aggserver.merge.managed_fields import FieldManager, ManagedFieldsError
 from aggserver.merge.managers import MissingVersionError
 from aggserver.meta.errors import StatusError
+from aggserver.meta.json_types import JSONObject
 from aggserver.schema import structural
 
-JSONObject = dict[str, Any]
 V1, V2 = "example.com/v1", "example.com/v2"
 NOON, LATER = "2026-01-01T12:00:00Z", "2026-01-01T12:00:01Z"
 SCHEMA = {

@@ -15,11 +15,11 @@ from aggserver.merge.comparing import compare
 from aggserver.merge.managers import ConflictsError, Manager, Owned, Typed, Updater
 from aggserver.merge.merging import merge
 from aggserver.merge.typed import TypedError, field_set, validate
+from aggserver.meta.json_types import JSONObject
 from aggserver.schema import structural
 
 __all__ = ["Upstream", "answer", "comparable", "questions"]
 
-JSONObject = dict[str, Any]
 NAMES = ["a", "b", "c", "d"]
 VERSION = "v1"
 

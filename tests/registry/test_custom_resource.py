@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from aggserver.meta import jsonpath
+from aggserver.meta.json_types import JSONObject
 from aggserver.registry.custom_resource import CustomResourceStrategy, read_fields
-from aggserver.registry.rest import Context, JSONObject
+from aggserver.registry.rest import Context
 from aggserver.registry.strategy import Verdict
 from aggserver.schema.compiled import CompiledSchema
 from tests.registry.world import World, create, crontab

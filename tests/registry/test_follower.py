@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from aggserver.meta import codec, errors
+from aggserver.meta.json_types import JSONObject
 from aggserver.registry.follower import Follower
-from aggserver.registry.rest import Context, DeleteOptions, JSONObject, ListOptions
+from aggserver.registry.rest import Context, DeleteOptions, ListOptions
 from aggserver.registry.store import Store
 from aggserver.registry.views import Views
 from aggserver.registry.watch import Watch

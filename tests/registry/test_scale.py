@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from aggserver.meta.json_types import JSONObject
 from aggserver.registry.custom_resource import ScalePaths
-from aggserver.registry.rest import JSONObject, WriteOptions
+from aggserver.registry.rest import WriteOptions
 from aggserver.registry.store import Store
 from aggserver.registry.subresources import ScaleStore, StatusStore
 from tests.registry.world import DRY, GROUP, NOW_TEXT, SCALE, WRITE, World, change, context, create, refused

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from aggserver.meta import errors
-from aggserver.registry.rest import JSONObject
+from aggserver.meta.json_types import JSONObject
 from aggserver.registry.store import Store
 from tests.registry.world import DRY, GROUP, NOW_TEXT, WRITE, World, context, create, crontab, delete, refused
 

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from aggserver.meta import codec, errors
-from aggserver.registry.rest import DeleteOptions, JSONObject
+from aggserver.meta.json_types import JSONObject
+from aggserver.registry.rest import DeleteOptions
 from aggserver.registry.store import Store
 from tests.registry.world import (
     GROUP,

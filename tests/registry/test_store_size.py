@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from aggserver.meta import codec, errors
+from aggserver.meta.json_types import JSONObject
 from aggserver.registry import views
-from aggserver.registry.rest import DeleteOptions, JSONObject, WriteOptions
+from aggserver.registry.rest import DeleteOptions, WriteOptions
 from aggserver.registry.store import Store
 from aggserver.registry.stored import StoredObject
 from aggserver.storage.interface import TooLarge

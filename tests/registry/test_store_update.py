@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from aggserver.meta import errors
-from aggserver.registry.rest import JSONObject, WriteOptions
+from aggserver.meta.json_types import JSONObject
+from aggserver.registry.rest import WriteOptions
 from aggserver.registry.store import Store
 from tests.registry.world import (
     DRY,

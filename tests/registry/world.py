@@ -13,11 +13,12 @@ from typing import Any, TypeVar
 from aggserver.authentication.user import UserInfo
 from aggserver.conversion.converter import NoneConverter
 from aggserver.meta import codec, errors, jsonpath
+from aggserver.meta.json_types import JSONObject
 from aggserver.meta.selectors import FieldSelector, LabelSelector
 from aggserver.registry.custom_resource import CustomResourceStrategy, ScalePaths, StatusStrategy, read_fields
 from aggserver.registry.environment import Environment
 from aggserver.registry.resource_storage import ResourceStorage
-from aggserver.registry.rest import Context, DeleteOptions, JSONObject, ListOptions, WriteOptions
+from aggserver.registry.rest import Context, DeleteOptions, ListOptions, WriteOptions
 from aggserver.registry.store import Store
 from aggserver.registry.stored import StoredObject
 from aggserver.registry.strategy import ResourceInfo

@@ -13,14 +13,13 @@ import pytest
 
 from aggserver.meta import errors
 from aggserver.meta.errors import ObjectTooLarge
+from aggserver.meta.json_types import JSONObject
 from aggserver.schema import structural
 from aggserver.schema.compiled import CompiledSchema
 from aggserver.schema.defaulting import MAX_OBJECT_BYTES, compile_defaulter, default
 from aggserver.schema.pruning import prune
 from aggserver.schema.validation import validate
 from aggserver.schema.validity import Validity
-
-JSONObject = dict[str, Any]
 
 MIB = 1024 * 1024
 

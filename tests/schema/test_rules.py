@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from aggserver.meta.json_types import JSONObject
 from aggserver.schema import structural
 from aggserver.schema.compiled_rules import compile_rules
 from aggserver.schema.decl_type import MAX_REQUEST_SIZE, DeclType, declare
@@ -15,8 +16,6 @@ from aggserver.schema.structural import EMBEDDED
 
 CASES = yaml.safe_load((Path(__file__).parents[1] / "cases" / "rules" / "compile.yaml").read_text())
 ANSWERS = ("cost", "message_cost", "uses_old_self", "field_path", "error", "message_error")
-
-JSONObject = dict[str, Any]
 
 
 def declared(schema: JSONObject, **more: Any) -> DeclType:

@@ -18,7 +18,7 @@ from aggserver.endpoints.installer import ResourceScope
 from aggserver.endpoints.request import Request
 from aggserver.meta import codec, errors, object_meta, protobuf
 from aggserver.meta.golang import json_kind
-from aggserver.registry.rest import JSONObject
+from aggserver.meta.json_types import JSONObject
 from aggserver.schema.pruning import MalformedError
 
 __all__ = [

@@ -11,7 +11,8 @@ from aggserver.endpoints.installer import ResourceScope
 from aggserver.endpoints.negotiation import MediaType
 from aggserver.endpoints.request import Request, Response
 from aggserver.meta import errors
-from aggserver.registry.rest import CollectionDeleter, Context, CorruptDeleter, Deleter, JSONObject
+from aggserver.meta.json_types import JSONObject
+from aggserver.registry.rest import CollectionDeleter, Context, CorruptDeleter, Deleter
 
 __all__ = ["delete", "delete_collection"]
 

@@ -18,7 +18,8 @@ from aggserver.endpoints.request import Request, Response
 from aggserver.merge import patch as patches
 from aggserver.meta import errors, field, golang, object_meta
 from aggserver.meta.field import Path
-from aggserver.registry.rest import Context, JSONObject, Updater, WriteOptions
+from aggserver.meta.json_types import JSONObject
+from aggserver.registry.rest import Context, Updater, WriteOptions
 from aggserver.schema.pruning import MalformedError
 
 __all__ = ["PATCH_TYPES", "patch"]

@@ -15,8 +15,9 @@ from aggserver.endpoints.installer import ResourceScope
 from aggserver.endpoints.negotiation import MediaType
 from aggserver.endpoints.request import Request, Response
 from aggserver.meta import codec
+from aggserver.meta.json_types import JSONObject
 from aggserver.publish import table
-from aggserver.registry.rest import JSONObject, ListResult, Object
+from aggserver.registry.rest import ListResult, Object
 
 __all__ = ["list_reply", "object_reply", "tree_reply"]
 

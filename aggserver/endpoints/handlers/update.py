@@ -11,7 +11,8 @@ from aggserver.endpoints.handlers import attributes, body, options, reply
 from aggserver.endpoints.installer import ResourceScope
 from aggserver.endpoints.request import Request, Response
 from aggserver.meta import errors
-from aggserver.registry.rest import Context, JSONObject, Updater
+from aggserver.meta.json_types import JSONObject
+from aggserver.registry.rest import Context, Updater
 
 __all__ = ["update"]
 

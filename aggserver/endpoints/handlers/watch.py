@@ -24,8 +24,9 @@ from aggserver.endpoints.negotiation import MediaType
 from aggserver.endpoints.request import Request, StreamResponse
 from aggserver.meta import codec, errors, protobuf
 from aggserver.meta.errors import StatusError
+from aggserver.meta.json_types import JSONObject
 from aggserver.publish import table
-from aggserver.registry.rest import Context, JSONObject, Watcher, WatchStream
+from aggserver.registry.rest import Context, Watcher, WatchStream
 from aggserver.storage.cacher import WatchEvent
 
 __all__ = ["Watching"]
