@@ -295,7 +295,7 @@ MISTAKES: dict[str, tuple[tuple[str, ...], str]] = {
     "no definition": (("--definition", "other.yaml"), "other.yaml: has no CustomResourceDefinition"),
     "half a definition": (("--definition", "no-group.yaml"), "no-group.yaml: spec.group: Required value"),
     "no object": (("--definition", "crd.yaml", "--object", "other.yaml"), "other.yaml: has no Fleet of example.com"),
-    "nothing at all": ((), "cel: an expression is needed, or --definition"),
+    "nothing at all": ((), "cel: an expression or --definition is required"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Options: each source, which one wins, and one line for each mistake."""
+"""Options: every source, their precedence, and a one-line error for each mistake."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_version_asks_for_nothing():
 @pytest.mark.parametrize(
     ("argv", "text"),
     [
-        (["dev", "--"], "dev: a command is needed behind --"),
+        (["dev", "--"], "dev: a command is required after --"),
         (["completion", "tcsh"], "SHELL: must be one of bash, zsh, fish"),
     ],
 )
@@ -130,7 +130,7 @@ def test_a_command_to_run():
 
 
 def test_one_name_may_mean_two_options():
-    """--kubeconfig is read by serve, and written by dev."""
+    """`serve` reads --kubeconfig, `dev` writes it."""
     environ = {"AGGSERVER_KUBECONFIG": "/k"}
     serve, dev = parse(["serve"], environ), parse(["dev"], environ)
     assert (serve.kubeconfig, serve.kubeconfig_to_write) == (Path("/k"), None)
@@ -163,9 +163,9 @@ ENVIRONMENT = {
     "plain": ({"AGGSERVER_SECURE_PORT": "8443"}, {"secure_port": 8443}),
     "list": ({"AGGSERVER_REQUESTHEADER_ALLOWED_NAMES": "a,b"}, {"requestheader_allowed_names": ("a", "b")}),
     "switch": ({"AGGSERVER_ANONYMOUS_AUTH": "false"}, {"anonymous_auth": False}),
-    "others'": ({"PATH": "/bin", "HOME": "/"}, {}),
+    "unrelated variables": ({"PATH": "/bin", "HOME": "/"}, {}),
     "the other command's": ({"AGGSERVER_FILENAME": "x.yaml"}, {}),
-    "links of a Service called aggserver": (
+    "service links of a Service named aggserver": (
         {
             "AGGSERVER_SERVICE_HOST": "10.0.0.1",
             "AGGSERVER_SERVICE_PORT": "8443",
@@ -176,9 +176,9 @@ ENVIRONMENT = {
             "AGGSERVER_PORT_8443_TCP_PORT": "8443",
             "AGGSERVER_PORT_8443_TCP_ADDR": "10.0.0.1",
         },
-        {"service_port": 8443},  # which is true
+        {"service_port": 8443},  # one of the links is also an option, and its value is right
     ),
-    "links of a Service called aggserver-secure": ({"AGGSERVER_SECURE_PORT": "tcp://10.0.0.1:443"}, {}),
+    "service links of a Service named aggserver-secure": ({"AGGSERVER_SECURE_PORT": "tcp://10.0.0.1:443"}, {}),
 }
 
 
@@ -189,11 +189,11 @@ def test_environment(environ, expected):
 
 FILES = {
     "empty": ("", {}),
-    "numbers and texts": ("secure-port: 8443\ndata: /data\n", {"secure_port": 8443, "data": "/data"}),
-    "number as text": ('secure-port: "8443"\n', {"secure_port": 8443}),
+    "numbers and strings": ("secure-port: 8443\ndata: /data\n", {"secure_port": 8443, "data": "/data"}),
+    "number as string": ('secure-port: "8443"\n', {"secure_port": 8443}),
     "switch": ("anonymous-auth: false\n", {"anonymous_auth": False}),
     "list": ("requestheader-allowed-names: [a, 'b,c']\n", {"requestheader_allowed_names": ("a", "b", "c")}),
-    "list as text": ("requestheader-allowed-names: a,b\n", {"requestheader_allowed_names": ("a", "b")}),
+    "list as string": ("requestheader-allowed-names: a,b\n", {"requestheader_allowed_names": ("a", "b")}),
     "duration": ("request-timeout: 2m\n", {"request_timeout_seconds": 120.0}),
 }
 
@@ -215,7 +215,7 @@ def test_flag_before_environment_before_file(tmp_path):
 
 
 MISTAKES = {
-    "etcd without servers": (["dev", "--storage", "etcd"], {}, "--storage etcd needs --etcd-servers"),
+    "etcd without servers": (["dev", "--storage", "etcd"], {}, "--storage etcd requires --etcd-servers"),
     "servers without etcd": (
         ["dev", "--etcd-servers", "http://localhost:2379"],
         {},
@@ -234,14 +234,14 @@ MISTAKES = {
     ),
     "no budget": (["dev", "--rules-budget", "0"], {}, "--rules-budget: must be a whole number, 1 or more"),
     "half a budget": (["dev", "--rules-budget", "0.5"], {}, "--rules-budget: must be a whole number, 1 or more"),
-    "nothing to check": (["cel"], {}, "cel: an expression is needed, or --definition"),
+    "nothing to check": (["cel"], {}, "cel: an expression or --definition is required"),
     "a place in no definition": (["cel", "self", "--at", ".spec"], {}, "--version and --at have no meaning without --definition"),
     "a place of no expression": (["cel", "--definition", "c", "--at", ".s"], {}, "--at has no meaning without an expression"),
     "an old object alone": (["cel", "1", "--old-object", "o"], {}, "--old-object has no meaning without --object"),
     "two from one input": (
         ["cel", "--definition", "-", "--object", "-"],
         {},
-        "-: the standard input can be one file only",
+        "-: standard input can be used for one file only",
     ),
     "a file by its variable": (["serve"], {"AGGSERVER_FILE": "b"}, "environment variable AGGSERVER_FILE: no such option"),
     "unknown mode": (["dev", "--sqlite-synchronous=off"], {}, "--sqlite-synchronous: must be one of full, normal"),
@@ -267,7 +267,7 @@ MISTAKES = {
     "no header to look at": (
         ["serve", "--requestheader-client-ca-file=/c", "--requestheader-username-headers="],
         {},
-        "--requestheader-username-headers: at least one is needed with --requestheader-client-ca-file",
+        "--requestheader-username-headers: at least one is required with --requestheader-client-ca-file",
     ),
     "unknown variable": (["serve"], {"AGGSERVER_SECUREPORT": "1"}, "environment variable AGGSERVER_SECUREPORT: no such option"),
     "bad variable": (
@@ -289,7 +289,7 @@ def test_mistakes(argv, environ, text):
 BAD_FILES = {
     "unknown key": ("securePort: 1\n", "securePort: no such option"),
     "wrong type": ("secure-port: [1]\n", "secure-port: must be a whole number, 0 or more"),
-    "number for a text": ("data: 1\n", "data: must be a text"),
+    "number for a string": ("data: 1\n", "data: must be a string"),
     "a switch is no number": ("secure-port: true\n", "secure-port: must be a whole number, 0 or more"),
     "not a mapping": ("- a\n", "must be a mapping of option names to values"),
     "not YAML": ("a: [\n", "yaml: "),

@@ -1,7 +1,7 @@
-"""Options: everything an operator can say, from flags, environment and a YAML file, as one frozen value.
+"""Options: everything an operator can configure, from flags, environment variables and a YAML file, as one frozen value.
 
-Only `cli.py` and `app` see it; below them go plain values. `table.py` is the table of options, `reading.py` reads them,
-`completion.py` makes shells complete them.
+Only `cli.py` and `app` import this package; they hand plain values to the packages below. `table.py` is the table of options,
+`convert.py` parses their values, `reading.py` reads the three sources, `completion.py` prints shell completion scripts.
 """
 
 from aggserver.options.reading import OptionsError, parse

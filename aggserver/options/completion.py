@@ -1,8 +1,8 @@
-"""Completion: scripts by which bash, zsh and fish complete the commands and options of `aggserver`.
+"""Completion: scripts with which bash, zsh and fish complete the commands and options of `aggserver`.
 
-Each is text made of the table of options alone. It knows all there is to know and asks no program, so that a key press costs
-nothing. Options that take a file or a folder complete those, and those with a few values complete them. Behind `--` of `dev` the
-command to run is completed as the shell does it elsewhere.
+Each script is generated from the table of options and contains everything it needs: starting a program at every press of the Tab
+key would be slow. Options that take a file or a folder complete those; options with a fixed set of values complete the values.
+After `aggserver dev --`, the shell completes the command to run as it does elsewhere.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _FILE, _FOLDER = "FILE", "DIR"
 
 
 def script(shell: str) -> str:
-    """shell: bash, zsh or fish."""
+    """The completion script for `shell`: bash, zsh or fish."""
     return {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell]()
 
 
-# --- what there is ---
+# --- the table of options ---
 
 
 def _flags(command: str) -> list[Flag]:
@@ -39,7 +39,7 @@ def _choices(flag: Flag) -> tuple[str, ...]:
 
 
 def _has_value(flag: Flag) -> bool:
-    """Whether the next word is its value: with true or false it is not."""
+    """Whether the next word is the flag's value. The value of a boolean flag is not a word of its own: --flag or --flag=false."""
     return flag.convert is not convert.boolean
 
 
@@ -48,14 +48,14 @@ def _positional(command: str) -> Flag | None:
 
 
 def _below(command: str) -> list[tuple[str, str]]:
-    """Commands below this one ('' for all), with what they do."""
+    """Subcommands of `command` ('' for the top level) and their help."""
     found = {}
     for name, text in COMMANDS.items():
         above, _, last = name.rpartition(" ")
         if above == command:
             found[last] = text
         elif not command:
-            found.setdefault(above, "care for a SQLite store")
+            found.setdefault(above, "check, repair, back up, restore and compact a store")
     return list(found.items())
 
 
@@ -120,7 +120,7 @@ def _bash_words(command: str) -> Iterator[str]:
 
 
 def _bash_values(command: str) -> Iterator[str]:
-    """What completes the word behind an option that has a value; nothing does where the value is anybody's guess."""
+    """Cases that complete the value of an option. An option with arbitrary values gets no completion."""
     actions: dict[str, list[str]] = {"compopt -o default": ["--config"]} if _flags(command) else {}
     for flag in filter(_has_value, _flags(command)):
         if choices := _choices(flag):
@@ -144,7 +144,7 @@ _ZSH = """\
 @functions@
 if [[ $funcstack[1] == _aggserver ]]; then _aggserver "$@"; else compdef _aggserver aggserver; fi"""
 
-# Completes a command and what stands behind it. @general@ are options in place of a command.
+# Completes a command and its arguments. @general@ are options that can stand in place of a command.
 _ZSH_FUNCTION = """\
 @name@() {
     local context state state_descr line
@@ -168,7 +168,7 @@ _ZSH_FUNCTION = """\
 _ZSH_HELP = shlex.quote("(- *)--help[show help]")
 _ZSH_VERSION = shlex.quote("(- *)--version[print the version]")
 
-_ZSH_BEHIND_DASHES = """\
+_ZSH_AFTER_DASHES = """\
                     local -i dashes=${words[(i)--]}
                     if (( CURRENT > dashes )); then
                         shift $dashes words
@@ -198,13 +198,13 @@ def _zsh_function(name: str, general: str, command: str, cases: Sequence[str]) -
 def _zsh_case(command: str) -> str:
     specs = [spec for flag in _flags(command) for spec in _zsh_options(flag)]
     if _flags(command):
-        specs.append(shlex.quote("--config=[YAML file of options]:FILE:_files"))
+        specs.append(shlex.quote("--config=[YAML file with options]:FILE:_files"))
     specs.append(_ZSH_HELP)
     if positional := _positional(command):
         specs.append(shlex.quote(f"1:{positional.metavar}:{_zsh_action(positional)}"))
     blank = " " * 16
     lines = "".join(f" \\\n{blank}        {spec}" for spec in specs)
-    before = _ZSH_BEHIND_DASHES if command == "dev" else ""
+    before = _ZSH_AFTER_DASHES if command == "dev" else ""
     return f"{blank}{command.rpartition(' ')[2]})\n{before}{blank}    _arguments -s{lines}\n{blank}    ;;"
 
 
@@ -263,11 +263,11 @@ def _fish_command(command: str) -> Iterator[str]:
         value = _fish_value(flag, required=True) if _has_value(flag) else ""
         yield f"{start}{short} -l {flag.name}{value} -d {_fish_quote(_first_sentence(flag.text))}"
     if _flags(command):
-        yield f"{start} -l config -rF -d 'YAML file of options'"
+        yield f"{start} -l config -rF -d 'YAML file with options'"
 
 
 def _fish_value(flag: Flag, *, required: bool) -> str:
-    """-x: there is a value, and it is no file."""
+    """The arguments of `complete` for a flag's value. -x: requires a value, and does not complete files."""
     if flag.metavar == _FILE:
         return " -rF" if required else " -F"
     exclusive = " -x" if required else ""

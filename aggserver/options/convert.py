@@ -1,7 +1,7 @@
-"""From what was said of an option to its value: one function for each sort of option.
+"""Parsers of option values: one function for each type of option.
 
-A flag and a variable are text; the file has YAML's types. Each takes any of them, and raises ValueError with what must be there
-instead. Called by way of `table.py`.
+The value of a flag or a variable is a string; a value from the configuration file has a YAML type. Each function takes either,
+and raises ValueError with a text that says what is expected.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Convert = Callable[[Any], Any]
 
 def text(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError("must be a text")
+        raise ValueError("must be a string")
     return value
 
 
@@ -76,13 +76,13 @@ def seconds(value: Any) -> float:
 
 
 def texts(value: Any) -> tuple[str, ...]:
-    """A comma-separated text, or a list whose members may be such texts, as a repeated flag gives."""
+    """Members of a comma-separated string, or of a list of such strings, which a repeated flag yields."""
     members = value if isinstance(value, list) else [value]
     return tuple(part.strip() for member in members for part in text(member).split(",") if part.strip())
 
 
 def sources(value: Any) -> tuple[str, ...]:
-    """Names of files and URLs, each as it is: one may have a comma, and no slash is one too many."""
+    """File names and URLs, unchanged: a name may contain a comma, and a double slash in a URL must stay."""
     return tuple(text(member) for member in (value if isinstance(value, list) else [value]))
 
 
@@ -91,7 +91,7 @@ def address(value: Any) -> str:
 
 
 class OneOf:
-    """A text that is one of a few."""
+    """Accepts one of the strings in `choices`."""
 
     def __init__(self, choices: tuple[str, ...]) -> None:
         self.choices = choices

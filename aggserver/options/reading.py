@@ -1,6 +1,6 @@
-"""Reading the options: flags, environment and file, each as the table of options says, into one `Options`.
+"""Reading the options: flags, environment variables and the configuration file, by the table of options, into one `Options`.
 
-A flag wins over a variable, a variable over the file, the file over the default. Reads the file and nothing else.
+A flag wins over a variable, a variable over the file, the file over the default. The configuration file is the only I/O.
 """
 
 from __future__ import annotations
@@ -17,33 +17,34 @@ from aggserver.options.table import COMMANDS, COMPLETION, FLAGS, PREFIX, WITH_CO
 
 __all__ = ["OptionsError", "parse"]
 
-# What the kubelet puts into every container for a Service called aggserver or aggserver-something; not meant for us.
+# Environment variables that the kubelet adds to every container for a Service named aggserver or aggserver-*. They look like
+# options but are not, so they are ignored.
 SERVICE_LINK = re.compile(r"(.*_)?(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)")
 
-# What these commands do is the same everywhere: neither variables nor a file have a say in it.
+# Commands that take their arguments only; variables and the configuration file are ignored.
 _WITHOUT_OPTIONS = COMPLETION | {"version"}
 
 _DEFAULTS = {one.name: one.default for one in dataclasses.fields(Options)}
 
 
 class OptionsError(Exception):
-    """An option that can't be used; the text is one line that names it."""
+    """An invalid option. The text is one line that names the option and what is wrong."""
 
 
 def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Options:
-    """Options from the arguments (without the program's name) and the environment.
+    """Options from the arguments (without the program's name) and the environment variables.
 
-    Raises OptionsError, and SystemExit(0) after printing for --help, or where no command was given.
+    Raises OptionsError for invalid options, and SystemExit(0) after printing help, for --help or if no command is given.
     """
     argv, run = _split(argv)
-    said = vars(_parser().parse_args(argv))
-    command, of = said.pop("command"), said.pop("parser")
-    if said.pop("version_asked", False):
+    given = vars(_parser().parse_args(argv))
+    command, parser = given.pop("command"), given.pop("parser")
+    if given.pop("version_asked", False):
         command = "version"
     if command is None:
-        of.print_help()
+        parser.print_help()
         raise SystemExit(0)
-    config: str | None = said.pop("config", None) or environ.get(f"{PREFIX}CONFIG")
+    config: str | None = given.pop("config", None) or environ.get(f"{PREFIX}CONFIG")
     flags = {field: flag for field, flag in FLAGS.items() if command in flag.commands}
     values: dict[str, Any] = {}
     if command not in _WITHOUT_OPTIONS:
@@ -51,28 +52,29 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Options:
         values |= WITH_COMMAND if run else {}
         values |= _from_file(config, flags) if config else {}
         values |= _from_environment(environ, flags)
-    values |= {field: _converted(flags[field], _as_said(flags[field]), value) for field, value in said.items()}
+    values |= {field: _converted(flags[field], _displayed(flags[field]), value) for field, value in given.items()}
     options = Options(command=command, run=run, **values)
     _check(options)
     return options
 
 
 def _split(argv: Sequence[str]) -> tuple[Sequence[str], tuple[str, ...]]:
-    """The arguments of `dev`, and the command that stands behind `--`. Raises OptionsError."""
+    """The arguments of `dev` before `--`, and the command after it. Raises OptionsError if that command is missing."""
     if "--" not in argv or argv[0] != "dev":
         return argv, ()
     at = list(argv).index("--")
     if not argv[at + 1 :]:
-        raise OptionsError("dev: a command is needed behind --")
+        raise OptionsError("dev: a command is required after --")
     return argv[:at], tuple(argv[at + 1 :])
 
 
-def _as_said(flag: Flag) -> str:
+def _displayed(flag: Flag) -> str:
+    """The name of an argument in error messages."""
     return flag.metavar if flag.positional else f"--{flag.name}"
 
 
 def _check(options: Options) -> None:
-    """What no single option can know. Raises OptionsError."""
+    """Check rules that involve several options. Raises OptionsError."""
     if (options.tls_cert_file is None) != (options.tls_private_key_file is None):
         raise OptionsError("--tls-cert-file and --tls-private-key-file go together")
     if options.ca_bundle_file is not None and options.tls_cert_file is None:
@@ -80,7 +82,7 @@ def _check(options: Options) -> None:
     if options.authentication_skip_lookup and options.authentication_tolerate_lookup_failure:
         raise OptionsError("--authentication-tolerate-lookup-failure has no meaning with --authentication-skip-lookup")
     if options.storage == "etcd" and not options.etcd_servers:
-        raise OptionsError("--storage etcd needs --etcd-servers")
+        raise OptionsError("--storage etcd requires --etcd-servers")
     if options.storage != "etcd" and options.etcd_servers:
         raise OptionsError("--etcd-servers has no meaning without --storage etcd")
     if (options.etcd_certfile is None) != (options.etcd_keyfile is None):
@@ -88,14 +90,14 @@ def _check(options: Options) -> None:
     if options.request_timeout_seconds <= 0:
         raise OptionsError("--request-timeout: must be more than 0")
     if options.requestheader_client_ca_file and not options.requestheader_username_headers:
-        raise OptionsError("--requestheader-username-headers: at least one is needed with --requestheader-client-ca-file")
+        raise OptionsError("--requestheader-username-headers: at least one is required with --requestheader-client-ca-file")
     if options.command == "cel":
         _check_cel(options)
 
 
 def _check_cel(options: Options) -> None:
     if not options.expression and options.definition_file is None:
-        raise OptionsError("cel: an expression is needed, or --definition")
+        raise OptionsError("cel: an expression or --definition is required")
     if options.definition_file is None and (options.definition_version or options.at != "."):
         raise OptionsError("--version and --at have no meaning without --definition")
     if not options.expression and options.at != ".":
@@ -103,7 +105,7 @@ def _check_cel(options: Options) -> None:
     if options.old_object_file is not None and options.object_file is None:
         raise OptionsError("--old-object has no meaning without --object")
     if [options.definition_file, options.object_file, options.old_object_file].count(Path("-")) > 1:
-        raise OptionsError("-: the standard input can be one file only")
+        raise OptionsError("-: standard input can be used for one file only")
 
 
 def _from_environment(environ: Mapping[str, str], flags: Mapping[str, Flag]) -> dict[str, Any]:
@@ -117,13 +119,13 @@ def _from_environment(environ: Mapping[str, str], flags: Mapping[str, Flag]) -> 
             continue
         if variable not in known:
             raise OptionsError(f"environment variable {variable}: no such option")
-        if field := mine.get(variable):  # one environment may do for both commands
+        if field := mine.get(variable):  # options of other commands are allowed, so that all commands can share one environment
             values[field] = _converted(flags[field], variable, value)
     return values
 
 
 def _from_file(path: str, flags: Mapping[str, Flag]) -> dict[str, Any]:
-    # Few have a file of options, and nobody else is to wait for the library.
+    # Imported here so that starts without a configuration file need not wait for the YAML library.
     from aggserver.meta import yaml_text
 
     known = {flag.name for flag in FLAGS.values() if not flag.positional}
@@ -157,13 +159,14 @@ def _converted(flag: Flag, where: str, value: Any) -> Any:
 
 
 _DEV_HELP = (
-    "With a COMMAND behind --, the server is there for it alone: the command has KUBECONFIG set to it, and when it ends the "
-    "server stops and gives its exit status. Such a server takes a free port, keeps nothing, and logs warnings only, unless "
-    "options say otherwise. "
+    "With -- COMMAND, the server runs only for that command: the command gets a KUBECONFIG for the server, and when the command "
+    "exits, the server stops and returns its exit status. Unless options say otherwise, such a server uses a free port, keeps "
+    "nothing on disk and logs only warnings and errors. "
 )
 _COMPLETION_HELP = (
-    "bash: source <(aggserver completion bash), in ~/.bashrc to have it always. zsh: the same in ~/.zshrc, after compinit. "
-    "fish: aggserver completion fish | source, in ~/.config/fish/config.fish."
+    "bash: run source <(aggserver completion bash), or add it to ~/.bashrc. "
+    "zsh: add source <(aggserver completion zsh) to ~/.zshrc, after compinit. "
+    "fish: add aggserver completion fish | source to ~/.config/fish/config.fish."
 )
 
 
@@ -181,9 +184,9 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     storage = commands.add_parser(
         "storage",
-        help="check, backup, restore, compact: care for a SQLite store",
+        help="check, repair, back up, restore and compact a store",
         usage="aggserver storage COMMAND [OPTION...]",
-        description="Care for the SQLite store of a data folder. Of an etcd only check; the rest is etcdctl's affair.",
+        description="Maintain the SQLite store in a data folder. For etcd there is only check; use etcdctl for the rest.",
         allow_abbrev=False,
     )
     storage.set_defaults(command=None, parser=storage)
@@ -220,7 +223,7 @@ def _epilog(command: str) -> str:
 
 def _add_flags(parser: argparse.ArgumentParser, command: str) -> None:
     if command not in _WITHOUT_OPTIONS:
-        parser.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help="YAML file of options")
+        parser.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help="YAML file with options")
     more: dict[str, Any]
     groups: dict[str, Any] = {}
     for name, flag in FLAGS.items():
@@ -234,7 +237,7 @@ def _add_flags(parser: argparse.ArgumentParser, command: str) -> None:
         names = [flag.short, f"--{flag.name}"] if flag.short else [f"--{flag.name}"]
         more = {"metavar": flag.metavar}
         if flag.convert is convert.boolean:
-            # as in Go: --flag or --flag=false
+            # As in Go's flag package: --flag or --flag=false.
             more = {"metavar": "true|false", "nargs": "?", "const": "true"}
         elif flag.convert in (convert.texts, convert.sources):
             more["action"] = "append"
@@ -243,7 +246,7 @@ def _add_flags(parser: argparse.ArgumentParser, command: str) -> None:
 
 
 def _shown(default: Any, flag: Flag) -> str:
-    """The default, as it would be written."""
+    """The default as the user would write it, for the help text."""
     if default is None or default in ("", ()):
         return ""
     if flag.convert is convert.seconds:

@@ -1,8 +1,8 @@
-"""The table of options: each field of `Options` is one, and its metadata says how it is said and what its help is.
+"""The table of options: each field of `Options` is one option, and its metadata holds the flag's name, type, default and help.
 
-Read by `reading.py`, which makes the flag, the variable (`--secure-port`: AGGSERVER_SECURE_PORT) and the key of the file
-(`secure-port: 6443`) of it. Flags that kube-apiserver's library has keep its names, syntax and defaults; units are in the names
-of the fields.
+`reading.py` derives three forms from it: the flag (`--secure-port`), the environment variable (AGGSERVER_SECURE_PORT) and the key
+of the configuration file (`secure-port: 6443`). Flags that k8s.io/apiserver also has keep its names, syntax and defaults. Fields
+have their unit in the name.
 Source: k8s.io/apiserver pkg/server/options, v0.36.3.
 """
 
@@ -19,15 +19,15 @@ __all__ = ["COMMANDS", "COMPLETION", "FLAGS", "PREFIX", "STORAGE", "WITH_COMMAND
 
 PREFIX = "AGGSERVER_"
 COMMANDS = {
-    "serve": "serve the definitions of a folder beside a cluster, through its aggregation layer",
-    "dev": "serve CustomResourceDefinitions on their own, without a cluster",
-    "cel": "check and run an expression of CEL, or the rules of a definition, without a server",
-    "completion": "print a script that completes commands and options in a shell",
+    "serve": "serve CustomResourceDefinitions from a folder through a cluster's aggregation layer",
+    "dev": "serve CustomResourceDefinitions without a cluster, for development",
+    "cel": "check and evaluate a CEL expression, or the rules of a CustomResourceDefinition, without a server",
+    "completion": "print a shell completion script",
     "version": "print the version",
-    "storage check": "see whether a store is sound, also while a server uses it, and repair one",
-    "storage backup": "copy the SQLite store of a folder to a file, also while a server uses it",
-    "storage restore": "make a backup the SQLite store of a folder that has none",
-    "storage compact": "forget the history of a SQLite store that no server uses, and give the room back",
+    "storage check": "check a store for damage, also while a server uses it, and repair it on request",
+    "storage backup": "back up a SQLite store to a file, also while a server uses it",
+    "storage restore": "restore a backup into a data folder that has no store",
+    "storage compact": "delete the history of a SQLite store that no server uses, and shrink its file",
 }
 STORAGE = frozenset(command for command in COMMANDS if command.startswith("storage "))
 SERVE, DEV, CEL, COMPLETION = frozenset({"serve"}), frozenset({"dev"}), frozenset({"cel"}), frozenset({"completion"})
@@ -39,16 +39,17 @@ OUTPUTS = ("text", "json")
 SHELLS = ("bash", "zsh", "fish")
 TLS_VERSIONS = ("VersionTLS12", "VersionTLS13")
 
-# Defaults of `aggserver dev -- COMMAND`, by field: a server that is there for one command shares no port with others, begins
-# empty, and leaves the output to the command.
+# Defaults of `aggserver dev -- COMMAND`, by field. Such a server runs for one command only: it takes a free port so as not to
+# collide with another, starts empty, and logs little so that the command's output stays readable.
 WITH_COMMAND = {"secure_port": 0, "data": ":memory:", "log_level": "warning"}
 
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """How an option is said: `dev` is its default under that command, where it differs from the field's.
+    """One option as the user sees it.
 
-    One with `positional` is an argument and nothing else, which must be given unless it is `optional`.
+    `commands` are the commands that accept it. `dev` is the default under `aggserver dev`, or None if it is the field's.
+    A `positional` option is an argument without a flag, variable or key; it is required unless it is `optional`.
     """
 
     name: str
@@ -67,32 +68,32 @@ class Flag:
         return PREFIX + self.name.upper().replace("-", "_")
 
 
-# ruff: noqa: RUF009  -- a field of a dataclass, as `field` itself makes it
+# ruff: noqa: RUF009  -- _option calls dataclasses.field, so its result is a valid default
 def _option(default: Any, name: str, converter: convert.Convert, group: str, text: str, **more: Any) -> Any:
     return field(default=default, metadata={"flag": Flag(name, converter, group, text, **more)})
 
 
-_SERVING, _STORAGE, _TLS, _CLUSTER = "serving", "storage", "TLS", "the cluster beside"
-_AUTHENTICATION, _AUTHORIZATION, _LIMITS, _RULES = "authentication", "authorization", "limits", "rules of definitions"
+_SERVING, _STORAGE, _TLS, _CLUSTER = "serving", "storage", "TLS", "cluster"
+_AUTHENTICATION, _AUTHORIZATION, _LIMITS, _RULES = "authentication", "authorization", "limits", "validation rules"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What was said, or the defaults. Empty texts and None mean: not given. Durations are seconds."""
+    """The value of every option, or its default. An empty string or None means that it is not set. Durations are in seconds."""
 
     command: str
-    # What `aggserver dev -- COMMAND` runs; empty to serve until somebody stops it.
+    # The command of `aggserver dev -- COMMAND`; empty to serve until stopped.
     run: tuple[str, ...] = ()
 
     secure_port: int = _option(
-        443, "secure-port", convert.port, _SERVING, "port for HTTPS; 0 takes a free one", metavar="PORT", commands=BOTH, dev=6443
+        443, "secure-port", convert.port, _SERVING, "port for HTTPS; 0 picks a free port", metavar="PORT", commands=BOTH, dev=6443
     )
     bind_address: str = _option(
-        "0.0.0.0",  # noqa: S104  a server in a pod is reached at the pod's address
+        "0.0.0.0",  # noqa: S104  in a pod, clients connect to the pod's address
         "bind-address",
         convert.address,
         _SERVING,
-        "IP address to listen on; :: is all of IPv4 and IPv6",
+        "IP address to listen on; :: listens on all IPv4 and IPv6 addresses",
         metavar="IP",
         commands=BOTH,
         dev="127.0.0.1",
@@ -102,7 +103,7 @@ class Options:
         "definitions",
         convert.path,
         _SERVING,
-        "folder of CustomResourceDefinition manifests, followed for changes",
+        "folder of CustomResourceDefinition manifests; changes in it are applied while the server runs",
         metavar="DIR",
     )
     filenames: tuple[str, ...] = _option(
@@ -110,7 +111,7 @@ class Options:
         "filename",
         convert.sources,
         _SERVING,
-        "manifests to create at start: a file, a folder, an http(s) URL, or - for the standard input; may be repeated",
+        "manifests to create at start: a file, a folder, an http(s) URL, or - for standard input; may be repeated",
         metavar="FILE",
         commands=DEV,
         short="-f",
@@ -120,19 +121,19 @@ class Options:
         "kubeconfig",
         convert.path,
         _SERVING,
-        "file to put the way to this server into as well, as the current context beside those that are there",
+        "kubeconfig file to add a context for this server to, as the current context; other contexts in it are kept",
         metavar="FILE",
         commands=DEV,
     )
     exit_with_parent: bool = _option(
-        False, "exit-with-parent", convert.boolean, _SERVING, "stop when the process that started the server ends", commands=DEV
+        False, "exit-with-parent", convert.boolean, _SERVING, "stop when the parent process exits", commands=DEV
     )
     data: str = _option(
         "/var/lib/aggserver",
         "data",
         convert.text,
         _STORAGE,
-        "folder of the database and of what else is kept, or :memory: for none",
+        "folder of the database and of other kept files; :memory: keeps nothing on disk",
         metavar="DIR",
         commands=BOTH | STORAGE,
         dev=".aggserver",
@@ -142,7 +143,7 @@ class Options:
         "sqlite-synchronous",
         convert.one_of("full", "normal"),
         _STORAGE,
-        "full: a write is on the disk before it is answered; normal: quicker, a power cut may lose the last writes",
+        "full: a write is on disk before it is answered; normal: faster, but a power failure may lose the last writes",
         metavar="MODE",
         commands=BOTH,
     )
@@ -151,7 +152,7 @@ class Options:
         "sqlite-compaction-interval",
         convert.seconds,
         _STORAGE,
-        "history is kept for one to two of these, and never more than 500,000 writes; 0 leaves only that bound",
+        "compaction interval: history is kept for one to two intervals, and for 500,000 writes at most; 0 leaves only that limit",
         metavar="DURATION",
         commands=BOTH,
     )
@@ -160,7 +161,7 @@ class Options:
         "repair",
         convert.boolean,
         _STORAGE,
-        "remove what is damaged, and keep a copy of it in the folder of --data; a SQLite store must have no server meanwhile",
+        "remove damaged entries, after copying them to the --data folder; no server may use a SQLite store meanwhile",
         commands=frozenset({"storage check"}),
     )
     file: Path | None = _option(
@@ -168,7 +169,7 @@ class Options:
         "file",
         convert.path,
         _STORAGE,
-        "the backup",
+        "the backup file",
         metavar="FILE",
         commands=frozenset({"storage backup", "storage restore"}),
         positional=True,
@@ -178,7 +179,7 @@ class Options:
         "bump-revision",
         convert.positive,
         _STORAGE,
-        "how far to raise the revision above the backup's: beyond all that was given since",
+        "how much to add to the backup's revision, so that resourceVersions are higher than any handed out since the backup",
         metavar="N",
         commands=frozenset({"storage restore"}),
     )
@@ -187,7 +188,7 @@ class Options:
         "shutdown-delay-duration",
         convert.seconds,
         _SERVING,
-        "time between failing /readyz and refusing connections, for load balancers to notice",
+        "time between failing /readyz and refusing connections, so that load balancers notice",
         metavar="DURATION",
     )
     shutdown_grace_seconds: float = _option(
@@ -195,13 +196,19 @@ class Options:
         "shutdown-grace-period",
         convert.seconds,
         _SERVING,
-        "time for requests in flight after that",
+        "time that requests in flight get to finish before the server exits",
         metavar="DURATION",
         commands=BOTH,
         dev=5.0,
     )
     log_level: str = _option(
-        "info", "log-level", convert.one_of(*LOG_LEVELS), _SERVING, ", ".join(LOG_LEVELS), metavar="LEVEL", commands=BOTH
+        "info",
+        "log-level",
+        convert.one_of(*LOG_LEVELS),
+        _SERVING,
+        f"lowest level that is logged: {', '.join(LOG_LEVELS)}",
+        metavar="LEVEL",
+        commands=BOTH,
     )
 
     storage: str = _option(
@@ -209,7 +216,7 @@ class Options:
         "storage",
         convert.one_of(*STORAGES),
         _STORAGE,
-        "sqlite: one file in the folder of --data; etcd: for several servers",
+        "where objects are stored. sqlite: a file in the --data folder; etcd: a cluster that several servers can share",
         metavar="KIND",
         commands=CHECKED,
     )
@@ -218,7 +225,7 @@ class Options:
         "etcd-servers",
         convert.texts,
         _STORAGE,
-        "URLs of etcd's members, as https://host:2379",
+        "URLs of the etcd members, such as https://host:2379, comma-separated",
         metavar="URLS",
         commands=CHECKED,
     )
@@ -227,7 +234,7 @@ class Options:
         "etcd-cafile",
         convert.path,
         _STORAGE,
-        "CAs of etcd's certificates (default: the system's)",
+        "CA bundle to verify etcd's certificates with (default: the system's)",
         metavar="FILE",
         commands=CHECKED,
     )
@@ -235,17 +242,17 @@ class Options:
         None, "etcd-certfile", convert.path, _STORAGE, "client certificate for etcd", metavar="FILE", commands=CHECKED
     )
     etcd_keyfile: Path | None = _option(
-        None, "etcd-keyfile", convert.path, _STORAGE, "its private key", metavar="FILE", commands=CHECKED
+        None, "etcd-keyfile", convert.path, _STORAGE, "private key of --etcd-certfile", metavar="FILE", commands=CHECKED
     )
     etcd_prefix: str = _option(
-        "/registry", "etcd-prefix", convert.text, _STORAGE, "what all keys in etcd begin with", metavar="PATH", commands=CHECKED
+        "/registry", "etcd-prefix", convert.text, _STORAGE, "prefix of all keys in etcd", metavar="PATH", commands=CHECKED
     )
     etcd_compaction_interval_seconds: float = _option(
         300.0,
         "etcd-compaction-interval",
         convert.seconds,
         _STORAGE,
-        "how long etcd keeps history, at least; 0 leaves compaction to others",
+        "interval of compaction requests to etcd, and how long history is kept at least; 0 sends none",
         metavar="DURATION",
         commands=BOTH,
     )
@@ -255,7 +262,7 @@ class Options:
         "tls-cert-file",
         convert.path,
         _TLS,
-        "serving certificate, followed by its intermediates; without one, a CA and a certificate are made and renewed",
+        "serving certificate, followed by its intermediates (default: a CA and a certificate are generated and renewed)",
         metavar="FILE",
     )
     tls_private_key_file: Path | None = _option(
@@ -266,7 +273,7 @@ class Options:
         "ca-bundle-file",
         convert.path,
         _TLS,
-        "CAs by which the aggregator is to know --tls-cert-file (default: that certificate itself)",
+        "CA bundle for the caBundle of the APIServices, to verify --tls-cert-file with (default: that certificate itself)",
         metavar="FILE",
     )
     cert_dir: Path | None = _option(
@@ -274,7 +281,7 @@ class Options:
         "cert-dir",
         convert.path,
         _TLS,
-        "folder for the certificates the server makes (default: a Secret beside the Service)",
+        "folder for generated certificates (default: a Secret in the Service's namespace)",
         metavar="DIR",
     )
     tls_min_version: str = _option(
@@ -282,7 +289,7 @@ class Options:
         "tls-min-version",
         convert.one_of(*TLS_VERSIONS),
         _TLS,
-        " or ".join(TLS_VERSIONS),
+        f"minimum TLS version: {' or '.join(TLS_VERSIONS)}",
         metavar="VERSION",
         commands=BOTH,
     )
@@ -291,7 +298,7 @@ class Options:
         "tls-cipher-suites",
         convert.texts,
         _TLS,
-        "cipher suites for TLS 1.2, by IANA names, comma-separated",
+        "IANA names of the TLS 1.2 cipher suites to allow, comma-separated",
         metavar="NAMES",
         commands=BOTH,
     )
@@ -301,7 +308,7 @@ class Options:
         "kubeconfig",
         convert.path,
         _CLUSTER,
-        "how to reach the cluster (default: the pod's service account)",
+        "kubeconfig of the cluster (default: the pod's service account)",
         metavar="FILE",
     )
     service_name: str = _option(
@@ -309,7 +316,7 @@ class Options:
         "service-name",
         convert.text,
         _CLUSTER,
-        "Service that leads to this server; APIServices are pointed at it",
+        "Service in front of this server, which the APIServices refer to",
         metavar="NAME",
     )
     service_namespace: str = _option(
@@ -322,7 +329,7 @@ class Options:
         "client-ca-file",
         convert.path,
         _AUTHENTICATION,
-        "CAs of client certificates: CN is the user, O the groups (default: the cluster's)",
+        "CA bundle to verify client certificates with; the user is the CN, the groups are the Os (default: the cluster's)",
         metavar="FILE",
     )
     requestheader_client_ca_file: Path | None = _option(
@@ -330,7 +337,7 @@ class Options:
         "requestheader-client-ca-file",
         convert.path,
         _AUTHENTICATION,
-        "CAs of the proxy whose headers name the user (default: the cluster's)",
+        "CA bundle to verify the front proxy's client certificate with, before its headers are trusted (default: the cluster's)",
         metavar="FILE",
     )
     requestheader_allowed_names: tuple[str, ...] = _option(
@@ -338,7 +345,7 @@ class Options:
         "requestheader-allowed-names",
         convert.texts,
         _AUTHENTICATION,
-        "common names of that proxy; any if empty",
+        "common names allowed in the front proxy's client certificate; any if empty",
         metavar="NAMES",
     )
     requestheader_username_headers: tuple[str, ...] = _option(
@@ -346,18 +353,23 @@ class Options:
         "requestheader-username-headers",
         convert.texts,
         _AUTHENTICATION,
-        "headers with the user name",
+        "request headers to take the user name from",
         metavar="NAMES",
     )
     requestheader_uid_headers: tuple[str, ...] = _option(
-        ("x-remote-uid",), "requestheader-uid-headers", convert.texts, _AUTHENTICATION, "headers with the uid", metavar="NAMES"
+        ("x-remote-uid",),
+        "requestheader-uid-headers",
+        convert.texts,
+        _AUTHENTICATION,
+        "request headers to take the UID from",
+        metavar="NAMES",
     )
     requestheader_group_headers: tuple[str, ...] = _option(
         ("x-remote-group",),
         "requestheader-group-headers",
         convert.texts,
         _AUTHENTICATION,
-        "headers with a group each",
+        "request headers to take groups from",
         metavar="NAMES",
     )
     requestheader_extra_headers_prefix: tuple[str, ...] = _option(
@@ -365,7 +377,7 @@ class Options:
         "requestheader-extra-headers-prefix",
         convert.texts,
         _AUTHENTICATION,
-        "prefixes of headers with more about the user",
+        "prefixes of request headers to take the user's extra fields from",
         metavar="PREFIXES",
     )
     authentication_kubeconfig: Path | None = _option(
@@ -373,29 +385,37 @@ class Options:
         "authentication-kubeconfig",
         convert.path,
         _AUTHENTICATION,
-        "cluster that reviews tokens, and has the ConfigMap extension-apiserver-authentication (default: --kubeconfig)",
+        "kubeconfig of the cluster for TokenReviews and the extension-apiserver-authentication ConfigMap (default: --kubeconfig)",
         metavar="FILE",
     )
     authentication_skip_lookup: bool = _option(
-        False, "authentication-skip-lookup", convert.boolean, _AUTHENTICATION, "use the flags alone, not that ConfigMap"
+        False,
+        "authentication-skip-lookup",
+        convert.boolean,
+        _AUTHENTICATION,
+        "do not read the extension-apiserver-authentication ConfigMap; use the flags alone",
     )
     authentication_tolerate_lookup_failure: bool = _option(
         False,
         "authentication-tolerate-lookup-failure",
         convert.boolean,
         _AUTHENTICATION,
-        "serve although it can't be read: requests may then be anonymous",
+        "start even if that ConfigMap can't be read; requests may then be treated as anonymous",
     )
     authentication_token_cache_seconds: float = _option(
         10.0,
         "authentication-token-webhook-cache-ttl",
         convert.seconds,
         _AUTHENTICATION,
-        "how long a review of a token holds",
+        "TTL of cached TokenReview results",
         metavar="DURATION",
     )
     anonymous_auth: bool = _option(
-        True, "anonymous-auth", convert.boolean, _AUTHENTICATION, "let requests without credentials in, as system:anonymous"
+        True,
+        "anonymous-auth",
+        convert.boolean,
+        _AUTHENTICATION,
+        "treat requests without credentials as user system:anonymous, instead of answering 401",
     )
 
     authorization_kubeconfig: Path | None = _option(
@@ -403,7 +423,7 @@ class Options:
         "authorization-kubeconfig",
         convert.path,
         _AUTHORIZATION,
-        "cluster that reviews access (default: --kubeconfig)",
+        "kubeconfig of the cluster for SubjectAccessReviews (default: --kubeconfig)",
         metavar="FILE",
     )
     authorization_always_allow_paths: tuple[str, ...] = _option(
@@ -411,7 +431,7 @@ class Options:
         "authorization-always-allow-paths",
         convert.texts,
         _AUTHORIZATION,
-        "paths open to everybody; a * may stand at the end",
+        "paths that are allowed without a SubjectAccessReview; a trailing * matches any suffix",
         metavar="PATHS",
     )
     authorization_allow_cache_seconds: float = _option(
@@ -419,7 +439,7 @@ class Options:
         "authorization-webhook-cache-authorized-ttl",
         convert.seconds,
         _AUTHORIZATION,
-        "how long a yes holds",
+        "TTL of cached allow decisions",
         metavar="DURATION",
     )
     authorization_deny_cache_seconds: float = _option(
@@ -427,7 +447,7 @@ class Options:
         "authorization-webhook-cache-unauthorized-ttl",
         convert.seconds,
         _AUTHORIZATION,
-        "how long a no holds",
+        "TTL of cached deny decisions",
         metavar="DURATION",
     )
 
@@ -436,18 +456,24 @@ class Options:
         "protect-definitions",
         convert.boolean,
         _LIMITS,
-        "refuse to delete a definition that still has objects, unless it is annotated otherwise",
+        "refuse to delete a CustomResourceDefinition that still has objects, unless its annotations permit it",
         commands=DEV,
     )
     max_requests_inflight: int = _option(
-        400, "max-requests-inflight", convert.integer, _LIMITS, "reads at once; 0 is no limit", metavar="N", commands=BOTH
+        400,
+        "max-requests-inflight",
+        convert.integer,
+        _LIMITS,
+        "maximum of concurrent read requests; 0 is no limit",
+        metavar="N",
+        commands=BOTH,
     )
     max_mutating_requests_inflight: int = _option(
         200,
         "max-mutating-requests-inflight",
         convert.integer,
         _LIMITS,
-        "writes at once; 0 is no limit",
+        "maximum of concurrent mutating requests; 0 is no limit",
         metavar="N",
         commands=BOTH,
     )
@@ -456,7 +482,7 @@ class Options:
         "request-timeout",
         convert.seconds,
         _LIMITS,
-        "longest time for a request that is no watch",
+        "time limit of a request; watches are exempt",
         metavar="DURATION",
         commands=BOTH,
     )
@@ -466,7 +492,7 @@ class Options:
         "max-object-bytes",
         convert.positive,
         _LIMITS,
-        "largest object that is stored, as JSON; bodies of requests have 3 MiB at most, whatever this says",
+        "largest object that is stored, in bytes of JSON; request bodies are limited to 3 MiB regardless",
         metavar="BYTES",
         commands=BOTH,
     )
@@ -476,7 +502,7 @@ class Options:
         "rules-see-labels",
         convert.boolean,
         _RULES,
-        "x-kubernetes-validations see labels and annotations, which kube-apiserver hides from them",
+        "let x-kubernetes-validations rules read labels and annotations, which kube-apiserver hides from them",
         commands=BOTH | CEL,
     )
     rules_budget: int = _option(
@@ -484,7 +510,7 @@ class Options:
         "rules-budget",
         convert.positive,
         _RULES,
-        "what each limit of their cost is multiplied by; 1 is kube-apiserver's",
+        "factor on every CEL cost limit; 1 is kube-apiserver's limits",
         metavar="FACTOR",
         commands=BOTH | CEL,
     )
@@ -493,7 +519,7 @@ class Options:
         "expression",
         convert.text,
         _RULES,
-        "what to check and run (default: all rules of --definition)",
+        "CEL expression to check and evaluate (default: all rules of --definition)",
         metavar="EXPRESSION",
         commands=CEL,
         positional=True,
@@ -504,7 +530,7 @@ class Options:
         "definition",
         convert.path,
         _RULES,
-        "file with the CustomResourceDefinition; - is the standard input, here and below",
+        "file with the CustomResourceDefinition; - is standard input, here and for the objects",
         metavar="FILE",
         commands=CEL,
     )
@@ -513,7 +539,7 @@ class Options:
         "version",
         convert.text,
         _RULES,
-        "version of the definition (default: the object's, or the stored one)",
+        "version of the definition to use (default: the object's, or else the storage version)",
         metavar="VERSION",
         commands=CEL,
     )
@@ -522,23 +548,49 @@ class Options:
         "at",
         convert.text,
         _RULES,
-        "where in the schema self stands: .spec.items[] is each item of a list or value of a map",
+        "location of self in the schema; .spec.items[] is each item of a list or value of a map",
         metavar="PLACE",
         commands=CEL,
     )
     object_file: Path | None = _option(
-        None, "object", convert.path, _RULES, "file with the object that self is, or is a part of", metavar="FILE", commands=CEL
+        None,
+        "object",
+        convert.path,
+        _RULES,
+        "file with the object; self is this object or, with --at, a part of it",
+        metavar="FILE",
+        commands=CEL,
     )
     old_object_file: Path | None = _option(
-        None, "old-object", convert.path, _RULES, "file with that object before, for oldSelf", metavar="FILE", commands=CEL
+        None,
+        "old-object",
+        convert.path,
+        _RULES,
+        "file with the object before the update, for oldSelf",
+        metavar="FILE",
+        commands=CEL,
     )
     shell: str = _option(
-        "", "shell", convert.one_of(*SHELLS), "", ", ".join(SHELLS), metavar="SHELL", commands=COMPLETION, positional=True
+        "",
+        "shell",
+        convert.one_of(*SHELLS),
+        "",
+        f"one of {', '.join(SHELLS)}",
+        metavar="SHELL",
+        commands=COMPLETION,
+        positional=True,
     )
     output: str = _option(
-        "text", "output", convert.one_of(*OUTPUTS), _RULES, ", ".join(OUTPUTS), metavar="FORMAT", commands=CEL, short="-o"
+        "text",
+        "output",
+        convert.one_of(*OUTPUTS),
+        _RULES,
+        f"output format: {', '.join(OUTPUTS)}",
+        metavar="FORMAT",
+        commands=CEL,
+        short="-o",
     )
 
 
 FLAGS: dict[str, Flag] = {field.name: field.metadata["flag"] for field in dataclasses.fields(Options) if "flag" in field.metadata}
-"""By the field of Options."""
+"""Each option by the name of its field in Options."""
