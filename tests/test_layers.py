@@ -30,7 +30,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("publish", "merge"),
     ("schema",),
     ("cel", "scheme"),
-    ("meta",),
+    ("meta", "disk"),
 )
 
 # Outside of the layers: the root's names are for users (only the edge may ask it for __version__), and options are turned into

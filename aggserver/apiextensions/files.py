@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from aggserver import disk
 from aggserver.apiextensions import conditions, manifest, v1beta1, validation
 from aggserver.apiextensions.definition import Definition, parse
 from aggserver.meta import codec, object_meta
@@ -35,8 +36,6 @@ _SUFFIXES = (".yaml", ".yml", ".json")
 _LISTS = {("v1", "List"), *((version, f"{manifest.KIND}List") for version in (manifest.API_VERSION, v1beta1.API_VERSION))}
 # As kubectl has it: a line that starts so ends a document. What follows on that line belongs to the next one.
 _SEPARATOR = re.compile(rb"^---(?=\s|$)", re.MULTILINE)
-
-Signature = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +83,7 @@ class FolderSource:
         self._folder = folder
         self._on_change = on_change
         self._rule_options = rule_options
-        self._seen: dict[str, Signature | None] | None = None
+        self._seen: dict[str, disk.Signature | None] | None = None
         self._files: dict[str, _File] = {}
         self._loaded = Loaded(())
         # Name -> the file that it is served from.
@@ -107,7 +106,7 @@ class FolderSource:
             # What was served from a folder that went away goes on, as with a file that broke.
             paths = {}
             problems.append(Problem(str(self._folder), 0, "", "", f"can't be read: {error.strerror}"))
-        seen: dict[str, Signature | None] = {name: _signature(path) for name, path in paths.items()}
+        seen: dict[str, disk.Signature | None] = {name: disk.signature(path) for name, path in paths.items()}
         if problems:
             seen[""] = None
         if seen == self._seen:
@@ -118,7 +117,7 @@ class FolderSource:
         self._loaded = self._combine(problems)
         return self._loaded
 
-    def _read(self, name: str, path: Path, signature: Signature | None) -> _File:
+    def _read(self, name: str, path: Path, signature: disk.Signature | None) -> _File:
         before = self._files.get(name)
         if before is not None and signature is not None and (self._seen or {}).get(name) == signature:
             return before
@@ -291,11 +290,3 @@ def _paths(folder: Path) -> Iterator[tuple[str, Path]]:
             if name.endswith(_SUFFIXES) and not name.startswith("."):
                 path = Path(root, name)
                 yield str(path.relative_to(folder)), path
-
-
-def _signature(path: Path) -> Signature | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from aggserver import disk
 from aggserver.authentication.delegating import AuthenticationConfig, Authenticator, ClientCA
 from aggserver.authentication.user import PRIVILEGED_GROUP
 from aggserver.authentication.x509 import Roots
@@ -53,7 +54,7 @@ class Credentials:
         self._url = url
         admin = issue_client(self._certificates.ca, _ADMIN, [PRIVILEGED_GROUP], self._clock())
         config = kubeconfig.config(url, self._certificates.ca_bundle, admin.cert_pem, admin.key_pem)
-        kubeconfig.write(self.kubeconfig, kubeconfig.render(config))
+        disk.replace(self.kubeconfig, kubeconfig.render(config))
         if self._shared is not None:
             kubeconfig.write_into(self._shared, config)
 

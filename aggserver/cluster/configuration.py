@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from aggserver import disk
+
 __all__ = ["SERVICE_ACCOUNT_FOLDER", "ConfigurationError", "Credentials", "InClusterSource", "KubeconfigSource", "Source"]
 
 SERVICE_ACCOUNT_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -50,7 +52,7 @@ class InClusterSource:
         self._environment = environment
         self._token = folder / "token"
         self._ca = folder / "ca.crt"
-        self._seen: Sequence[tuple[int, int, int] | None] = ()
+        self._seen: Sequence[disk.Signature | None] = ()
         self._ca_pem = ""
         self._tls: ssl.SSLContext | None = None
 
@@ -61,7 +63,7 @@ class InClusterSource:
             raise ConfigurationError(
                 "not in a cluster: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set; give a kubeconfig"
             )
-        self._seen = self._stamps()
+        self._seen = self._signatures()
         token = _read(self._token).strip()
         pem = _read(self._ca)
         if self._tls is None or pem != self._ca_pem:
@@ -71,10 +73,10 @@ class InClusterSource:
         return Credentials(f"https://{f'[{host}]' if ':' in host else host}:{port}", self._tls, f"Bearer {token}")
 
     def changed(self) -> bool:
-        return self._stamps() != self._seen
+        return self._signatures() != self._seen
 
-    def _stamps(self) -> Sequence[tuple[int, int, int] | None]:
-        return (_stamp(self._token), _stamp(self._ca))
+    def _signatures(self) -> Sequence[disk.Signature | None]:
+        return (disk.signature(self._token), disk.signature(self._ca))
 
 
 class KubeconfigSource:
@@ -82,7 +84,7 @@ class KubeconfigSource:
 
     def __init__(self, path: str) -> None:
         self._paths = [Path(part).expanduser() for part in path.split(os.pathsep) if part]
-        self._seen: Sequence[tuple[int, int, int] | None] = ()
+        self._seen: Sequence[disk.Signature | None] = ()
         self._made_from: tuple[Any, ...] = ()
         self._tls: ssl.SSLContext | None = None
 
@@ -90,7 +92,7 @@ class KubeconfigSource:
         from kubernetes.aio.client import Configuration
         from kubernetes.aio.config import ConfigException, load_kube_config
 
-        self._seen = self._stamps()
+        self._seen = self._signatures()
         if not any(path.is_file() for path in self._paths):
             raise ConfigurationError(f"no kubeconfig at {os.pathsep.join(map(str, self._paths))}")
         found = Configuration()
@@ -114,10 +116,10 @@ class KubeconfigSource:
         )
 
     def changed(self) -> bool:
-        return self._stamps() != self._seen
+        return self._signatures() != self._seen
 
-    def _stamps(self) -> Sequence[tuple[int, int, int] | None]:
-        return [_stamp(path) for path in self._paths]
+    def _signatures(self) -> Sequence[disk.Signature | None]:
+        return [disk.signature(path) for path in self._paths]
 
     def _context_for(self, found: Any) -> ssl.SSLContext:
         files = [found.ssl_ca_cert, found.cert_file, found.key_file]
@@ -160,12 +162,3 @@ def _read(path: Path) -> str:
     if not text.strip():
         raise ConfigurationError(f"{path} is empty")
     return text
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    """What differs between two versions of a file, also where a symbolic link was turned to another folder, as volumes do."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return (found.st_ino, found.st_mtime_ns, found.st_size)

@@ -7,8 +7,6 @@ Times are seconds since the epoch. Keys are ECDSA P-256: quick to make at start,
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -20,6 +18,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from aggserver import disk
 
 __all__ = [
     "CertificateKeeper",
@@ -148,7 +148,7 @@ class FolderStore:
     async def save(self, files: dict[str, bytes]) -> None:
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name, content in files.items():
-            _replace(self.path / name, content)
+            disk.replace(self.path / name, content)
         for name in NAMES - files.keys():
             (self.path / name).unlink(missing_ok=True)
 
@@ -249,16 +249,6 @@ class CertificateKeeper:
         if dns != set(self._names.dns) or ips != {str(ip_address(ip)) for ip in self._names.ips}:
             return False
         return any(_signed_by(certificate, ca) for ca in x509.load_pem_x509_certificates(trusted))
-
-
-def _replace(path: Path, content: bytes) -> None:
-    # mkstemp opens with 0600 whatever the umask
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    Path(temporary).replace(path)
 
 
 def _issue(

@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from aggserver import disk
 from aggserver.authentication.x509 import CertificateError, PeerCertificate, Roots
 
 __all__ = ["FILE_POLL_SECONDS", "FileWatcher", "TLSConfig", "TLSError", "check_pair", "peer_certificate"]
@@ -273,11 +274,11 @@ class FileWatcher:
     def __init__(self, files: Mapping[str, Path], on_change: Callable[[dict[str, bytes]], None]) -> None:
         self._files = dict(files)
         self._on_change = on_change
-        self._seen: dict[str, tuple[int, int, int] | None] = {}
+        self._seen: dict[str, disk.Signature | None] = {}
 
     def read(self) -> dict[str, bytes]:
         """The contents now, taken as known. Raises TLSError naming the file that can't be read."""
-        self._seen = self._stat()
+        self._seen = self._signatures()
         contents = {}
         for name, path in self._files.items():
             try:
@@ -288,7 +289,7 @@ class FileWatcher:
 
     def poll(self) -> None:
         """Report the contents if a file changed. One that can't be read is logged, once for each change, and keeps the old."""
-        if self._stat() == self._seen:
+        if self._signatures() == self._seen:
             return
         try:
             contents = self.read()
@@ -303,13 +304,5 @@ class FileWatcher:
             await sleep(interval)
             self.poll()
 
-    def _stat(self) -> dict[str, tuple[int, int, int] | None]:
-        return {name: _signature(path) for name, path in self._files.items()}
-
-
-def _signature(path: Path) -> tuple[int, int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    def _signatures(self) -> dict[str, disk.Signature | None]:
+        return {name: disk.signature(path) for name, path in self._files.items()}

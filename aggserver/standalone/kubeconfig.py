@@ -1,8 +1,8 @@
 """The kubeconfig of a server without a cluster: its address, its CA, and an administrator's certificate, all in one file.
 
-Pure but for `read` and `write`. Called by `app/credentials.py` when the server is ready: whoever waits for the file may use it at
-once. Into a file that others have entries in, ours go by the rules of kubectl, kind and minikube: entries of our name are
-replaced, all else stays, and ours becomes the current context.
+Pure but for `read` and `write_into`. Called by `app/credentials.py` when the server is ready: whoever waits for the file may
+use it at once. Into a file that others have entries in, ours go by the rules of kubectl, kind and minikube: entries of our
+name are replaced, all else stays, and ours becomes the current context.
 Source: client-go tools/clientcmd/api/v1/types.go and tools/clientcmd/config.go, v0.36.3.
 """
 
@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from aggserver import disk
 from aggserver.meta import codec
 
-__all__ = ["KubeconfigError", "config", "merge", "read", "render", "write", "write_into"]
+__all__ = ["KubeconfigError", "config", "merge", "read", "render", "write_into"]
 
 NAME = "aggserver"
 _LISTS = ("clusters", "users", "contexts")
@@ -73,20 +72,12 @@ def read(path: Path) -> dict[str, Any]:
     return content
 
 
-def write(path: Path, content: bytes) -> None:
-    """Puts the file in place whole, readable by its owner only: it holds a key."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-    Path(temporary).replace(path)
-
-
 def write_into(path: Path, ours: Config) -> None:
     """Merges into the file, which is made if it isn't there. Raises KubeconfigError, OSError."""
     path = path.resolve()  # a link stays one
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _locked(path):
-        write(path, render(merge(ours, read(path))))
+        disk.replace(path, render(merge(ours, read(path))))
 
 
 @contextlib.contextmanager

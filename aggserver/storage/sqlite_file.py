@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 
+from aggserver import disk
 from aggserver.storage.checksums import head_sum, value_sum
 from aggserver.storage.interface import KeyValue, Unavailable
 
@@ -36,7 +37,6 @@ __all__ = [
     "mark",
     "open_to_read",
     "open_to_write",
-    "sync_folder",
 ]
 
 FILE_NAME = "aggserver.db"  # in the folder of --data
@@ -231,16 +231,7 @@ def _make(path: Path, steps: Sequence[str]) -> None:
         connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
         _migrate(connection, 0, steps)
     os.rename(temporary, path)
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """What was renamed or linked there stays so, whatever happens."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    disk.sync_folder(path.parent)
 
 
 def open_to_read(path: Path, *, older: bool = False) -> sqlite3.Connection:

@@ -19,6 +19,7 @@ from typing import Any
 
 import orjson
 
+from aggserver import disk
 from aggserver.storage import keys
 from aggserver.storage.checksums import next_state
 from aggserver.storage.interface import StorageError, Unavailable
@@ -33,7 +34,6 @@ from aggserver.storage.sqlite_file import (
     mark,
     open_to_read,
     open_to_write,
-    sync_folder,
 )
 
 __all__ = [
@@ -301,7 +301,7 @@ def _new_file(path: Path) -> Iterator[Path]:
     finally:
         os.close(descriptor)
         temporary.unlink()
-    sync_folder(path.parent)
+    disk.sync_folder(path.parent)
 
 
 @contextlib.contextmanager

@@ -17,9 +17,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from aggserver import disk
 from aggserver.storage import keys
 from aggserver.storage.checksums import STATE_MASK, head_sum, next_state, value_sum
-from aggserver.storage.sqlite_file import checked, mark, open_to_read, open_to_write, sync_folder
+from aggserver.storage.sqlite_file import checked, mark, open_to_read, open_to_write
 from aggserver.storage.sqlite_maintenance import BUMP, EVENTS, LISTED, DamagedError, Say, as_text, check, held, is_object, spoken
 
 __all__ = ["repair"]
@@ -70,7 +71,7 @@ def _repair(path: Path, marked: int, say: Say) -> str:
             os.rename(f"{path}{suffix}", f"{aside}{suffix}")
     Path(f"{path}-shm").unlink(missing_ok=True)
     os.rename(fresh, path)
-    sync_folder(path.parent)
+    disk.sync_folder(path.parent)
     return (
         f"{path} is repaired: {salvage.describe()}; the store as it was is {aside}; revision {revision}, and clients that knew "
         "an older one list anew"

@@ -86,13 +86,3 @@ def test_while_kubectl_writes_it(tmp_path: Path) -> None:
     with pytest.raises(kubeconfig.KubeconfigError, match=r"is in use: .*config.lock is there"):
         kubeconfig.write_into(path, OURS)
     assert (path.read_text(), lock.exists()) == (OTHERS, True)
-
-
-def test_write(tmp_path: Path) -> None:
-    path = tmp_path / "kubeconfig"
-    path.write_text("old, and open to all")
-    path.chmod(0o644)
-    kubeconfig.write(path, b"new")
-    assert path.read_bytes() == b"new"
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert list(tmp_path.iterdir()) == [path]
