@@ -12,19 +12,16 @@ from typing import Any
 
 from aggserver.cel import times
 from aggserver.cel.values import Duration, EvaluationError, Opaque, Timestamp, Uint, type_name
-from aggserver.meta.golang import INT64_MAX, INT64_MIN, format_float
+from aggserver.meta.golang import INT64_MAX, format_float, parse_int, parse_uint
 
 __all__ = ["to_bool", "to_bytes", "to_double", "to_duration", "to_int", "to_string", "to_timestamp", "to_uint"]
 
-_INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
 _HEXADECIMAL = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+", re.ASCII)
 _NOT_FINITE = re.compile(r"[+-]?inf(?:inity)?|nan", re.ASCII | re.IGNORECASE)
 _BOOLS = dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True) | dict.fromkeys(
     ("0", "f", "F", "FALSE", "false", "False"), False
 )
-# An int has at most 19 digits; longer texts need not be read.
-_LONGEST = 4300
 
 
 def _impossible(value: object, wanted: str) -> EvaluationError:
@@ -45,10 +42,10 @@ def to_int(value: Any) -> int:
                 raise EvaluationError("integer overflow")
             return math.trunc(value)
         case str():
-            number = _integer(value)
-            if number is None or not INT64_MIN <= number <= INT64_MAX:
-                raise _impossible(value, "int")
-            return number
+            try:
+                return parse_int(value)
+            except ValueError:
+                raise _impossible(value, "int") from None
         case Timestamp():
             return value.nanoseconds // 10**9
         case Duration():
@@ -66,20 +63,16 @@ def to_uint(value: Any) -> Uint:
                 raise EvaluationError("unsigned integer overflow")
             return Uint(math.trunc(value))
         case str():
-            number = _integer(value) if value[:1] not in ("+", "-") else None
-            if number is None or number >= 2**64:
-                raise _impossible(value, "uint")
-            return Uint(number)
+            try:
+                return Uint(parse_uint(value))
+            except ValueError:
+                raise _impossible(value, "uint") from None
         case int():
             if value < 0:
                 raise EvaluationError("unsigned integer overflow")
             return Uint(value)
         case _:
             raise _impossible(value, "uint")
-
-
-def _integer(text: str) -> int | None:
-    return int(text) if len(text) <= _LONGEST and _INTEGER.fullmatch(text) else None
 
 
 def to_double(value: Any) -> float:

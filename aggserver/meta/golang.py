@@ -1,8 +1,7 @@
-"""Values as Go prints them: %q, %v of a float, json.Marshal.
+"""Values as Go prints and reads them: %q, %v of a float, json.Marshal, integers of 64 bits.
 
 Error texts, Table cells and a few comparisons show values in Go's notation, and clients match on those texts.
-Called by `meta/field.py`, `meta/jsonpath.py`, `meta/codec.py`. Pure.
-Source: Go's strconv (quote.go, ftoa.go), fmt and encoding/json, 1.26.
+Pure. Source: Go's strconv (quote.go, ftoa.go, atoi.go), fmt and encoding/json, 1.26.
 """
 
 from __future__ import annotations
@@ -12,9 +11,11 @@ import math
 from decimal import Decimal
 from typing import Any
 
-__all__ = ["INT64_MAX", "INT64_MIN", "format_float", "from_float", "json_kind", "quote", "to_json"]
+__all__ = ["INT64_MAX", "INT64_MIN", "format_float", "from_float", "json_kind", "parse_int", "parse_uint", "quote", "to_json"]
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+_UINT64_MAX = 2**64 - 1
+_UINT64_DIGITS = len(str(_UINT64_MAX))
 
 _ESCAPES = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v", "\\": r"\\", '"': r"\""}
 
@@ -47,6 +48,28 @@ def json_kind(value: Any) -> str:
         if isinstance(value, kind):
             return name
     return "null" if value is None else "number"
+
+
+def parse_int(text: str) -> int:
+    """strconv.ParseInt of a decimal of 64 bits, which may have a sign. Raises ValueError with Go's text."""
+    return _integer("ParseInt", text, text[1:] if text[:1] in ("+", "-") else text, INT64_MIN, INT64_MAX)
+
+
+def parse_uint(text: str) -> int:
+    """strconv.ParseUint of a decimal of 64 bits, which has no sign. Raises ValueError with Go's text."""
+    return _integer("ParseUint", text, text, 0, _UINT64_MAX)
+
+
+def _integer(function: str, text: str, digits: str, lowest: int, highest: int) -> int:
+    if not (digits.isascii() and digits.isdigit()):
+        raise ValueError(f"strconv.{function}: parsing {quote(text)}: invalid syntax")
+    # The length comes first: int() refuses thousands of digits.
+    digits = digits.lstrip("0") or "0"
+    number = int(digits) if len(digits) <= _UINT64_DIGITS else _UINT64_MAX + 1
+    number = -number if text[0] == "-" else number
+    if not lowest <= number <= highest:
+        raise ValueError(f"strconv.{function}: parsing {quote(text)}: value out of range")
+    return number
 
 
 def format_float(value: float) -> str:

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping
 
 from aggserver.meta import errors, field
 from aggserver.meta.field import Path
+from aggserver.meta.golang import parse_uint
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry.rest import ListOptions
 from aggserver.registry.stored import StoredObject
 
-__all__ = ["parse_resource_version", "parse_uint", "parse_uint_error", "predicate"]
+__all__ = ["parse_resource_version", "predicate"]
 
-_UINT64_DIGITS = 20
 _IN_KEY = frozenset({"metadata.name", "metadata.namespace"})
 
 
@@ -24,28 +24,13 @@ def parse_resource_version(text: str, *, listing: bool = False) -> int:
     """0 for unset. Raises BadRequest for a list, else, as upstream, an error without a reason, as if it were the server's."""
     if not text:
         return 0
-    number = parse_uint(text)
-    if number is None:
-        problem = field.invalid(Path("resourceVersion"), text, parse_uint_error(text))
-        if listing:
-            raise errors.bad_request(f"invalid resource version: {problem}")
-        raise errors.StatusError(500, "", str(problem))
-    return number
-
-
-def parse_uint(text: str) -> int | None:
-    """As Go's strconv.ParseUint reads decimals of 64 bits; None for what it refuses, with `parse_uint_error`."""
-    if not (text.isascii() and text.isdigit()):
-        return None
-    # The length comes first: int() refuses thousands of digits.
-    digits = text.lstrip("0")
-    number = int(digits or "0") if len(digits) <= _UINT64_DIGITS else 1 << 64
-    return number if number < 1 << 64 else None
-
-
-def parse_uint_error(text: str) -> str:
-    why = "value out of range" if text.isascii() and text.isdigit() else "invalid syntax"
-    return f"strconv.ParseUint: parsing {field.quote(text)}: {why}"
+    try:
+        return parse_uint(text)
+    except ValueError as error:
+        problem = field.invalid(Path("resourceVersion"), text, str(error))
+    if listing:
+        raise errors.bad_request(f"invalid resource version: {problem}")
+    raise errors.StatusError(500, "", str(problem))
 
 
 def predicate(

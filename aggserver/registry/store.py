@@ -24,11 +24,12 @@ from typing import TypeVar
 
 from aggserver.meta import codec, errors, field, object_meta, selectors, times
 from aggserver.meta.field import Path
+from aggserver.meta.golang import parse_uint
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry import deletion, stored
 from aggserver.registry.resource_storage import ResourceStorage
 from aggserver.registry.rest import Admit, Context, Deleted, DeleteOptions, ListOptions, ListResult, Transform, WriteOptions
-from aggserver.registry.selection import parse_resource_version, parse_uint, parse_uint_error, predicate
+from aggserver.registry.selection import parse_resource_version, predicate
 from aggserver.registry.storage_errors import reading, too_old, writing
 from aggserver.registry.stored import StoredObject
 from aggserver.registry.strategy import Strategy, Verdict
@@ -262,8 +263,7 @@ class Store:
             encoded = await self._views.to_stored(obj)
             self._check_size(encoded, options)
             return await self._views.as_read(StoredObject(key, encoded, 0), is_whole=is_whole)
-        # What is no number passes, as upstream: it is never stored.
-        if parse_uint(metadata.get("resourceVersion") or ""):
+        if _is_revision(metadata.get("resourceVersion") or ""):
             raise errors.StatusError(500, "", "resourceVersion should not be set on objects to be created")
         encoded = await self._views.to_stored(obj)
         self._check_size(encoded, options)
@@ -475,9 +475,10 @@ class Store:
         newest = str(current.revision)
         if given == newest:
             return
-        number = parse_uint(given) if given else 0
-        if number is None:
-            raise errors.StatusError(500, "", parse_uint_error(given))
+        try:
+            number = parse_uint(given or "0")
+        except ValueError as error:
+            raise errors.StatusError(500, "", str(error)) from None
         if number == 0 and self._strategy.unconditional_updates:
             metadata["resourceVersion"] = newest
             return
@@ -554,3 +555,11 @@ def _keep(metadata: JSONObject, before: JSONObject, key: str) -> None:
         metadata[key] = before[key]
     else:
         metadata.pop(key, None)
+
+
+def _is_revision(version: str) -> bool:
+    """Whether an object to be created has a resourceVersion. What is no number passes, as upstream: it is never stored."""
+    try:
+        return parse_uint(version) > 0
+    except ValueError:
+        return False

@@ -70,3 +70,43 @@ INTEGRAL = {
 def test_from_float(value: float, expected: float) -> None:
     found = golang.from_float(value)
     assert (type(found), found) == (type(expected), expected)
+
+
+UINTS: dict[str, int | str] = {
+    "0": 0,
+    "007": 7,
+    "18446744073709551615": (1 << 64) - 1,
+    "18446744073709551616": "value out of range",
+    "0" * 5000 + "1": 1,
+    "9" * 5000: "value out of range",
+    **dict.fromkeys(("", "-1", "+1", " 1", "1_000", "٣"), "invalid syntax"),
+}
+INTS: dict[str, int | str] = {
+    "-0": 0,
+    "+7": 7,
+    "9223372036854775807": (1 << 63) - 1,
+    "-9223372036854775808": -(1 << 63),
+    "9223372036854775808": "value out of range",
+    "-9223372036854775809": "value out of range",
+    "-" + "0" * 5000 + "1": -1,
+    "-" + "9" * 5000: "value out of range",
+    **dict.fromkeys(("", "+", "--1", " 1", "1_000", "0x1", "٣", 'a"b'), "invalid syntax"),
+}
+
+
+@pytest.mark.parametrize(
+    ("function", "text", "wanted"),
+    [
+        *(("ParseUint", text, wanted) for text, wanted in UINTS.items()),
+        *(("ParseInt", text, wanted) for text, wanted in INTS.items()),
+    ],
+    ids=lambda value: str(value)[:22],
+)
+def test_parse(function: str, text: str, wanted: int | str) -> None:
+    parse = golang.parse_uint if function == "ParseUint" else golang.parse_int
+    if isinstance(wanted, int):
+        assert parse(text) == wanted
+        return
+    with pytest.raises(ValueError, match=f"{wanted}$") as refused:
+        parse(text)
+    assert str(refused.value) == f"strconv.{function}: parsing {golang.quote(text)}: {wanted}"

@@ -3,29 +3,9 @@ from __future__ import annotations
 import pytest
 
 from aggserver.meta.errors import StatusError
-from aggserver.registry.selection import parse_resource_version, parse_uint, predicate
+from aggserver.registry.selection import parse_resource_version, predicate
 from aggserver.registry.stored import StoredObject
 from tests.registry.world import selection
-
-UINTS: dict[str, int | None] = {
-    "0": 0,
-    "007": 7,
-    "18446744073709551615": (1 << 64) - 1,
-    "18446744073709551616": None,
-    "0" * 5000 + "1": 1,
-    "9" * 5000: None,
-    "": None,
-    "-1": None,
-    "+1": None,
-    " 1": None,
-    "1_000": None,
-    "٣": None,
-}
-
-
-@pytest.mark.parametrize("text", UINTS, ids=lambda text: text[:22])
-def test_numbers(text: str) -> None:
-    assert parse_uint(text) == UINTS[text]
 
 
 def test_unset() -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from aggserver.cel.values import EvaluationError, Opaque, no_such_overload
-from aggserver.meta.golang import quote
+from aggserver.meta.golang import parse_uint, quote
 
 __all__ = ["IMPLEMENTATIONS", "Semver"]
 
@@ -63,7 +63,7 @@ def _number(text: str, name: str) -> int:
         raise ValueError(f"Invalid character(s) found in {name} number {quote(text)}")
     if _has_leading_zero(text):
         raise ValueError(f"{name.capitalize()} number must not contain leading zeroes {quote(text)}")
-    return _uint64(text)
+    return parse_uint(text)
 
 
 def _identifier(text: str) -> int | str:
@@ -72,7 +72,7 @@ def _identifier(text: str) -> int | str:
     if _DIGITS.fullmatch(text):
         if _has_leading_zero(text):
             raise ValueError(f"Numeric PreRelease version must not contain leading zeroes {quote(text)}")
-        return _uint64(text)
+        return parse_uint(text)
     if not _IDENTIFIER.fullmatch(text):
         raise ValueError(f"Invalid character(s) found in prerelease {quote(text)}")
     return text
@@ -80,14 +80,6 @@ def _identifier(text: str) -> int | str:
 
 def _has_leading_zero(text: str) -> bool:
     return len(text) > 1 and text[0] == "0"
-
-
-def _uint64(text: str) -> int:
-    if not text:
-        raise ValueError('strconv.ParseUint: parsing "": invalid syntax')
-    if len(text) > 20 or int(text) >= 2**64:
-        raise ValueError(f"strconv.ParseUint: parsing {quote(text)}: value out of range")
-    return int(text)
 
 
 def _normalized(text: str) -> str:

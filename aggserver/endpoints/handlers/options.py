@@ -13,7 +13,7 @@ from typing import Any
 from aggserver.endpoints.installer import ResourceScope
 from aggserver.meta import errors, field
 from aggserver.meta.field import FieldError, Path
-from aggserver.meta.golang import INT64_MAX, INT64_MIN, json_kind
+from aggserver.meta.golang import json_kind, parse_int
 from aggserver.meta.selectors import FieldSelector, LabelSelector, SelectorError, exact_value
 from aggserver.registry.rest import DeleteOptions, ListOptions, WriteOptions
 
@@ -23,7 +23,6 @@ _META_GROUP = "meta.k8s.io"
 _FIELD_VALIDATIONS = ("", "Ignore", "Strict", "Warn")
 _PROPAGATIONS = ("Foreground", "Background", "Orphan")
 _MAX_MANAGER_BYTES = 128
-_INT64_DIGITS = 19
 _IGNORE_STORE_READ_ERROR = "ignoreStoreReadErrorWithClusterBreakingPotential"
 
 
@@ -256,18 +255,10 @@ def _first(query: Mapping[str, Sequence[str]], key: str) -> str:
 def _integer(query: Mapping[str, str], key: str) -> int:
     if key not in query:
         return 0
-    text = query[key]
-    digits = text[1:] if text[:1] in ("+", "-") else text
-    if not (digits.isascii() and digits.isdigit()):
-        raise errors.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
-    # The length comes first: int() refuses thousands of digits.
-    digits = digits.lstrip("0") or "0"
-    value = int(digits) if len(digits) <= _INT64_DIGITS else 1 << 64
-    if text[0] == "-":
-        value = -value
-    if not INT64_MIN <= value <= INT64_MAX:
-        raise errors.bad_request(f'strconv.ParseInt: parsing "{text}": value out of range')
-    return value
+    try:
+        return parse_int(query[key])
+    except ValueError as error:
+        raise errors.bad_request(str(error)) from None
 
 
 def _boolean(query: Mapping[str, str], key: str) -> bool | None:
