@@ -34,6 +34,7 @@ from aggserver.endpoints.handlers.watch import Watching
 from aggserver.endpoints.installer import Installer, ResourceScope
 from aggserver.endpoints.openapi import OpenAPI
 from aggserver.endpoints.request import ASGIApp, Filter
+from aggserver.meta.backoff import Backoff
 from aggserver.options import Options
 from aggserver.registry.environment import Environment
 from aggserver.schema.rules import UPSTREAM, RuleOptions
@@ -262,19 +263,16 @@ class supervise:  # noqa: N801 - reads as a statement: `async with supervise(...
         await asyncio.gather(*self._running, return_exceptions=True)
 
 
-# Seconds before a failed background task starts again: doubled each time, up to the last.
-_FIRST_PAUSE = 1.0
-_LAST_PAUSE = 60.0
+# Before a failed background task starts again.
+_RESTART = Backoff(initial=1.0, longest=60.0)
 
 
 async def _kept_up(name: str, make: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    pause = _FIRST_PAUSE
-    while True:
+    for pause in _RESTART.pauses():
         try:
             await make()
         except Exception:
             log.exception("%s failed; starting it again in %g s", name, pause)
             await asyncio.sleep(pause)
-            pause = min(2 * pause, _LAST_PAUSE)
         else:
             return

@@ -1,46 +1,29 @@
 """Pacing: how soon the API server may be asked again, after a failure and in a storm.
 
 Used by TokenReview and SubjectAccessReview (retries, rate), and by every list-and-watch loop. Time and randomness are passed in.
-Source: apimachinery pkg/util/wait/backoff.go, apiserver pkg/util/webhook/webhook.go, client-go util/flowcontrol, v0.36.3.
+Source: apiserver pkg/util/webhook/webhook.go, client-go util/flowcontrol, v0.36.3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from aggserver.cluster import ClusterError, Unreachable
+from aggserver.meta.backoff import Backoff
 
-__all__ = ["FOLLOW", "REVIEWS", "Backoff", "Sleep", "TokenBucket", "retrying", "worth_retrying"]
+__all__ = ["FOLLOW", "REVIEWS", "Sleep", "TokenBucket", "retrying", "worth_retrying"]
 
 Sleep = Callable[[float], Awaitable[None]]
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
-    """Seconds before the first repetition, the factor from one to the next, the greatest added share, and the longest pause."""
-
-    initial: float
-    factor: float
-    jitter: float
-    longest: float
-
-    def pauses(self, random: Callable[[], float]) -> Iterator[float]:
-        """Endless. `random` gives [0, 1)."""
-        pause = self.initial
-        while True:
-            yield pause * (1 + self.jitter * random())
-            pause = min(pause * self.factor, self.longest)
-
-
 # Both reviews: 500 ms, x1.5, up to a fifth more; five attempts in all, so that a sick API server isn't asked to death.
-REVIEWS = Backoff(initial=0.5, factor=1.5, jitter=0.2, longest=10.0)
+REVIEWS = Backoff(initial=0.5, longest=10.0, factor=1.5, jitter=0.2)
 REVIEW_ATTEMPTS = 5
 
 # What client-go's reflector uses: from a second up to half a minute, doubled by chance so that replicas don't come back in step.
-FOLLOW = Backoff(initial=0.8, factor=2.0, jitter=1.0, longest=30.0)
+FOLLOW = Backoff(initial=0.8, longest=30.0, jitter=1.0)
 
 
 def worth_retrying(error: ClusterError | Unreachable) -> bool:

@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from aggserver.meta.backoff import Backoff
 from aggserver.storage.changes import STALE_BYTES, Cached, Change, Telling, WatchEvent, Window
 from aggserver.storage.interface import (
     Compacted,
@@ -42,7 +43,7 @@ __all__ = ["CacheWatcher", "Cached", "Cacher", "ListPage", "WatchEvent"]
 WAIT = 3.0  # seconds a request waits for a revision that the cache hasn't reached, as upstream
 CHUNK = 500  # objects made before other requests have their turn: a few milliseconds
 PAGE = 10_000  # objects read from the store at once while loading, as upstream: what is there twice for a moment
-RETRY, MAX_RETRY = 0.1, 5.0  # seconds between attempts to follow a store that was lost: doubled each time
+RETRY = Backoff(initial=0.1, longest=5.0)  # between attempts to follow a store that was lost
 
 
 logger = logging.getLogger(__name__)
@@ -297,7 +298,7 @@ class Cacher(Generic[T]):
             self._following.add_done_callback(_retrieve)
 
     async def _follow_again(self) -> None:
-        delay = RETRY
+        pauses = RETRY.pauses()
         while self._lost is not None:
             error, self._lost = self._lost, None
             try:
@@ -307,8 +308,7 @@ class Cacher(Generic[T]):
                 if isinstance(error, (Compacted, FutureRevision)):
                     await self._load()
                 else:
-                    await self._sleep(delay)
-                    delay = min(2 * delay, MAX_RETRY)
+                    await self._sleep(next(pauses))
                     self._subscription = await self._storage.watch(self._prefix, self.revision, self)
             except StorageError as failure:
                 self._lost = failure

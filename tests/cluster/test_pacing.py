@@ -5,7 +5,8 @@ from itertools import islice
 import pytest
 
 from aggserver.cluster import ClusterError, Unreachable
-from aggserver.cluster.pacing import FOLLOW, REVIEWS, Backoff, TokenBucket, retrying, worth_retrying
+from aggserver.cluster.pacing import FOLLOW, REVIEWS, TokenBucket, retrying, worth_retrying
+from aggserver.meta.backoff import Backoff
 from tests.fakes.clock import FakeClock
 
 
