@@ -88,11 +88,11 @@ def _serve(options: Options) -> int:
 
 
 def _cel(options: Options) -> int:
-    from aggserver.app import cel
+    from aggserver.cel_command import command
 
     try:
-        return int(not cel.run(options, _say))
-    except cel.InputError as error:
+        return int(not command.run(options, _say))
+    except command.InputError as error:
         print(f"aggserver: {error}", file=sys.stderr)
         return 2
 
@@ -120,7 +120,7 @@ def _storage(options: Options) -> int:
 
 
 async def _check_etcd(options: Options) -> str:
-    from aggserver.app.engine import data_folder, open_storage
+    from aggserver.app.storage import data_folder, open_storage
     from aggserver.registry.stored import make_decodable
     from aggserver.storage import etcd_maintenance as maintenance
 

@@ -17,8 +17,11 @@ import aggserver
 from aggserver.admission.cluster_namespaces import ClusterNamespaces
 from aggserver.apiextensions.files import FolderSource, Loaded
 from aggserver.apiextensions.registration import Registrar, Service
-from aggserver.app.engine import Engine, Task, compaction, give_back_memory, listen, new_environment, open_storage, supervise
+from aggserver.app.engine import Engine, listen, new_environment
+from aggserver.app.memory import give_back_memory
 from aggserver.app.serving_certificate import ServingCertificate
+from aggserver.app.storage import compaction, open_storage
+from aggserver.app.tasks import Task, supervise
 from aggserver.app.trust import overrides_from, trust_files
 from aggserver.authentication.configmap import ConfigMapSource
 from aggserver.authentication.delegating import AuthenticationConfig, Authenticator, TrustError

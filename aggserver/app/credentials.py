@@ -15,7 +15,9 @@ from aggserver import disk
 from aggserver.authentication.delegating import AuthenticationConfig, Authenticator, ClientCA
 from aggserver.authentication.user import PRIVILEGED_GROUP
 from aggserver.authentication.x509 import Roots
-from aggserver.server.certificates import CertificateKeeper, Certificates, FolderStore, Names, issue_client
+from aggserver.certificates.issuing import Names, issue_client
+from aggserver.certificates.keeper import CertificateKeeper, Certificates
+from aggserver.certificates.store import FolderStore
 from aggserver.server.tls import TLSConfig
 from aggserver.standalone import kubeconfig
 

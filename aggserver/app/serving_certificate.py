@@ -14,18 +14,12 @@ from collections.abc import Callable
 
 from aggserver.apiextensions.registration import Service
 from aggserver.authentication.x509 import CertificateError, Roots
+from aggserver.certificates.issuing import Names, issue_serving, new_ca
+from aggserver.certificates.keeper import CertificateKeeper, Certificates
+from aggserver.certificates.secret_store import SecretStore
+from aggserver.certificates.store import CertificateStore, FolderStore
 from aggserver.cluster import Cluster, ClusterError, Unreachable
 from aggserver.options import Options
-from aggserver.server.certificates import (
-    CertificateKeeper,
-    Certificates,
-    CertificateStore,
-    FolderStore,
-    Names,
-    issue_serving,
-    new_ca,
-)
-from aggserver.server.secret_store import SecretStore
 from aggserver.server.tls import FileWatcher, TLSConfig, TLSError, check_pair
 
 __all__ = ["ServingCertificate"]

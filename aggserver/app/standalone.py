@@ -23,26 +23,19 @@ from aggserver.apiextensions.protection import DefinitionProtection
 from aggserver.apiextensions.strategy import DefinitionStrategy
 from aggserver.apiextensions.v1beta1 import StoredDefinitions, to_v1
 from aggserver.app.credentials import Credentials
-from aggserver.app.engine import (
-    IN_MEMORY,
-    Engine,
-    compaction,
-    data_folder,
-    give_back_memory,
-    listen,
-    new_environment,
-    open_storage,
-    supervise,
-)
+from aggserver.app.engine import Engine, listen, new_environment
+from aggserver.app.memory import give_back_memory
 from aggserver.app.processes import run_command, until_orphaned
+from aggserver.app.storage import IN_MEMORY, compaction, data_folder, open_storage
+from aggserver.app.tasks import supervise
 from aggserver.authorization.delegating import StandaloneAuthorizer
+from aggserver.certificates.issuing import Names
 from aggserver.endpoints import front_page
 from aggserver.endpoints.installer import Served
 from aggserver.meta.json_types import JSONObject
 from aggserver.options import Options
 from aggserver.registry.store import Store
 from aggserver.schema.rules import RuleOptions
-from aggserver.server.certificates import Names
 from aggserver.server.serving import Server
 from aggserver.server.tls import TLSConfig
 from aggserver.standalone import kinds, kubeconfig, namespaces, seed

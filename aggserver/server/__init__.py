@@ -1,4 +1,4 @@
-"""Step 1 of a request, socket to scope: TLS, HTTP/1.1 and HTTP/2, certificates, health and metrics.
+"""Step 1 of a request, from the socket to the ASGI scope: TLS, HTTP/1.1, HTTP/2, websockets, and a graceful stop.
 
-Knows sockets, certificates as bytes and ASGI applications; knows nothing of resources, users or storage.
+Knows sockets and ASGI applications; knows nothing of resources, users or storage.
 """

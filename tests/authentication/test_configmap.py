@@ -11,8 +11,8 @@ from aggserver.authentication.configmap import ConfigMapSource, TrustOverrides
 from aggserver.authentication.delegating import AuthenticationConfig, ClientCA, TrustError
 from aggserver.authentication.requestheader import RequestHeaderConfig
 from aggserver.authentication.x509 import Roots
+from aggserver.certificates.issuing import new_ca
 from aggserver.cluster import Unreachable
-from aggserver.server.certificates import new_ca
 from tests.fakes.clock import FakeClock, until
 from tests.fakes.cluster import FakeCluster, status
 

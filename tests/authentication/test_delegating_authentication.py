@@ -11,8 +11,8 @@ from aggserver.authentication.requestheader import RequestHeaderConfig
 from aggserver.authentication.tokens import TokenReviewer
 from aggserver.authentication.user import ANONYMOUS
 from aggserver.authentication.x509 import PeerCertificate, Roots
+from aggserver.certificates.issuing import issue_client, issue_serving, new_ca
 from aggserver.meta.errors import StatusError
-from aggserver.server.certificates import issue_client, issue_serving, new_ca
 from tests.fakes.clock import FakeClock
 from tests.fakes.cluster import FakeCluster
 

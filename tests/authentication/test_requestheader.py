@@ -7,7 +7,7 @@ import pytest
 from aggserver.authentication.requestheader import RequestHeaderConfig, authenticate, check_name, strip
 from aggserver.authentication.user import UserInfo
 from aggserver.authentication.x509 import CertificateError, Roots
-from aggserver.server.certificates import new_ca
+from aggserver.certificates.issuing import new_ca
 
 ROOTS = Roots.from_pem(new_ca("front-proxy", 1_800_000_000.0).cert_pem)
 STANDARD = RequestHeaderConfig(ROOTS)

@@ -13,10 +13,10 @@ import pytest
 import yaml
 from aiohttp import web
 
+from aggserver.certificates.issuing import issue_serving, new_ca
 from aggserver.cluster import ClusterError, Unreachable
 from aggserver.cluster.client import ClusterClient, connect
 from aggserver.cluster.configuration import ConfigurationError, Credentials, InClusterSource, KubeconfigSource
-from aggserver.server.certificates import issue_serving, new_ca
 
 # OpenSSL judges by its own clock.
 NOW = time.time()

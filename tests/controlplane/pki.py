@@ -1,6 +1,6 @@
 """Keys and certificates of a control plane: files in one folder, ECDSA P-256, valid for a year from an hour ago.
 
-Not aggserver.server.certificates: what judges the server must not share its mistakes.
+Not aggserver.certificates: what judges the server must not share its mistakes.
 """
 
 from __future__ import annotations

@@ -30,10 +30,10 @@ from aggserver.endpoints.openapi import OpenAPI
 from aggserver.endpoints.request import ASGIApp, Handler
 from aggserver.meta import errors
 from aggserver.meta.json_types import JSONObject
+from aggserver.monitoring import routes
+from aggserver.monitoring.metrics import RequestObserver
 from aggserver.registry.environment import Environment
 from aggserver.registry.rest import Context, WriteOptions
-from aggserver.server.health import edges
-from aggserver.server.metrics import RequestObserver
 from aggserver.standalone import kinds, namespaces
 from aggserver.storage.memory import MemoryStorage
 from tests.fakes.asgi import Client
@@ -157,7 +157,7 @@ class LocalServer:
 
     def _dispatcher(self) -> Dispatcher:
         installer = self.engine.installer
-        ends = edges(self.engine.checks, self.engine.metrics, lambda: ["/apis"], "0.0.0")
+        ends = routes.application(self.engine.checks, self.engine.metrics, lambda: ["/apis"], "0.0.0")
         self._watching = Watching(lambda: 0.0, self._observe_watch, self.timers.call_later)
         openapi = OpenAPI(installer, "0.0.0", self.clock)
         return Dispatcher(installer, Discovery(installer), openapi, cast(ASGIApp, ends), self._watching)

@@ -11,7 +11,7 @@ import signal
 import sys
 
 from aggserver import cli
-from aggserver.app import engine
+from aggserver.app import storage as app_storage
 from aggserver.storage import changes
 from aggserver.storage.interface import Storage
 
@@ -31,5 +31,5 @@ async def compact_when_told(storage: Storage, interval: float, bounded: bool = T
 if __name__ == "__main__":
     changes.FRESH = 0.2
     changes.MIN_CHANGES = 20
-    engine.compact_regularly = compact_when_told  # type: ignore[assignment, attr-defined]
+    app_storage.compact_regularly = compact_when_told  # type: ignore[assignment, attr-defined]
     sys.exit(cli.main())

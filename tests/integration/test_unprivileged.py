@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 import yaml
 
-from aggserver.server.certificates import CA_CERT, CA_KEY, KeyPair, issue_client
+from aggserver.certificates.issuing import KeyPair, issue_client
+from aggserver.certificates.store import CA_CERT, CA_KEY
 from tests.controlplane.cluster import Cluster
 from tests.integration.comparison import comparable
 from tests.integration.raw import Answer, Client

@@ -14,8 +14,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from hyperframe.frame import DataFrame
 
 from aggserver.authentication.x509 import Roots, verify
+from aggserver.certificates.issuing import KeyPair, issue_client, issue_serving, new_ca
 from aggserver.server import serving
-from aggserver.server.certificates import KeyPair, issue_client, issue_serving, new_ca
 from aggserver.server.connection import EngineConfig
 from aggserver.server.http1 import reason_phrase
 from aggserver.server.requests import STREAM_WINDOW

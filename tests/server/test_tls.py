@@ -8,7 +8,7 @@ import ssl
 
 import pytest
 
-from aggserver.server.certificates import issue_serving, new_ca
+from aggserver.certificates.issuing import issue_serving, new_ca
 from aggserver.server.tls import FileWatcher, TLSConfig, TLSError
 from tests.fakes.clock import FakeClock
 

@@ -10,8 +10,8 @@ import base64
 import binascii
 from typing import Any
 
+from aggserver.certificates.store import StoreConflictError
 from aggserver.cluster import Cluster, ClusterError
-from aggserver.server.certificates import StoreConflictError
 
 __all__ = ["SecretStore"]
 

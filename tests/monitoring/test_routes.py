@@ -1,4 +1,4 @@
-"""The edges, byte for byte."""
+"""Health, version, metrics and the index, byte for byte."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from aggserver.server.health import HealthChecks, edges
-from aggserver.server.metrics import Metrics
+from aggserver.monitoring.health import HealthChecks
+from aggserver.monitoring.metrics import Metrics
+from aggserver.monitoring.routes import application
 
 
 async def ask(app, path, query=b"", method="GET"):
@@ -42,7 +43,7 @@ async def test_a_warning_fails_nothing():
     checks = HealthChecks()
     said = ["the ConfigMap can't be used"]
     checks.add("authentication", lambda: None, livez=False, warning=lambda: said[0])
-    app = edges(checks, Metrics(), list, "0.1.0")
+    app = application(checks, Metrics(), list, "0.1.0")
     assert (await ask(app, "/readyz"))[::2] == (200, "ok")
     line = "[+]authentication ok, with a warning: reason withheld\n"
     assert (await ask(app, "/readyz", b"verbose"))[::2] == (200, f"[+]ping ok\n[+]shutdown ok\n{line}readyz check passed\n")
@@ -55,7 +56,7 @@ def build(**failing):
     checks = HealthChecks()
     for name, why in failing.items():
         checks.add(name, lambda why=why: why)
-    return checks, edges(checks, Metrics(), lambda: ["/apis/stable.example.com", "/api"], "0.1.0")
+    return checks, application(checks, Metrics(), lambda: ["/apis/stable.example.com", "/api"], "0.1.0")
 
 
 SUMMARIES = {

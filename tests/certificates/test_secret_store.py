@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from aggserver.certificates.issuing import Names
+from aggserver.certificates.keeper import CertificateKeeper
+from aggserver.certificates.secret_store import SecretStore
+from aggserver.certificates.store import StoreConflictError
 from aggserver.cluster import ClusterError
-from aggserver.server.certificates import CertificateKeeper, Names, StoreConflictError
-from aggserver.server.secret_store import SecretStore
 from tests.fakes.cluster import FakeCluster, status
 
 PATH = "/api/v1/namespaces/agg/secrets"

@@ -9,7 +9,8 @@ import yaml
 from cryptography import x509
 
 from aggserver.app.credentials import Credentials
-from aggserver.server.certificates import CHECK_SECONDS, Names
+from aggserver.certificates.issuing import Names
+from aggserver.certificates.keeper import CHECK_SECONDS
 from aggserver.server.tls import TLSConfig
 
 DAY = 86400.0

@@ -1,26 +1,14 @@
-"""Certificates: what is in them, when they are renewed, and what stays trusted across a rotation."""
+"""When the server's own certificates are renewed, and what stays trusted across a rotation."""
 
 from __future__ import annotations
-
-import stat
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
-from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from aggserver.authentication.x509 import PeerCertificate, Roots, user_from, verify
-from aggserver.server.certificates import (
-    CHECK_SECONDS,
-    CertificateKeeper,
-    FolderStore,
-    Names,
-    StoreConflictError,
-    issue_client,
-    issue_serving,
-    needs_renewal,
-    new_ca,
-)
+from aggserver.certificates.issuing import Names, issue_client, issue_serving, new_ca
+from aggserver.certificates.keeper import CHECK_SECONDS, CertificateKeeper, needs_renewal
+from aggserver.certificates.store import FolderStore, StoreConflictError
 
 NOW = 1_800_000_000.0
 DAY = 86400.0
@@ -66,44 +54,6 @@ def issued(certificate, ca):
     except Exception:
         return False
     return True
-
-
-def test_names():
-    assert NAMES.dns[:2] == ("aggserver.extensions.svc", "aggserver.extensions.svc.cluster.local")
-    assert NAMES.ips == ("127.0.0.1",)
-    assert Names.of("::1", "a") == Names(("a",), ("::1",))
-
-
-def test_serving_certificate():
-    ca = new_ca("my-ca", NOW)
-    pair = issue_serving(ca, NAMES.dns, NAMES.ips, NOW, days=30)
-    certificate = load(pair.cert_pem)
-    san = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert tuple(san.get_values_for_type(x509.DNSName)) == NAMES.dns
-    assert [str(ip) for ip in san.get_values_for_type(x509.IPAddress)] == ["127.0.0.1"]
-    usage = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-    assert list(usage) == [ExtendedKeyUsageOID.SERVER_AUTH]
-    assert certificate.not_valid_before_utc.timestamp() < NOW < certificate.not_valid_after_utc.timestamp() <= NOW + 30 * DAY
-    assert issued(certificate, load(ca.cert_pem))
-
-
-def test_a_certificate_ends_with_its_ca():
-    ca = new_ca("my-ca", NOW, days=10)
-    assert load(issue_serving(ca, ["a"], [], NOW).cert_pem).not_valid_after_utc == load(ca.cert_pem).not_valid_after_utc
-
-
-def test_client_certificate_authenticates():
-    ca = new_ca("my-ca", NOW)
-    pair = issue_client(ca, "admin", ["system:masters", "b"], NOW)
-    der = load(pair.cert_pem).public_bytes(x509_der())
-    user = user_from(verify(PeerCertificate(der), Roots.from_pem(ca.cert_pem), NOW))
-    assert (user.name, user.groups) == ("admin", ("system:masters", "b"))
-
-
-def x509_der():
-    from cryptography.hazmat.primitives.serialization import Encoding
-
-    return Encoding.DER
 
 
 @pytest.mark.parametrize(
@@ -257,29 +207,9 @@ class StopFollowing(Exception):
     pass
 
 
-async def test_folder(tmp_path):
-    folder = tmp_path / "a" / "certificates"
-    store = FolderStore(folder)
-    assert await store.load() == {}
-    await store.save({"ca.crt": b"1", "tls.key": b"2"})
-    (folder / "notes.txt").write_bytes(b"mine")
-    await store.save({"ca.crt": b"3"})
-    assert await store.load() == {"ca.crt": b"3"}
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert stat.S_IMODE((folder / "ca.crt").stat().st_mode) == 0o600
-    assert sorted(path.name for path in folder.iterdir()) == ["ca.crt", "notes.txt"]
-
-
 async def test_keeper_in_a_folder(tmp_path):
     first = await CertificateKeeper(FolderStore(tmp_path / "c"), NAMES, Clock()).ensure()
     assert await CertificateKeeper(FolderStore(tmp_path / "c"), NAMES, Clock()).ensure() == first
-
-
-def test_keys_are_in_the_form_that_every_client_reads():
-    """SEC 1, as kubeadm writes them: fabric8, for Java, reads no PKCS #8 keys of elliptic curves."""
-    ca = new_ca("ca", NOW)
-    for pair in (ca, issue_client(ca, "me", [], NOW), issue_serving(ca, ["a"], [], NOW)):
-        assert pair.key_pem.startswith(b"-----BEGIN EC PRIVATE KEY-----\n")
 
 
 async def test_keys_of_earlier_servers_are_kept():

@@ -6,7 +6,7 @@ import pytest
 
 from aggserver.endpoints.request import Request
 from aggserver.endpoints.request_info import parse
-from aggserver.server.metrics import Metrics, RequestObserver
+from aggserver.monitoring.metrics import Metrics, RequestObserver
 
 CRONTABS = {("stable.example.com", "v1", "crontabs")}
 BASE = "/apis/stable.example.com/v1"

@@ -14,7 +14,9 @@ import ctypes
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-__all__ = ["Heap", "give_back_regularly", "glibc"]
+from aggserver.app.tasks import Task
+
+__all__ = ["Heap", "give_back_memory", "give_back_regularly", "glibc"]
 
 LOOK = 5.0  # seconds; a look costs some 10 us
 
@@ -77,3 +79,8 @@ def glibc() -> Heap | None:
         return _Glibc(ctypes.CDLL(None))
     except (AttributeError, OSError, TypeError):  # no such function; no libc to open; Windows
         return None
+
+
+def give_back_memory() -> Task:
+    """The task that gives freed memory back to the system."""
+    return ("giving memory back", lambda: give_back_regularly(glibc()))

@@ -18,8 +18,6 @@ from typing import Any
 from aggserver.apiextensions import manifest, schema_rules, v1beta1
 from aggserver.apiextensions.definition import Definition, DefinitionError, Version, parse
 from aggserver.apiextensions.schema_rules import SchemaOptions
-from aggserver.app import cel_report
-from aggserver.app.cel_places import Place, Value, find, places, values
 from aggserver.cel.checker import Environment, check
 from aggserver.cel.conversions import to_string
 from aggserver.cel.cost import estimate
@@ -28,6 +26,8 @@ from aggserver.cel.program import Program, ProgramError, compile_program
 from aggserver.cel.ranges import LARGEST
 from aggserver.cel.types import DYN
 from aggserver.cel.values import CELError, Duration, Timestamp, show
+from aggserver.cel_command import report as text_report
+from aggserver.cel_command.places import Place, Value, find, places, values
 from aggserver.meta import codec, object_meta
 from aggserver.meta.errors import ObjectTooLarge
 from aggserver.meta.field import FieldError, RawJSON
@@ -73,7 +73,7 @@ def run(options: Options, say: Callable[[str], None]) -> bool:
     given = _read(options)
     definition = given.definition
     report = _expression_report(given) if options.expression or definition is None else _definition_report(given, definition)
-    say(json.dumps(report, indent=2, ensure_ascii=False) if options.output == "json" else cel_report.text(report))
+    say(json.dumps(report, indent=2, ensure_ascii=False) if options.output == "json" else text_report.text(report))
     return bool(report["ok"])
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from aggserver.server import memory
+from aggserver.app import memory
 
 MB = 1 << 20
 

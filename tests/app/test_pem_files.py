@@ -15,8 +15,8 @@ from aggserver.apiextensions.registration import Service
 from aggserver.app.serving_certificate import ServingCertificate
 from aggserver.app.trust import overrides_from
 from aggserver.authentication.delegating import TrustError
+from aggserver.certificates.issuing import issue_serving, new_ca
 from aggserver.options import parse
-from aggserver.server.certificates import issue_serving, new_ca
 from aggserver.server.tls import TLSConfig
 from tests.fakes.cluster import FakeCluster
 

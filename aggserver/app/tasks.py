@@ -1,0 +1,56 @@
+"""Background tasks of a server, and how they are kept running."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from aggserver.meta.backoff import Backoff
+
+__all__ = ["Task", "supervise"]
+
+log = logging.getLogger("aggserver")
+
+# The name that logs have for it, and a function that makes the coroutine: anew for each start.
+Task = tuple[str, Callable[[], Coroutine[Any, Any, None]]]
+
+
+class supervise:  # noqa: N801 - reads as a statement: `async with supervise(...)`
+    """Background tasks for as long as the block runs.
+
+    One that fails is logged and started again after a pause; none stops another.
+    """
+
+    def __init__(self, *tasks: Task) -> None:
+        self._tasks = tasks
+        self._running: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> None:
+        for name, make in self._tasks:
+            self._running.append(asyncio.create_task(_kept_up(name, make)))
+
+    def cancel(self) -> None:
+        """Stops them all; the end of the block waits for it."""
+        for task in self._running:
+            task.cancel()
+
+    async def __aexit__(self, *_: object) -> None:
+        self.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+
+# Before a failed background task starts again.
+_RESTART = Backoff(initial=1.0, longest=60.0)
+
+
+async def _kept_up(name: str, make: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    for pause in _RESTART.pauses():
+        try:
+            await make()
+        except Exception:
+            log.exception("%s failed; starting it again in %g s", name, pause)
+            await asyncio.sleep(pause)
+        else:
+            return

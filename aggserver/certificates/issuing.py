@@ -1,0 +1,163 @@
+"""Make certificates: a CA, a serving certificate under it, and client certificates for a kubeconfig.
+
+Takes and returns PEM as bytes, takes the time as an argument, and writes nothing. Times are seconds since the epoch.
+Keys are ECDSA P-256: quick to make at start, and accepted by every TLS client of Kubernetes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+__all__ = ["BACKDATE_SECONDS", "KeyPair", "Names", "issue_client", "issue_serving", "load_key", "new_ca"]
+
+CA_DAYS = 3650
+SERVING_DAYS = 365
+
+# Clients' clocks may be behind ours; kubeadm backdates by 5 minutes, cert-manager by an hour.
+BACKDATE_SECONDS = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """A certificate and its unencrypted private key (SEC 1, RFC 5915), both PEM."""
+
+    cert_pem: bytes
+    key_pem: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What a serving certificate is for: DNS names and IP addresses, in any order."""
+
+    dns: tuple[str, ...]
+    ips: tuple[str, ...] = ()
+
+    @classmethod
+    def for_service(cls, service: str, namespace: str, *extra: str) -> Names:
+        """The names under which a cluster reaches a service; `extra` may be names or addresses."""
+        own = (f"{service}.{namespace}.svc", f"{service}.{namespace}.svc.cluster.local", f"{service}.{namespace}", service)
+        return cls.of(*own, *extra)
+
+    @classmethod
+    def of(cls, *hosts: str) -> Names:
+        """Sorts hosts into names and addresses."""
+        ips = tuple(host for host in hosts if _is_ip(host))
+        return cls(tuple(host for host in hosts if host not in ips), ips)
+
+
+def new_ca(common_name: str, now: float, days: int = CA_DAYS) -> KeyPair:
+    """A self-signed CA."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+    usage = _key_usage(key_cert_sign=True, crl_sign=True)
+    builder = (
+        _builder(subject, subject, key.public_key(), now, now + days * 86400)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(usage, critical=True)
+    )
+    return _pair(builder.sign(key, hashes.SHA256()), key)
+
+
+def issue_serving(ca: KeyPair, dns_names: Sequence[str], ips: Sequence[str], now: float, days: int = SERVING_DAYS) -> KeyPair:
+    """A serving certificate for the names and addresses; it ends with its CA at the latest. At least one of them is needed."""
+    alternatives: list[x509.GeneralName] = [x509.DNSName(name) for name in dns_names]
+    alternatives.extend(x509.IPAddress(ip_address(ip)) for ip in ips)
+    # the names are in the SAN, where clients look; the CN is for people, and X.520 allows 64 characters
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, (*dns_names, *ips)[0][:64])])
+    san = x509.SubjectAlternativeName(alternatives)
+    return _issue(ca, subject, [(san, False)], ExtendedKeyUsageOID.SERVER_AUTH, now, days)
+
+
+def issue_client(ca: KeyPair, user: str, groups: Sequence[str], now: float, days: int = SERVING_DAYS) -> KeyPair:
+    """A client certificate that authenticates as `user` (CN) in `groups` (O)."""
+    attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
+    subject = x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, user)])
+    return _issue(ca, subject, [], ExtendedKeyUsageOID.CLIENT_AUTH, now, days)
+
+
+def _issue(
+    ca: KeyPair,
+    subject: x509.Name,
+    extensions: Sequence[tuple[x509.ExtensionType, bool]],
+    purpose: x509.ObjectIdentifier,
+    now: float,
+    days: int,
+) -> KeyPair:
+    authority = x509.load_pem_x509_certificate(ca.cert_pem)
+    authority_key = load_key(ca.key_pem)
+    end = min(now + days * 86400, authority.not_valid_after_utc.timestamp())
+    key = ec.generate_private_key(ec.SECP256R1())
+    builder = (
+        _builder(subject, authority.subject, key.public_key(), now, end)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_key_usage(digital_signature=True), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False)
+    )
+    for extension, critical in extensions:
+        builder = builder.add_extension(extension, critical)
+    return _pair(builder.sign(authority_key, hashes.SHA256()), key)
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey, now: float, end: float
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(public_key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(_moment(now) - timedelta(seconds=BACKDATE_SECONDS))
+        .not_valid_after(_moment(end))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
+    )
+
+
+def _key_usage(*, digital_signature: bool = False, key_cert_sign: bool = False, crl_sign: bool = False) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=digital_signature,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=key_cert_sign,
+        crl_sign=crl_sign,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> KeyPair:
+    # As kubeadm and Go write keys of elliptic curves: fabric8's Java client can read no others from a kubeconfig.
+    sec1 = serialization.PrivateFormat.TraditionalOpenSSL
+    key_pem = key.private_bytes(serialization.Encoding.PEM, sec1, serialization.NoEncryption())
+    return KeyPair(certificate.public_bytes(serialization.Encoding.PEM), key_pem)
+
+
+def load_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
+    """Raises ValueError for anything but the kind of key this module writes."""
+    key = serialization.load_pem_private_key(pem, password=None)
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise ValueError("not an ECDSA private key")
+    return key
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=0)
+
+
+def _is_ip(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True

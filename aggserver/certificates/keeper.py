@@ -1,0 +1,174 @@
+"""CertificateKeeper: applies the rules of renewal to the server's own CA and serving certificate.
+
+Used when no `--tls-cert-file` is given: the CA bundle goes into the caBundle of APIServices, or into a kubeconfig.
+Times are seconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+
+from aggserver.certificates.issuing import BACKDATE_SECONDS, KeyPair, Names, issue_serving, load_key, new_ca
+from aggserver.certificates.store import (
+    CA_CERT,
+    CA_KEY,
+    NEXT_CA_CERT,
+    NEXT_CA_KEY,
+    OLD_CA_CERTS,
+    SERVING_CERT,
+    SERVING_KEY,
+    CertificateStore,
+    StoreConflictError,
+)
+
+__all__ = ["CertificateKeeper", "Certificates", "needs_renewal"]
+
+# A new CA is published this long before anything is signed with it, so that every APIService and kubeconfig has it by then.
+PUBLISH_SECONDS = 24 * 3600
+
+# How often a running server looks whether something is due; the shortest life is measured in months.
+CHECK_SECONDS = 3600.0
+
+# Replicas that start together race for the first save; whoever loses finds the winner's certificates at the next attempt.
+SAVE_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """What to serve with now. `ca_bundle` is what clients should trust; `ca` signs client certificates."""
+
+    serving: KeyPair
+    ca_bundle: bytes
+    ca: KeyPair
+
+
+class CertificateKeeper:
+    """Keeps CA and serving certificate in a store, and renews both in time.
+
+    - Serving: renewed when a third of its life is left, when the wanted names change, or when it doesn't fit its key or CA.
+    - CA: with a third of its life left a successor is made and published in the bundle; after PUBLISH_SECONDS it takes over
+      signing. The predecessor stays in the bundle until it expires, and nothing it signed can outlive it.
+    """
+
+    def __init__(self, store: CertificateStore, names: Names, clock: Callable[[], float], ca_name: str = "aggserver-ca") -> None:
+        self._store = store
+        self._names = names
+        self._clock = clock
+        self._ca_name = ca_name
+
+    async def ensure(self) -> Certificates:
+        """Load, renew what is due, save if anything changed, and say what to serve with.
+
+        Raises StoreConflictError when others saved in between each of SAVE_ATTEMPTS times.
+        """
+        for attempt in range(1, SAVE_ATTEMPTS + 1):
+            kept = await self._store.load()
+            wanted = self._renewed(kept, self._clock())
+            try:
+                if wanted != kept:
+                    await self._store.save(wanted)
+                break
+            except StoreConflictError:
+                if attempt == SAVE_ATTEMPTS:
+                    raise
+        return self._certificates(wanted)
+
+    def _certificates(self, files: Mapping[str, bytes]) -> Certificates:
+        return Certificates(
+            serving=KeyPair(files[SERVING_CERT], files[SERVING_KEY]),
+            ca_bundle=b"".join(files.get(name, b"") for name in (CA_CERT, NEXT_CA_CERT, OLD_CA_CERTS)),
+            ca=KeyPair(files[CA_CERT], files[CA_KEY]),
+        )
+
+    async def follow(
+        self, on_change: Callable[[Certificates], Awaitable[None]], sleep: Callable[[float], Awaitable[None]]
+    ) -> None:
+        """Check for ever, every CHECK_SECONDS of `sleep`, and report each change; what `ensure` says first counts as known."""
+        known = await self.ensure()
+        while True:
+            await sleep(CHECK_SECONDS)
+            current = await self.ensure()
+            if current != known:
+                await on_change(current)
+                known = current
+
+    def _renewed(self, kept: Mapping[str, bytes], now: float) -> dict[str, bytes]:
+        files = self._with_ca(kept, now)
+        ca = KeyPair(files[CA_CERT], files[CA_KEY])
+        trusted = files[CA_CERT] + files.get(OLD_CA_CERTS, b"")
+        if not self._serves(files, trusted, now):
+            serving = issue_serving(ca, self._names.dns, self._names.ips, now)
+            files[SERVING_CERT], files[SERVING_KEY] = serving.cert_pem, serving.key_pem
+        return files
+
+    def _with_ca(self, kept: Mapping[str, bytes], now: float) -> dict[str, bytes]:
+        """The files with a CA that can sign now, and a successor where one is due."""
+        files = dict(kept)
+        if not _pair_fits(files.get(CA_CERT), files.get(CA_KEY)) or _ended(files[CA_CERT], now):
+            ca = new_ca(self._ca_name, now)
+            return {CA_CERT: ca.cert_pem, CA_KEY: ca.key_pem}
+        if old := files.pop(OLD_CA_CERTS, None):
+            lasting = _unexpired(old, now)
+            files.update({OLD_CA_CERTS: lasting} if lasting else {})
+        if needs_renewal(files[CA_CERT], now):
+            if not _pair_fits(files.get(NEXT_CA_CERT), files.get(NEXT_CA_KEY)):
+                successor = new_ca(self._ca_name, now)
+                files[NEXT_CA_CERT], files[NEXT_CA_KEY] = successor.cert_pem, successor.key_pem
+            elif now - (_start(files[NEXT_CA_CERT]) + BACKDATE_SECONDS) >= PUBLISH_SECONDS:
+                files[OLD_CA_CERTS] = files[CA_CERT] + files.get(OLD_CA_CERTS, b"")
+                files[CA_CERT], files[CA_KEY] = files.pop(NEXT_CA_CERT), files.pop(NEXT_CA_KEY)
+        return files
+
+    def _serves(self, files: Mapping[str, bytes], trusted: bytes, now: float) -> bool:
+        cert_pem = files.get(SERVING_CERT)
+        if cert_pem is None or not _pair_fits(cert_pem, files.get(SERVING_KEY)) or needs_renewal(cert_pem, now):
+            return False
+        certificate = x509.load_pem_x509_certificate(cert_pem)
+        san = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        dns, ips = set(san.get_values_for_type(x509.DNSName)), {str(ip) for ip in san.get_values_for_type(x509.IPAddress)}
+        if dns != set(self._names.dns) or ips != {str(ip_address(ip)) for ip in self._names.ips}:
+            return False
+        return any(_signed_by(certificate, ca) for ca in x509.load_pem_x509_certificates(trusted))
+
+
+def needs_renewal(cert_pem: bytes, now: float) -> bool:
+    """Whether less than a third of the certificate's life is left. Raises ValueError for PEM that is no certificate."""
+    certificate = x509.load_pem_x509_certificate(cert_pem)
+    start, end = certificate.not_valid_before_utc.timestamp(), certificate.not_valid_after_utc.timestamp()
+    return end - now < (end - start) / 3
+
+
+def _pair_fits(cert_pem: bytes | None, key_pem: bytes | None) -> bool:
+    """Whether both are there, readable, and belong together: a store may have been cut off in the middle of a save."""
+    if cert_pem is None or key_pem is None:
+        return False
+    try:
+        return x509.load_pem_x509_certificate(cert_pem).public_key() == load_key(key_pem).public_key()
+    except (ValueError, TypeError):
+        return False
+
+
+def _signed_by(certificate: x509.Certificate, ca: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(ca)
+    except Exception:  # ValueError, TypeError or InvalidSignature: whichever it is, this CA did not sign it
+        return False
+    return True
+
+
+def _unexpired(bundle: bytes, now: float) -> bytes:
+    lasting = (one for one in x509.load_pem_x509_certificates(bundle) if one.not_valid_after_utc.timestamp() > now)
+    return b"".join(one.public_bytes(serialization.Encoding.PEM) for one in lasting)
+
+
+def _ended(cert_pem: bytes, now: float) -> bool:
+    return x509.load_pem_x509_certificate(cert_pem).not_valid_after_utc.timestamp() <= now
+
+
+def _start(cert_pem: bytes) -> float:
+    return x509.load_pem_x509_certificate(cert_pem).not_valid_before_utc.timestamp()

@@ -1,0 +1,50 @@
+"""Where the server's own certificates live between starts: the interface, and a folder on disk.
+
+`secret_store.py` is the other implementation.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from aggserver import disk
+
+__all__ = ["CertificateStore", "FolderStore", "StoreConflictError"]
+
+CA_CERT, CA_KEY = "ca.crt", "ca.key"
+NEXT_CA_CERT, NEXT_CA_KEY = "next-ca.crt", "next-ca.key"
+OLD_CA_CERTS = "old-ca.crt"
+SERVING_CERT, SERVING_KEY = "tls.crt", "tls.key"
+NAMES = frozenset({CA_CERT, CA_KEY, NEXT_CA_CERT, NEXT_CA_KEY, OLD_CA_CERTS, SERVING_CERT, SERVING_KEY})
+
+
+class StoreConflictError(Exception):
+    """Another replica saved between our load and our save; its certificates are now the right ones."""
+
+
+class CertificateStore(Protocol):
+    """Where the certificates live between starts: a folder or a Secret. Keys are file names, values PEM."""
+
+    async def load(self) -> dict[str, bytes]:
+        """All that is kept; empty at the first start."""
+
+    async def save(self, files: dict[str, bytes]) -> None:
+        """Replace everything that is kept. Raises StoreConflictError when it changed since `load`."""
+
+
+class FolderStore:
+    """A folder on disk: 0700, files 0600, each replaced atomically. Other files in the folder are left alone."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    async def load(self) -> dict[str, bytes]:
+        return {name: (self.path / name).read_bytes() for name in NAMES if (self.path / name).is_file()}
+
+    async def save(self, files: dict[str, bytes]) -> None:
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name, content in files.items():
+            disk.replace(self.path / name, content)
+        for name in NAMES - files.keys():
+            (self.path / name).unlink(missing_ok=True)

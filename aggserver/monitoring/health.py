@@ -1,0 +1,81 @@
+"""Health checks: what `/livez`, `/readyz` and `/healthz` report.
+
+The reason of a failed check is withheld from the summary, which anybody may read, and given at the check's own path, which
+needs a permission. `routes.py` serves both.
+Source: k8s.io/apiserver pkg/server/healthz/healthz.go, v0.36.3.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+__all__ = ["Check", "HealthChecks"]
+
+log = logging.getLogger(__name__)
+
+Check = Callable[[], str | None]
+
+
+@dataclass(slots=True)
+class HealthChecks:
+    """Named checks, in the order they were added. A check returns None when all is well, else why not; it must not block.
+
+    A check may have a warning beside it, which is asked the same way and fails nothing: the server does its work, and somebody
+    should know what is wrong nevertheless. `ping` is always there, and for readiness `shutdown`, which fails from
+    `begin_shutdown` on.
+    """
+
+    _livez: dict[str, Check] = field(default_factory=dict)
+    _readyz: dict[str, Check] = field(default_factory=dict)
+    _warnings: dict[str, Check] = field(default_factory=dict)
+    _shutting_down: bool = False
+
+    def __post_init__(self) -> None:
+        self.add("ping", lambda: None)
+        self.add("shutdown", lambda: "process is shutting down" if self._shutting_down else None, livez=False)
+
+    def add(self, name: str, check: Check, *, livez: bool = True, readyz: bool = True, warning: Check | None = None) -> None:
+        """Add or replace a check. What a restart would not mend is no matter of liveness: `livez=False`."""
+        if warning is not None:
+            self._warnings[name] = warning
+        if livez:
+            self._livez[name] = check
+        if readyz:
+            self._readyz[name] = check
+
+    def begin_shutdown(self) -> None:
+        self._shutting_down = True
+
+    def of(self, endpoint: str) -> dict[str, Check]:
+        """The checks of `livez`, `readyz` or `healthz`; the last is the old name of liveness."""
+        return self._readyz if endpoint == "readyz" else self._livez
+
+    def warning(self, name: str) -> str | None:
+        check = self._warnings.get(name)
+        return check() if check is not None else None
+
+    def report(self, endpoint: str, *, verbose: bool, excluded: Iterable[str]) -> tuple[bool, str]:
+        """Whether all checks pass, and the body that says so."""
+        unknown = set(excluded)
+        lines: list[str] = []
+        failures: dict[str, str] = {}
+        for name, check in self.of(endpoint).items():
+            if name in unknown:
+                lines.append(f"[+]{name} excluded: ok\n")
+            elif why := check():
+                failures[name] = why
+                lines.append(f"[-]{name} failed: reason withheld\n")
+            elif self.warning(name):
+                lines.append(f"[+]{name} ok, with a warning: reason withheld\n")
+            else:
+                lines.append(f"[+]{name} ok\n")
+        if missing := sorted(unknown - self.of(endpoint).keys()):
+            names = ",".join(json.dumps(name) for name in missing)
+            lines.append(f"warn: some health checks cannot be excluded: no matches for {names}\n")
+        if failures:
+            log.info("%s check failed: %s", endpoint, "; ".join(f"{name}: {why}" for name, why in failures.items()))
+            return False, f"{''.join(lines)}{endpoint} check failed\n"
+        return True, f"{''.join(lines)}{endpoint} check passed\n" if verbose else "ok"
