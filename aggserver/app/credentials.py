@@ -1,8 +1,7 @@
 """Credentials: what `aggserver dev` shows, whom it trusts, and the kubeconfig it hands out, all of one CA of its own.
 
 They lie in a folder and are renewed while the server runs: the certificate is shown to new connections, an heir of the CA is
-trusted beside it, and the kubeconfig is written anew. What is due is `server/certificates.py`'s to say. Called by
-`app/standalone.py`.
+trusted beside it, and the kubeconfig is written anew. What is due is decided by `certificates/keeper.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """SecretStore: the server's own certificates in a Secret, so that replicas and restarts share one CA.
 
-A `CertificateStore` for `server/certificates.py`, used in a cluster where no certificate files are given. Two replicas that start
+A `CertificateStore` (`store.py`), used in a cluster where no certificate files are given. Two replicas that start
 at once both make a CA; the Secret's resourceVersion decides whose is saved, and the other loads that one.
 """
 

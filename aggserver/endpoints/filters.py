@@ -73,7 +73,7 @@ _TOO_MANY = b"Too many requests, please try again later.\n"
 
 
 class Observer(Protocol):
-    """Where the figures of requests go (`server/health.py` has the metrics)."""
+    """Where the figures of requests go: `monitoring/metrics.py` has the implementation."""
 
     def request_done(self, request: Request, code: int, seconds: float, size: int) -> None: ...
 
