@@ -5,8 +5,8 @@
     program = compile_program(checked)
     value, cost = program({"self": 3}, 1_000_000)                   # or CELError
 
-Used by `schema` (validation rules) and `admission` (match conditions), and of use without them: docs/cel.md. Knows nothing of
-schemas or objects of Kubernetes: types with fields come from a TypeProvider. Pure.
+`schema` uses it for validation rules and `admission` for match conditions; it can also be used alone (docs/cel.md). It knows
+no schemas or Kubernetes objects: types with fields come from a TypeProvider. Pure.
 """
 
 from aggserver.cel.checker import Checked, Environment, check

@@ -1,9 +1,8 @@
 """The syntax tree of a CEL expression, after macros are expanded.
 
-Made by `parser.py`, read by `checker.py`, `cost.py` and the code generator. Nodes are never changed: the checker makes new
-ones where a name turns out to be a qualified one. Every node has an `id`, unique in the expression and numbered as cel-go
-numbers them (its own and the type checker's tables are keyed by it), and an `offset`, the code point of the source that an
-error points at.
+Nodes are never changed: the checker makes new ones where a name turns out to be qualified. Every node has an `id`, unique in
+the expression and numbered as in cel-go (the checker's tables are keyed by it), and an `offset`, the code point of the source
+that an error points at.
 Source: cel-spec proto/cel/expr/syntax.proto; cel-go common/ast/expr.go, v0.26.0.
 """
 
@@ -32,7 +31,7 @@ __all__ = [
 ]
 
 ACCUMULATOR = "@result"
-"""The variable in which a comprehension gathers its result: no source can name it."""
+"""The variable in which a comprehension gathers its result. It is no valid identifier, so sources can't use it."""
 
 
 class Numbers:
@@ -60,7 +59,7 @@ class Ident:
     id: int
     offset: int
     name: str
-    """With a leading dot if the source has one; after the check the name it was resolved to."""
+    """As written, with its leading dot if it has one; after the check, the name it was resolved to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +127,7 @@ class Struct:
 
 @dataclass(frozen=True, slots=True)
 class Comprehension:
-    """A fold: accu_var starts as accu_init; for each item while loop_condition holds, it becomes loop_step; then result.
+    """A fold: accu_var starts as accu_init and becomes loop_step for each item while loop_condition holds; the value is result.
 
     iter_var is the element of a list or the key of a map; where iter_var2 is not empty, iter_var is the index or key and
     iter_var2 the element or value.
@@ -145,11 +144,10 @@ class Comprehension:
     loop_step: Expr
     result: Expr
     macro: str = ""
-    """The macro it was written as, so that code for it can be simpler than a fold.
+    """The macro it was expanded from, so that the generator can write simpler code than a fold.
 
     all, exists, exists_one (also existsOne), map (two or three arguments), filter, transformList, transformMap,
-    transformMapEntry, or bind (optMap, optFlatMap, sortBy): accu_var is bound to accu_init for the sake of result, and there
-    is no loop.
+    transformMapEntry, or bind (optMap, optFlatMap, sortBy), which has no loop: it only binds accu_var to accu_init in result.
     """
 
 
@@ -157,7 +155,7 @@ Expr: TypeAlias = Literal | Ident | Select | Call | List | Map | Struct | Compre
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
-    """The expressions directly below, in the order of the source."""
+    """The direct subexpressions, in the order of the source."""
     match expr:
         case Select():
             return (expr.operand,)
@@ -176,7 +174,7 @@ def children(expr: Expr) -> tuple[Expr, ...]:
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
-    """The expression and all below it, parents before children."""
+    """The expression and all its subexpressions, parents before children."""
     waiting = [expr]
     while waiting:
         expr = waiting.pop()

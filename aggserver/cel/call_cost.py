@@ -1,8 +1,8 @@
-"""What calls can cost, and how large their results can be: the static cost of every function of the libraries.
+"""The static cost of function calls, and the possible sizes of their results.
 
-`cost.py` asks for each overload that a call may mean. The libraries of lists and sets come first, by overload; then
-Kubernetes' figures, by function; then cel-go's, by overload. They are part of the API: an expression that is allowed in one
-version must be in the next, so nothing is mended here.
+`cost.py` asks for each overload that a call may mean. Figures are looked up first in cel-go's list and set libraries (by
+overload), then in Kubernetes' (by function), then in cel-go's standard ones (by overload). They are part of the API, since an
+expression allowed in one version must be allowed in the next: so upstream's mistakes are kept.
 Source: k8s.io/apiserver pkg/cel/library/cost.go, v0.36.3 (EstimateCallCost); cel-go checker/cost.go (functionCost),
 ext/lists.go and ext/sets.go, v0.26.0.
 """
@@ -21,16 +21,16 @@ from aggserver.cel.types import Kind, Type
 __all__ = ["AUTHORIZATION_CHECK", "REGEXP", "TRAVERSAL", "Node", "call_cost"]
 
 TRAVERSAL = 0.1
-"""For each character of a string that is looked at."""
+"""Cost for each character of a string that is traversed."""
 REGEXP = 0.25
-"""For each character of a pattern, for each unit of the string's own cost: about four of them make one step."""
+"""Cost for each character of a pattern, multiplied by the string's traversal cost."""
 AUTHORIZATION_CHECK = 350_000
-"""So that an expression may have two of them."""
+"""Upstream chose it so that an expression can afford two authorization checks."""
 
-# The longest pattern among the formats, in characters; the longest name of one.
+# Among the named formats: characters of the longest pattern, and of the longest name.
 _LONGEST_FORMAT_PATTERN = 128
 _LONGEST_FORMAT = 64
-# A selector makes a list, and a list and a struct for each requirement; the shortest of these are two characters: `k,`.
+# A parsed selector is a list, with a list and a struct for each requirement; the shortest requirement is two characters: `k,`.
 _SELECTOR = Range(10, 10)
 _REQUIREMENTS_PER_CHARACTER = 0.5
 _REQUIREMENT = 50.0
@@ -56,12 +56,12 @@ _Estimate: TypeAlias = tuple[Range, Range | None]
 def call_cost(
     function: str, overload: str, target: Node | None, args: Sequence[Node], arg_costs: Sequence[Range], sizes: Sizes
 ) -> _Estimate:
-    """The cost of a call with that of its arguments, and the size of its result if it is known."""
+    """The cost of a call including its arguments, and the size of its result if known."""
     found = _collections(overload, target, args) or _kubernetes(function, overload, target, args, sizes)
     if found is not None:
         return found[0] + sum(arg_costs, ZERO), found[1]
     if overload in ("logical_or", "logical_and"):
-        # The right side may not be needed.
+        # The right side may be skipped, so it counts only in the maximum.
         return Range(arg_costs[0].min, (arg_costs[0] + arg_costs[1]).max), None
     if overload == "conditional":
         return arg_costs[0] + (arg_costs[1] | arg_costs[2]), _size(args[1]) | _size(args[2])
@@ -76,11 +76,11 @@ def _size(node: Node) -> Range:
 # cel-go's extensions
 
 _LIST_RESULT = Range(11, 11)
-"""The call, and making the list."""
+"""1 for the call, 10 for creating the list."""
 
 
 def _collections(overload: str, target: Node | None, args: Sequence[Node]) -> _Estimate | None:
-    """By the overload; None for what is neither of lists nor of sets."""
+    """Cost of the overloads of the list and set libraries; None for other overloads."""
     if overload.startswith("list_sets_"):
         both = _size(args[0]) * _size(args[1])
         return both.times(2 if overload == "list_sets_equivalent_list" else 1) + ONE, None
@@ -120,12 +120,12 @@ def _constant(node: Node, unknown: int) -> int:
 
 
 def _standard(overload: str, target: Node | None, args: Sequence[Node]) -> _Estimate | None:
-    """By the overload. None for what costs 1, and for methods that were called as functions."""
+    """Cost of cel-go's standard overloads. None means the default cost of 1, as do methods called as functions."""
     match overload, target, [_size(arg) for arg in args]:
         case "string_format", Node(), _:
             return _size(target).times(TRAVERSAL), None
         case "string_to_bytes", _, [size]:
-            # At most four bytes a character. What is too much wraps around, here and below, since it does upstream.
+            # At most four bytes a character. Overflow wraps around, here and below, as upstream.
             return size.times(TRAVERSAL), Range(size.min, size.max * 4 & LARGEST)
         case "bytes_to_string", _, [size]:
             return size.times(TRAVERSAL), Range(size.min // 4, size.max)
@@ -157,12 +157,12 @@ _ORDER = frozenset(
 
 
 def _matching(text: Range, pattern: Range) -> Range:
-    # One more character, since a pattern costs something for an empty text too.
+    # One character is added so that matching an empty text costs something too.
     return (text + ONE).times(TRAVERSAL) * pattern.times(REGEXP)
 
 
 def _comparison(left: Range, right: Range) -> Range:
-    """As far as the shorter one reaches."""
+    """Cost of comparing up to the length of the shorter one."""
     most = min(left.max, right.max)
     return Range(min(most, 1), most).times(TRAVERSAL)
 
@@ -178,9 +178,9 @@ _NOMINAL = frozenset(
         *("getHost", "getPort", "getEscapedPath", "getQuery"),
     )
 )
-# Functions that read their first argument once.
+# Functions that parse their first argument, traversing it once.
 _READING = frozenset({"cidr", "ip", "isIP", "isCIDR", "quantity", "isQuantity", "semver", "isSemver"})
-# Objects that are equal or not in one step.
+# Objects whose comparison costs one step.
 _SIMPLE_OBJECTS = frozenset(
     (
         *("kubernetes.Quantity", "kubernetes.Semver", "kubernetes.authorization.Authorizer"),
@@ -191,7 +191,7 @@ _SIMPLE_OBJECTS = frozenset(
 
 
 def _kubernetes(function: str, overload: str, target: Node | None, args: Sequence[Node], sizes: Sizes) -> _Estimate | None:
-    """By the function, whatever it is called with; None for what Kubernetes says nothing of."""
+    """Cost by function name, whatever the overload; None for functions that Kubernetes' estimator does not know."""
     if function in _NOMINAL or overload == "cidr_ip":
         return ONE, None
     if function == "check":
@@ -243,7 +243,7 @@ def _equality(left: Node, right: Node) -> _Estimate | None:
 
 
 def _element(node: Node, sizes: Sizes) -> tuple[Type, Range] | None:
-    """The type and size of a list's elements; None if it is no list."""
+    """The type and size of a list's elements; None if it is not a list."""
     if not node.type.parameters:
         return None
     known = sizes((*node.path, "@items") if node.path else ())
@@ -251,7 +251,7 @@ def _element(node: Node, sizes: Sizes) -> tuple[Type, Range] | None:
 
 
 def _comparing(target: Node, args: Sequence[Node], sizes: Sizes) -> _Estimate:
-    """Looking at each element; of strings and bytes at each character too."""
+    """Cost of comparing each element; for strings and bytes each character counts too."""
     element = _element(target, sizes)
     if element is None:
         return _size(target).times(TRAVERSAL), None
@@ -269,16 +269,16 @@ def _replacing(target: Node, args: Sequence[Node], sizes: Sizes) -> _Estimate | 
     if len(args) < 2:
         return None
     size, old, new = _size(target), _size(args[0]), _size(args[1])
-    # The longest result: as many as possible of the shortest that may be replaced, each by the longest.
+    # The longest result: as many matches of the shortest `old` as possible, each replaced by the longest `new`.
     count_max = kept_max = 0
     if old.min == 0:
-        # An empty string is found around each character.
+        # An empty string matches around each character.
         count_max, kept_max = min(size.max + 1, LARGEST), size.max
     elif new.max <= old.min:
         kept_max = size.max
     else:
         count_max = _pieces(size.max, old.min)
-    # The shortest result, the other way round.
+    # The shortest result: as few matches of the longest `old` as possible, each replaced by the shortest `new`.
     count_min = kept_min = 0
     if old.max == 0:
         count_min, kept_min = min(size.min + 1, LARGEST), size.min
@@ -291,7 +291,7 @@ def _replacing(target: Node, args: Sequence[Node], sizes: Sizes) -> _Estimate | 
 
 
 def _pieces(size: int, each: int) -> int:
-    # In floating point upstream; what is beyond 64 bits becomes their upper half on amd64.
+    # Upstream computes this in floating point; on amd64 a result beyond 64 bits converts to 2**63.
     count = math.ceil(float(size) / float(each))
     return count if count <= LARGEST else 2**63
 

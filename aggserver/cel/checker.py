@@ -1,7 +1,7 @@
-"""The type checker: which variables, fields and overloads an expression means, and of what type each part of it is.
+"""The type checker: resolves variables, fields and overloads, and gives every subexpression a type.
 
-`check` is the way from source text to what the cost estimate and the code generator work on. Errors are cel-go's word by
-word, in its order: the API server shows them to those who write rules.
+`check` turns source text into what the cost estimate and the code generator work on. Errors are cel-go's word by word and in
+its order, since the API server shows them to authors of rules.
 Source: cel-go checker/{checker,env,types}.go, v0.26.0; the environment: k8s.io/apiserver pkg/cel/environment/base.go,
 v0.36.3.
 """
@@ -45,7 +45,7 @@ _LITERALS = {"null": NULL, "bool": BOOL, "int": INT, "uint": UINT, "double": DOU
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What an expression may name beside the functions of the libraries."""
+    """The variables and types an expression may name, beside the functions of the libraries."""
 
     variables: Mapping[str, Type]
     provider: TypeProvider = field(default_factory=NoTypes)
@@ -54,13 +54,13 @@ class Environment:
 @dataclass(frozen=True, slots=True)
 class Checked:
     expr: Expr
-    """With names resolved: a qualified name is one Ident, a function in a namespace has no target."""
+    """With names resolved: a qualified name is one Ident, and a namespaced function has no target."""
     types: Mapping[int, Type]
-    """By the ids of expressions."""
+    """Keyed by expression id."""
     overloads: Mapping[int, tuple[str, ...]]
-    """By the ids of calls: the overloads that fit the types of the arguments; more than one where a type is dyn."""
+    """Keyed by call id: the overloads that fit the argument types; several where a type is dyn."""
     references: Mapping[int, str | Type]
-    """By the ids of identifiers: the name of the variable, or the type that is named."""
+    """Keyed by identifier id: the name of the variable, or the type it denotes."""
 
     @property
     def type(self) -> Type:
@@ -71,7 +71,7 @@ def check(source: str, environment: Environment) -> Checked:
     """Parse and check an expression.
 
     Raises:
-        CompileError: with all that is wrong.
+        CompileError: with all errors found.
     """
     expr = parse(source)
     errors = Errors(source)
@@ -99,7 +99,7 @@ class _Checker:
         self.references: dict[int, str | Type] = {}
 
     def check(self, expr: Expr) -> Expr:
-        """Note the types of it and of all below; returns it with names resolved."""
+        """Record the types of the expression and its subexpressions; return it with names resolved."""
         match expr:
             case Literal():
                 self.types[expr.id] = _LITERALS[expr.kind]
@@ -172,7 +172,7 @@ class _Checker:
         return replace(expr, args=(operand, name))
 
     def _field(self, expr: Expr, operand: Expr, name: str, optional: bool = False) -> tuple[Expr, Type]:
-        """The operand with names resolved, and the type of its field."""
+        """Return the operand with names resolved, and the type of its field."""
         operand = self.check(operand)
         target = self.inference.substitute(self._type(operand))
         if target.is_optional:
@@ -184,7 +184,7 @@ class _Checker:
             case Kind.OBJECT:
                 result = self._declared_field(expr, target.name, name)
             case Kind.PARAM:
-                # Free until now: from here on it can only be dyn.
+                # The type parameter was unbound; a field selection binds it to dyn.
                 self.inference.is_assignable(DYN, target)
                 result = DYN
             case Kind.DYN | Kind.ERROR:
@@ -226,7 +226,7 @@ class _Checker:
         return expr
 
     def _resolve(self, call: Call) -> Call:
-        """Find the overloads for a call of a known function, and the type of the result. The call itself."""
+        """Record the overloads and the result type for a call of a known function; return the call."""
         given = [self._type(arg) for arg in call.args]
         if call.target is not None:
             given.insert(0, self._type(call.target))
@@ -255,7 +255,7 @@ class _Checker:
         return call
 
     def _instance(self, overload: Overload) -> tuple[tuple[Type, ...], Type]:
-        """The types of an overload, with its type parameters made new."""
+        """The argument and result types of an overload, with fresh type parameters."""
         if not overload.params:
             return overload.args, overload.result
         return self.inference.instantiate(overload.params, overload.args, overload.result)
@@ -325,7 +325,7 @@ class _Checker:
         return item
 
     def _value_type(self, expr: Expr, optional: bool) -> Type:
-        """The type of an element or entry: of what is in the optional, where it is given as one."""
+        """The type of an element or entry; for an optional one (`?`), the type within the optional."""
         type_ = self._type(expr)
         if not optional:
             return type_
@@ -336,7 +336,7 @@ class _Checker:
         return type_
 
     def _join(self, previous: Type | None, current: Type) -> Type:
-        """One type for both; `literals.py` has its own opinion on literals whose elements differ."""
+        """One type for both, dyn if they differ; `literals.py` rejects literals that mix types."""
         if previous is None:
             return current
         return most_general(previous, current) if self.inference.is_assignable(previous, current) else DYN
@@ -363,7 +363,7 @@ class _Checker:
         return replace(expr, iter_range=iter_range, accu_init=accu_init, loop_condition=condition, loop_step=step, result=result)
 
     def _iteration_types(self, iter_range: Expr, two: bool) -> tuple[Type, Type]:
-        """Of the one variable (the second is not used then), or of both."""
+        """The types of both iteration variables; the second is unused if there is only one."""
         type_ = self.inference.substitute(self._type(iter_range))
         match type_.kind:
             case Kind.LIST:
@@ -389,7 +389,7 @@ class _Checker:
 
 
 def _qualified_name(expr: Expr) -> str:
-    """a.b.c, where an expression is nothing else; otherwise ''."""
+    """The dotted name if the expression is only names and dots (a.b.c), otherwise ''."""
     fields: list[str] = []
     while isinstance(expr, Select) and not expr.test_only:
         fields.append(expr.field)

@@ -1,7 +1,7 @@
-"""What is known before an expression runs, and so costs nothing: literals, types, lists and maps of them, conversions.
+"""Constant folding: literals, types, lists and maps of them, and conversions are known before the expression runs.
 
-Called by the generator for every part of an expression.
-Source: cel-go interpreter/{planner,decorators}.go, v0.26.0: what OptOptimize makes of a plan.
+The generator asks for every subexpression; a constant costs nothing at run time.
+Source: cel-go interpreter/{planner,decorators}.go, v0.26.0 (OptOptimize).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NOT_CONSTANT = object()
 
 
 class ProgramError(ValueError):
-    """The expression is right and yet no program: a conversion of a constant fails. `str()` is what cel-go says."""
+    """A checked expression can't become a program, e.g. a conversion of a constant fails. `str()` is cel-go's message."""
 
 
 class Constants:

@@ -1,6 +1,6 @@
 """`int()`, `uint()`, `double()`, `string()`, `bool()`, `bytes()`, `timestamp()` and `duration()`.
 
-Called for these functions, and at once where their argument is a constant. Pure.
+Run when the expression is evaluated, or while it is compiled if the argument is a constant. Pure.
 Source: ConvertToType of cel-go common/types, v0.26.0; Go's strconv, 1.26.
 """
 
@@ -29,7 +29,7 @@ def _impossible(value: object, wanted: str) -> EvaluationError:
 
 
 def to_int(value: Any) -> int:
-    """Raises EvaluationError, as all here."""
+    """Raises EvaluationError, as do all functions of this module."""
     match value:
         case Uint():
             if value > INT64_MAX:

@@ -1,8 +1,8 @@
 """The static cost of an expression: the least and the most that evaluating it can cost.
 
-By it the API server decides, before there is any object, which rules a CustomResourceDefinition may have; so the figures are
-upstream's to the digit, with what is odd in them. A unit is about 50 ns. What a call costs is in `call_cost.py`; this module
-walks the expression and keeps track of sizes: of strings, lists and maps, and of what lists and maps hold.
+The API server decides by it which rules a CustomResourceDefinition may have, so the figures are upstream's to the digit,
+oddities included. A unit is about 50 ns. `call_cost.py` has the cost of calls; this module walks the expression and keeps
+track of the sizes of strings, lists and maps, and of the elements of lists and maps.
 Source: cel-go checker/cost.go, v0.26.0, where has() costs nothing, as k8s.io/apiserver pkg/cel/environment, v0.36.3, has it.
 """
 
@@ -23,21 +23,21 @@ _CREATE_LIST = Range(10, 10)
 _CREATE_MAP = Range(30, 30)
 _CREATE_STRUCT = Range(40, 40)
 _NOTHING_YET = Range(UNKNOWN.max, 0)
-"""What is neutral in a union."""
+"""The neutral element of a union of ranges."""
 _SCALARS = frozenset({Kind.BOOL, Kind.DOUBLE, Kind.DURATION, Kind.INT, Kind.TIMESTAMP, Kind.UINT})
 
 
 class SizeEstimator(Protocol):
     def size(self, path: tuple[str, ...]) -> Range | None:
-        """How large the value at a path can be: characters, bytes, elements or entries. None if it can't be told.
+        """The size of the value at a path: characters, bytes, elements or entries. None if unknown.
 
-        The path starts with a variable; then come fields, '@items', '@keys', '@values' and '@indices'. It is empty for what is
-        no part of a variable.
+        The path starts with a variable, followed by fields, '@items', '@keys', '@values' and '@indices'. It is empty for a
+        value that is not part of a variable.
         """
 
 
 class NoSizes:
-    """The estimator that knows of no bounds."""
+    """An estimator that knows no sizes."""
 
     def size(self, path: tuple[str, ...]) -> Range | None:
         del path
@@ -46,7 +46,7 @@ class NoSizes:
 
 @dataclass(frozen=True, slots=True)
 class _Entries:
-    """How large the keys (or indices) and the values of a list or map can be."""
+    """The sizes of the keys (or indices) and of the values of a list or map."""
 
     is_list: bool
     key: Range
@@ -63,7 +63,7 @@ class _Local:
 
 
 def estimate(checked: Checked, sizes: SizeEstimator | None = None) -> Range:
-    """The cost of an expression that was checked; without bounds (ranges.LARGEST) where nothing bounds a size."""
+    """The cost of a checked expression; its maximum is ranges.LARGEST where a size is unbounded."""
     return _Estimate(checked, sizes or NoSizes()).cost(checked.expr)
 
 
@@ -71,11 +71,11 @@ class _Estimate:
     def __init__(self, checked: Checked, sizes: SizeEstimator) -> None:
         self._checked = checked
         self._estimator = sizes
-        # By the ids of expressions.
+        # Keyed by expression id.
         self._paths: dict[int, tuple[str, ...]] = {}
         self._sizes: dict[int, Range] = {}
         self._entries: dict[int, _Entries] = {}
-        # By name, innermost last.
+        # Keyed by name, innermost scope last.
         self._locals: dict[str, list[_Local]] = {}
 
     def cost(self, expr: Expr) -> Range:
@@ -154,7 +154,7 @@ class _Estimate:
         return target_cost + own
 
     def _track(self, expr: Call, overload: str, result: Range | None) -> Range | None:
-        """Note where a call's result comes from and what it holds; returns how large it is."""
+        """Record the path and the element sizes of a call's result; return its size."""
         match overload:
             case "index_list" | "index_map":
                 entries = self._entries_of(expr.args[0])
@@ -201,7 +201,7 @@ class _Estimate:
         return cost
 
     def _iterated(self, iter_range: Expr, index: int, count: int) -> _Local:
-        """The only variable, or the first or second of two."""
+        """The iteration variable at `index` of `count`."""
         entries = self._entries_of(iter_range)
         is_list = entries.is_list if entries else self._type(iter_range).kind is Kind.LIST
         if is_list:
@@ -226,10 +226,10 @@ class _Estimate:
         local = _Local(self._path(init), self._size(init), self._entries_of(init))
         self._locals.setdefault(expr.accu_var, []).append(local)
 
-    # What is known of expressions
+    # Types, paths and sizes of expressions
 
     def _type(self, expr: Expr) -> Type:
-        # The name in `a.?b` has none.
+        # The checker records no type for the field name in `a.?b`.
         return self._checked.types.get(expr.id, DYN)
 
     def _local(self, expr: Expr) -> _Local | None:
@@ -241,7 +241,7 @@ class _Estimate:
         return local.path if local else self._paths.get(expr.id, ())
 
     def _size(self, expr: Expr) -> Range | None:
-        """How large it can be, by itself, by the estimator, by its type or as the variable that it is."""
+        """The size of a value: recorded before, of a literal, from the estimator, by type, or of a local variable."""
         if (known := self._sizes.get(expr.id)) is not None:
             return known
         match expr:

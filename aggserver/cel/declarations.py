@@ -1,10 +1,10 @@
-"""Which functions there are, and the types that they take and give.
+"""Declarations: the functions, their overloads, and the argument and result types of each overload.
 
-Overload ids are upstream's: costs are kept by them, and generated code calls by them. Their order is upstream's too, since
-all that fit are noted, and the first gives the type. The checker asks here for functions, operators and the names of types.
+Overload ids are upstream's: costs and implementations are keyed by them. Their order is upstream's too, since the checker
+records all that fit and takes the result type of the first. It also looks up operators and names of types here.
 
-There is one set. Kubernetes gives each library the version that brought it, the last being 1.34; an expression that is new in
-1.36 may use what 1.35 knew, one that is stored already may use all: today that is the same.
+There is one set of declarations. Upstream adds libraries by Kubernetes version, the last in 1.34: new expressions in 1.36 may
+use those of 1.35, stored ones may use all, and today both are the same.
 Source: k8s.io/apiserver pkg/cel/environment/base.go and pkg/cel/library, v0.36.3; cel-go, v0.26.0 (files are named below).
 """
 
@@ -46,7 +46,7 @@ class Overload:
     id: str
     is_member: bool
     args: tuple[Type, ...]
-    """With the target first, if it is a member."""
+    """The target comes first, if it is a member function."""
     result: Type
     params: tuple[Type, ...]
     """The type parameters in args and result."""
@@ -73,9 +73,9 @@ TYPE_NAMES: Mapping[str, Type] = MappingProxyType(
         "uint": UINT,
     }
 )
-"""The identifiers that stand for types. Of these, duration and timestamp are Kubernetes' own (pkg/cel/types.go, findScalar)."""
+"""The identifiers that denote types. `duration` and `timestamp` are Kubernetes' own (pkg/cel/types.go, findScalar)."""
 
-# A function, then its overloads: id, signature (as errors print it) and result.
+# A line with the function, then a line for each overload: id, signature (as errors print it) and result.
 _LIBRARIES = (
     # cel-go common/stdlib/standard.go; comparisons are made below
     """
@@ -566,7 +566,7 @@ sort
 )
 
 _ORDER = {"_<_": "less", "_<=_": "less_equals", "_>_": "greater", "_>=_": "greater_equals"}
-# What is compared with what, in the order of the overloads. Numbers compare with all numbers.
+# Pairs of types that have an order, in the order of upstream's overloads. Any number compares with any other.
 _ORDERED = (
     *(("bool", "bool"), ("int64", "int64"), ("int64", "double"), ("int64", "uint64"), ("uint64", "uint64"), ("uint64", "double")),
     *(("uint64", "int64"), ("double", "double"), ("double", "int64"), ("double", "uint64"), ("string", "string")),
@@ -585,7 +585,7 @@ _NAMED = {
     "timestamp": TIMESTAMP,
     "uint": UINT,
     "uint64": UINT,
-    # These two are registered as opaque types, those named kubernetes.* as objects whose fields nobody gives.
+    # Upstream registers these two as opaque types, and those named kubernetes.* as objects without fields.
     "net.CIDR": opaque("net.CIDR"),
     "net.IP": opaque("net.IP"),
 }
@@ -642,7 +642,7 @@ def _type(text: str) -> Type:
 
 
 def _parts(text: str) -> list[str]:
-    """What is between commas that are not in parentheses."""
+    """Split at the commas that are outside parentheses."""
     return re.findall(r"(?:[^,()]|\((?:[^()]|\([^()]*\))*\))+", text.replace(", ", ","))
 
 

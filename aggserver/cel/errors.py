@@ -1,8 +1,7 @@
-"""What is wrong with an expression's text, and the picture of where.
+"""Compile errors of an expression, printed with their source line and a caret.
 
-`Errors` gathers what the parser or the checker finds and prints it as cel-go does: sorted by place, each with its line and a
-caret. The text goes into the message of a CustomResourceDefinition's validation error, where people and tests look for it
-word by word.
+`Errors` collects what the parser or the checker finds and prints it as cel-go does, sorted by place. The text becomes part of
+a CustomResourceDefinition's validation error, where people and tests look for it word by word.
 Source: cel-go common/{error,errors,source}.go, v0.26.0.
 """
 
@@ -14,9 +13,9 @@ import re
 __all__ = ["NOWHERE", "CompileError", "Errors"]
 
 NOWHERE = -1
-"""The offset of an error that concerns no place of the source, such as a limit."""
+"""The offset of an error without a place in the source, such as an exceeded limit."""
 
-# Enough to see what is wrong, and a bound on what one expression can put into a reply.
+# cel-go's limit; it bounds what one expression can put into a response.
 _MOST_ERRORS = 100
 # Longer lines are not shown. In bytes of UTF-8, as upstream counts them.
 _LONGEST_LINE = 16384
@@ -24,13 +23,13 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 class CompileError(Exception):
-    """An expression that can't be compiled. Its text is cel-go's, of all errors, one after the other."""
+    """An expression that can't be compiled. `str()` is cel-go's text of all errors."""
 
 
 class Errors:
     def __init__(self, source: str) -> None:
         self.source = _SURROGATES.sub("\ufffd", source)
-        """What is read, and shown: halves of surrogate pairs are replaced, as Go's decoders do it before."""
+        """The source to parse and to show. Lone surrogates are replaced, as Go's decoders do."""
         self._found: list[tuple[int, str]] = []
         self._lines = [0, *(match.end() for match in re.finditer("\n", source))]
 
@@ -65,7 +64,7 @@ class Errors:
         shown = self.source[self._lines[line - 1] : end].replace("\t", " ")
         if len(shown.encode()) > _LONGEST_LINE:
             return text
-        # Wide characters get wide dots, so that the caret stays below what it points at.
+        # Wide characters get wide dots, so that the caret stays below the character that it points at.
         dots = "".join("." if char < "\x80" else "\uff0e" for char in shown[:column])
         caret = "^" if shown[column : column + 1] < "\x80" else "\uff3e"
         return f"{text}\n | {shown}\n | {dots}{caret}"

@@ -1,7 +1,7 @@
 """Writes loops for the macros: `all`, `exists`, `map`, `filter`, `transformMap`, and variables for `optMap` and `sortBy`.
 
-A macro is a fold of its list or map, as the parser has expanded it; here it becomes the loop that was meant, and what the steps
-of the fold cost is charged as if they were done. `generator.py` writes all else, and is what this calls for the parts of a macro.
+The parser has expanded a macro into a fold of a list or map; here it becomes a plain loop, which charges what the steps of the
+fold would cost. `generator.py` extends this class: it writes all other expressions, and the parts of a macro.
 Source: cel-go parser/macro.go, ext/{comprehensions,lists}.go and interpreter/interpretable.go (evalFold), v0.26.0.
 """
 
@@ -26,30 +26,30 @@ class Variable:
     code: str
     kind: str = ""
     thunk: str = ""
-    """What to call for the value when it is first asked for; `code` is then a list that holds it from then on."""
+    """Code that computes the value on first use; `code` is then a list that holds it from then on."""
     is_element: bool = False
-    """Of a list or map that is gone through, and so what an object has."""
+    """Whether it is an element of a list or map, and so may be a value of an object that is not converted to CEL yet."""
 
 
 class Folds(Writer):
     constants: Constants
     scope: dict[str, Variable]
-    """The variables of the macros around."""
+    """The variables of the enclosing macros, by name."""
 
     @abstractmethod
     def value(self, expr: Expr, *, bare: bool = False) -> Code:
-        """Writes what computes the expression."""
+        """Write code that computes the expression."""
 
     @abstractmethod
     def as_function(self, expr: Expr, *, bare: bool = False) -> str:
-        """Writes a function for the expression; gives the code that calls it."""
+        """Write a function for the expression; return the code that calls it."""
 
     @abstractmethod
     def type_of(self, expr: Expr) -> Type: ...
 
     @abstractmethod
     def bool(self, value: Code) -> str:
-        """Writes a check that it is one, unless that is sure."""
+        """Write a check that the value is a bool, unless that is known; return its code."""
 
     def comprehension(self, expr: Comprehension) -> Code:
         if expr.macro in ("bind", "sortBy"):
@@ -81,7 +81,7 @@ class Folds(Writer):
 
     @contextmanager
     def _loop(self, expr: Comprehension, items: str) -> Iterator[None]:
-        """The body of a loop; its end must leave nothing to pay."""
+        """Write a loop; the body's charges are settled within it."""
         self.settle()
         names = ", ".join(self.scope[name].code for name in (expr.iter_var, expr.iter_var2) if name)
         with self.block(f"for {names} in {items}:", counts=True):
@@ -89,7 +89,7 @@ class Folds(Writer):
             yield
 
     def _quantifier(self, expr: Comprehension, items: str) -> Code:
-        """`all` and `exists`. What is looked at before each round costs, even where it ends the loop."""
+        """`all` and `exists`. The loop condition is charged before each round, also when it ends the loop."""
         assert isinstance(expr.loop_step, Call)
         is_all = expr.macro == "all"
         look = 2 if is_all else 3
@@ -138,9 +138,9 @@ class Folds(Writer):
                 step = step.args[1]
                 assert isinstance(step, Call)
             if self.catches and len(step.args) == 3:
-                # A call of three arguments isn't made once the first has failed.
+                # cel-go does not make a call of three arguments once the first has failed.
                 self.line(f"if {error} is not None:", " cost += 1", " continue")
-            # The list or map so far, and the call that adds to it.
+            # One for reading the accumulator, one for the call that adds to it.
             self.charge(2)
             with self.caught(f"{error} = {error} or error"):
                 self._add(result.text, step)
@@ -161,7 +161,7 @@ class Folds(Writer):
             self.risk(f"{'insert' if len(step.args) == 3 else 'insert_all'}({result}, {codes})")
 
     def _bind(self, expr: Comprehension) -> Code:
-        """One variable, computed when it is first asked for: a variable that nobody asks for costs nothing."""
+        """Bind one variable, computed on first use: an unused variable costs nothing."""
         name = self.temp("v")
         if _is_sure(expr.result, expr.accu_var):
             value = self.value(expr.accu_init)
@@ -179,7 +179,7 @@ class Folds(Writer):
 
 
 def _is_sure(expr: Expr, name: str) -> bool:
-    """Whether the variable is surely asked for, unless something fails."""
+    """Whether the variable is always used, unless something fails before."""
     match expr:
         case Ident():
             return expr.name == name

@@ -1,7 +1,7 @@
-"""From a call to what does it: the implementation of the overload that fits the values.
+"""Dispatches a call to the implementation of the overload that fits the values.
 
-The checker has left one overload, or several where types are dyn. Even the one may not fit, since a value can be null or of an
-unknown type: so the types of the values decide, as cel-go's guards do. Called by `program.py` when it compiles.
+The checker has left one overload, or several where types are dyn. Even a single one may not fit, since a value can be null or
+of an unknown type; so the types of the values decide, as cel-go's guards do.
 Source: cel-go common/decls/decls.go, v0.26.0.
 """
 
@@ -23,7 +23,7 @@ _IMPLEMENTATIONS: Mapping[str, Callable[..., Any]] = {
     for library in (cidr, ip, lists, named_format, optional, quantity, regex, semver, sets, standard, strings, url)
     for overload, implementation in library.IMPLEMENTATIONS.items()
 }
-# These look at their arguments themselves, and say it in other words if they are of no use.
+# These check their arguments themselves, and have their own error messages.
 _UNGUARDED = frozenset(("size", "matches", "flatten", "sort", "@sortByAssociatedKeys"))
 _WORDLESS = frozenset(("contains", "startsWith", "endsWith"))
 
@@ -43,7 +43,7 @@ _EXACT: Mapping[Kind, type] = {
 
 @functools.cache
 def caller(function: str, overloads: tuple[str, ...]) -> Callable[..., Any]:
-    """What to call for `function`, of which the checker has left these overloads. It raises EvaluationError."""
+    """The function that dispatches calls of `function` among the overloads left by the checker. It raises EvaluationError."""
     declared = [each for each in functions()[function] if each.id in overloads and each.id in _IMPLEMENTATIONS]
     if function in _UNGUARDED and declared:
         return _IMPLEMENTATIONS[declared[0].id]
@@ -60,7 +60,8 @@ def caller(function: str, overloads: tuple[str, ...]) -> Callable[..., Any]:
             return found(*arguments)
         is_by_types = True
         for each in declared:
-            # Only of lists and maps it depends on more, and then so it does for the overloads after this one.
+            # The choice can be cached by types alone, unless a list's or map's elements had to be looked at for this overload
+            # or one before it.
             is_by_types = is_by_types and not any(arg.kind in (Kind.LIST, Kind.MAP) for arg in each.args)
             if _fits(each, arguments):
                 found = _IMPLEMENTATIONS[each.id]
@@ -82,7 +83,7 @@ def _fits(overload: Overload, arguments: tuple[Any, ...]) -> bool:
 
 
 def _is_of(value: Any, wanted: Type) -> bool:
-    """Of lists and maps the first elements speak for all."""
+    """Whether the value is of the type. Only the first element of a list or map is checked."""
     exact = _EXACT.get(wanted.kind)
     if exact is not None:
         return type(value) is exact

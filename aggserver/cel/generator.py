@@ -1,13 +1,12 @@
-"""Writes Python for a checked expression: statements in the order of evaluation.
+"""Generates Python for a checked expression: statements in the order of evaluation.
 
-All names are made up here and every constant is passed in by name, so that nothing of an expression's text is ever run. Costs are
+All names are made up here and constants are passed in by name, so no text of an expression is ever run as code. Costs are
 counted where cel-go's interpreter counts them, so that the figures are equal; loops, and calls that may take long, stop once the
 budget is spent. Errors are exceptions. `&&`, `||`, `all` and `exists` catch those of their operands, and a call of two arguments
-looks at the second even if the first failed; since most evaluations meet no error, that is in a second form of the function,
-made and called when the first form has met one.
-Called by `program.py`. Pure.
+evaluates the second even if the first failed. Most evaluations meet no error, so only a second form of the function does
+that; it is generated and called when the first form has met an error. Pure.
 Source: cel-go interpreter/{planner,interpretable,attributes,runtimecost,decorators}.go, v0.26.0, with the options of
-k8s.io/apiserver pkg/cel/environment (optimized, `has` for nothing), v0.36.3.
+k8s.io/apiserver pkg/cel/environment (optimized, no cost for `has`), v0.36.3.
 """
 
 from __future__ import annotations
@@ -28,13 +27,14 @@ from aggserver.cel.values import go_type
 from aggserver.cel.writer import Code
 from aggserver.meta import regexp
 
-__all__ = ["Objects", "Reached", "generate"]
+__all__ = ["Objects", "OnAccess", "generate"]
 
-# Copying so many elements of lists (a power of two), which costs nothing upstream, takes one from the budget.
+# Work that is free upstream but takes time here lowers the budget by one for each 2**bits elements:
+# elements copied when lists are concatenated,
 _COPIES_BITS = 6
-# Likewise for what is made of the lists, maps and objects of a request, of which upstream makes no more than is looked at.
-_WHOLES_BITS = 3
-# And for all that is in lists, maps and objects within others, which a call may go through at the cost of the outermost.
+# elements of an object's lists and maps converted to CEL values, which upstream does only for those that are read,
+_CONVERTED_BITS = 3
+# and elements of nested lists, maps and objects, which a call may traverse though it pays only for the outermost.
 _NESTED_BITS = 5
 
 _COMPARISONS = {"_<_": "<", "_<=_": "<=", "_>_": ">", "_>=_": ">="}
@@ -45,8 +45,8 @@ _ARITHMETIC = {
     "_/_": operators.divide,
     "_%_": operators.modulo,
 }
-# Calls of two arguments of which upstream doesn't look at the second if the first failed: this overload, these functions if the
-# types leave more than one overload, and all whose pattern is constant.
+# Calls of two arguments where upstream does not evaluate the second if the first failed: this overload, these functions if the
+# checker left more than one overload, and all with a constant pattern.
 _STOPPING = "string_format"
 _STOPPING_IF_DYN = frozenset(
     (
@@ -54,23 +54,23 @@ _STOPPING_IF_DYN = frozenset(
         *("lastIndexOf", "sub"),
     )
 )
-# What needs no more of a list or map than what is there.
+# Functions that don't look at the elements of a list or map, so that these need no conversion.
 _LOOK_UPS = frozenset(("size", "type"))
-# Functions whose results can be much larger than what they cost: how many elements, or characters, take one from the budget.
+# Functions whose results can be much larger than their cost: 2**bits elements or characters lower the budget by one.
 _GROWING = {"flatten": _COPIES_BITS, "format": 8, "replace": 8}
 _REGEX_FUNCTIONS = frozenset(("matches", "find", "findAll"))
 _NESTING = frozenset((Kind.LIST, Kind.MAP, Kind.OBJECT, Kind.DYN))
-# Of which two are compared at the cost of 1.
+# Kinds whose values are compared at a cost of 1.
 _SIZELESS = frozenset((Kind.BOOL, Kind.INT, Kind.UINT, Kind.DOUBLE, Kind.TIMESTAMP, Kind.DURATION))
 _PYTHON_TYPES = {Kind.STRING: "str", Kind.LIST: "list", Kind.MAP: "dict", Kind.INT: "int", Kind.BOOL: "bool", Kind.BYTES: "bytes"}
 
 
-class Reached(NamedTuple):
-    """What is done with a value of an object when an expression gets there.
+class OnAccess(NamedTuple):
+    """How to convert a value of an object when an expression accesses it.
 
-    kind: the Python type of what is taken as it is; None if nothing is.
-    convert: gives the value that CEL has instead of any other, which is itself if it is CEL's. Raises EvaluationError.
-    is_sure: whether it is of that type then. may_be_null: unless it is null.
+    kind: values of this Python type need no conversion; None if all do.
+    convert: returns the CEL value for any other value, possibly the same one. Raises EvaluationError.
+    is_sure: whether the converted value always has the type `kind`. may_be_null: or is null.
     """
 
     kind: type | None
@@ -80,21 +80,22 @@ class Reached(NamedTuple):
 
 
 class Objects(Protocol):
-    """How values of the types that the TypeProvider gave are kept: objects as dicts, with keys and values that need not be CEL's.
+    """How objects of the TypeProvider's types are represented: as dicts, whose keys and values may differ from CEL's.
 
-    Null counts as absent there.
+    A field that is null counts as absent.
     """
 
     def field(self, type_: Type, name: str) -> tuple[str, Type]:
-        """The key of an object's field, and its type."""
+        """The dict key of the CEL field `name`, and the field's type."""
 
-    def reached(self, type_: Type) -> Reached | None:
-        """None if nothing is to be done."""
+    def on_access(self, type_: Type) -> OnAccess | None:
+        """None if values of this type need no conversion."""
 
-    def whole(self, type_: Type) -> Callable[[Any], Any] | None:
-        """What makes CEL's value of a list, map or object, with all that is in it; None if it is one already.
+    def deep_conversion(self, type_: Type) -> Callable[[Any], Any] | None:
+        """A function that converts a list, map or object with all its elements to CEL values; None if none is needed.
 
-        That is done before something else happens to it than going on to what is in it. It takes its own, and raises nothing.
+        It is called before the value is used for anything but access to its elements. It accepts converted values too, and
+        raises nothing.
         """
 
 
@@ -103,17 +104,17 @@ class _PlainObjects:
         del type_
         return name, DYN
 
-    def reached(self, type_: Type) -> None:
+    def on_access(self, type_: Type) -> None:
         del type_
 
-    def whole(self, type_: Type) -> None:
+    def deep_conversion(self, type_: Type) -> None:
         del type_
 
 
 def generate(checked: Checked, objects: Objects | None = None, *, catches: bool) -> tuple[str, dict[str, Any]]:
-    """The text of a function `evaluate(activation, limit)`, and its constants by their names. Raises ProgramError.
+    """The text of a function `evaluate(activation, limit)`, and its constants by name. Raises ProgramError.
 
-    Where it doesn't catch errors, it calls `catching(activation, limit)` for the first of them.
+    If it does not catch errors, it calls `catching(activation, limit)` at the first one.
     """
     generator = _Generator(checked, objects or _PlainObjects(), catches=catches)
     generator.write()
@@ -121,7 +122,7 @@ def generate(checked: Checked, objects: Objects | None = None, *, catches: bool)
 
 
 class _Step(NamedTuple):
-    """`.field`, `[key]`, `.?field`, `[?key]`; has(.field). expr: all up to here."""
+    """`.field`, `[key]`, `.?field`, `[?key]` or has(.field). expr: the whole expression up to and including this step."""
 
     expr: Expr
     operand: Expr
@@ -150,17 +151,17 @@ class _Generator(Folds):
         return _PYTHON_TYPES.get(self.type_of(expr).kind, "")
 
     def _pay(self, cost: str, arguments: str) -> None:
-        """For a call, before it is made, what a function says."""
+        """Emit the computed cost before the call."""
         self.settle()
         self.line(f"cost += {cost}({arguments})", "if cost > budget: raise CostExceeded()")
 
-    def _arguments(self, arguments: tuple[Expr, ...], cost: Cost, *, stops: bool, is_whole: bool = True) -> list[Code]:
-        """Their values. A cost that is known is charged; the others are to be paid where no argument has failed.
+    def _arguments(self, arguments: tuple[Expr, ...], cost: Cost, *, stops: bool, is_deep: bool = True) -> list[Code]:
+        """Write the arguments' values. A constant cost is charged here; a computed one is charged here only if an argument fails.
 
-        `stops`: the first that fails is the last that is looked at, and the call isn't paid for unless it is the last of all.
-        `is_whole`: lists, maps and objects are made.
+        `stops`: an argument that fails ends the call, which is paid for only if it was the last one.
+        `is_deep`: lists, maps and objects are converted with all their elements.
         """
-        given = self._given if is_whole else self.value
+        given = self._deep_value if is_deep else self.value
         if isinstance(cost, int) and not stops:
             self.charge(cost)
         function = "" if isinstance(cost, int) else self.constant(cost)
@@ -176,7 +177,7 @@ class _Generator(Folds):
             call = ""
             known = [*(value.text for value in values), "None"]
             if not is_last and self.constants.of(arguments[1]) is NOT_CONSTANT:
-                call, other = self.as_function(arguments[1], is_whole=is_whole), self.temp()
+                call, other = self.as_function(arguments[1], is_deep=is_deep), self.temp()
                 then += ["try:", f" {other} = {call}", "except EvaluationError:", f" {other} = None"]
                 known.append(other)
             elif not is_last:
@@ -195,7 +196,7 @@ class _Generator(Folds):
         return tuple(self._checked.overloads.get(expr.id, ()))
 
     def value(self, expr: Expr, *, bare: bool = False) -> Code:
-        """Writes what computes the expression. `bare`: a branch of ?: or an index, where a variable's name costs nothing."""
+        """Write code that computes the expression. `bare`: a branch of ?: or an index, where reading a variable costs nothing."""
         constant = self.constants.of(expr)
         if constant is not NOT_CONSTANT:
             return Code(self.constant(constant), type(constant).__name__)
@@ -225,11 +226,11 @@ class _Generator(Folds):
                 return self.comprehension(expr)
         raise AssertionError(expr)
 
-    def as_function(self, expr: Expr, *, bare: bool = False, is_whole: bool = False) -> str:
-        """A function for an expression; gives the code that calls it."""
+    def as_function(self, expr: Expr, *, bare: bool = False, is_deep: bool = False) -> str:
+        """Write a function for the expression; return the code that calls it."""
         parameters = ", ".join(dict.fromkeys(variable.code for variable in self.scope.values()))
         with self.function(parameters) as call:
-            result = self._given(expr, bare=bare) if is_whole else self.value(expr, bare=bare)
+            result = self._deep_value(expr, bare=bare) if is_deep else self.value(expr, bare=bare)
             self.settle()
             self.line(f"return {result.text}")
         return call
@@ -241,62 +242,62 @@ class _Generator(Folds):
             return Code(f"{known.code}[0]")
         if known is not None:
             value = Code(known.code, known.kind)
-            return self._looked_at(value, self.type_of(expr)) if known.is_element else value
+            return self._convert_element(value, self.type_of(expr)) if known.is_element else value
         named = self._checked.references.get(expr.id, expr.name)
         variable = named if isinstance(named, str) else expr.name
         given = self.from_activation(variable)
         self.risk(f"if {given} is MISSING: raise EvaluationError({self.constant(f'no such attribute(s): {variable}')})")
         type_ = self.type_of(expr)
         if type_.is_optional:
-            return self._whole(Code(given), type_)
-        # A variable of its own, since a value of CEL may be put in the place of the object's.
-        return Code(given) if type_.kind is Kind.OBJECT else self._reached(self.set(given), type_)
+            return self._deep_convert(Code(given), type_)
+        # Copied to a variable of its own, since the converted value replaces it there.
+        return Code(given) if type_.kind is Kind.OBJECT else self._convert(self.set(given), type_)
 
-    def _looked_at(self, variable: Code, type_: Type) -> Code:
-        """What is no object has no fields, so that needs no look."""
-        return variable if type_.kind is Kind.OBJECT else self._reached(variable, type_)
+    def _convert_element(self, variable: Code, type_: Type) -> Code:
+        """Objects need no check on access: reading a field of any other value finds nothing."""
+        return variable if type_.kind is Kind.OBJECT else self._convert(variable, type_)
 
-    def _reached(self, variable: Code, type_: Type, *, is_field: bool = False) -> Code:
-        """Makes CEL's value of one of an object, in the same variable. A field that is there is not null."""
-        reached = self._objects.reached(type_)
-        if reached is None:
+    def _convert(self, variable: Code, type_: Type, *, is_field: bool = False) -> Code:
+        """Convert a value of an object in its variable. A field that is present is not null."""
+        access = self._objects.on_access(type_)
+        if access is None:
             return variable
-        self.risk(f"{self._if_other(variable, reached)}{variable.text} = {self.constant(reached.convert)}({variable.text})")
-        is_sure = reached.kind is not None and reached.is_sure and (is_field or not reached.may_be_null)
-        return Code(variable.text, reached.kind.__name__) if reached.kind is not None and is_sure else variable
+        self.risk(f"{self._if_other(variable, access)}{variable.text} = {self.constant(access.convert)}({variable.text})")
+        is_sure = access.kind is not None and access.is_sure and (is_field or not access.may_be_null)
+        return Code(variable.text, access.kind.__name__) if access.kind is not None and is_sure else variable
 
-    def _if_other(self, variable: Code, reached: Reached) -> str:
-        return "" if reached.kind is None else f"if type({variable.text}) is not {self.constant(reached.kind)}: "
+    def _if_other(self, variable: Code, access: OnAccess) -> str:
+        return "" if access.kind is None else f"if type({variable.text}) is not {self.constant(access.kind)}: "
 
-    def _whole(self, value: Code, type_: Type) -> Code:
+    def _deep_convert(self, value: Code, type_: Type) -> Code:
         if _has_nested(type_) and value.kind not in ("bool", "int", "float", "str", "bytes"):
             self.settle()
             condition = f"if isinstance({value.text}, (list, dict)): " if type_.is_dyn else ""
             self.line(f"{condition}budget -= weight({value.text}) >> {_NESTED_BITS}", "if cost > budget: raise CostExceeded()")
-        convert = self._objects.whole(type_)
+        convert = self._objects.deep_conversion(type_)
         if convert is None:
             return value
         made = self.set(f"{self.constant(convert)}({value.text})")
-        self.line(f"if isinstance({made.text}, (list, dict)): budget -= len({made.text}) >> {_WHOLES_BITS}")
+        self.line(f"if isinstance({made.text}, (list, dict)): budget -= len({made.text}) >> {_CONVERTED_BITS}")
         return made
 
-    def _given(self, expr: Expr, *, bare: bool = False) -> Code:
-        """The value of an expression, for something else than going on to what is in it."""
-        return self._whole(self.value(expr, bare=bare), self.type_of(expr))
+    def _deep_value(self, expr: Expr, *, bare: bool = False) -> Code:
+        """The value of an expression, converted with all its elements, since it is used for more than access to them."""
+        return self._deep_convert(self.value(expr, bare=bare), self.type_of(expr))
 
-    def _blended(self, expr: Expr, into: Type, *, bare: bool = False) -> Code:
-        """The value of one of two parts of an expression; if that is dyn, nobody will know any more where it is from."""
-        return self._given(expr, bare=bare) if into.is_dyn else self.value(expr, bare=bare)
+    def _branch(self, expr: Expr, into: Type, *, bare: bool = False) -> Code:
+        """The value of one of two branches; converted with all its elements if the type of both is dyn and so tells nothing."""
+        return self._deep_value(expr, bare=bare) if into.is_dyn else self.value(expr, bare=bare)
 
     def _attribute(self, expr: Expr, *, bare: bool) -> Code:
-        """A variable or any other value, and the fields, indexes and tests that follow it."""
+        """A variable or other value, followed by fields, indexes and presence tests."""
         base, steps = _steps(expr)
-        # Upstream takes the branches of ?: for the attribute: there is none that costs.
+        # Upstream makes the branches of ?: the attribute, which costs nothing itself.
         is_conditional = isinstance(base, Call) and base.function == "_?_:_"
         self.charge(-steps[-1].is_test if is_conditional else not bare and not steps[-1].is_test)
         value = self.value(base, bare=True)
         if self.constants.of(base) is not NOT_CONSTANT:
-            # Python warns of a literal that is indexed.
+            # Assigned to a variable, since Python warns if a literal is indexed.
             value = self.set(value.text, value.kind)
         if self.type_of(base).is_optional or any(step.is_optional for step in steps):
             return self._optional_steps(value, base, steps)
@@ -314,7 +315,7 @@ class _Generator(Folds):
             quick = f"{key.text} in {value.text} if type({value.text}) is dict else "
             return self.risk_set(f"{quick}has({value.text}, {key.text})", "bool")
         if isinstance(step.key, str) or (type_.kind is Kind.MAP and self.type_of(step.key).kind is Kind.STRING):
-            # Whatever is no dict with that key comes out as one of these errors.
+            # If it is not a dict or lacks the key, this raises one of the two errors.
             name = self.temp()
             self.risk("try:")
             other = "" if type_.kind is Kind.MAP else f" if type({value.text}) is dict else index({value.text}, {key.text})"
@@ -324,7 +325,7 @@ class _Generator(Folds):
             found = Code(name)
         else:
             found = self.risk_set(f"index({value.text}, {key.text})")
-        return self._reached(found, self.type_of(step.expr))
+        return self._convert(found, self.type_of(step.expr))
 
     def _key(self, step: _Step) -> Code:
         if isinstance(step.key, str):
@@ -335,7 +336,7 @@ class _Generator(Folds):
         return self.value(step.key, bare=True)
 
     def _field(self, value: Code, step: _Step, type_: Type, field: str) -> Code:
-        """Of an object, where null is as good as absent."""
+        """A field of an object, where null counts as absent."""
         key, field_type = self._objects.field(type_, field)
         self.charge(1)
         name = self.temp()
@@ -344,16 +345,16 @@ class _Generator(Folds):
         self.line("except (KeyError, TypeError):")
         self.line(f" {name} = None")
         if step.is_test:
-            if (reached := self._objects.reached(field_type)) is not None:
-                # What has no value is an error here too.
+            if (access := self._objects.on_access(field_type)) is not None:
+                # A value that can't be converted is an error for has() too.
                 with self.block(f"if {name} is not None:"):
-                    self.risk(f"{self._if_other(Code(name), reached)}{self.constant(reached.convert)}({name})")
+                    self.risk(f"{self._if_other(Code(name), access)}{self.constant(access.convert)}({name})")
             return self.set(f"{name} is not None", "bool")
         self.line(f"if {name} is None: raise EvaluationError({self.constant(f'no such key: {field}')})")
-        return self._reached(Code(name), field_type, is_field=True)
+        return self._convert(Code(name), field_type, is_field=True)
 
     def _optional_steps(self, value: Code, base: Expr, steps: list[_Step]) -> Code:
-        """From the first optional step on, what isn't there ends the way; it is not paid for."""
+        """From the first optional step on, a missing value ends the attribute; the steps not taken cost nothing."""
         is_optional = False
         for step in steps:
             if not is_optional and (step.is_optional or (step is steps[0] and self.type_of(base).is_optional)):
@@ -370,7 +371,7 @@ class _Generator(Folds):
         return self.set(code, "bool" if is_test else "Optional")
 
     def _optional_step(self, name: str, step: _Step) -> None:
-        """Changes the variable."""
+        """Write one step, which replaces the variable's value."""
         type_ = self.type_of(step.operand)
         type_ = type_.element if type_.is_optional else type_
         if isinstance(step.key, str) and type_.kind is Kind.OBJECT:
@@ -382,7 +383,7 @@ class _Generator(Folds):
             self.line("cost += 1")
             if not step.is_test:
                 type_ = self.type_of(step.expr)
-                self._reached(Code(name), type_.element if type_.is_optional else type_)
+                self._convert(Code(name), type_.element if type_.is_optional else type_)
 
     def _conditional(self, expr: Call) -> Code:
         condition = self.bool(self.value(expr.args[0]))
@@ -391,14 +392,14 @@ class _Generator(Folds):
         kinds = set()
         for header, branch in ((f"if {condition}:", expr.args[1]), ("else:", expr.args[2])):
             with self.block(header):
-                value = self._blended(branch, self.type_of(expr), bare=True)
+                value = self._branch(branch, self.type_of(expr), bare=True)
                 self.settle()
                 self.line(f"{result} = {value.text}")
                 kinds.add(value.kind)
         return Code(result, kinds.pop() if len(kinds) == 1 else "")
 
     def bool(self, value: Code) -> str:
-        """Raises what isn't a bool."""
+        """Write a check that the value is a bool, unless that is known; return its code."""
         if value.kind not in ("", "bool"):
             self.risk("raise no_such_overload()")
             return "False"
@@ -407,7 +408,7 @@ class _Generator(Folds):
         return value.text
 
     def _logical(self, expr: Call) -> Code:
-        """Either side decides, even if the other failed."""
+        """`&&` and `||`: either side can decide the result, even if the other one failed."""
         goes_on = "True" if expr.function == "_&&_" else "False"
         result, failed = self.temp(), self.temp("e")
         self.settle()
@@ -430,12 +431,12 @@ class _Generator(Folds):
         self.line(f"{result} = {decision}")
 
     def _or_else(self, expr: Call, target: Expr) -> Code:
-        """`or` and `orValue`: what is on the right is looked at only where the left has nothing."""
+        """`or` and `orValue`: the right side is evaluated only if the left has no value."""
         left = self.value(target)
         result = self.temp()
         self.settle()
         with self.block(f"if type({left.text}) is Optional and {left.text}.value is MISSING:"):
-            right = self._blended(expr.args[0], self.type_of(expr))
+            right = self._branch(expr.args[0], self.type_of(expr))
             self.settle()
             self.line(f"{result} = {right.text}")
         self.line(f"else: {result} = {left.text if expr.function == 'or' else f'opened({left.text})'}")
@@ -454,8 +455,8 @@ class _Generator(Folds):
                 return self._member(arguments[0], constant)
         if name in ("_==_", "_!=_"):
             return self._equal(name, arguments)
-        is_whole = name not in _LOOK_UPS and overloads != ("in_map",)
-        values = self._arguments(arguments, cost, stops=stops, is_whole=is_whole)
+        is_deep = name not in _LOOK_UPS and overloads != ("in_map",)
+        values = self._arguments(arguments, cost, stops=stops, is_deep=is_deep)
         codes = ", ".join(value.text for value in values)
         if not isinstance(cost, int):
             self._pay(self.constant(cost), codes)
@@ -467,7 +468,7 @@ class _Generator(Folds):
                 self.line(f"if isinstance({result.text}, list): budget -= len({result.text}) >> {_COPIES_BITS}")
             return result
         if name in ("find", "findAll") and pattern is not None:
-            # A pattern that is constant is bound to the call, which then has fewer words for other types.
+            # cel-go binds a constant pattern to the call, which then has a shorter error for arguments of other types.
             for at, kind, wanted in ((0, Kind.STRING, "str"), (2, Kind.INT, "int")):
                 if at < len(values) and self.type_of(arguments[at]).kind is not kind:
                     self.risk(f"if type({values[at].text}) is not {wanted}: raise no_such_overload()")
@@ -490,7 +491,7 @@ class _Generator(Folds):
         return result
 
     def _checked_pattern(self, pattern: Expr) -> str | None:
-        """The pattern, if it is constant."""
+        """The pattern if it is constant, else None. Raises ProgramError if it does not compile."""
         constant = self.constants.of(pattern)
         if not isinstance(constant, str):
             return None
@@ -501,7 +502,7 @@ class _Generator(Folds):
         return constant
 
     def _member(self, item: Expr, constants: list[Any]) -> Code:
-        """`in` a list of constants: a set, which costs nothing to look into."""
+        """`in` a list of constants, which becomes a set: the lookup costs nothing."""
         value = self.value(item)
         bools = frozenset(each for each in constants if isinstance(each, bool))
         others = frozenset(each for each in constants if not isinstance(each, bool))
@@ -579,7 +580,7 @@ class _Generator(Folds):
 
 
 def _steps(expr: Expr) -> tuple[Expr, list[_Step]]:
-    """What an attribute starts from, and its steps."""
+    """The expression that an attribute starts from, and its steps."""
     steps: list[_Step] = []
     while True:
         match expr:
@@ -597,14 +598,14 @@ def _steps(expr: Expr) -> tuple[Expr, list[_Step]]:
 
 
 def _has_nested(type_: Type) -> bool:
-    """Whether a value can have lists, maps or objects in it."""
+    """Whether a value can contain lists, maps or objects."""
     if type_.kind in (Kind.LIST, Kind.MAP) and type_.parameters:
         return type_.element.kind in _NESTING
     return type_.kind in _NESTING or type_.is_optional
 
 
 def _are_plain(items: list[Any]) -> bool:
-    """Whether cel-go makes a set of a list of constants."""
+    """Whether cel-go turns a list of constants into a set."""
     return all(isinstance(item, bool | int | float | str) for item in items)
 
 

@@ -1,7 +1,6 @@
-"""Type inference: what may be given where, and what the type parameters in it must stand for then.
+"""Type inference: whether a type is assignable to another, and which types the type parameters are bound to.
 
-The checker asks `Inference` for each argument. A question that is answered with yes may bind type parameters; one that is
-answered with no binds nothing.
+The checker asks `Inference` for each argument. A successful assignment may bind type parameters; a failed one binds nothing.
 Source: cel-go checker/types.go and checker/mapping.go, v0.26.0.
 """
 
@@ -13,33 +12,33 @@ from aggserver.cel.types import DYN, Kind, Type, type_param
 
 __all__ = ["Inference", "most_general"]
 
-# What null can be given for: upstream's protobuf messages, and what it counts as such.
+# Null is assignable to these: protobuf messages, and the types that upstream treats as such.
 _NULLABLE = (Kind.NULL, Kind.OBJECT, Kind.OPAQUE, Kind.DURATION, Kind.TIMESTAMP)
 _ANYTHING = (Kind.DYN, Kind.ERROR)
-# What is compared parameter by parameter.
+# Types that are compared parameter by parameter.
 _CONTAINERS = (Kind.OPAQUE, Kind.LIST, Kind.MAP)
 
 
 class Inference:
     def __init__(self) -> None:
-        # By the names of type parameters.
+        # Keyed by the name of the type parameter.
         self._bound: dict[str, Type] = {}
-        # What each binding replaced, so that a failed attempt can be taken back.
+        # The bindings that were replaced, so that a failed attempt can be undone.
         self._undo: list[tuple[str, Type | None]] = []
         self._params = 0
 
     def new_param(self) -> Type:
-        """A type parameter that stands for nothing yet."""
+        """A fresh, unbound type parameter."""
         self._params += 1
         return type_param(f"_var{self._params - 1}")
 
     def instantiate(self, params: Sequence[Type], args: Sequence[Type], result: Type) -> tuple[tuple[Type, ...], Type]:
-        """The types of a signature with new parameters in place of its own."""
+        """The types of a signature, with fresh type parameters in place of its own."""
         fresh = {param.name: self.new_param() for param in params}
         return tuple(_substitute(fresh, arg) for arg in args), _substitute(fresh, result)
 
     def substitute(self, type_: Type, params_to_dyn: bool = False) -> Type:
-        """The type with what its parameters stand for. params_to_dyn: those that stand for nothing become dyn."""
+        """The type with its bound parameters replaced. params_to_dyn: unbound ones become dyn."""
         return _substitute(self._bound, type_, params_to_dyn)
 
     def is_assignable(self, given: Type, wanted: Type) -> bool:
@@ -84,7 +83,7 @@ class Inference:
         return given == wanted
 
     def _stands_for(self, param: Type, type_: Type) -> tuple[bool, bool]:
-        """Whether the parameter can stand for the type (and from now on does), and whether it stood for something before."""
+        """Bind the parameter to the type if possible. Returns whether it is, and whether the parameter was bound before."""
         if param == type_:
             return True, True
         before = self._bound.get(param.name)
@@ -111,7 +110,7 @@ class Inference:
         self._bound[param.name] = type_
 
     def _is_free_of(self, param: Type, type_: Type) -> bool:
-        """Whether the parameter is nowhere within the type, so that the type would not be part of itself."""
+        """Whether the parameter does not occur in the type: otherwise the type would contain itself."""
         if param == type_:
             return False
         if type_.kind is Kind.PARAM:
@@ -121,7 +120,7 @@ class Inference:
 
 
 def most_general(first: Type, second: Type) -> Type:
-    """The more general one of two types that can stand for each other."""
+    """The more general one of two types that are assignable."""
     return first if _is_as_general(first, second) else second
 
 

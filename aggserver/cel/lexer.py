@@ -1,7 +1,7 @@
 """The tokens of CEL, and the values of its literals.
 
-Called by `parser.py`, and by `syntax.py` where the tokens don't make an expression. A text that is no token is not an error
-here: it becomes a BAD token, so that the parser meets the first problem first.
+Text that is no token is not an error here: it becomes a BAD token, so that the parser reports problems in the order of the
+source.
 Source: cel-go parser/gen/CEL.g4 and parser/unescape.go, v0.26.0.
 """
 
@@ -78,11 +78,11 @@ class Token(NamedTuple):
     kind: str
     text: str
     offset: int
-    """Of its first character, in code points."""
+    """The place of its first character in the source, in code points."""
 
 
 def tokens(source: str) -> Iterator[Token]:
-    """The tokens without white space and comments; the last one is END."""
+    """The tokens, without white space and comments; the last one is END."""
     for match in _TOKEN.finditer(source):
         kind = match.lastgroup
         if kind == "space" or kind is None:
@@ -99,20 +99,20 @@ _ESCAPED = re.compile(_ESCAPE)
 
 
 def unescape(text: str) -> str:
-    """What a string token stands for.
+    """The value of a string token.
 
     Raises:
-        ValueError: with cel-go's words.
+        ValueError: with cel-go's message.
     """
     body, raw = _body(text)
     return body if raw or "\\" not in body else _ESCAPED.sub(_character, body)
 
 
 def unescape_bytes(text: str) -> bytes:
-    """What a bytes token stands for: characters are UTF-8, octal and hexadecimal escapes are bytes.
+    """The value of a bytes token: characters become UTF-8, octal and hexadecimal escapes are bytes.
 
     Raises:
-        ValueError: with cel-go's words.
+        ValueError: with cel-go's message.
     """
     body, raw = _body(text[1:])
     if raw or "\\" not in body:
@@ -131,7 +131,7 @@ def unescape_bytes(text: str) -> bytes:
 
 
 def _body(text: str) -> tuple[str, bool]:
-    """What is between the quotes, and whether escapes mean nothing in it. Line ends become line feeds."""
+    """The text between the quotes with line ends as line feeds, and whether it is raw (has no escapes)."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     raw = text[0] in "rR"
     if raw:

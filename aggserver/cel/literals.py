@@ -1,7 +1,7 @@
-"""What a type check can't see: literals that will never do, found before the expression runs.
+"""Checks of literals beyond their types: errors that can be found before the expression runs.
 
-Durations, timestamps and patterns that don't parse, lists and maps whose elements are of different types, and formats that
-don't fit what is to be formatted. The checker calls `check_literals` where types are right.
+These are durations, timestamps and patterns that don't parse, lists and maps whose elements are of different types, and formats
+that don't fit their arguments. The checker calls `check_literals` if it found no type errors.
 Source: cel-go cel/validator.go and ext/formatting.go (stringFormatValidator), v0.26.0.
 """
 
@@ -19,12 +19,12 @@ from aggserver.meta.regexp import PatternError, matcher
 
 __all__ = ["check_literals"]
 
-# Function -> what its first argument is read with. (Of the function matches that is not the pattern, but upstream looks there.)
+# Function -> parser of its first argument. (For the function `matches` that is not the pattern, but upstream checks it too.)
 _READERS: dict[str, Callable[[Any], object]] = {"duration": to_duration, "timestamp": to_timestamp, "matches": matcher}
 _LOOKED_INTO = frozenset({"format", *_READERS})
-# Not `List | Map`, which would be made anew for each node.
+# A tuple, since `List | Map` would be created anew for each node.
 _AGGREGATES = (List, Map)
-# Within calls of these, elements may differ.
+# Lists and maps in the arguments of these functions may mix types.
 _MIXING = frozenset({"format"})
 
 
@@ -56,7 +56,7 @@ def _is_read(read: Callable[[Any], object], value: object) -> bool:
 
 
 def _aggregates(expr: Expr) -> Iterator[List | Map]:
-    """The lists and maps whose elements must not differ."""
+    """The list and map literals whose elements must all have one type."""
     waiting = [expr]
     while waiting:
         expr = waiting.pop()
@@ -68,7 +68,7 @@ def _aggregates(expr: Expr) -> Iterator[List | Map]:
 
 
 def _list_pairs(literal: List, types: Mapping[int, Type]) -> Iterator[tuple[Expr, Type, Type]]:
-    """The first element that is not of the type of the first one."""
+    """The first element whose type differs from that of element 0, with both types."""
     first: Type | None = None
     for index, element in enumerate(literal.elements):
         type_ = _given(types[element.id], index in literal.optional_indices)
@@ -79,7 +79,7 @@ def _list_pairs(literal: List, types: Mapping[int, Type]) -> Iterator[tuple[Expr
 
 
 def _map_pairs(literal: Map, types: Mapping[int, Type]) -> Iterator[tuple[Expr, Type, Type]]:
-    """Keys and values that are not of the types of the first ones."""
+    """Keys and values whose types differ from those of the first entry, with both types."""
     first: tuple[Type, Type] | None = None
     for entry in literal.entries:
         key, value = types[entry.key.id], _given(types[entry.value.id], entry.optional)
@@ -99,7 +99,7 @@ def _given(type_: Type, optional: bool) -> Type:
 _INTEGERS = frozenset({Kind.INT, Kind.UINT})
 _FLOATS = frozenset({Kind.DOUBLE, Kind.STRING})
 _SHOWN = frozenset(set(Kind) - {Kind.OBJECT, Kind.OPAQUE, Kind.ERROR, Kind.PARAM})
-# Clause -> what it takes, and what is said of anything else.
+# Clause -> the kinds it accepts, and the error for any other.
 _CLAUSES = {
     "s": (
         _SHOWN,
@@ -114,12 +114,12 @@ _CLAUSES = {
 }
 _CLAUSES["X"] = _CLAUSES["x"]
 _DIGITS = "0123456789"
-# Beyond, Go's int has no room for a precision.
+# The largest precision: Go's int.
 _INT64_MAX = 2**63 - 1
 
 
 class _Misfit(Exception):
-    """What is wrong, and with which argument; None for the format itself."""
+    """A format that does not fit. place: the argument that is wrong; None for the format itself."""
 
     def __init__(self, message: str, place: Expr | None = None) -> None:
         super().__init__(message)
@@ -127,7 +127,7 @@ class _Misfit(Exception):
 
 
 def _check_format(text: str, args: Sequence[Expr], types: Mapping[int, Type]) -> None:
-    """Hold each clause of a format against the argument that it takes."""
+    """Check each clause of a format against its argument. Raises _Misfit."""
     used = 0
     position = 0
     while (position := text.find("%", position)) >= 0:
@@ -142,7 +142,7 @@ def _check_format(text: str, args: Sequence[Expr], types: Mapping[int, Type]) ->
         position = _precision_end(text, position)
         clause = text[position]
         if clause not in _CLAUSES:
-            # Go takes the first byte for the character.
+            # Go prints the first byte as a character.
             raise _Misfit(f'could not parse formatting clause: unrecognized formatting clause "{chr(clause.encode()[0])}"')
         allowed, complaint = _CLAUSES[clause]
         if unfit := _unfit(args[used], allowed, types, nested=clause == "s"):
@@ -155,7 +155,7 @@ def _check_format(text: str, args: Sequence[Expr], types: Mapping[int, Type]) ->
 
 
 def _precision_end(text: str, position: int) -> int:
-    """Where the clause's letter is, behind `.2`."""
+    """The position of the clause's letter, after a precision like `.2`."""
     if text[position] != ".":
         return position
     start = end = position + 1
@@ -174,7 +174,7 @@ def _precision_end(text: str, position: int) -> int:
 
 
 def _unfit(expr: Expr, allowed: frozenset[Kind], types: Mapping[int, Type], nested: bool) -> Expr | None:
-    """The expression, or one in its literals if they are looked into, that a clause doesn't take. dyn may be anything."""
+    """The expression, or if `nested` a part of its literal, that a clause does not accept; dyn is always accepted."""
     type_ = types[expr.id]
     if not type_.is_dyn and type_.kind not in allowed:
         return expr

@@ -1,10 +1,9 @@
-"""Macros: calls that the parser turns into presence tests, folds and conditionals.
+"""Macros: calls that the parser expands to presence tests, folds and conditionals.
 
-Called by `parser.py` for each call, with the arguments parsed already. The order in which new nodes are made is cel-go's,
-since it gives them their ids; names and shapes are cel-go's too, since the cost of an expression is counted on what it was
-expanded to.
-Source: cel-go parser/macro.go, ext/comprehensions.go, ext/lists.go (sortBy) and cel/library.go (optMap), v0.26.0; which of
-them there are: k8s.io/apiserver pkg/cel/environment/base.go, v0.36.3 (no cel.bind, and existsOne only with two variables).
+The arguments are parsed already. New nodes are created in cel-go's order, since it determines their ids; their names and
+shapes are cel-go's too, since the cost of an expression is that of its expansion.
+Source: cel-go parser/macro.go, ext/comprehensions.go, ext/lists.go (sortBy) and cel/library.go (optMap), v0.26.0; the set of
+macros: k8s.io/apiserver pkg/cel/environment/base.go, v0.36.3 (no cel.bind, and existsOne only with two variables).
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ from aggserver.cel.ast import (
 
 __all__ = ["MACROS", "MacroError", "Maker"]
 
-# Where the accumulator was hidden from sources later, its old name still must not be used.
+# cel-go renamed its accumulator variable, but still reserves the old name.
 _ACCUMULATORS = (ACCUMULATOR, "__result__")
 _UNUSED = "#unused"
 _SORT_INPUT = "@__sortBy_input__"
 
 
 class MacroError(Exception):
-    """Arguments that the macro can't take, with the expression that is wrong."""
+    """Invalid arguments of a macro. expr: the argument that is wrong."""
 
     def __init__(self, expr: Expr, message: str) -> None:
         super().__init__(message)
@@ -45,7 +44,7 @@ class MacroError(Exception):
 
 
 class Maker:
-    """Makes the nodes of one expansion: all are placed where the call is."""
+    """Creates the nodes of one expansion, all at the offset of the call."""
 
     def __init__(self, numbers: Numbers, offset: int) -> None:
         self._numbers = numbers
@@ -86,13 +85,13 @@ class Maker:
         )
 
     def bind(self, iter_range: Expr, variable: str, value: Expr, condition: Expr, step: Expr, result: Expr) -> Comprehension:
-        """A fold over nothing, for the sake of its accumulator."""
+        """A fold over an empty list, which only binds its accumulator."""
         return Comprehension(
             self._id(), self._offset, iter_range, _UNUSED, "", variable, value, condition, step, result, macro="bind"
         )
 
     def copy(self, expr: Expr) -> Expr:
-        """The same expression at the same places, with ids of its own."""
+        """A copy of the expression with the same offsets and new ids."""
         own = self._id()
         match expr:
             case Select():
@@ -135,7 +134,7 @@ def _has(make: Maker, target: Expr | None, args: tuple[Expr, ...]) -> Expr:
 
 
 def _variables(args: tuple[Expr, ...], count: int, complaint: str = "argument must be a simple name") -> tuple[str, str]:
-    """The names of the one or two variables a macro's arguments start with."""
+    """The names of the one or two iteration variables, which are a macro's first arguments."""
     names: list[str] = []
     for arg in args[:count]:
         if not isinstance(arg, Ident):
@@ -278,7 +277,6 @@ MACROS: dict[tuple[str, int, bool], Callable[..., Expr]] = {
     ("optFlatMap", 2, True): _opt_flat_map,
     ("sortBy", 2, True): _sort_by,
 }
-"""By function, number of arguments and whether it has a target: what makes its tree of a maker, target and arguments.
-
-They raise MacroError.
+"""Keyed by function, number of arguments and whether there is a target. An expansion takes a Maker, the target and the
+arguments, returns the tree, and raises MacroError.
 """

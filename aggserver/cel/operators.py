@@ -1,6 +1,6 @@
-"""What operators do: arithmetic within 64 bits, fields, indexes, `in`.
+"""Operators: arithmetic within 64 bits, fields, indexes, `in`.
 
-Generated code calls these where it can't do the work in place. Each raises EvaluationError with cel-go's words. Pure.
+Generated code calls these where it has no inline form. Each raises EvaluationError with cel-go's message. Pure.
 Source: cel-go common/types, common/stdlib/standard.go and interpreter/attributes.go, v0.26.0.
 """
 
@@ -55,7 +55,7 @@ __all__ = [
 
 _KEYS = frozenset((str, bool, int, Uint, float))
 LARGEST_RESULT = 1 << 24
-"""Characters or elements. Upstream makes larger values, until the memory ends; here the cost limit is taken for exceeded."""
+"""Characters or elements. Upstream is limited by memory only; here a larger result counts as exceeding the cost limit."""
 
 
 def _int64(value: int) -> int:
@@ -75,7 +75,7 @@ def _duration(nanoseconds: int) -> Duration:
 
 
 def refused(left: object, function: str) -> EvaluationError:
-    """What is on the left, or the target, is of no use; these three types say so with fewer words."""
+    """The error if the left operand or target has the wrong type; for these three types cel-go does not name the function."""
     return (
         no_such_overload() if isinstance(left, str | Timestamp | Duration) else EvaluationError(f"no such overload: {function}")
     )
@@ -192,7 +192,7 @@ def not_(value: Any) -> bool:
 
 
 def index(operand: Any, key: Any) -> Any:
-    """`operand[key]`; of an optional the entry of its value, if there is one."""
+    """`operand[key]`; for an optional operand, an optional of the entry of its value."""
     if isinstance(operand, Optional):
         inner = look_up(operand.value, key)
         return NONE if inner is MISSING else Optional(inner)
@@ -203,7 +203,7 @@ def index(operand: Any, key: Any) -> Any:
 
 
 def look_up(operand: Any, key: Any) -> Any:
-    """The field, element or entry, or MISSING. Raises EvaluationError for an index that can be none."""
+    """The field, element or entry, or MISSING. Raises EvaluationError if the key can't be an index."""
     kind = type(key)
     if kind not in _KEYS:
         raise EvaluationError(f"invalid qualifier type: {go_type(key)}")
@@ -238,7 +238,7 @@ def contains(item: Any, container: Any) -> bool:
 
 
 def member(item: Any, constants: Set[Any], bools: Set[bool]) -> bool:
-    """`item in` a list of constants, which are bools and others."""
+    """`item in` a list of constants, split into bools and others since Python's True equals 1."""
     if type(item) is bool:
         return item in bools
     try:
@@ -259,12 +259,12 @@ def field(operand: Any, key: str) -> Any:
 
 
 def opened(operand: Any) -> Any:
-    """What an optional holds, MISSING if nothing; anything else itself."""
+    """The value of an optional, MISSING if it has none; any other value itself."""
     return operand.value if isinstance(operand, Optional) else operand
 
 
 def element(value: Any) -> Any:
-    """Of `[?value]` and `{?key: value}`."""
+    """The value of an optional element `[?value]`, MISSING if it has none."""
     if isinstance(value, Optional):
         return value.value
     raise EvaluationError(f"cannot initialize optional list element from non-optional value {show(value)}")
@@ -283,7 +283,7 @@ def map_key(key: Any) -> Any:
 
 
 def not_equal(left: Any, right: Any) -> bool:
-    """What can't be compared is not equal either."""
+    """`!=`, which is true for values that can't be compared."""
     try:
         return not equal(left, right)
     except EvaluationError:

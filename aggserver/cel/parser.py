@@ -1,7 +1,7 @@
 """The parser: source text to a syntax tree, with macros expanded.
 
-By recursive descent, for sources that are right; where one is not, `syntax.py` says what is wrong in ANTLR's words. Ids are
-given in the order in which cel-go's parser gives them, since errors, types and costs are told by id and compared with it.
+A recursive descent parser for valid sources; for an invalid one, `syntax.py` finds the errors with ANTLR's messages. Ids are
+given in the order of cel-go's parser, since types and costs are keyed by id and tests compare them with cel-go's.
 Source: cel-go parser/parser.go and parser/gen/CEL.g4, v0.26.0, with the options of k8s.io/apiserver pkg/cel/environment,
 v0.36.3 (optional syntax, no identifiers in backticks).
 """
@@ -21,10 +21,10 @@ from aggserver.cel.syntax import RESERVED, explain
 __all__ = ["MAX_SIZE", "parse"]
 
 MAX_SIZE = 100_000
-"""Code points in an expression. cel-go's default, which Kubernetes keeps."""
+"""In code points. cel-go's default, which Kubernetes keeps."""
 
-# In Python's frames, with room for who calls: the rules of the grammar may nest MAX_DEPTH times each, and what walks the tree
-# later takes up to three frames for a node. Without it Python's own limit of 1,000 would come first.
+# Python frames, with room for the callers: the rules of the grammar may nest MAX_DEPTH times each, and later walks over the
+# tree take up to three frames for a node. Python's default limit of 1,000 would be reached first.
 _FRAMES = 10_000
 
 _RELATIONS = {"<": "_<_", "<=": "_<=_", ">": "_>_", ">=": "_>=_", "==": "_==_", "!=": "_!=_", "in": "@in"}
@@ -35,7 +35,7 @@ _INT_DIGITS = 20
 
 
 class _Unexpected(Exception):
-    """A token that no expression can go on with."""
+    """A token that can't continue an expression."""
 
 
 class _TooDeep(Exception):
@@ -43,10 +43,10 @@ class _TooDeep(Exception):
 
 
 def parse(source: str) -> Expr:
-    """The tree of an expression.
+    """Parse an expression to its syntax tree.
 
     Raises:
-        CompileError: it is too long or too deep, is no expression, or has literals or macros that can't be.
+        CompileError: it is too long, too deep or no expression, or has an invalid literal or macro.
     """
     if sys.getrecursionlimit() < _FRAMES:
         sys.setrecursionlimit(_FRAMES)
@@ -61,7 +61,7 @@ def parse(source: str) -> Expr:
             raise _Unexpected
         expr = _Parser(read, errors).parse()
     except _Unexpected:
-        # What was found before concerns a tree that there is not.
+        # Drop the errors found so far, since `explain` reports those of an invalid source.
         errors = Errors(source)
         explain(source, read, errors)
         raise CompileError(str(errors)) from None
@@ -79,9 +79,9 @@ class _Parser:
         self._token = read[0]
         self._errors = errors
         self._numbers = Numbers()
-        # How deep the parser is in the rules that can be within themselves, as ANTLR's listener counts.
+        # The current depth of each recursive rule, as ANTLR's listener counts it.
         self._depths = {"expr": 0, "relation": 0, "calc": 0}
-        # How deep the tree read last is, as cel-go's visitor counts: operators, selections and indexes.
+        # The depth of the tree parsed last, as cel-go's visitor counts it: operators, selections and indexes.
         self._depth = 0
 
     def parse(self) -> Expr:
@@ -116,7 +116,7 @@ class _Parser:
         if self._depths[rule] > MAX_DEPTH:
             raise _TooDeep(f"expression recursion limit exceeded: {MAX_DEPTH}")
 
-    # The rules of the grammar. Each leaves the depth of what it read in self._depth.
+    # The rules of the grammar. Each leaves the depth of its tree in self._depth.
 
     def _expr(self) -> Expr:
         self._enter("expr")
@@ -163,7 +163,7 @@ class _Parser:
         while function := _RELATIONS.get(self._token.kind):
             depth = self._depth
             number, offset = self._operator()
-            # The right side is a relation too, but one without operators.
+            # ANTLR counts the right side as a relation too, but it has no relational operators.
             self._enter("relation")
             right = self._calc(_CALCULATIONS)
             self._depths["relation"] -= 1
@@ -173,7 +173,7 @@ class _Parser:
         return result
 
     def _calc(self, operators: dict[str, str]) -> Expr:
-        """A sum, or a product where only those operators are allowed."""
+        """A sum or product with these operators."""
         self._enter("calc")
         result = self._unary()
         while function := operators.get(self._token.kind):
@@ -187,7 +187,7 @@ class _Parser:
         return result
 
     def _operator(self) -> tuple[int, int]:
-        """Take an operator: its id and place."""
+        """Take an operator; return its id and offset."""
         return self._numbers.next(), self._next().offset
 
     def _unary(self) -> Expr:
@@ -239,7 +239,7 @@ class _Parser:
         return Select(self._numbers.next(), offset, operand, name.text)
 
     def _arguments(self) -> tuple[Expr, ...]:
-        """What is between parentheses, of which the first has been taken."""
+        """The arguments up to the closing parenthesis; the opening one has been taken."""
         self._depth = 0
         if self._accept(")"):
             return ()
@@ -280,7 +280,7 @@ class _Parser:
                 return self._literal()
 
     def _name(self) -> Expr:
-        """A variable, a call of a function, or an object, each with its dots."""
+        """A variable, a function call, or an object, each possibly with a leading dot or a qualified name."""
         first = self._token
         dot = "." if self._accept(".") else ""
         name = self._expect(IDENTIFIER)
@@ -302,7 +302,7 @@ class _Parser:
         return Ident(self._numbers.next(), name.offset, dot + name.text)
 
     def _struct_name_end(self) -> int | None:
-        """Where the brace of an object is, if what comes is the rest of its name."""
+        """The position of an object's opening brace, if the next tokens are the rest of its name; else None."""
         at = self._at
         while self._tokens[at].kind == "." and self._tokens[at + 1].kind == IDENTIFIER:
             at += 2
@@ -334,7 +334,7 @@ class _Parser:
         depth = 0
         while self._token.kind not in ("}", ","):
             optional = self._accept("?")
-            # The entry's id comes before those of its key, though its place is the colon behind it.
+            # The entry's id comes before those of its key, though its offset is that of the colon after the key.
             own = self._numbers.next()
             key = self._expr()
             depth = max(depth, self._depth)
@@ -372,7 +372,7 @@ class _Parser:
         return Struct(number, offset, name, tuple(fields))
 
     def _another(self, end: str) -> bool:
-        """Whether another entry comes; its comma is taken then."""
+        """Whether another entry follows; its comma is taken then."""
         if self._token.kind != "," or self._tokens[self._at + 1].kind == end:
             return False
         self._next()
@@ -416,7 +416,7 @@ class _Parser:
 
     def _int(self, text: str, offset: int, kind: str, lowest: int, highest: int) -> Expr:
         base = 16 if "0x" in text else 10
-        # Python refuses to convert thousands of digits; no more than these can be a number here.
+        # Python refuses to convert thousands of digits, and a number of 64 bits has no more than these.
         digits = text.lstrip("-").removeprefix("0x").lstrip("0") or "0"
         value = int(digits, base) if len(digits) <= _INT_DIGITS else 2**64
         if text.startswith("-"):
@@ -426,13 +426,13 @@ class _Parser:
         return Literal(self._numbers.next(), offset, value, kind)
 
     def _wrong(self, offset: int, message: str) -> Literal:
-        """Note an error, and go on with what no macro takes for an argument."""
+        """Record an error, and continue with a literal that no macro accepts as a variable."""
         self._errors.add(offset, message)
         return Literal(self._numbers.next(), offset, None, "null")
 
 
 def _balanced(function: str, terms: list[Expr], operators: list[tuple[int, int]]) -> Expr:
-    """A tree of `&&` or `||` that is as shallow as can be: which of them is on top changes neither value nor cost."""
+    """A balanced tree of `&&` or `||`, to keep it shallow, as cel-go does; the value and the cost stay the same."""
     if not operators:
         return terms[0]
     middle = len(operators) // 2

@@ -1,6 +1,6 @@
-"""Compiles a checked expression to a Python function that gives its value and what that cost.
+"""Compiles a checked expression to a Python function that returns its value and cost.
 
-Called by whoever holds rules, once for each; the function then runs on any object. Pure.
+A rule is compiled once; its function then runs on any object. Pure.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from aggserver.cel.values import (
 __all__ = ["Objects", "Program", "ProgramError", "compile_program", "prepare_program"]
 
 Program: TypeAlias = Callable[[Mapping[str, Any], int], tuple[Any, int]]
-"""From the variables and a budget to the value and its cost. Raises CELError, which has the cost too."""
+"""Takes the variables and a cost limit; returns the value and its cost. Raises CELError, which has the cost too."""
 
 
 def _finished(error: CELError, cost: int, budget: int) -> CELError:
-    """What an evaluation that failed says at its end."""
+    """The error that a failed evaluation raises in the end, with the cost."""
     if not isinstance(error, CostExceeded) and cost > budget:
         error = CostExceeded()
     error.cost = cost
     return error
 
 
-# What generated code calls, besides constants (k1, ...).
+# The names that generated code may use, besides its constants (k1, ...).
 _NAMES: Mapping[str, Any] = {
     "CELError": CELError,
     "CostExceeded": CostExceeded,
@@ -81,20 +81,20 @@ _NAMES: Mapping[str, Any] = {
 
 
 def compile_program(checked: Checked, objects: Objects | None = None) -> Program:
-    """`objects` says how objects of declared types are kept: without it, as dicts of CEL's names and values.
+    """Compile to a function. objects: how objects are represented; by default as dicts of CEL field names and values.
 
     Raises:
-        ProgramError: see there.
+        ProgramError: e.g. a conversion of a constant fails.
     """
     return prepare_program(checked, objects)()
 
 
 def prepare_program(checked: Checked, objects: Objects | None = None) -> Callable[[], Program]:
-    """What makes the program, once all that can be wrong with it is known: Python's compiler takes two fifths of the time, and
-    who only checks an expression needs none.
+    """Generate the code, and return a function that compiles it. Python's compiler takes two fifths of the time, which
+    validating a definition's rules does not need to spend.
 
     Raises:
-        ProgramError: see there.
+        ProgramError: e.g. a conversion of a constant fails.
     """
     source, constants = generate(checked, objects, catches=False)
 

@@ -1,6 +1,6 @@
-"""From least to most: costs and sizes that are known within bounds.
+"""Ranges from a minimum to a maximum, for estimated costs and sizes.
 
-Both are 64-bit numbers without sign upstream, where the largest stands for all that is larger.
+Both are unsigned 64-bit integers upstream, and saturate at the largest.
 Source: cel-go checker/cost.go (SizeEstimate, CostEstimate), v0.26.0.
 """
 
@@ -20,7 +20,7 @@ class Range(NamedTuple):
 
     @classmethod
     def of(cls, value: int) -> Range:
-        """What is known exactly."""
+        """A range of one exact value."""
         return cls(value, value)
 
     def __add__(self, other: object) -> Range:
@@ -32,7 +32,7 @@ class Range(NamedTuple):
         return Range(min(self.min * other.min, LARGEST), min(self.max * other.max, LARGEST))
 
     def __or__(self, other: Range) -> Range:
-        """What covers both."""
+        """The smallest range that covers both."""
         return Range(min(self.min, other.min), max(self.max, other.max))
 
     def times(self, factor: float) -> Range:

@@ -1,7 +1,7 @@
-"""How ANTLR goes on after a syntax error, which decides what it says of the next one.
+"""ANTLR's recovery from syntax errors, on which the messages of further errors depend.
 
-It drops a token or imagines one where that helps, else skips to what some rule that it is in can go on with, and stays silent
-until a token fits again. `syntax.py` walks the grammar with it.
+It drops or inserts a single token where that helps; otherwise it skips to a token with which some enclosing rule can continue,
+and reports nothing until a token matches again. `syntax.py` walks the grammar with it.
 Source: antlr4-go error_strategy.go and parser.go, v4.13.0; limits: cel-go parser/parser.go, v0.26.0.
 """
 
@@ -16,17 +16,17 @@ from aggserver.cel.lexer import BAD, BYTES, END, FLOAT, IDENTIFIER, INT, QUOTED,
 __all__ = ["MAX_DEPTH", "RULE_END", "Mistake", "Recovery", "Stop"]
 
 MAX_DEPTH = 250
-"""How often a rule of the grammar may be within itself. cel-go's default, which Kubernetes keeps."""
+"""How deep a rule of the grammar may be nested in itself. cel-go's default, which Kubernetes keeps."""
 
 RULE_END = "end of rule"
 """In a set of tokens: the rule may end here."""
 
-# cel-go's defaults: messages, attempts to go on, and tokens skipped in one of them.
+# cel-go's defaults: messages reported, attempts to recover, and tokens skipped in one attempt.
 _MOST_ERRORS = 100
 _MOST_RECOVERIES = 30
 _MOST_SKIPPED = 256
 
-# In the order of ANTLR's token types, in which sets are printed.
+# In the order of ANTLR's token types, in which sets of them are printed.
 _KINDS = (
     *(END, "==", "!=", "in", "<", "<=", ">=", ">", "&&", "||", "[", "]", "{", "}", "(", ")", ".", ",", "-", "!", "?", ":", "+"),
     *("*", "/", "%", "true", "false", "null", FLOAT, INT, UINT, STRING, BYTES, IDENTIFIER, QUOTED),
@@ -35,12 +35,12 @@ _UNQUOTED = frozenset({END, FLOAT, INT, UINT, STRING, BYTES, IDENTIFIER, QUOTED}
 
 _ENDS = frozenset({RULE_END})
 
-# The reserved words that are tokens of their own: cel-go has always spoken of them so where a name is wanted.
+# Reserved words that are tokens of their own. cel-go rewrites this message for them, to keep that of its earlier versions.
 _KEYWORD_AS_NAME = re.compile("no viable alternative at input '.(true|false|null)'")
 
 
 class Mistake(Exception):
-    """The rule can't go on."""
+    """A syntax error that ends the current rule."""
 
     def __init__(self, token: Token, message: str) -> None:
         super().__init__(message)
@@ -48,36 +48,36 @@ class Mistake(Exception):
 
 
 class Stop(Exception):
-    """Nothing more is to be said."""
+    """A limit was reached: no more errors are reported."""
 
 
 class Recovery:
-    """A walk through the tokens of a source that is wrong somewhere."""
+    """A walk through the tokens of an invalid source."""
 
     def __init__(self, source: str, read: list[Token], errors: Errors) -> None:
         self._source = source
         self._read = read
         self._errors = errors
-        # The good tokens that were looked at, and how many tokens that took.
+        # The tokens fetched so far without the BAD ones, and how many were fetched in all.
         self._tokens: list[Token] = []
         self._fetched = 0
         self._at = 0
         self._reported = 0
         self._recoveries = 0
-        # Silent until a token fits again.
+        # While true, errors are not reported; ends when a token matches.
         self.recovering = False
         self._failed_at = -1
         self._failed_in: set[int] = set()
-        # The place in the grammar, by the number that ANTLR gave it.
+        # ANTLR's number of the current state in the grammar.
         self.state = 0
-        # For each rule that we are in, what can come behind it in the rule that called it.
+        # For each rule being walked, the tokens that can follow it in the calling rule.
         self._follows: list[frozenset[str]] = []
         self._depths: dict[str, int] = {}
 
     # Tokens
 
     def token(self, ahead: int) -> Token:
-        """The token that is 0, 1, ... behind the next one. What is no token is told on the way."""
+        """The token `ahead` places after the next one (0 is the next). Reports the BAD tokens it passes."""
         while len(self._tokens) <= self._at + ahead:
             if self._tokens and self._tokens[-1].kind == END:
                 return self._tokens[-1]
@@ -107,7 +107,7 @@ class Recovery:
     # ANTLR's strategy
 
     def _expected(self, here: frozenset[str]) -> frozenset[str]:
-        """What can come, given what can come within the rule."""
+        """The tokens that can come next, given those that can come within the current rule."""
         result = here
         for follow in reversed(self._follows):
             if RULE_END not in result:
@@ -116,7 +116,7 @@ class Recovery:
         return (result - _ENDS) | {END} if RULE_END in result else result
 
     def match(self, state: int, kind: str, behind: frozenset[str] = _ENDS) -> None:
-        """Take a token. behind: what can come behind it in the rule."""
+        """Take a token of this kind. behind: the tokens that can follow it in the rule."""
         self.state = state
         if self.la() == kind:
             self._fits()
@@ -137,7 +137,7 @@ class Recovery:
         self._failed_in = set()
 
     def _drop(self, expected: frozenset[str]) -> bool:
-        """Leave out a token, if the one behind it is wanted."""
+        """Drop a token, if the one after it is expected."""
         if self.la(1) not in expected:
             return False
         self._complain(f"extraneous input {_quote(self.token(0))} expecting {_show(expected)}")
@@ -155,13 +155,13 @@ class Recovery:
         return Mistake(token, f"mismatched input {_quote(token)} expecting {_show(self._expected(here))}")
 
     def no_way(self, ahead: int) -> Mistake:
-        """No alternative has the tokens up to this one."""
+        """The error if no alternative matches the tokens up to this one."""
         first, last = self.token(0), self.token(ahead)
         if first.kind == END:
             return Mistake(last, "no viable alternative at input '<EOF>'")
         end = last.offset + (0 if last.kind == END else len(last.text))
         text = self._source[first.offset : end]
-        # All that is between them counts, white space too, but for what is no token.
+        # The source between them is quoted with its white space, but without BAD tokens.
         for token in reversed(self._read):
             if token.kind == BAD and first.offset < token.offset < end:
                 at = token.offset - first.offset
@@ -169,7 +169,7 @@ class Recovery:
         return Mistake(last, f"no viable alternative at input {_escape(text)}")
 
     def sync(self, state: int, here: frozenset[str]) -> None:
-        """Before a choice: see that the next token is one of those that can come."""
+        """Before a choice: make sure that the next token can come here."""
         self.state = state
         if self.recovering or self.la() in here:
             return
@@ -177,7 +177,7 @@ class Recovery:
             raise self._mismatch(here)
 
     def sync_loop(self, state: int, here: frozenset[str]) -> None:
-        """Before a loop goes on or ends: skip what is neither."""
+        """Before another round of a loop: skip tokens that can neither continue nor end it."""
         self.state = state
         if self.recovering or self.la() in here:
             return
@@ -187,7 +187,7 @@ class Recovery:
             self._consume()
 
     def call(self, state: int, rule: Callable[[], None], follow: frozenset[str]) -> bool:
-        """Walk a rule; a mistake in it ends it where some rule around it can go on. Whether there was none."""
+        """Walk a rule and recover from a mistake in it. Returns whether there was none."""
         fits = True
         self.state = state
         self._follows.append(follow)
@@ -216,7 +216,7 @@ class Recovery:
         self._count_recovery()
         skipped = 0
         if self._failed_at == self._at and self.state in self._failed_in:
-            # The same mistake at the same token: go on, or this would never end.
+            # The same mistake at the same token: consume it, or this would never end.
             self._consume()
             skipped = 1
         self._failed_at = self._at

@@ -1,10 +1,10 @@
-"""What a call costs when it is made: by the sizes of its arguments, before it is made.
+"""The runtime cost of a call, computed from the sizes of its arguments before the call is made.
 
-By Kubernetes' estimator, which goes by the function's name, and then by cel-go's own figures, for overloads; all else costs 1.
-A call is paid for even if it fails, and if an argument has failed, which counts as null then; what has the wrong type, or fails,
-is of size 1.
-Rounding is in floating point, as upstream's: the sizes at which a cost goes up depend on it. Names, fields, indexes, lists and
-macros are counted in the generated code (`generator.py`).
+cel-go's list and set libraries have their own figures; Kubernetes' estimator follows, by function name, then cel-go's standard
+figures, by overload; all other calls cost 1. A call is paid for even if it fails, or if an argument failed, which counts as
+null then; a value of the wrong type has size 1.
+Rounding is in floating point as upstream's, since the sizes at which a cost goes up depend on it. Variables, fields, indexes,
+lists and macros are charged by the generated code (`generator.py`).
 Source: k8s.io/apiserver pkg/cel/library/cost.go, v0.36.3; cel-go interpreter/runtimecost.go and ext/{lists,sets}.go, v0.26.0.
 """
 
@@ -25,12 +25,12 @@ Cost = int | Callable[..., int]
 CREATE_LIST, CREATE_MAP, CREATE_STRUCT = 10, 30, 40
 _TRAVERSAL = 0.1
 _REGEX = 0.25
-# Not `str | ...`, which would be made anew for each call.
+# A tuple, since `str | ...` would be created anew for each call.
 _SIZED = (str, list, dict, bytes)
 
 
 def _size(value: Any) -> int:
-    """Of what has no size, 1."""
+    """The size of a value; 1 if it has none."""
     if isinstance(value, _SIZED):
         return len(value)
     if isinstance(value, Optional):
@@ -100,17 +100,17 @@ def _contains_cidr_string(network: Any, text: Any) -> int:
 
 
 def equality(left: Any, right: Any) -> int:
-    """Of `==`."""
+    """The cost of `==`."""
     return 1 if isinstance(left, Opaque) else inequality(left, right)
 
 
 def inequality(left: Any, right: Any) -> int:
-    """Of `!=`, and of comparing strings."""
+    """The cost of `!=`, and of the order of strings and bytes."""
     return ceil(min(_size(left), _size(right)) * _TRAVERSAL)
 
 
 def weight(value: Any) -> int:
-    """Elements and entries of a list or map, and of all that are in it: costs don't know of these."""
+    """The number of elements and entries of a list or map, including nested ones, which upstream's costs ignore."""
     found = 0
     waiting = [value.value if type(value) is Optional else value]
     while waiting:
@@ -146,7 +146,7 @@ def _slice(items: Any, start: Any, end: Any) -> int:
 
 
 def _flatten(items: Any, depth: Any = 1) -> int:
-    # A negative depth is an error, but one that upstream takes for a large number without sign.
+    # A negative depth is an error, but upstream has converted it to a large unsigned number here.
     return _allocated((depth if type(depth) is int else 1) * _size(items)) % 2**64
 
 
@@ -172,7 +172,7 @@ def _sets(factor: int) -> Cost:
     return lambda left, right: 1 + _size(left) * _size(right) * factor
 
 
-# The libraries of cel-go that bring their own figures.
+# The list and set libraries of cel-go, by overload.
 _TRACKED: Mapping[str, Cost] = {
     "list_slice": _slice,
     "list_flatten": _flatten,
@@ -198,14 +198,14 @@ _TRACKED: Mapping[str, Cost] = {
     "list_sets_intersects_list": _sets(1),
     "list_sets_equivalent_list": _sets(2),
 }
-# By function; where the overloads of one differ, by its name and the overload.
+# Kubernetes' estimator, by function; where overloads differ, by function and overload.
 _ESTIMATED: Mapping[str, Cost] = {
     **dict.fromkeys(("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf"), _deep_traversal),
     **dict.fromkeys(("url", "lowerAscii", "upperAscii", "substring", "trim"), _traversal),
     **dict.fromkeys(("cidr", "isIP", "isCIDR", "quantity", "isQuantity", "semver", "isSemver"), _traversal),
     **dict.fromkeys(("replace", "split", "ip.isCanonical"), _traversal_twice),
     "join": _join,
-    # An authorizer is no value that a rule can have, but asking what is none is paid for too.
+    # Rules have no authorizer, but a call of `check` on any other value costs the same.
     "check": AUTHORIZATION_CHECK,
     **dict.fromkeys(("fieldSelector", "labelSelector"), _selector),
     **dict.fromkeys(("find", "findAll"), _regex),
@@ -236,7 +236,7 @@ _STANDARD: Mapping[str, Cost] = {
 
 
 def cost_of(function: str, overload: str) -> Cost:
-    """`overload` is '' where it depends on the values: then only the function's name counts."""
+    """The cost of a call, fixed or computed. overload: '' if it depends on the values, then only the function counts."""
     for figures, key in (
         (_TRACKED, overload),
         (_ESTIMATED, f"{function} {overload}"),

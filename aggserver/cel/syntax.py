@@ -1,12 +1,11 @@
-"""What is wrong with a text that is no expression, in the words of ANTLR.
+"""Syntax errors of an invalid expression, with ANTLR's messages.
 
-`parser.py` asks only once it knows that the text is wrong. People search for these messages and tests compare them, and what
-they say follows from the way through the grammar. So this is the grammar a second time, as ANTLR's generated parser walks it,
-with no result but its complaints. Which alternative a rule takes is decided by a token or two, as worked out from the
-grammar.
+`parser.py` calls this only for a source that does not parse. People search for these messages and tests compare them, and they
+depend on the way through the grammar. So this is the grammar a second time, as ANTLR's generated parser walks it, with errors
+as its only result. One or two tokens decide which alternative a rule takes, as derived from the grammar.
 
-Upstream goes on to look into the tree that is left after such errors. Of what it finds there, the names that can't be are
-told here, the arguments that a macro can't take are not.
+Upstream then visits the tree that is left after such errors. Of the further errors it finds there, invalid names are reported
+here, invalid arguments of macros are not.
 Source: cel-go parser/gen/CEL.g4 and the parser generated from it, v0.26.0.
 """
 
@@ -26,7 +25,7 @@ RESERVED = frozenset(
         *("package", "namespace", "null", "return", "true", "var", "void", "while"),
     )
 )
-"""What must not be the name of a variable or function. Fields may have these names, if they are not literals."""
+"""Reserved names of variables and functions. Fields may have these names, except those that are literals."""
 
 _LITERALS = frozenset({"-", "true", "false", "null", FLOAT, INT, UINT, STRING, BYTES})
 _PRIMARY = _LITERALS | {"[", "{", "(", ".", IDENTIFIER}
@@ -43,7 +42,7 @@ _MEMBER_ENDS = frozenset({".", "[", RULE_END})
 
 
 def explain(source: str, read: list[Token], errors: Errors) -> None:
-    """Add what is wrong with the syntax. `read` are the tokens of the source."""
+    """Add all syntax errors. read: the tokens of the source."""
     walk = _Grammar(source, read, errors)
     try:
         walk.start()
@@ -54,13 +53,13 @@ def explain(source: str, read: list[Token], errors: Errors) -> None:
 
 
 class _Grammar(Recovery):
-    """A method for each rule. The numbers are those of ANTLR's states."""
+    """A method for each rule of the grammar. The numbers are ANTLR's states."""
 
     def __init__(self, source: str, read: list[Token], errors: Errors) -> None:
         super().__init__(source, read, errors)
-        # What is wrong with names, and where.
+        # Offsets and messages of invalid names.
         self.names: list[tuple[int, str]] = []
-        # What is wrong with the name that was read last.
+        # The error of the name that was parsed last, if any.
         self._name_problem = ""
 
     def start(self) -> None:
@@ -144,7 +143,7 @@ class _Grammar(Recovery):
         while True:
             self.match(93, "-")
             self.sync_loop(96, _PRIMARY)
-            # Another minus is one more of these, rather than the sign of a literal.
+            # A further minus is another negation rather than the sign of a literal.
             if self.la() not in _PRIMARY:
                 raise self.no_way(0)
             if self.la() != "-":
@@ -208,7 +207,7 @@ class _Grammar(Recovery):
             raise self.no_way(0)
 
     def _name(self) -> None:
-        """A variable, a call or an object: an object if there is a brace behind names and dots."""
+        """A variable, a call or an object; it is an object if a brace follows the names and dots."""
         first = 0
         start = self.token(0).offset
         if self.la() == ".":
@@ -235,7 +234,7 @@ class _Grammar(Recovery):
             self.match(143, ")")
 
     def _entries(self, state: int, rule: Callable[[], None], first: frozenset[str], end: str) -> None:
-        """What is in brackets or braces: nothing, or entries, and perhaps a comma."""
+        """The content of brackets or braces: optional entries and an optional comma."""
         ends = frozenset({",", end})
         self.sync(state, first | ends)
         if self.la() in first:
@@ -251,7 +250,7 @@ class _Grammar(Recovery):
             self.match(187, ",")
             self.call(188, self._expr, frozenset({",", RULE_END}))
 
-    # In the following three, a comma with no entry behind it is left to who called.
+    # The following three leave a trailing comma to the caller.
 
     def _list_init(self) -> None:
         self.call(194, self._opt_expr, frozenset({",", RULE_END}))
@@ -272,7 +271,7 @@ class _Grammar(Recovery):
         problem = self._name_problem
         self.match(state + 1, ":", _EXPR)
         self.call(state + 2, self._expr, frozenset({",", RULE_END}))
-        # Upstream looks at the names of whole fields only, and takes the first one for the place of all.
+        # Upstream checks only the names of complete fields, and reports all at the place of the first one.
         if problem:
             self.names.append((start, problem))
 

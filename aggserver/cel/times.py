@@ -1,7 +1,7 @@
-"""Timestamps and durations: reading, printing, their parts in a time zone, and arithmetic within Go's ranges.
+"""Timestamps and durations: parsing, printing, their parts in a time zone, and arithmetic within Go's ranges.
 
-The calendar is counted here, since Python's ends with the year 9999 before an offset is added. Zones by name come from the time
-zone database that Python finds. Called by the standard functions.
+The calendar is computed here, since Python's ends with the year 9999 and an offset may lead beyond it. Named zones come from
+the time zone database that Python finds.
 Source: cel-go common/types/{timestamp,duration,overflow}.go and common/stdlib, v0.26.0; Go's time.Parse and ParseDuration, 1.26.
 """
 
@@ -41,13 +41,13 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse_timestamp(text: str) -> Timestamp | None:
-    """RFC 3339; None if it isn't that. Raises EvaluationError outside of the years 1 to 9999."""
+    """Parse RFC 3339; None if it is not. Raises EvaluationError outside the years 1 to 9999."""
     moment = parse_any_year(text)
     return None if moment is None else timestamp_of(moment.nanoseconds, moment.offset)
 
 
 def parse_any_year(text: str) -> Timestamp | None:
-    """As `parse_timestamp`, but the year may be 0, and an offset may lead beyond the years from 0 to 9999."""
+    """As `parse_timestamp`, but the year may be 0, and an offset may lead out of the years 0 to 9999."""
     found = _RFC3339.fullmatch(text)
     if found is None:
         return None
@@ -61,21 +61,21 @@ def parse_any_year(text: str) -> Timestamp | None:
 
 
 def since_epoch(year: int, month: int, day: int, clock: tuple[int, ...] = (), fraction: str = "") -> int:
-    """Nanoseconds since 1970. clock: hour, minute and second. fraction: the digits of the second's."""
+    """Nanoseconds since 1970. clock: hour, minute and second. fraction: the digits of the fraction of a second."""
     hour, minute, second = clock or (0, 0, 0)
     seconds = _days(year, month, day) * 86400 + hour * 3600 + minute * 60 + second
     return seconds * _SECOND + int(fraction[:9].ljust(9, "0"))
 
 
 def timestamp_of(nanoseconds: int, offset: int = 0) -> Timestamp:
-    """Raises EvaluationError outside of the years 1 to 9999."""
+    """Raises EvaluationError outside the years 1 to 9999."""
     if not _FIRST <= nanoseconds // _SECOND <= _LAST:
         raise EvaluationError("timestamp overflow")
     return Timestamp(nanoseconds, offset)
 
 
 def print_timestamp(moment: Timestamp) -> str:
-    """With as many digits of the second as are needed, and the offset it was read with."""
+    """Print as RFC 3339, with as many digits of the fraction as needed, and the offset it was parsed with."""
     seconds, nanoseconds = divmod(moment.nanoseconds, _SECOND)
     days, rest = divmod(seconds + moment.offset, 86400)
     year, month, day = _date(days)
@@ -87,7 +87,7 @@ def print_timestamp(moment: Timestamp) -> str:
 
 
 def parse_duration(text: str) -> Duration | None:
-    """`1h30m`, `-1.5s`; None if it isn't that, or too long for 64 bits of nanoseconds."""
+    """Parse `1h30m` or `-1.5s`; None if it is not a duration, or exceeds 64 bits of nanoseconds."""
     negative, rest = text.startswith("-"), text[1:] if text[:1] in ("-", "+") else text
     if rest == "0":
         return Duration(0)
@@ -99,7 +99,7 @@ def parse_duration(text: str) -> Duration | None:
         unit = _UNITS[found[3]]
         total += int(found[1] or 0) * unit
         if found[2]:
-            # Go's floating point, with its rounding.
+            # In floating point, with Go's rounding.
             digits = found[2][:18]
             total += int(int(digits) * (unit / float(10 ** len(digits))))
         position = found.end()
@@ -108,7 +108,7 @@ def parse_duration(text: str) -> Duration | None:
 
 
 def print_duration(length: Duration) -> str:
-    """In seconds: `5400s`, `0.5s`."""
+    """Print in seconds: `5400s`, `0.5s`."""
     seconds, rest = divmod(abs(length.nanoseconds), _SECOND)
     value = seconds + rest / 1e9
     digits = format(Decimal(repr(-value if length.nanoseconds < 0 else value)), "f")
@@ -133,7 +133,7 @@ def difference(left: Timestamp, right: Timestamp) -> Duration:
 
 
 def part(moment: Timestamp, name: str, zone: str = "UTC") -> int:
-    """`name` is FullYear, Month, DayOfYear, DayOfMonth (all but the year from 0), Date (from 1), DayOfWeek (Sunday is 0), ..."""
+    """name: FullYear, Month, DayOfYear, DayOfMonth (these three from 0), Date (from 1), DayOfWeek (Sunday is 0), Hours, ..."""
     seconds, nanoseconds = divmod(moment.nanoseconds, _SECOND)
     days, rest = divmod(seconds + _offset(seconds, zone), 86400)
     match name:
@@ -174,7 +174,7 @@ def _offset(seconds: int, zone: str) -> int:
     except (OSError, ValueError, KeyError):
         raise EvaluationError(f"unknown time zone {zone}") from None
     except OverflowError:
-        # The first or the last day of all: which offset it has can't be asked.
+        # The first or last day of Python's calendar, whose offset it can't compute.
         return 0
     return int(shift.total_seconds()) if shift is not None else 0
 
@@ -191,7 +191,7 @@ def days_in(year: int, month: int) -> int:
 
 
 def _days(year: int, month: int, day: int) -> int:
-    """Since 1970-01-01, counted in years that begin in March, so that the leap day comes last."""
+    """Days since 1970-01-01, computed with years that begin in March, so that the leap day comes last."""
     year -= month <= 2
     since_march = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
     return year * 365 + year // 4 - year // 100 + year // 400 + since_march - 719468

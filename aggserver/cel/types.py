@@ -1,7 +1,7 @@
-"""The types of CEL: what the checker reasons with, the cost estimate looks at and generated code may count on.
+"""The types of CEL, used by the checker, the cost estimate and the code generator.
 
-Types are values: two types with the same name and parameters are equal. Objects are known by name alone; their fields come
-from a TypeProvider, so that this package needs to know no schemas.
+Types are values: two types with the same name and parameters are equal. An object type has only a name; its fields come from
+a TypeProvider, so that this package needs no schemas.
 Source: cel-go common/types/types.go and checker/format.go, v0.26.0.
 """
 
@@ -63,12 +63,12 @@ class Kind(Enum):
 class Type:
     kind: Kind
     name: str
-    """As error messages print it, without parameters; for objects and opaque types it tells them apart."""
+    """As error messages print it, without parameters; it identifies an object or opaque type."""
     parameters: tuple[Type, ...] = ()
     runtime_name: str = ""
-    """What `type(x)` of it is called in CEL, where it is not `name`: null_type, google.protobuf.Timestamp, ..."""
+    """The name that `type(x)` has in CEL, where it differs from `name`: null_type, google.protobuf.Timestamp, ..."""
     origin: object = field(default=None, compare=False, repr=False)
-    """What a TypeProvider knows of the values besides. It goes where the type goes; types don't differ by it."""
+    """Data of the TypeProvider about values of this type. It is carried along; equality ignores it."""
 
     def __str__(self) -> str:
         """As cel-go's checker prints it in errors: `map(string, list(int))`."""
@@ -106,11 +106,11 @@ DURATION = Type(Kind.DURATION, "duration", runtime_name="google.protobuf.Duratio
 DYN = Type(Kind.DYN, "dyn")
 ERROR = Type(Kind.ERROR, "!error!")
 TYPE = Type(Kind.TYPE, "type")
-"""The type of types, of what it is a type left open. See `type_of`."""
+"""The type of types, without saying of which type. See `type_of`."""
 
 
 def type_of(parameter: Type) -> Type:
-    """The type of the type `parameter`, as the identifier `int` has."""
+    """The type of an identifier that denotes the type `parameter`, e.g. of `int`."""
     return Type(Kind.TYPE, "type", (parameter,))
 
 
@@ -127,17 +127,17 @@ def optional_of(parameter: Type) -> Type:
 
 
 def opaque(name: str, *parameters: Type) -> Type:
-    """A type that only functions can look into: net.IP, kubernetes.Quantity."""
+    """A type whose values only functions can inspect: net.IP, kubernetes.Quantity."""
     return Type(Kind.OPAQUE, name, parameters)
 
 
 def object_type(name: str) -> Type:
-    """A type with declared fields, which a TypeProvider gives for its name."""
+    """A type with declared fields, which a TypeProvider looks up by its name."""
     return Type(Kind.OBJECT, name)
 
 
 def type_param(name: str) -> Type:
-    """A variable over types in the signature of a function: the T of list(T)."""
+    """A type parameter in the signature of a function: the T of list(T)."""
     return Type(Kind.PARAM, name)
 
 
@@ -147,7 +147,7 @@ class TypeProvider(Protocol):
 
 
 class NoTypes:
-    """The provider where all is built in."""
+    """A provider without object types."""
 
     def fields(self, type_name: str) -> Mapping[str, Type] | None:
         del type_name

@@ -1,9 +1,9 @@
-"""The values that expressions compute with, and what is equal to, less than or as large as what.
+"""The values that expressions compute with, their equality, order and size.
 
-None, bool, int (64 bits), float, str (by code points), bytes, list and dict are Python's own; what Python lacks or mixes up is
-here, and what only a library knows is an `Opaque`. A list or dict of a caller's own class decides itself what it equals, and a
-list what is in it and what adding to it means (`equals`, `holds`, `added`). Pure; values are never changed.
-Source: cel-go common/types, v0.26.0; the words of errors are cel-go's.
+None, bool, int (64 bits), float, str (in code points), bytes, list and dict are Python's own; the types that Python lacks or
+mixes up are here, and those of a library are an `Opaque`. A list or dict of a caller's class may define its own equality
+(`equals`), a list also its own `in` (`holds`) and concatenation (`added`). Pure; values are never changed.
+Source: cel-go common/types, v0.26.0, also for error texts.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ __all__ = [
 
 
 class CELError(Exception):
-    """An expression has no value. `str()` is what cel-go says; `cost` is what had been spent by then."""
+    """The evaluation failed. `str()` is cel-go's message; `cost` is the cost spent until then."""
 
     cost: int = 0
 
 
 class EvaluationError(CELError):
-    """A step failed: `&&`, `||`, `all` and `exists` go on if the other side decides."""
+    """A step failed; `&&`, `||`, `all` and `exists` ignore it if another operand decides the result."""
 
 
 class CostExceeded(CELError):
-    """The budget is spent, and nothing goes on."""
+    """The budget is spent; the evaluation ends."""
 
     def __init__(self) -> None:
         super().__init__("operation cancelled: actual cost limit exceeded")
@@ -63,7 +63,7 @@ def no_such_overload() -> EvaluationError:
 
 @dataclass(frozen=True, slots=True)
 class Invalid:
-    """In a list or map of a caller's own class, in place of what has no value: an error for whoever looks at it."""
+    """A placeholder in a list or map of a caller's class for a value that can't be converted: using it is an error."""
 
     message: str
 
@@ -72,7 +72,7 @@ class Invalid:
 
 
 class _Missing:
-    """What a look-up gives that finds nothing; no expression ever sees it."""
+    """The result of a lookup that finds nothing; expressions never see it."""
 
     def __repr__(self) -> str:
         return "MISSING"
@@ -82,7 +82,7 @@ MISSING = _Missing()
 
 
 class Uint(int):
-    """An unsigned integer of 64 bits. As a key of a map it is the number that it is."""
+    """An unsigned integer of 64 bits. As a map key it equals any number of the same value."""
 
     __slots__ = ()
 
@@ -92,7 +92,7 @@ class Timestamp:
     nanoseconds: int
     """Since 1970, UTC."""
     offset: int = field(default=0, compare=False)
-    """Seconds east of UTC in which it is printed."""
+    """Seconds east of UTC with which it is printed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +102,14 @@ class Duration:
 
 @dataclass(frozen=True, slots=True)
 class TypeValue:
-    """What `type(x)` gives."""
+    """The result of `type(x)`."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Optional:
-    """A value that may not be there: `optional.of(value)`, or `NONE`."""
+    """An optional value: `optional.of(value)`, or `NONE`."""
 
     value: Any = MISSING
 
@@ -122,7 +122,7 @@ NONE = Optional()
 
 
 class Opaque:
-    """A value of a type that only functions look into."""
+    """A value of a type that only functions can inspect."""
 
     __slots__ = ()
     type_name: ClassVar[str]
@@ -134,7 +134,7 @@ class Opaque:
         return self == other
 
     def size(self) -> int:
-        """As the cost of a call counts it; `size()` takes none of these."""
+        """The size by which costs are computed; the CEL function `size()` does not accept opaque values."""
         return 1
 
 
@@ -156,7 +156,7 @@ _NAMES: dict[type, str] = {
 
 
 def type_name(value: object) -> str:
-    """What `type(value)` is called."""
+    """The name of `type(value)`."""
     name = _NAMES.get(type(value))
     if name is not None:
         return name
@@ -166,7 +166,7 @@ def type_name(value: object) -> str:
 
 
 def show(value: object) -> str:
-    """In errors, as Go's %v has it."""
+    """The value in an error text, as Go's %v prints it."""
     match value:
         case None:
             return "null"
@@ -187,7 +187,7 @@ def show(value: object) -> str:
 
 
 def go_type(value: object) -> str:
-    """What cel-go calls it in three errors."""
+    """The name of the value's Go type, which is part of three of cel-go's errors."""
     name = type_name(value)
     if name in ("list", "map"):
         return f"*types.base{name.capitalize()}"
@@ -198,21 +198,21 @@ def go_type(value: object) -> str:
 
 
 _NUMBERS = frozenset({int, float, Uint})
-# Those that are no numbers.
+# Types of map keys that are not numbers.
 _OTHER_KEYS = frozenset({str, type(None), Timestamp, Duration, TypeValue})
-# Of the same type, Python compares them as CEL does.
+# Python compares two values of one of these types as CEL does.
 _PLAIN = frozenset({bool, int, float, Uint, str, bytes, Timestamp, Duration, TypeValue})
 
 
 def equal(left: Any, right: Any) -> bool:
-    """Values of different types are not equal, but numbers are by what they are. Raises EvaluationError for opaque types."""
+    """Values of different types are not equal, except numbers of the same value. Raises EvaluationError for opaque types."""
     kind = type(left)
     if kind is type(right) and kind in _PLAIN:
         return bool(left == right)
     if left is None or right is None:
         return left is right
     if kind in _NUMBERS:
-        # A double rounds what it is compared with, as cel-go does.
+        # Compared with a double, the other number is rounded to a double, as in cel-go.
         return type(right) in _NUMBERS and (
             float(left) == float(right) if kind is float or type(right) is float else int(left) == int(right)
         )
@@ -247,7 +247,7 @@ def _equal_maps(left: dict[Any, Any], right: Any) -> bool:
 
 
 def _not_unequal(left: Any, right: Any) -> bool:
-    """Within lists and maps cel-go takes what can't be compared for equal."""
+    """Equality of elements: within lists and maps, cel-go treats values that can't be compared as equal."""
     try:
         return equal(left, right)
     except EvaluationError:
@@ -255,7 +255,7 @@ def _not_unequal(left: Any, right: Any) -> bool:
 
 
 def compare(left: Any, right: Any, function: str) -> int:
-    """-1, 0 or 1. Raises EvaluationError if the types have no order, or for NaN. `function` is the operator that asks."""
+    """-1, 0 or 1. function: the operator, for error texts. Raises EvaluationError for types without an order, or NaN."""
     kind, other = type(left), type(right)
     if kind in _NUMBERS:
         if left != left or (other is float and right != right):
@@ -283,7 +283,7 @@ def size(value: Any) -> int:
 
 
 def elements(value: Any) -> list[Any]:
-    """What a macro goes through: a list's elements, a map's keys. Raises EvaluationError."""
+    """The items a macro iterates over: a list's elements or a map's keys. Raises EvaluationError."""
     if isinstance(value, list):
         return value
     if isinstance(value, dict):
@@ -292,7 +292,7 @@ def elements(value: Any) -> list[Any]:
 
 
 def pairs(value: Any) -> Iterable[tuple[Any, Any]]:
-    """What a macro of two variables goes through: indexes and elements, keys and values. Raises EvaluationError."""
+    """The pairs a macro of two variables iterates over: indexes and elements, or keys and values. Raises EvaluationError."""
     if isinstance(value, list):
         return enumerate(value)
     if isinstance(value, dict):
@@ -301,7 +301,7 @@ def pairs(value: Any) -> Iterable[tuple[Any, Any]]:
 
 
 def find(container: dict[Any, Any], key: Any) -> Any:
-    """A map's value, or MISSING. Any number finds the number that it equals."""
+    """The value for a key, or MISSING. A number finds any number key that it equals."""
     kind = type(key)
     if kind in _OTHER_KEYS:
         return container.get(key, MISSING)
@@ -315,7 +315,7 @@ def find(container: dict[Any, Any], key: Any) -> Any:
 
 
 class _Probe:
-    """A key of which a map says what its own is: Python takes True for 1."""
+    """A key that records the type of the dict's own key it meets, since Python's True equals 1."""
 
     __slots__ = ("_key", "met")
 

@@ -1,8 +1,8 @@
-"""The text of a Python function, written line by line, with the cost of what it does.
+"""Writes the text of a Python function line by line, including its cost counting.
 
-A cost is charged where it arises and written before the next line that may raise an error, so that what was spent is known
-whatever happens, and yet sums are added up here. There are two forms of a function: the quick one gives up at the first error
-and calls the other, which catches errors. Knows nothing of expressions. Called by `generator.py`.
+Costs are summed up here and written before the next line that may raise an error, so that the cost is right whatever happens.
+There are two forms of a function: the quick one gives up at the first error and calls the other, which catches errors. This
+module knows nothing of expressions.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 
 __all__ = ["Caught", "Code", "Writer"]
 
-# Python takes 20 loops and tries within each other and 100 levels of indentation.
+# Python allows 20 nested loops and tries, and 100 levels of indentation.
 _DEEPEST_BLOCK, _DEEPEST_LINE = 12, 50
 
 
 class Code(NamedTuple):
-    """An expression of Python that costs nothing to look at: a variable, a constant."""
+    """A Python expression without effects or cost: a variable or a constant."""
 
     text: str
     kind: str = ""
-    """The Python type that it is sure to have, if that is known."""
+    """The name of its Python type, '' if not known for sure."""
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class _Line:
 
 @dataclass(slots=True)
 class Caught:
-    """Lines whose errors are caught. Only at their end it is known whether there can be any."""
+    """Lines whose errors are caught. Whether they can raise any is known only after the last one."""
 
     lines: list[_Line]
     start: int
@@ -49,7 +49,7 @@ class Writer:
     def __init__(self, *, catches: bool) -> None:
         self.catches = catches
         self.constant_names: dict[str, Any] = {}
-        """By name, the values that the text can't spell."""
+        """Constants that can't be written as text, by name."""
         self._from_activation: dict[str, str] = {}
         self._openings: list[_Line] = []
         self._lines: list[_Line] = []
@@ -57,21 +57,21 @@ class Writer:
         self._indent = 2
         self._blocks = 1
         self._charged = 0
-        # Lines that may raise an error.
+        # The number of lines that may raise an error.
         self._risks = 0
         self._last = 0
 
     @property
     def is_deep(self) -> bool:
-        """Whether what comes next had better become a function of its own."""
+        """Whether the next part must become a function of its own, because of Python's limits on nesting."""
         return self._blocks > _DEEPEST_BLOCK or self._indent > _DEEPEST_LINE
 
     def text(self) -> str:
-        """The whole: `evaluate(activation, limit)`; in the quick form it calls `catching(activation, limit)`."""
+        """The function `evaluate(activation, limit)`; the quick form calls `catching(activation, limit)` on an error."""
         gives_up = [] if self.catches else [_Line(1, "except EvaluationError:"), _Line(2, "return catching(activation, limit)")]
         body, functions = self._lines, self._functions
         if functions:
-            # Python's compiler goes through all variables of the function around each: there are few around these.
+            # For each inner function, Python's compiler visits all variables of the outer one; so the body is a function too.
             functions = [*functions, _Line(1, "def body():"), _Line(2, "nonlocal cost, budget"), *body]
             body = [_Line(2, "return body()")]
         lines = [
@@ -92,7 +92,7 @@ class Writer:
         self._charged += cost
 
     def settle(self) -> None:
-        """Write what is charged: before the way forks."""
+        """Write the summed-up cost. Needed before each branch."""
         if self._charged:
             self.line(f"cost += {self._charged}")
             self._charged = 0
@@ -101,7 +101,7 @@ class Writer:
         self._lines += [_Line(self._indent, text) for text in texts]
 
     def risk(self, *texts: str) -> None:
-        """Lines that may raise an error."""
+        """Write lines that may raise an error."""
         self.settle()
         self._risks += 1
         self.line(*texts)
@@ -119,14 +119,14 @@ class Writer:
         return name
 
     def from_activation(self, name: str) -> str:
-        """The variable for one of the activation's, MISSING if that lacks it."""
+        """The Python variable for a variable of the activation; its value is MISSING if the activation lacks it."""
         if name not in self._from_activation:
             code = self._from_activation[name] = self.temp("a")
             self._openings.append(_Line(1, f"{code} = activation.get({self.constant(name)}, MISSING)"))
         return self._from_activation[name]
 
     def set(self, text: str, kind: str = "") -> Code:
-        """A variable for what raises nothing."""
+        """Assign an expression that raises nothing to a new variable."""
         name = self.temp()
         self.line(f"{name} = {text}")
         return Code(name, kind)
@@ -138,7 +138,7 @@ class Writer:
 
     @contextmanager
     def block(self, header: str, *, counts: bool = False) -> Iterator[None]:
-        """Lines under a header; `counts` for loops."""
+        """Indent lines under a header. counts: the block counts towards Python's limit, as loops do."""
         self.line(header)
         self._indent += 1
         self._blocks += counts
@@ -149,7 +149,10 @@ class Writer:
 
     @contextmanager
     def caught(self, *statements: str) -> Iterator[Caught]:
-        """Lines of which an EvaluationError, `error`, is caught by the statements, if any may raise one and this form catches."""
+        """Wrap lines in a try whose handler for an EvaluationError, `error`, is the statements.
+
+        The try is left out if no line may raise an error, or in the form that does not catch errors.
+        """
         caught = Caught(self._lines, len(self._lines), self._indent)
         risks = self._risks
         self._indent += 1
@@ -168,7 +171,7 @@ class Writer:
 
     @contextmanager
     def function(self, parameters: str) -> Iterator[str]:
-        """A function beside the others, of which the call is given; the lines within must end with a return."""
+        """Write an inner function; yields the code that calls it. The lines within must end with a return."""
         name = self.temp("f")
         self.settle()
         outside = self._lines, self._indent, self._blocks

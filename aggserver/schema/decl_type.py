@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from aggserver.cel.generator import Reached
+from aggserver.cel.generator import OnAccess
 from aggserver.cel.ranges import Range
 from aggserver.cel.types import (
     BOOL,
@@ -201,23 +201,23 @@ class Declarations:
         assert fields is not None
         return self._objects[type_.name].keys[name], fields[name]
 
-    def reached(self, type_: Type) -> Reached | None:
-        return rule_values.reached(type_.origin.node) if isinstance(type_.origin, DeclType) else None
+    def on_access(self, type_: Type) -> OnAccess | None:
+        return rule_values.on_access(type_.origin.node) if isinstance(type_.origin, DeclType) else None
 
-    def whole(self, type_: Type) -> Callable[[Any], Any] | None:
+    def deep_conversion(self, type_: Type) -> Callable[[Any], Any] | None:
         """What an expression has made has numbers and texts in it that are made, and lists, maps and objects that are not."""
         if type_.kind not in (Kind.LIST, Kind.MAP, Kind.OBJECT) and not type_.is_optional:
             return None
         if isinstance(type_.origin, DeclType):
-            return rule_values.whole(type_.origin.node)
+            return rule_values.deep_conversion(type_.origin.node)
         if not type_.parameters:
             return None
         element = type_.element
         if type_.is_optional and isinstance(element.origin, DeclType):
             # Of the one that oldSelf may be nothing is made yet.
-            inner = rule_values.whole(element.origin.node)
+            inner = rule_values.deep_conversion(element.origin.node)
         else:
-            inner = self.whole(element)
+            inner = self.deep_conversion(element)
         return None if inner is None else partial(_each, inner)
 
     def size(self, path: tuple[str, ...]) -> Range | None:

@@ -1,10 +1,10 @@
-"""Rule values: what expressions see of the values of an object, where that is not the JSON value itself.
+"""Rule values: conversion of an object's JSON values to CEL values, according to their schema.
 
-Numbers are doubles, strings of some formats are times, durations or bytes: `reached` makes them when an expression gets there.
-Lists, maps and objects stay as they are as long as an expression only goes through them. Where one is compared or given to a
-function, `whole` makes what knows its schema: a set equals the same set in another order, lists of type map are merged by their
-keys, and an object counts what its schema does not name. What has no value is `Invalid`, which fails when it is looked at.
-Called by `decl_type.py`. Pure.
+Numbers become doubles, strings of some formats become timestamps, durations or bytes: `on_access` converts them when an
+expression accesses them. Lists, maps and objects stay JSON while an expression only accesses their elements. Before one is
+compared or passed to a function, `deep_conversion` wraps it in a class that knows its schema: sets are equal in any order, lists
+of type map are concatenated by their keys, and an object's size counts fields outside its schema. A value that can't be
+converted becomes `Invalid`, which raises an error when it is used. Pure.
 Source: k8s.io/apiserver pkg/cel/common/valuesunstructured.go (UnstructuredToVal), v0.36.3, with its oddities.
 """
 
@@ -14,14 +14,14 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from aggserver.cel.generator import Reached
+from aggserver.cel.generator import OnAccess
 from aggserver.cel.values import MISSING, CELError, Duration, EvaluationError, Invalid, Timestamp, equal, no_such_overload, show
 from aggserver.meta import codec
 from aggserver.schema.escaping import escape, unescape
 from aggserver.schema.format_values import PARSERS
 from aggserver.schema.structural import Structural
 
-__all__ = ["reached", "whole", "with_object_meta"]
+__all__ = ["deep_conversion", "on_access", "with_object_meta"]
 
 _STRING = Structural(type="string")
 _STRINGS = Structural(type="object", additional_properties=_STRING)
@@ -42,7 +42,7 @@ def with_object_meta(node: Structural, *, sees_labels: bool = False) -> Structur
     return replace(node, properties={**properties, "kind": _STRING, "apiVersion": _STRING, "metadata": metadata})
 
 
-def reached(node: Structural) -> Reached:
+def on_access(node: Structural) -> OnAccess:
     """What an expression does with a value of the node when it gets there."""
     if node.x_int_or_string:
         kind = None
@@ -51,10 +51,12 @@ def reached(node: Structural) -> Reached:
     else:
         kind = _KINDS.get(node.type)
     look = _container if node.type in ("array", "object") else _looked_at
-    return Reached(kind, lambda value: look(value, node), is_sure=node.type not in ("array", "object"), may_be_null=node.nullable)
+    return OnAccess(
+        kind, lambda value: look(value, node), is_sure=node.type not in ("array", "object"), may_be_null=node.nullable
+    )
 
 
-def whole(node: Structural) -> Callable[[Any], Any] | None:
+def deep_conversion(node: Structural) -> Callable[[Any], Any] | None:
     """What makes CEL's value, with all that is in it; None where it is one as it is."""
     return None if _is_plain(node) else lambda value: _value(value, node)
 

@@ -14,7 +14,7 @@ import yaml
 
 from aggserver.cel import times
 from aggserver.cel.checker import Environment, check
-from aggserver.cel.generator import Reached
+from aggserver.cel.generator import OnAccess
 from aggserver.cel.program import Program, ProgramError, compile_program
 from aggserver.cel.types import BOOL, DYN, INT, STRING, Type, list_of, map_of, object_type, optional_of
 from aggserver.cel.values import (
@@ -161,10 +161,10 @@ class Objects:
     def field(self, type_: Type, name: str) -> tuple[str, Type]:
         return name.replace("__", "-"), Types.fields_of[type_.name][name]
 
-    def reached(self, type_: Type) -> Reached | None:
-        return Reached(int, self._size) if type_.origin == "a text" else None
+    def on_access(self, type_: Type) -> OnAccess | None:
+        return OnAccess(int, self._size) if type_.origin == "a text" else None
 
-    def whole(self, type_: Type) -> Callable[[Any], Any] | None:
+    def deep_conversion(self, type_: Type) -> Callable[[Any], Any] | None:
         return Whole if type_ == object_type("Nested") else None
 
     @staticmethod

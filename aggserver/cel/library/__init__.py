@@ -1,4 +1,4 @@
-"""The functions that expressions may call, a file for each library of upstream, by the ids of their overloads.
+"""Implementations of the functions, keyed by overload id, one file for each library of upstream.
 
-An implementation gets arguments of the types that its overload declares (`declarations.py`), and raises EvaluationError.
+An implementation receives arguments of the types that its overload declares (`declarations.py`), and raises EvaluationError.
 """

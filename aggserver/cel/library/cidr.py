@@ -1,6 +1,6 @@
 """Networks in CIDR notation, which keep the address they were written with: `cidr('10.1.2.3/8').ip()` is 10.1.2.3.
 
-Source: k8s.io/apiserver pkg/cel/library/cidr.go, v0.36.3; Go's net/netip, 1.26, whose words the errors are.
+Source: k8s.io/apiserver pkg/cel/library/cidr.go, v0.36.3; Go's net/netip, 1.26, also for error texts.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _contains_ip_string(network: CIDR, text: str) -> bool:
     try:
         return network.contains(parse_ip(text).address)
     except ValueError:
-        # Upstream has lost the error by then.
+        # Upstream loses the parse error here.
         raise no_such_overload() from None
 
 

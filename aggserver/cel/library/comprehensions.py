@@ -1,4 +1,4 @@
-"""What the macros of two variables insert into maps with.
+"""Insertion into maps, for the macros of two variables.
 
 Source: cel-go ext/comprehensions.go, v0.26.0.
 """
@@ -13,7 +13,7 @@ __all__ = ["insert", "insert_all"]
 
 
 def insert(entries: dict[Any, Any], key: Any, value: Any) -> None:
-    """Into a map that is still being made. Raises EvaluationError if the key is there."""
+    """Insert into a map that is being built. Raises EvaluationError if the key exists."""
     if find(entries, key) is not MISSING:
         raise EvaluationError(f"insert failed: key {show(key)} already exists")
     entries[key] = value

@@ -1,7 +1,7 @@
 """`"%s: %d".format([...])`: the verbs s, d, f, e, b, x, X and o.
 
-Numbers under f and e are written for en_US by golang.org/x/text: thousands are grouped, the exponent is a superscript. The digits
-after `%.` are the precision of f and, by an oversight of cel-go, the width of e.
+Upstream writes f and e with golang.org/x/text for en_US: thousands are grouped, the exponent is a superscript. The digits after
+`%.` are the precision of f and, by a mistake of cel-go, the width of e.
 Source: cel-go ext/formatting.go, v0.26.0 (version 2 of the strings library).
 """
 
@@ -19,7 +19,7 @@ from aggserver.meta.golang import format_float, quote
 __all__ = ["format_string"]
 
 _DEFAULT_PRECISION = 6
-# Digits. Upstream writes as many as are asked for, at no cost.
+# In digits. Upstream has no limit and charges nothing for them; here the cost limit counts as exceeded.
 _LARGEST_PRECISION = 1000
 _PRECISION = re.compile(r"\.([0-9]*)", re.ASCII)
 _SUPERSCRIPT = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
@@ -27,7 +27,7 @@ _SPECIAL = ("NaN", "Infinity", "-Infinity")
 
 
 def format_string(pattern: str, arguments: list[Any]) -> str:
-    """Raises EvaluationError with cel-go's words."""
+    """Raises EvaluationError with cel-go's message."""
     written: list[str] = []
     position = taken = 0
     while True:
@@ -52,11 +52,11 @@ def format_string(pattern: str, arguments: list[Any]) -> str:
 
 
 class _Unfit(Exception):
-    """The argument is of a type that the verb doesn't take."""
+    """The verb does not accept an argument of this type."""
 
 
 def _clause(pattern: str, position: int) -> tuple[Callable[[Any, int | None], str], int | None, int]:
-    """A verb, its precision, and where it ends."""
+    """The verb's formatting function, its precision, and the position after it."""
     precision: int | None = None
     digits = _PRECISION.match(pattern, position)
     if digits is not None:
@@ -118,7 +118,7 @@ def _map(value: dict[Any, Any]) -> str:
 
 
 def _element(value: Any) -> str:
-    """Within lists and maps: strings in quotes, doubles with six digits."""
+    """An element of a list or map: strings are quoted, doubles have six digits."""
     match value:
         case str():
             return quote(value)

@@ -1,6 +1,6 @@
-"""IP addresses, without zones and without IPv4 in IPv6.
+"""IP addresses. Zones and IPv4-mapped IPv6 addresses are refused.
 
-Source: k8s.io/apiserver pkg/cel/library/ip.go, v0.36.3; Go's net/netip, 1.26, whose words the errors are.
+Source: k8s.io/apiserver pkg/cel/library/ip.go, v0.36.3; Go's net/netip, 1.26, also for error texts.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class IP(Opaque):
 
 
 def print_address(address: Address) -> str:
-    """As Go: IPv4 in IPv6 with dots."""
+    """As Go prints it: an IPv4-mapped IPv6 address has dots."""
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return f"::ffff:{mapped}" if mapped is not None else str(address)
 
@@ -64,7 +64,7 @@ def read_address(text: str) -> tuple[Address, str]:
         first, second, third, fourth = text.split(".", 4)
         return IPv4Address(_OCTETS[first] << 24 | _OCTETS[second] << 16 | _OCTETS[third] << 8 | _OCTETS[fourth]), ""
     except (KeyError, ValueError):
-        pass  # An address of the other kind, or none: what follows says why.
+        pass  # An IPv6 address, or an error that the rest of this function explains.
     separator = next((char for char in text if char in ".:%"), "")
     if separator == ".":
         return IPv4Address(_fields(text, text)), ""
@@ -78,7 +78,7 @@ def _invalid(text: str, why: str, at: str = "") -> ValueError:
 
 
 def _fields(text: str, dotted: str) -> bytes:
-    """The four bytes of `dotted`, which is the end of `text`."""
+    """The four bytes of the dotted IPv4 address at the end of `text`."""
     values = bytearray()
     value = digits = 0
     for position, char in enumerate(dotted):

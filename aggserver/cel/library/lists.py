@@ -27,16 +27,16 @@ from aggserver.cel.values import (
 __all__ = ["IMPLEMENTATIONS"]
 
 _COMPARABLE = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
-# cel-go's library names two of them in full.
+# cel-go's library uses the full names of these two types in overload ids.
 _NAMES = {"duration": "google.protobuf.Duration", "timestamp": "google.protobuf.Timestamp"}
 _ZEROS: Mapping[str, Any] = {"int": 0, "uint": Uint(0), "double": 0.0, "duration": Duration(0)}
 _ORDERED = (bool, int, Uint, float, str, bytes, Timestamp, Duration)
-# Of these, Python's own order is CEL's. (NaN has none.)
+# Types that Python orders as CEL does. Doubles are not among them, since NaN has no order.
 _PYTHON_ORDER = ({str}, {int}, {bytes}, {bool}, {Uint})
 
 
 def _comparable(items: list[Any]) -> list[Any]:
-    """Raises EvaluationError if one has no order at all."""
+    """The items, if all of their types have an order; raises EvaluationError otherwise."""
     for item in items:
         if not isinstance(item, _ORDERED):
             raise EvaluationError(item.message) if isinstance(item, Invalid) else no_such_overload()
@@ -44,7 +44,7 @@ def _comparable(items: list[Any]) -> list[Any]:
 
 
 def _order(left: Any, right: Any) -> int | None:
-    """None where there is none, which these functions pass over."""
+    """-1, 0 or 1; None where there is no order, e.g. for NaN: these functions ignore that, as upstream."""
     try:
         return compare(left, right, "")
     except EvaluationError:

@@ -1,4 +1,4 @@
-"""Formats by name: `format.dns1123Label().validate(self.name)` gives what is wrong, or none.
+"""Named formats: `format.dns1123Label().validate(self.name)` returns the list of errors, or none.
 
 Source: k8s.io/apiserver pkg/cel/library/format.go, v0.36.3; k8s.io/kube-openapi pkg/validation/strfmt for the last four.
 """
@@ -25,7 +25,7 @@ class NamedFormat(Opaque):
     name: str
     problems: Callable[[str], list[str]]
     pattern_size: int
-    """Characters of a regular expression that would do the same: what the cost is counted by."""
+    """Characters of an equivalent regular expression, by which upstream computes the cost."""
 
     def equals(self, other: object) -> bool:
         if not isinstance(other, NamedFormat):

@@ -1,4 +1,4 @@
-"""Optional values. `or`, `orValue`, `.?` and `[?]` don't always look at their right side: they are in the generated code.
+"""Optional values. `or`, `orValue`, `.?` and `[?]` are in the generated code, since they may skip their right side.
 
 Source: cel-go cel/library.go and common/types/optional.go, version 2 of the library, v0.26.0.
 """
@@ -12,7 +12,7 @@ from aggserver.cel.values import NONE, Duration, EvaluationError, Optional, Time
 
 __all__ = ["IMPLEMENTATIONS"]
 
-# The year 1, which is Go's zero.
+# The start of year 1, Go's zero time.
 _ZERO_TIME = -62135596800 * 10**9
 
 

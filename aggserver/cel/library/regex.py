@@ -1,4 +1,4 @@
-"""`find` and `findAll`, by Go's regular expressions.
+"""`find` and `findAll`, with Go's regular expressions.
 
 Source: k8s.io/apiserver pkg/cel/library/regex.go, v0.36.3.
 """

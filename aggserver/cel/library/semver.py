@@ -1,7 +1,7 @@
-"""Versions by semver.org: `semver('1.2.3-rc.1').isLessThan(semver('1.2.3'))`.
+"""Semantic versions (semver.org): `semver('1.2.3-rc.1').isLessThan(semver('1.2.3'))`.
 
-Source: k8s.io/apiserver pkg/cel/library/semverlib.go, version 1 of the library, v0.36.3; github.com/blang/semver v4.0.0, whose
-words the errors are.
+Source: k8s.io/apiserver pkg/cel/library/semverlib.go, version 1 of the library, v0.36.3; github.com/blang/semver v4.0.0, also
+for error texts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Semver(Opaque):
         return self == other
 
     def order(self) -> tuple[Any, ...]:
-        """By which versions are sorted: a release after its pre-releases, numbers before words."""
+        """The sort key: a release comes after its pre-releases, numbers come before words."""
         words = tuple((0, word, "") if isinstance(word, int) else (1, 0, word) for word in self.prerelease)
         return self.major, self.minor, self.patch, not self.prerelease, words
 
@@ -83,7 +83,7 @@ def _has_leading_zero(text: str) -> bool:
 
 
 def _normalized(text: str) -> str:
-    """Without a leading v and leading zeros, and with a minor and a patch. Raises ValueError."""
+    """Drop a leading v and leading zeros, and add a missing minor and patch. Raises ValueError."""
     parts = text.removeprefix("v").split(".", 2)
     for position, part in enumerate(parts):
         if len(part) > 1:

@@ -1,4 +1,4 @@
-"""`sets.contains`, `sets.intersects` and `sets.equivalent`: lists taken for sets.
+"""`sets.contains`, `sets.intersects` and `sets.equivalent`: lists treated as sets.
 
 Source: cel-go ext/sets.go, v0.26.0.
 """
@@ -23,7 +23,7 @@ def _intersects(left: list[Any], right: list[Any]) -> bool:
 
 
 def _has(items: list[Any], item: Any) -> bool:
-    """Passes over what can't be compared, which the other functions don't."""
+    """Whether the item is in the list. Items that can't be compared are skipped; the other functions fail on them."""
     try:
         return contains(item, items)
     except EvaluationError:

@@ -1,4 +1,4 @@
-"""The standard functions: conversions, `type`, `size`, tests of strings, and the parts of timestamps and durations.
+"""The standard functions: conversions, `type`, `size`, string tests, and the parts of timestamps and durations.
 
 Source: cel-go common/stdlib/standard.go, v0.26.0. Operators are in `operators.py`.
 """
@@ -56,7 +56,7 @@ _SOURCES = {
     "timestamp": ("timestamp", "int64", "string"),
     "uint64": ("uint64", "double", "int64", "string"),
 }
-# The overload's name for a part, and the part.
+# Keyed by the part's name in the overload id.
 _PARTS = {
     "year": "FullYear",
     "month": "Month",
@@ -101,7 +101,7 @@ IMPLEMENTATIONS: Mapping[str, Callable[..., Any]] = {
     "matches": _matches,
     "matches_string": _matches,
     **{f"timestamp_to_{name}": _part(part) for name, part in _PARTS.items()},
-    # The one that is named out of line is upstream's.
+    # Upstream's overload id for seconds lacks the `with`.
     **{
         f"timestamp_to_{name}_tz" if name == "seconds" else f"timestamp_to_{name}_with_tz": _part_in_zone(part)
         for name, part in _PARTS.items()

@@ -1,4 +1,4 @@
-"""Functions of strings: cut, find, join, replace, quote. `format` is in `formatting.py`.
+"""Functions of strings: substring, indexOf, join, replace, quote and others. `format` is in `formatting.py`.
 
 Source: cel-go ext/strings.go, version 2 of the library, v0.26.0.
 """
@@ -17,7 +17,7 @@ __all__ = ["IMPLEMENTATIONS"]
 
 _LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _UPPER = str.maketrans(string.ascii_lowercase, string.ascii_uppercase)
-# unicode.IsSpace; Python's strip() takes four control characters more.
+# The spaces of Go's unicode.IsSpace; Python's strip() removes four more control characters.
 _SPACES = (
     "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 )
@@ -45,7 +45,7 @@ def _index_of(text: str, part: str, offset: int = 0) -> int:
 
 
 def _last_index_of(text: str, part: str) -> int:
-    """From the other side, since Python's rfind() can take time in proportion to both lengths multiplied."""
+    """Searches the reversed strings, since Python's rfind() can take time proportional to the product of both lengths."""
     place = text[::-1].find(part[::-1])
     return place if place < 0 else len(text) - place - len(part)
 
@@ -65,7 +65,7 @@ def _replace(text: str, old: str, new: str, count: int = -1) -> str:
 
 
 def _split(text: str, separator: str, count: int = -1) -> list[str]:
-    """Go's SplitN: at most `count` pieces, all if it is negative."""
+    """Go's SplitN: at most `count` pieces, or all if `count` is negative."""
     if count == 0:
         return []
     if separator:

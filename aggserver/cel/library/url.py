@@ -1,6 +1,6 @@
-"""URLs, as Go reads them: `url('https://example.com:80/a?b=c').getHost()`.
+"""URLs, parsed as by Go: `url('https://example.com:80/a?b=c').getHost()`.
 
-Source: k8s.io/apiserver pkg/cel/library/urls.go, v0.36.3; Go's net/url, 1.26, whose words the errors are.
+Source: k8s.io/apiserver pkg/cel/library/urls.go, v0.36.3; Go's net/url, 1.26, also for error texts.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class URL(Opaque):
     user: str
     host: str
     path: str
-    """Escaped."""
+    """With its percent escapes."""
     query: str
     has_query: bool
     fragment: str = ""
@@ -145,7 +145,7 @@ def _check_port(whole: str, port: str) -> None:
 
 
 def _unescape_host(whole: str, text: str) -> str:
-    """Only bytes that are not ASCII may be escaped in a host, and `%` itself."""
+    """In a host, only `%` and bytes that are not ASCII may be escaped."""
     for position, char in enumerate(text):
         if char == "%":
             escape = text[position : position + 3]
@@ -175,7 +175,7 @@ def _unquote(text: str) -> str:
 
 
 def _query(url: URL) -> dict[str, list[str]]:
-    """What can't be read is left out."""
+    """The parameters of the query; those that can't be parsed are left out."""
     values: dict[str, list[str]] = {}
     if url.query.count("&") >= _MAX_PARAMETERS:
         return values
