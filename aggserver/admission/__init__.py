@@ -1,1 +1,1 @@
-"""Step 5 of a request: mutate, then validate, what is about to be written. Decides by policy, never by storage."""
+"""Step 5 of a request: mutate, then validate, the object to be written. Admission plugins do not access the storage."""

@@ -1,8 +1,8 @@
-"""Chain: the admission plugins, in order, around every write.
+"""Chain: the admission plugins for every write, in order.
 
-Mutating plugins run before the object reaches the registry and may change it; validating ones run inside the registry's loop,
-where they see exactly what would be stored. kube-apiserver runs none of its own admission for requests it proxies, so what shall
-hold for our resources is held here. Called by `endpoints/handlers/`.
+Mutating plugins run before the registry gets the object, and may change it. Validating plugins run inside the registry's
+read-modify-write loop, where they see exactly what will be stored. kube-apiserver runs no admission for requests that it proxies
+to an aggregated server, so this server must run its own.
 Source: k8s.io/apiserver pkg/admission/{chain,attributes}.go, v0.36.3.
 """
 
@@ -23,7 +23,7 @@ DELETE = "DELETE"
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """What is done, by whom, to what; the objects themselves are passed beside it."""
+    """The operation, the user and the resource. The objects are passed separately."""
 
     operation: str
     user: UserInfo
@@ -39,12 +39,12 @@ class Attributes:
 
 class Mutating(Protocol):
     async def mutate(self, attributes: Attributes, obj: dict[str, Any] | None) -> None:
-        """May change `obj` (None for a deletion). Raises StatusError to refuse."""
+        """May change `obj` (None for a deletion). Raises StatusError to reject the request."""
 
 
 class Validating(Protocol):
     async def validate(self, attributes: Attributes, obj: dict[str, Any] | None, old: dict[str, Any] | None) -> None:
-        """Sees the object as it would be stored and the one it replaces. Raises StatusError to refuse."""
+        """`obj` is the object to be stored, None for a deletion, and `old` the one it replaces. Raises StatusError to reject."""
 
 
 class Chain:
@@ -53,7 +53,7 @@ class Chain:
         self._validating = tuple(validating)
 
     def then(self, *validating: Validating) -> Chain:
-        """The same chain with more to ask at its end: for a resource that has rules of its own."""
+        """The same chain with further validating plugins at its end, for a resource with rules of its own."""
         return Chain(self._mutating, (*self._validating, *validating))
 
     async def mutate(self, attributes: Attributes, obj: dict[str, Any] | None) -> None:
@@ -63,14 +63,14 @@ class Chain:
     def validator(
         self, attributes: Attributes
     ) -> Callable[[dict[str, Any] | None, dict[str, Any] | None], Awaitable[None]] | None:
-        """What the registry calls before a commit; None where there is nothing to ask, so that the plain path pays nothing."""
+        """The function to call with the new and the old object before each commit; None if no plugin validates."""
         if not self._validating:
             return None
 
         async def validate(obj: dict[str, Any] | None, old: dict[str, Any] | None) -> None:
             named = attributes
             if obj is not None and not attributes.name:
-                # The name of a creation may have been generated in between.
+                # The name may have been generated after the attributes were made.
                 named = replace(attributes, name=obj["metadata"].get("name") or "")
             for plugin in self._validating:
                 await plugin.validate(named, obj, old)

@@ -1,6 +1,6 @@
-"""ClusterNamespaces: the namespaces of the hosting cluster, followed by a watch, for NamespaceLifecycle.
+"""ClusterNamespaces: the namespaces of the hosting cluster, kept up to date by a watch, for NamespaceLifecycle.
 
-A namespace that the watch has not shown yet is asked for once, live: who has just created it may use it at once.
+A namespace that the watch has not delivered yet is read directly, so that it can be used immediately after its creation.
 Source: k8s.io/apiserver pkg/admission/plugin/namespace/lifecycle/admission.go (live lookup on a miss), v0.36.3.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 from aggserver.cluster import Cluster, ClusterError, Unreachable
-from aggserver.cluster.follow import follow
+from aggserver.cluster.reflector import Reflector
 from aggserver.meta import errors
 
 __all__ = ["ClusterNamespaces"]
@@ -23,7 +23,7 @@ _PATH = "/api/v1/namespaces"
 
 
 class ClusterNamespaces:
-    """`run` is the one task; `healthy` the readiness check."""
+    """`run` is its task, `healthy` its readiness check."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -32,7 +32,7 @@ class ClusterNamespaces:
         self._trouble = "they have not been listed yet"
 
     async def run(self) -> None:
-        await follow(self._cluster, _PATH, {}, self._on_state, self._on_error)
+        await Reflector(self._cluster, _PATH, {}, self._on_state, self._on_error).run()
 
     def healthy(self) -> str | None:
         return None if self._loaded else f"waiting for the cluster's namespaces: {self._trouble}"
@@ -64,7 +64,7 @@ class ClusterNamespaces:
     def _on_error(self, error: ClusterError | Unreachable | None) -> None:
         if error is not None and str(error) != self._trouble:
             self._trouble = str(error)
-            log.warning("the cluster's namespaces can't be followed: %s", error)
+            log.warning("watch of the cluster's namespaces failed: %s", error)
 
 
 def _phase(namespace: Mapping[str, Any]) -> str:

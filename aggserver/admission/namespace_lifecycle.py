@@ -1,8 +1,8 @@
-"""NamespaceLifecycle: nothing is created in a namespace that is not there or is going away.
+"""NamespaceLifecycle: rejects creations in a namespace that does not exist or is terminating.
 
-Updates in a missing namespace are refused too, deletions never are, so that a namespace can always be emptied; but the three
-namespaces that every cluster has stay. Who knows the namespaces differs by mode (standalone: its own; in a cluster: the host's,
-watched) and comes in as `Namespaces`.
+Updates in a missing namespace are rejected too. Deletions are always allowed, so that a namespace can be emptied, except those of
+the namespaces that every cluster needs. `Namespaces` is the source of the namespaces: this server's own without a cluster,
+otherwise the hosting cluster's.
 Source: k8s.io/apiserver pkg/admission/plugin/namespace/lifecycle/admission.go, v0.36.3.
 """
 
@@ -22,7 +22,7 @@ _IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
 
 class Namespaces(Protocol):
     async def phase(self, name: str) -> str | None:
-        """Active or Terminating; None where there is no such namespace. Raises StatusError (503) while that can't be known."""
+        """Active or Terminating; None if there is no such namespace. Raises StatusError (503) while namespaces are unknown."""
 
 
 class NamespaceLifecycle:
@@ -48,6 +48,6 @@ class NamespaceLifecycle:
 
 
 def _name_of(obj: dict[str, Any] | None) -> str:
-    """What stands for the name of an object that has none yet."""
+    """The name for an error about an object that may have none yet."""
     metadata = (obj or {}).get("metadata") or {}
     return metadata.get("name") or metadata.get("generateName") or "Unknown"

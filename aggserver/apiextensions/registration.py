@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from aggserver.cluster import Cluster, ClusterError, Unreachable
-from aggserver.cluster.follow import follow
-from aggserver.cluster.pacing import FOLLOW, Sleep
+from aggserver.cluster.pacing import RECONNECT, Sleep
+from aggserver.cluster.reflector import Reflector
 from aggserver.meta import versions
 from aggserver.meta.json_types import JSONObject
 
@@ -143,7 +143,7 @@ class Registrar:
         """Until cancelled. Nothing is touched before `want` was called for the first time."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(
-                follow(
+                Reflector(
                     self._cluster,
                     API_SERVICES,
                     {},
@@ -152,17 +152,17 @@ class Registrar:
                     clock=self._clock,
                     sleep=self._sleep,
                     random=self._random,
-                )
+                ).run()
             )
             tasks.create_task(self._keep())
 
     async def _keep(self) -> None:
-        pauses = FOLLOW.pauses(self._random)
+        pauses = RECONNECT.pauses(self._random)
         while True:
             await self._changed.wait()
             self._changed.clear()
             if await self._settle():
-                pauses = FOLLOW.pauses(self._random)
+                pauses = RECONNECT.pauses(self._random)
             else:
                 await self._sleep(next(pauses))
                 self._changed.set()

@@ -1,1 +1,1 @@
-"""Step 2 of a request: who asks. Front proxy, client certificate, bearer token, or nobody; never what they may do."""
+"""Step 2 of a request: who sent it. Front proxy, client certificate, bearer token or anonymous; permissions are step 3."""

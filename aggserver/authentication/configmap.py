@@ -1,10 +1,10 @@
-"""The ConfigMap `extension-apiserver-authentication`: whom the hosting cluster trusts, followed for as long as the server runs.
+"""The ConfigMap `extension-apiserver-authentication`: the CAs that the hosting cluster trusts, watched while the server runs.
 
-kube-apiserver publishes there its client CA, its front-proxy CA and the names of the headers that the proxy sets.
-`ConfigMapSource` reads it, hands whole configurations to the authenticator, and keeps the last good one through every failure.
-Until the first one it says on the readiness check and in one line of the log what it waits for; afterwards the server stays
-ready, since it lets in whom it did before, and the log and the check's warning say what is not followed. Flags override either
-half, as upstream's do.
+kube-apiserver publishes in it its client CA, its front-proxy CA and the names of the headers that the front proxy sets.
+`ConfigMapSource` watches it, passes complete configurations to the authenticator, and keeps the last valid one when the watch
+fails or the content is invalid. Until there is a first one, the readiness check fails and the log states the reason once. After
+that the server stays ready, because it can still authenticate requests, and a failure is a warning in the log and in the check.
+Flags override the client CA and the request-header settings, each as a whole, as upstream.
 Source: k8s.io/apiserver pkg/server/options/authentication.go, request/headerrequest/requestheader_controller.go, v0.36.3.
 """
 
@@ -24,8 +24,8 @@ from aggserver.authentication.delegating import AuthenticationConfig, ClientCA
 from aggserver.authentication.requestheader import RequestHeaderConfig
 from aggserver.authentication.x509 import CertificateError, Roots
 from aggserver.cluster import Cluster, ClusterError, Unreachable
-from aggserver.cluster.follow import follow
 from aggserver.cluster.pacing import Sleep
+from aggserver.cluster.reflector import Reflector
 
 __all__ = ["ConfigMapSource", "TrustOverrides"]
 
@@ -39,15 +39,15 @@ READER_ROLE = "extension-apiserver-authentication-reader"
 CLIENT_CA = "client-ca-file"
 REQUEST_HEADER_CA = "requestheader-client-ca-file"
 
-# Who we are to the API server, from its own refusal: `... is forbidden: User "system:serviceaccount:ns:name" cannot ...`.
+# Finds our user name in the API server's refusal: `... is forbidden: User "system:serviceaccount:ns:name" cannot ...`.
 REFUSED_USER = re.compile(r'User "([^"]+)" cannot')
 
 
 @dataclass(frozen=True, slots=True)
 class TrustOverrides:
-    """What the flags say. A half that is given is never looked up.
+    """What the flags set. It takes precedence over the ConfigMap.
 
-    skip_lookup: the ConfigMap is not read at all. tolerate_failure: serve before it could be read, with what the flags gave.
+    skip_lookup: the ConfigMap is not read at all. tolerate_failure: be ready before it was read, with what the flags set.
     """
 
     client_ca: ClientCA | None = None
@@ -58,11 +58,12 @@ class TrustOverrides:
 
     @property
     def complete(self) -> bool:
+        """Whether the ConfigMap is not needed."""
         return self.skip_lookup or (self.client_ca is not None and self.request_header is not None)
 
 
 class ConfigMapSource:
-    """`apply` gets every new configuration (`Authenticator.replace`). `run` is its one task; `healthy` its readiness check."""
+    """Calls `apply` (`Authenticator.replace`) with every new configuration. `run` is its task, `healthy` its readiness check."""
 
     def __init__(
         self,
@@ -80,7 +81,7 @@ class ConfigMapSource:
         self._clock = clock
         self._sleep = sleep
         self._random = random
-        self._data: Mapping[str, str] = {}  # as last seen, whether it could be used or not
+        self._data: Mapping[str, str] = {}  # as last seen, valid or not
         self._parsed: dict[bytes, Roots] = {}
         self._loaded = False
         self._unreachable = "it has not been read yet"
@@ -89,36 +90,36 @@ class ConfigMapSource:
         self._logged = ""
 
     def override(self, overrides: TrustOverrides) -> None:
-        """The files behind the flags were read (again): takes effect at once, if it goes with the ConfigMap."""
+        """Apply the CA files that flags name, after they were read again, if they are valid together with the ConfigMap."""
         self._overrides, self._unusable_files = overrides, ""
         if self._serving():
-            self._take_over()
+            self._update()
 
     def keep(self, error: Exception) -> None:
-        """The files behind the flags were read again and can't be used: what they said before holds."""
+        """Keep the CAs in use, because the files that flags name were read again and are invalid."""
         self._unusable_files = str(error)
         logger.error("authentication: keeping the CAs in use: %s", error)
 
     def healthy(self) -> str | None:
-        """None when requests can be authenticated as the cluster wants; otherwise what is missing, in one line."""
+        """None when requests can be authenticated; otherwise one line about what is missing."""
         return None if self._serving() else f"waiting for {_CONFIG_MAP}: {self._unusable or self._unreachable}"
 
     def warning(self) -> str | None:
-        """What is not followed although requests are authenticated, in one line."""
+        """One line about what is out of date although requests are authenticated, or None."""
         if self._unusable_files:
             return f"keeping the CAs in use: {self._unusable_files}"
         why = self._unusable or ("" if self._overrides.complete else self._unreachable)
-        return f"keeping the last good {_CONFIG_MAP}: {why}" if why and self._serving() else None
+        return f"keeping the last valid {_CONFIG_MAP}: {why}" if why and self._serving() else None
 
     def _serving(self) -> bool:
         return self._loaded or self._overrides.complete or self._overrides.tolerate_failure
 
     async def run(self) -> None:
-        """Until cancelled; returns at once where nothing is to be looked up."""
+        """Watch the ConfigMap until cancelled. Returns at once if the flags make it unnecessary."""
         self.override(self._overrides)
         if self._overrides.complete:
             return
-        await follow(
+        reflector = Reflector(
             self._cluster,
             f"/api/v1/namespaces/{NAMESPACE}/configmaps",
             {"fieldSelector": f"metadata.name={NAME}"},
@@ -128,37 +129,38 @@ class ConfigMapSource:
             sleep=self._sleep,
             random=self._random,
         )
+        await reflector.run()
 
     def _on_state(self, objects: Mapping[str, Mapping[str, Any]], _: AbstractSet[str]) -> None:
         found = objects.get(f"{NAMESPACE}/{NAME}")
         if found is None:
-            self._unreachable = "it does not exist (kube-apiserver writes it, at its start and every minute)"
-            self._say(self._unreachable)
+            self._unreachable = "it does not exist (kube-apiserver writes it at its start and every minute)"
+            self._log(self._unreachable)
             return
         self._unreachable = ""
         data = found.get("data") or {}
         if self._loaded and data == self._data:
             return
         self._data = data
-        config = self._take_over()
+        config = self._update()
         if config is None:
             return
         self._loaded = True
-        logger.info("authentication follows %s", _CONFIG_MAP)
+        logger.info("authentication uses %s", _CONFIG_MAP)
         if config.request_header is None:
             logger.warning("%s has no %s: requests through the aggregator can't be authenticated", _CONFIG_MAP, REQUEST_HEADER_CA)
 
-    def _take_over(self) -> AuthenticationConfig | None:
-        """Applies what flags and ConfigMap say together; None, and the last good one holds, where that can't be used."""
+    def _update(self) -> AuthenticationConfig | None:
+        """Apply flags and ConfigMap together. None if they are invalid; then the last valid configuration stays in use."""
         try:
             config = self._combined(self._data)
         except (CertificateError, ValueError) as error:
-            self._unusable = f"its content can't be used: {error}"
-            self._say(self._unusable)
+            self._unusable = f"its content is invalid: {error}"
+            self._log(self._unusable)
             return None
         self._apply(config)
         self._unusable = self._logged = ""
-        # Generations that are no longer trusted need no longer be known.
+        # Forget the parsed CAs that are no longer in the ConfigMap.
         self._parsed = {pem: roots for pem, roots in self._parsed.items() if pem.decode() in self._data.values()}
         return config
 
@@ -169,17 +171,17 @@ class ConfigMapSource:
         self._unreachable = str(error)
         if isinstance(error, ClusterError) and error.code == 403:
             self._unreachable = f"{error.message}; grant it with: {_grant(error.message)}"
-        self._say(self._unreachable)
+        self._log(self._unreachable)
 
-    def _say(self, why: str) -> None:
-        """One line for each new reason, not one for each attempt."""
+    def _log(self, why: str) -> None:
+        """One log line for each new reason, not for each attempt."""
         if why == self._logged:
             return
         self._logged = why
-        logger.warning("authentication: %s %s: %s", "keeping the last good" if self._loaded else "waiting for", _CONFIG_MAP, why)
+        logger.warning("authentication: %s %s: %s", "keeping the last valid" if self._loaded else "waiting for", _CONFIG_MAP, why)
 
     def _combined(self, data: Mapping[str, str]) -> AuthenticationConfig:
-        """The ConfigMap's halves where no flag gives them. Raises CertificateError or ValueError."""
+        """The configuration from the flags, completed from the ConfigMap. Raises CertificateError or ValueError."""
         flags = self._overrides
         client_ca, request_header, request_header_ca = flags.client_ca, flags.request_header, flags.request_header_ca
         if client_ca is None and data.get(CLIENT_CA):
@@ -191,17 +193,17 @@ class ConfigMapSource:
         return AuthenticationConfig(client_ca, request_header, request_header_ca)
 
     def _roots(self, pem: bytes) -> Roots:
-        """The same object for the same bytes: what connections have verified against it stays verified."""
+        """The same object for the same bytes, so that the verification results that connections hold stay valid."""
         roots = self._parsed.get(pem)
         if roots is None:
             roots = self._parsed[pem] = Roots.from_pem(pem)
             for text in roots.skipped:
-                logger.warning("authentication: %s: %s is left out", _CONFIG_MAP, text)
+                logger.warning("authentication: %s: ignoring %s", _CONFIG_MAP, text)
         return roots
 
 
 def _grant(refusal: str) -> str:
-    """The command that lets us read the ConfigMap, with our own name where the refusal gives it."""
+    """The command that grants us read access to the ConfigMap, with our user name if the refusal contains it."""
     match = REFUSED_USER.search(refusal)
     user = match.group(1) if match else ""
     if user.startswith("system:serviceaccount:"):

@@ -1,8 +1,8 @@
-"""Authentication: who sent a request, by everything the request and its connection offer.
+"""Authentication: which user sent a request, from the request's headers and the connection's client certificate.
 
-In order: the front proxy's certificate and headers, a client certificate, a bearer token, and, where none of them was tried and
-failed, anonymous. What failed is collected while the others have their turn; if nobody vouches and something failed, the answer
-is 401 and never anonymous. Called by the authentication filter for each request, in every mode: standalone has only a client CA.
+The authenticators are tried in order: front proxy (certificate and headers), client certificate, bearer token. If none finds
+a user, the request is anonymous, unless one of them was given credentials and rejected them: then the answer is 401. `aggserver
+dev` uses the same code with a client CA only.
 Source: k8s.io/apiserver pkg/authentication/authenticatorfactory/delegating.go, request/union, request/anonymous, v0.36.3.
 """
 
@@ -25,18 +25,18 @@ logger = logging.getLogger(__name__)
 
 
 class TrustError(ValueError):
-    """Whom to trust, said in a way that can't be followed; the text is one line for the operator."""
+    """A trust configuration that can't be used. The text is one line for the operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientCA:
-    """A bundle as it came (PEM, for the handshake) and as it is verified against. Kept together as long as the bytes stay."""
+    """A CA bundle as PEM, for the TLS handshake, and parsed, for verification."""
 
     pem: bytes
     roots: Roots
 
 
-# Upstream's text. The keys of the ConfigMap are called like kube-apiserver's flags that fill them.
+# Upstream's text. It also fits the ConfigMap, whose keys are named like the kube-apiserver flags that fill them.
 _OVERLAP = (
     "--requestheader-client-ca-file and --client-ca-file contain overlapping certificates; --requestheader-allowed-names must be "
     "specified to ensure regular client certificates cannot set authenticating proxy headers for arbitrary users"
@@ -45,11 +45,11 @@ _OVERLAP = (
 
 @dataclass(frozen=True, slots=True)
 class AuthenticationConfig:
-    """One generation of what is trusted; replaced as a whole. None turns the authenticator off.
+    """The CAs and headers to trust; replaced as a whole. None turns that authenticator off.
 
-    Raises TrustError where a certificate of an ordinary client would be one of the front proxy too, which may name anybody in its
-    headers. Upstream looks for equal certificates at kube-apiserver's start (pkg/kubeapiserver/options/authentication.go); a CA
-    that was renewed, or that signed the other, is found here as well.
+    Raises TrustError if an ordinary client's certificate would also be accepted as the front proxy's, because that client could
+    then name any user in its headers. Upstream compares the certificates of the two bundles at kube-apiserver's start
+    (pkg/kubeapiserver/options/authentication.go); this check also finds a CA that was renewed, or that signed the other.
     """
 
     client_ca: ClientCA | None = None
@@ -63,23 +63,23 @@ class AuthenticationConfig:
             raise TrustError(_OVERLAP)
 
     def handshake_bundle(self) -> bytes:
-        """PEM of every CA that a client's certificate may come from; empty where no certificate is asked for."""
+        """PEM of every CA that may have issued a client certificate; empty if none is to be requested in the handshake."""
         bundles = (self.client_ca.pem if self.client_ca is not None else b"", self.request_header_ca)
         return b"\n".join(dict.fromkeys(bundle.strip() for bundle in bundles if bundle.strip()))
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The user, and the headers without credentials and identity."""
+    """The user, and the request's headers without credentials and identity headers."""
 
     user: UserInfo
     headers: Headers
 
 
 class Authenticator:
-    """`tokens` is None where there is no API server to ask. `on_change` gets the new handshake bundle (PEM) when it differs.
+    """`tokens` is None if there is no API server to review tokens. `on_change` is called with a changed handshake bundle (PEM).
 
-    Without `anonymous`, requests that offer nothing are refused like those whose credentials are bad.
+    If `anonymous` is false, a request without credentials gets 401, like one with invalid credentials.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Authenticator:
         return self._config
 
     def replace(self, config: AuthenticationConfig) -> None:
-        """Requests under way finish with the configuration they began with."""
+        """Use `config` for the requests that start from now on."""
         before, self._config = self._config, config
         bundle = config.handshake_bundle()
         if self._on_change is not None and bundle != before.handshake_bundle():
@@ -125,7 +125,7 @@ class Authenticator:
 def _by_certificate(
     headers: Headers, peer: PeerCertificate, config: AuthenticationConfig, now: float, failures: list[str]
 ) -> UserInfo | None:
-    """The front proxy's word, then the certificate's own. Adds to `failures` what did not hold."""
+    """The user that the front proxy names, or else the certificate's own. Adds to `failures` why a certificate was rejected."""
     if config.request_header is not None:
         try:
             requestheader.check_name(verify(peer, config.request_header.roots, now).common_name, config.request_header)
@@ -160,7 +160,7 @@ async def _by_token(headers: Headers, tokens: TokenReviewer, failures: list[str]
 
 
 def _without_authorization(headers: Headers) -> Headers:
-    """Nobody behind us needs it, and so nobody can leak it."""
+    """Later steps do not need the credentials, and can't leak what they do not have."""
     for name, _ in headers:
         if name == b"authorization":
             return [pair for pair in headers if pair[0] != b"authorization"]

@@ -1,8 +1,8 @@
-"""Request headers: the user whom an authenticating front proxy (kube-apiserver's aggregator) names.
+"""Request headers: the user that an authenticating front proxy (kube-apiserver's aggregator) names in them.
 
-The caller (`authentication/delegating.py`) has first verified the proxy's certificate against `RequestHeaderConfig.roots` and its
-common name with `check_name`. These headers are worth a password: `strip` takes them out of every request, whoever sent it.
-Pure. Header names are lower-case bytes, as ASGI has them.
+Before these headers are read, the proxy's certificate must be verified against `RequestHeaderConfig.roots` and its common name
+with `check_name` (`delegating.py` does this). `strip` removes the headers from every request, so that later steps never see
+an identity that was not authenticated. Pure. Header names are lower-case bytes, as in ASGI.
 Source: k8s.io/apiserver pkg/authentication/request/headerrequest, pkg/endpoints/filters/authentication.go, v0.36.3.
 """
 
@@ -24,7 +24,7 @@ __all__ = ["Headers", "RequestHeaderConfig", "authenticate", "check_name", "stri
 
 Headers = Sequence[tuple[bytes, bytes]]
 
-# Removed whatever the configuration says: a handler must never see one that nobody vouched for.
+# Removed whatever the configuration says: a handler must never see one that was not authenticated.
 STANDARD_NAMES = frozenset({b"x-remote-user", b"x-remote-uid", b"x-remote-group"})
 STANDARD_PREFIXES = (b"x-remote-extra-",)
 
@@ -33,7 +33,7 @@ MALFORMED_ESCAPE = re.compile(r"%(?![0-9a-fA-F]{2})")
 
 @dataclass(frozen=True, slots=True)
 class RequestHeaderConfig:
-    """One generation of the front-proxy settings. An empty `allowed_names` allows every name that the CA vouches for."""
+    """The front-proxy settings. An empty `allowed_names` allows every certificate that `roots` verify."""
 
     roots: Roots
     allowed_names: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class RequestHeaderConfig:
     identity_prefixes: tuple[bytes, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        # What `strip` looks for, put together once.
+        # Computed once, because `strip` needs them for every request.
         names = STANDARD_NAMES.union(self.username_headers, self.uid_headers, self.group_headers)
         object.__setattr__(self, "identity_names", names)
         object.__setattr__(self, "identity_prefixes", tuple(dict.fromkeys((*STANDARD_PREFIXES, *self.extra_prefixes))))
@@ -54,7 +54,8 @@ class RequestHeaderConfig:
     def from_configmap(cls, data: Mapping[str, str], roots: Roots) -> RequestHeaderConfig:
         """From the ConfigMap `extension-apiserver-authentication`, whose lists are JSON arrays in strings. Raises ValueError.
 
-        A list that is missing is empty, not the default: an older kube-apiserver that sends no uid header clears none.
+        A missing list is empty, and does not default to the X-Remote-* headers: a kube-apiserver that does not list a UID header
+        does not remove one that its client sent, so it can't be trusted.
         """
         return cls(
             roots,
@@ -90,14 +91,14 @@ class RequestHeaderConfig:
 
 
 def check_name(common_name: str, config: RequestHeaderConfig) -> None:
-    """Raises CertificateError unless a proxy of this name may speak for others."""
+    """Raises CertificateError unless a proxy with this common name is allowed."""
     if config.allowed_names and common_name not in config.allowed_names:
         raise CertificateError(f"x509: subject with cn={common_name} is not in the allowed list")
 
 
 def authenticate(headers: Headers, config: RequestHeaderConfig) -> UserInfo | None:
-    """The user of a request that came through the proxy, None where it names nobody. The first name header with a value wins."""
-    # One pass over all headers; what follows goes over the few that matter.
+    """The user that the proxy names, or None. Of several user name headers, the first with a value is used."""
+    # One pass over all headers, because the look-ups below go over the remaining few several times.
     names, prefixes = config.identity_names, config.identity_prefixes
     headers = [pair for pair in headers if pair[0] in names or pair[0].startswith(prefixes)]
     name = _first(headers, config.username_headers)
@@ -107,7 +108,7 @@ def authenticate(headers: Headers, config: RequestHeaderConfig) -> UserInfo | No
 
 
 def strip(headers: Headers, config: RequestHeaderConfig | None) -> Headers:
-    """The headers without those that name a user; the same object where there are none."""
+    """The headers without those that carry an identity; the same object if there are none."""
     names = config.identity_names if config is not None else STANDARD_NAMES
     prefixes = config.identity_prefixes if config is not None else STANDARD_PREFIXES
     for name, _ in headers:
@@ -117,12 +118,12 @@ def strip(headers: Headers, config: RequestHeaderConfig | None) -> Headers:
 
 
 def text_of(value: bytes) -> str:
-    """A header's value as Go has it once it is JSON: UTF-8, with what is none replaced."""
+    """A header's value as text: UTF-8 with invalid bytes replaced, as Go does when it encodes the value as JSON."""
     return value.decode("utf-8", "replace")
 
 
 def _first(headers: Headers, wanted: Sequence[bytes]) -> str:
-    """Only the first line of a header counts, as in Go's Header.Get; an empty one lets the next name have its turn."""
+    """The first non-empty value among the headers `wanted`. Of a repeated header only the first counts, as in Go's Header.Get."""
     for name in wanted:
         for key, value in headers:
             if key == name:
@@ -138,7 +139,7 @@ def _groups(headers: Headers, wanted: Sequence[bytes]) -> tuple[str, ...]:
 
 def _extra(headers: Headers, config: RequestHeaderConfig) -> dict[str, tuple[str, ...]]:
     found: dict[str, list[str]] = {}
-    # By prefix first, so that the order of the values follows the order of the prefixes.
+    # Prefixes are the outer loop, so that values are in the order of the prefixes, as upstream.
     for prefix in config.extra_prefixes:
         for key, value in headers:
             if key.startswith(prefix):
@@ -148,7 +149,7 @@ def _extra(headers: Headers, config: RequestHeaderConfig) -> dict[str, tuple[str
 
 @lru_cache(maxsize=256)
 def unescape_key(encoded: bytes) -> str:
-    """Keys may hold what a header name may not, percent-encoded. A malformed one is kept as it is: nothing is lost."""
+    """The key of an extra field; what a header name can't hold is percent-encoded in it. A malformed key stays as it is."""
     lowered = text_of(encoded).lower()
     if MALFORMED_ESCAPE.search(lowered):
         return lowered

@@ -1,13 +1,12 @@
-"""Bearer tokens: where a request carries one, and whose it is by the word of the hosting API server (TokenReview).
+"""Bearer tokens: extracting them from a request, and the TokenReview that tells whose they are.
 
-`TokenReviewer` is asked by `authentication/delegating.py`. Answers, yes and no, hold for ten seconds; failures to ask are not
-kept. A token is never logged and never a key: what is kept is a keyed hash, so that a memory dump gives none away and no one can
-make two tokens collide.
+Results, positive and negative, are cached for ten seconds by default; failed reviews are not cached. A token is never logged, and
+its key in the cache is a keyed hash, so that a memory dump reveals no tokens and nobody can construct two with the same key.
 Source: k8s.io/apiserver plugin/pkg/authenticator/token/webhook, pkg/authentication/{token/cache,request/bearertoken,
 request/websocket}, v0.36.3.
 
-Differs from upstream: a refusal with an explanation (status.error) is remembered too. kube-apiserver explains every refusal, so
-that upstream's memory of refusals never has an effect, and a client with a stale token costs a review per request.
+Differs from upstream: a rejection with an explanation (status.error) is cached too. kube-apiserver explains every rejection, so
+upstream's cache of rejections has no effect, and a client with an expired token causes a review per request.
 """
 
 from __future__ import annotations
@@ -32,22 +31,22 @@ __all__ = ["TokenError", "TokenReviewer", "bearer_token", "websocket_token"]
 
 REVIEWS_PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
 
-# Upstream's options: short enough that a revoked token is soon refused, long enough to take a storm.
+# Upstream's defaults: short enough that a revoked token is soon rejected, long enough that a burst of requests is one review.
 KEEP_SECONDS = 10.0
 REVIEW_SECONDS = 10.0
 
-# Upstream's cache holds 32,768: twice the nodes and pods' accounts of a very large cluster. An entry is under a kilobyte.
+# The size of upstream's cache, for the nodes and service accounts of a very large cluster. An entry is under a kilobyte.
 KEPT_TOKENS = 32 * 1024
 
 WEBSOCKET_PREFIX = "base64url.bearer.authorization.k8s.io."
 
 
 class TokenError(Exception):
-    """A token was given and identifies nobody, or nobody could say whose it is. Never contains the token."""
+    """The token is invalid or could not be reviewed. The text never contains the token."""
 
 
 def bearer_token(headers: Headers) -> str:
-    """The token of an `Authorization: Bearer` header, '' where there is none."""
+    """The token of an `Authorization: Bearer` header, or ''."""
     value = next((value for name, value in headers if name == b"authorization"), b"")
     parts = text_of(value).strip().split(" ", 2)
     if len(parts) < 2 or parts[0].lower() != "bearer":
@@ -56,9 +55,9 @@ def bearer_token(headers: Headers) -> str:
 
 
 def websocket_token(headers: Headers) -> tuple[str, Headers]:
-    """The token that a browser puts among the subprotocols, since it can set no header, and the headers without it.
+    """The token among the WebSocket subprotocols, where browsers send it as they can't set headers, and the headers without it.
 
-    '' and the same headers where there is none. Raises TokenError where there is one that can't be taken.
+    '' and the same headers if there is no token. Raises TokenError if it is malformed.
     """
     if not _is_websocket(headers):
         return "", headers
@@ -71,7 +70,7 @@ def websocket_token(headers: Headers) -> tuple[str, Headers]:
         return "", headers
     token = _decoded(encoded[0])
     others = [part for part in protocols if not part.startswith(WEBSOCKET_PREFIX)]
-    # The answer must name one of the subprotocols, and must not be the token.
+    # The server must select one of the offered subprotocols, and that must not be the token.
     if not others:
         raise TokenError("missing additional subprotocol")
     kept = [pair for pair in headers if pair[0] != b"sec-websocket-protocol"]
@@ -86,7 +85,7 @@ def _is_websocket(headers: Headers) -> bool:
 
 
 def _decoded(encoded: str) -> str:
-    # Unpadded by definition; Python's decoder wants the padding and overlooks foreign characters unless told.
+    # The encoding is unpadded; Python's decoder requires padding, and ignores foreign characters without `validate`.
     try:
         if "=" in encoded:
             raise ValueError("padded")
@@ -100,7 +99,10 @@ def _decoded(encoded: str) -> str:
 
 
 class TokenReviewer:
-    """Asks the hosting API server. Equal tokens that come at the same time are one question. `keep_seconds` 0 keeps no answer."""
+    """Reviews tokens by the hosting API server. Concurrent requests with the same token share a review.
+
+    `keep_seconds` is the TTL of the cache; 0 turns it off.
+    """
 
     def __init__(
         self,
@@ -116,11 +118,11 @@ class TokenReviewer:
         self._sleep = sleep
         self._random = random
         self._secret = secrets.token_bytes(32)
-        # A refusal is kept as its text.
+        # A rejection is cached as its text.
         self._answers: Answers[bytes, UserInfo | str] = Answers(KEPT_TOKENS, clock)
 
     async def review(self, token: str) -> UserInfo:
-        """The token's user. Raises TokenError."""
+        """The token's user. Raises TokenError if it is invalid or the review failed."""
         key = hmac.digest(self._secret, token.encode(), "sha256")
         try:
             answer = await self._answers.ask(key, lambda: self._question(token))

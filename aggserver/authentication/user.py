@@ -1,4 +1,4 @@
-"""UserInfo: who a request comes from, as the authenticators found and the authorizer asks.
+"""UserInfo: the user a request comes from, as authentication found it.
 
 Pure. Source: k8s.io/apiserver pkg/authentication/user/user.go, v0.36.3.
 """
@@ -17,7 +17,7 @@ ALL_UNAUTHENTICATED = "system:unauthenticated"
 
 @dataclass(frozen=True, slots=True)
 class UserInfo:
-    """A name, an opaque uid, groups and extra (key to values); all may be empty but the name."""
+    """A name, an opaque UID, groups, and extra fields (key to values). Only the name is always set."""
 
     name: str
     uid: str = ""
@@ -25,7 +25,7 @@ class UserInfo:
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def authenticated(self) -> UserInfo:
-        """The same user with `system:authenticated` among the groups, once."""
+        """The same user with `system:authenticated` added to the groups, unless it is already there."""
         if ALL_AUTHENTICATED in self.groups or ALL_UNAUTHENTICATED in self.groups:
             return self
         return replace(self, groups=(*self.groups, ALL_AUTHENTICATED))

@@ -1,12 +1,12 @@
-"""Client certificates: which certificate a connection came with, whether a CA vouches for it, and whom it names.
+"""Client certificates: the certificate of a connection, whether a CA bundle verifies it, and the user it names.
 
-The handshake proves possession of the key against the union of all client CAs (`server/tls.py`); it can't say which CA signed.
-This module decides that, once per connection and per CA generation, for the front-proxy and the client-CA authenticators, which
-call `verify` with their own `Roots`. Pure: time is an argument, nothing is read or logged.
+The TLS handshake (`server/tls.py`) verifies the certificate against the union of all client CAs, so it can't tell which CA signed
+it. `verify` tells, with the `Roots` of either authenticator (front proxy or client CA); the result is kept with the connection.
+Pure: the time is an argument, nothing is read or logged.
 Source: k8s.io/apiserver pkg/authentication/request/x509/x509.go, v0.36.3; error texts of Go's crypto/x509.
 
-Differs from Go: RSA keys under 2048 bits and CAs with Ed25519 keys are refused, because the verifier of `cryptography` does. A
-certificate whose only usage is "any" is accepted here and by Go, but never gets here: OpenSSL refuses it in the handshake.
+Differs from Go: RSA keys under 2048 bits and CAs with Ed25519 keys are rejected, because the verifier of `cryptography` rejects
+them. A certificate with no extended key usage but "any" would be accepted, as by Go, but OpenSSL rejects it in the handshake.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from aggserver.authentication.user import UserInfo
 __all__ = ["CREDENTIAL_ID_KEY", "CertificateError", "PeerCertificate", "Roots", "VerifiedCertificate", "user_from", "verify"]
 
 CREDENTIAL_ID_KEY = "authentication.kubernetes.io/credential-id"
-UID_OID = x509.ObjectIdentifier("1.3.6.1.4.1.57683.2")  # Kubernetes' own attribute for a user's uid (KEP-4412)
+UID_OID = x509.ObjectIdentifier("1.3.6.1.4.1.57683.2")  # Kubernetes' attribute for a user's UID (KEP-4412)
 
-# A connection meets two sets of roots, front proxy and clients; a second generation of both must not push out the first while
-# requests of the old one are still in flight. Past this number the oldest outcome is forgotten and computed again on demand.
+# A connection is verified against two sets of roots, front proxy and client CA; while CAs are replaced, against the old and the
+# new ones. Beyond this number the oldest result is dropped, and computed again on demand.
 MAX_REMEMBERED = 4
 
 PEM_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 
 
 class CertificateError(Exception):
-    """A certificate that identifies nobody; the text is what Go's verifier would say."""
+    """A certificate that is invalid or not verified. The text is that of Go's verifier."""
 
 
 class Roots:
-    """One generation of CAs. Compared by identity: new PEM bytes make a new object, and with it verification is done anew.
+    """The certificates of a CA bundle. Compared by identity: a bundle that was read again verifies every connection anew.
 
-    ders: the certificates, for the handshake's bundle.
-    skipped: one text for each PEM block that is no readable certificate, for the log of whoever loaded the bundle.
+    ders: the certificates in DER, for the handshake's bundle.
+    skipped: one text for each PEM block that is not a valid certificate, for the log.
     """
 
     __slots__ = ("certificates", "ders", "skipped", "store")
@@ -60,10 +60,10 @@ class Roots:
 
     @classmethod
     def from_pem(cls, pem: bytes) -> Roots:
-        """All certificates of a bundle, whatever stands between them. Raises CertificateError when there is none.
+        """The certificates of a PEM bundle; text between them is ignored. Raises CertificateError if there is no valid one.
 
-        An unreadable certificate is left out rather than taking the others down: a bundle is edited by hand during a rotation,
-        and losing the CA that signed every client is worse than losing the one with the typing error.
+        An invalid certificate is skipped instead of rejecting the bundle: during a rotation bundles are edited by hand, and a
+        typing error in the new CA must not lock out the clients of the old one.
         """
         certificates: list[x509.Certificate] = []
         ders: list[bytes] = []
@@ -81,9 +81,10 @@ class Roots:
         return cls(certificates, ders, skipped)
 
     def vouch_for(self, others: Roots) -> bool:
-        """Whether what one of `others` signs may verify against these: one is the same CA, or was signed by one of these.
+        """Whether certificates issued by one of `others` may verify against these roots.
 
-        The same CA is one of the same key: it may have been renewed, and only one of the two bundles have the new certificate.
+        That is so if one of `others` was signed by one of these, or is the same CA. CAs are the same if they have the same key:
+        when a CA is renewed, one bundle may have its old certificate and the other the new one.
         """
         keys = {_public_key(one) for one in self.certificates}
         return any(
@@ -94,7 +95,7 @@ class Roots:
 
 @dataclass(frozen=True, slots=True)
 class VerifiedCertificate:
-    """A client certificate that one set of roots vouches for. The times are seconds since the epoch, for the whole chain."""
+    """The subject of a verified client certificate. The times, in seconds since the epoch, are when the whole chain is valid."""
 
     common_name: str
     organizations: tuple[str, ...]
@@ -105,10 +106,10 @@ class VerifiedCertificate:
 
 
 class PeerCertificate:
-    """What the client sent in the handshake, and what was found out about it since.
+    """The certificates that a client sent in the handshake, and the results of verifying them.
 
-    One per connection, made when the connection is accepted and shared by its requests; nothing is parsed until someone verifies.
-    der: the leaf. chain: what followed it on the wire, in that order.
+    One per connection, shared by its requests. Nothing is parsed before the first verification.
+    der: the leaf. chain: the certificates that the client sent after it, in that order.
     """
 
     __slots__ = ("_certificate", "_outcomes", "chain", "der")
@@ -120,7 +121,7 @@ class PeerCertificate:
         self._outcomes: dict[Roots, VerifiedCertificate | CertificateError] = {}
 
     def certificate(self) -> x509.Certificate:
-        """The parsed leaf. Raises CertificateError when it can't be parsed."""
+        """The parsed leaf. Raises CertificateError if it can't be parsed."""
         if self._certificate is None:
             self._certificate = _parse(self.der)
         return self._certificate
@@ -135,24 +136,24 @@ class PeerCertificate:
 
 
 def verify(peer: PeerCertificate, roots: Roots, now: float) -> VerifiedCertificate:
-    """The peer's certificate as `roots` vouch for it at `now` (seconds since the epoch). Raises CertificateError.
+    """The peer's certificate, verified against `roots` at `now` (seconds since the epoch). Raises CertificateError.
 
-    Called for every request: a dictionary look-up and two comparisons after the first one of a connection.
+    After the first request of a connection this costs a dictionary look-up and two comparisons.
     """
     outcome = peer.outcome(roots)
     if isinstance(outcome, CertificateError):
         raise CertificateError(*outcome.args)
     if outcome is None or not outcome.not_before <= now <= outcome.not_after:
-        # past the end of the chain that was found there may be another one: a CA that was renewed with the same key
+        # When the chain has expired there may be another valid one: a CA may have been renewed with the same key.
         outcome = _verify_now(peer, roots, now)
         peer.remember(roots, outcome)
     return outcome
 
 
 def user_from(verified: VerifiedCertificate) -> UserInfo | None:
-    """The user a certificate of the client CA names: CN is the name, each O a group. None for a certificate without a CN.
+    """The user that a certificate names: the CN is the name, each O a group. None if it has no CN.
 
-    Raises CertificateError for a uid attribute that is empty or repeated.
+    Raises CertificateError for a UID attribute that is empty or repeated.
     """
     if not verified.common_name:
         return None
@@ -175,7 +176,7 @@ def _uid(uids: tuple[str, ...]) -> str:
 
 
 def _verify_now(peer: PeerCertificate, roots: Roots, now: float) -> VerifiedCertificate:
-    """Verify without a memory of earlier calls. Refusals that time can't change are remembered here; others are not."""
+    """Verify without cached results. A rejection that does not depend on the time is cached; another one is not."""
     leaf = peer.certificate()
     _check_times(leaf, now)
     verifier = (
@@ -206,7 +207,7 @@ def _verify_now(peer: PeerCertificate, roots: Roots, now: float) -> VerifiedCert
 def _refusal(
     leaf: x509.Certificate, candidates: Sequence[x509.Certificate], text: str, now: float
 ) -> tuple[CertificateError, bool]:
-    """Go's words for what the verifier refused, and whether the same roots will still refuse tomorrow."""
+    """Go's error for a certificate that the verifier rejected, and whether that result holds at any time."""
     if "unaccounted-for critical extensions" in text:
         return CertificateError("x509: unhandled critical extension"), True
     try:
@@ -214,7 +215,7 @@ def _refusal(
     except ValueError as error:
         return CertificateError(str(error)), True
     for candidate in candidates:
-        # an expired CA is the one cause an administrator looks for and the verifier doesn't name
+        # The verifier does not say that a CA has expired, which is what an administrator needs to know.
         if candidate.subject == leaf.issuer and (expired := _times_error(candidate, now)) is not None:
             name = (_values(candidate, NameOID.COMMON_NAME) or (f"serial:{candidate.serial_number}",))[-1]
             hint = f'(possibly because of "{expired}" while trying to verify candidate authority certificate "{name}")'
@@ -254,7 +255,7 @@ def _extended_key_usage(certificate: x509.Certificate) -> x509.ExtendedKeyUsage 
 
 
 def _load_pem(block: bytes) -> tuple[x509.Certificate, bytes]:
-    # old kubeadm wrote CAs with the serial number 0, which the library warns about and Go accepts
+    # Old versions of kubeadm wrote CAs with serial number 0, which Go accepts and this library warns about.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CryptographyDeprecationWarning)
         certificate = x509.load_pem_x509_certificate(block)
@@ -293,7 +294,7 @@ def _may_sign(_: object, __: x509.Certificate, extension: x509.KeyUsage | None) 
 
 
 def _client_usage(_: object, __: x509.Certificate, extension: x509.ExtendedKeyUsage | None) -> None:
-    """Go asks for clientAuth, or any usage, from every certificate of the chain that restricts its usage at all."""
+    """As Go: every certificate of the chain that has an extended key usage must allow clientAuth, or any."""
     if extension is None:
         return
     if ExtendedKeyUsageOID.CLIENT_AUTH not in extension and ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE not in extension:
@@ -301,7 +302,7 @@ def _client_usage(_: object, __: x509.Certificate, extension: x509.ExtendedKeyUs
 
 
 def _policies() -> tuple[verification.ExtensionPolicy, verification.ExtensionPolicy]:
-    """CA and client policies. The library's own follow the web's rules: they want a SAN, which no Kubernetes client has."""
+    """CA and client policies. The library's defaults are for the web: they require a SAN, which no Kubernetes client has."""
     either = verification.Criticality.AGNOSTIC
     permit: Callable[[], verification.ExtensionPolicy] = verification.ExtensionPolicy.permit_all
     client = permit().may_be_present(x509.ExtendedKeyUsage, either, _client_usage)

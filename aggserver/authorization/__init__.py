@@ -1,1 +1,1 @@
-"""Step 3 of a request: may they. Asked of the hosting cluster, or answered here where there is none; never who they are."""
+"""Step 3 of a request: whether the user is allowed to make it. The hosting cluster decides or, without one, built-in rules."""

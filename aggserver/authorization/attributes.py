@@ -1,7 +1,7 @@
-"""Attributes: the question "may this user do this", and the words of a no.
+"""Attributes: what an authorizer is asked, as a SubjectAccessReview, and the error when it denies.
 
-Filled by `endpoints/access.py` from RequestInfo and UserInfo, by impersonation and by handlers that need a second permission
-(create by update). `authorization/delegating.py` answers it. Pure.
+`endpoints/access.py` makes them from RequestInfo and UserInfo; impersonation, and handlers that need a second permission (create
+by update), make more. Pure.
 Source: k8s.io/apiserver pkg/endpoints/filters/authorization.go, plugin/pkg/authorizer/webhook/webhook.go,
 pkg/endpoints/handlers/responsewriters/errors.go, v0.36.3.
 """
@@ -23,9 +23,9 @@ KNOWN_OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
 
 
 class Attributes(NamedTuple):
-    """One question: about a resource where `resource` is given, otherwise about a path. A tuple, since most of it is a cache key.
+    """What a user wants to do: on a resource if `resource` is set, otherwise on a path. A tuple, because it is also a cache key.
 
-    field_selector, label_selector: as the client wrote them, for list, watch and deletecollection; '' elsewhere.
+    field_selector, label_selector: as the client sent them, for list, watch and deletecollection; '' for other verbs.
     """
 
     user: UserInfo
@@ -42,7 +42,7 @@ class Attributes(NamedTuple):
 
 
 def review_body(attributes: Attributes) -> dict[str, Any]:
-    """The SubjectAccessReview (authorization.k8s.io/v1) that asks for these attributes."""
+    """The SubjectAccessReview (authorization.k8s.io/v1) for these attributes."""
     user = attributes.user
     spec: dict[str, Any] = {"user": user.name}
     if user.uid:
@@ -79,7 +79,7 @@ def _resource_attributes(attributes: Attributes) -> dict[str, Any]:
 
 
 def _field_requirements(text: str) -> list[dict[str, Any]]:
-    """A selector only narrows, so one that can't be read is left out: the question is then the broader one."""
+    """The requirements of a field selector. An invalid one is left out, as upstream: this only asks for a broader permission."""
     if not text:
         return []
     try:
@@ -100,14 +100,14 @@ def _label_requirements(text: str) -> list[dict[str, Any]]:
 def _as_json(requirements: Sequence[Requirement]) -> list[dict[str, Any]]:
     out: list[dict[str, Any]] = []
     for key, operator, values in requirements:
-        # The review has no comparison of numbers (Gt, Lt); leaving one out again only broadens the question.
+        # A SubjectAccessReview has no Gt and Lt. Leaving them out again only asks for a broader permission.
         if operator in KNOWN_OPERATORS:
             out.append({"key": key, "operator": operator} | ({"values": list(values)} if values else {}))
     return out
 
 
 def forbidden_message(attributes: Attributes) -> str:
-    """`User "u" cannot get resource "r/sub" in API group "g" in the namespace "ns"`, and its two siblings."""
+    """`User "u" cannot get resource "r/sub" in API group "g" in the namespace "ns"`, or its form for cluster scope or a path."""
     who = f"User {quote(attributes.user.name)} cannot {attributes.verb}"
     if not attributes.resource:
         return f"{who} path {quote(attributes.path)}"
@@ -117,6 +117,6 @@ def forbidden_message(attributes: Attributes) -> str:
 
 
 def forbidden(attributes: Attributes, reason: str) -> errors.StatusError:
-    """403. The question is escaped as HTML, because it repeats what the client sent; the authorizer's reason is its own."""
+    """403. The part that repeats what the client sent is escaped as HTML, as upstream; the authorizer's reason is not."""
     message = forbidden_message(attributes).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return errors.forbidden(attributes.group, attributes.resource, attributes.name, f"{message}: {reason}" if reason else message)

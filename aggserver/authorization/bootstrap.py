@@ -1,8 +1,8 @@
-"""What everybody may do without having been granted anything: the roles that upstream binds to groups from the start.
+"""Bootstrap rules: what RBAC's default roles and bindings of a new cluster allow each group.
 
-A server without a cluster has no roles of its own; these are the ones without which a client of an ordinary user can't even find
-out what there is (`system:discovery`), ask about itself (`system:basic-user`), or see that the server lives
-(`system:public-info-viewer`). Called by `StandaloneAuthorizer`, and by SelfSubjectRulesReview, which shows them. Pure.
+A server without a cluster has no RBAC. It applies the cluster roles that every client depends on: `cluster-admin`,
+`system:discovery`, `system:basic-user` (reviews of oneself) and `system:public-info-viewer` (health and version).
+`StandaloneAuthorizer` decides by them, and SelfSubjectRulesReview lists them. Pure.
 Source: k8s.io/kubernetes plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go, pkg/apis/rbac/v1/evaluation_helpers.go,
 v1.36.3.
 """
@@ -20,7 +20,7 @@ __all__ = ["Rule", "rules_for"]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A PolicyRule, each list in order: verbs on resources of groups, or on paths. `*` is every one; a path may end in it."""
+    """A PolicyRule: verbs on resources of API groups, or on paths. `*` matches all; a path may end with it."""
 
     verbs: tuple[str, ...]
     groups: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ _BASIC_USER = (
 )
 _PUBLIC_INFO_VIEWER = (Rule(("get",), paths=("/healthz", "/livez", "/readyz", "/version", "/version/")),)
 
-# By group; cluster-admin, discovery, basic-user and public-info-viewer are bound to nobody else.
+# The rules of each group. Upstream binds these roles to no other subject.
 _BOUND: Mapping[str, tuple[Rule, ...]] = {
     PRIVILEGED_GROUP: _CLUSTER_ADMIN,
     ALL_AUTHENTICATED: (*_DISCOVERY, *_BASIC_USER, *_PUBLIC_INFO_VIEWER),
@@ -62,7 +62,7 @@ _BOUND: Mapping[str, tuple[Rule, ...]] = {
 
 
 def rules_for(user: UserInfo) -> list[Rule]:
-    """Of all groups of the user; the same in every namespace."""
+    """The rules of all groups of the user. They hold in every namespace."""
     return [rule for group in user.groups for rule in _BOUND.get(group, ())]
 
 

@@ -1,8 +1,7 @@
-"""Authorization: the answer to Attributes, from what is always allowed, a moment's memory, or the hosting API server.
+"""Authorization: allow or deny for given Attributes, by the hosting API server or, without one, by the bootstrap rules.
 
-In order: members of system:masters, the paths that are open to all (health), then one SubjectAccessReview, whose yes or no holds
-for ten seconds. Called through `endpoints/access.py`: by the authorization filter for each request, by impersonation and by
-handlers. A hit costs a few microseconds: the key is the attributes themselves.
+Members of system:masters and the always allowed paths (health) pass without a review. For everything else a SubjectAccessReview
+decides, and its decision is cached for ten seconds by default. A cache hit costs a few microseconds: the attributes are the key.
 Source: k8s.io/apiserver pkg/server/options/authorization.go, plugin/pkg/authorizer/webhook, pkg/authorization/path, v0.36.3.
 """
 
@@ -26,10 +25,10 @@ __all__ = ["HEALTH_PATHS", "Authorizer", "Decision", "DelegatingAuthorizer", "Op
 
 ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
-# Probes of the kubelet have no credentials.
+# The kubelet's probes send no credentials.
 HEALTH_PATHS = ("/healthz", "/readyz", "/livez")
 
-# Upstream's options. A permission that is taken away holds for as long as ALLOW_SECONDS more.
+# Upstream's defaults. A permission that is revoked may stay in effect for ALLOW_SECONDS.
 ALLOW_SECONDS = 10.0
 DENY_SECONDS = 10.0
 KEPT_DECISIONS = 8192
@@ -37,7 +36,7 @@ REVIEW_SECONDS = 10.0
 REVIEWS_PER_SECOND = 200.0
 REVIEWS_AT_ONCE = 400
 
-# Attributes longer than this (characters, all that a client chooses) aren't kept: they could be made to fill the memory.
+# Longer attributes (characters of all strings together) are not cached: clients choose them, and could fill the memory with them.
 MAX_KEPT_LENGTH = 10_000
 
 
@@ -48,11 +47,14 @@ class Decision(NamedTuple):
 
 class Authorizer(Protocol):
     async def authorize(self, attributes: Attributes) -> Decision:
-        """Raises StatusError (500) where no answer could be had."""
+        """Whether `attributes` are allowed. Raises StatusError (500) if no decision could be obtained."""
 
 
 class OpenPaths:
-    """Paths that need no permission: exact ones, and prefixes that end in `*`. The leading `/` is optional. Raises ValueError."""
+    """Paths that need no permission: exact ones, and prefixes that end with `*`. The leading `/` is optional.
+
+    Raises ValueError if a `*` is not at the end.
+    """
 
     def __init__(self, paths: Iterable[str]) -> None:
         exact: set[str] = set()
@@ -81,7 +83,7 @@ def _always_allowed(attributes: Attributes, open_paths: OpenPaths) -> bool:
 
 
 class StandaloneAuthorizer:
-    """No cluster to ask: the administrator may do everything, everyone what upstream lets everyone do, and that is all."""
+    """For a server without a cluster: everything for the administrator, the bootstrap rules for everybody else."""
 
     def __init__(self, open_paths: Iterable[str] = HEALTH_PATHS) -> None:
         self._open_paths = OpenPaths(open_paths)
@@ -97,7 +99,10 @@ class StandaloneAuthorizer:
 
 
 class DelegatingAuthorizer:
-    """Asks the hosting API server. Equal questions that come at the same time are one. Seconds of 0 keep no such answer."""
+    """Asks the hosting API server. Concurrent requests with the same attributes share a review.
+
+    `allow_seconds` and `deny_seconds` are the TTLs of cached decisions; 0 turns the cache off for them.
+    """
 
     def __init__(
         self,
@@ -141,7 +146,7 @@ class DelegatingAuthorizer:
         answer = await retrying(review, sleep=self._sleep, random=self._random)
         status = answer.get("status")
         if not isinstance(status, dict):
-            raise ClusterError(200, "", "the SubjectAccessReview came back without a status")
+            raise ClusterError(200, "", "the SubjectAccessReview in the answer has no status")
         allowed, denied = bool(status.get("allowed")), bool(status.get("denied"))
         if allowed and denied:
             raise ClusterError(200, "", "webhook subject access review returned both allow and deny response")
@@ -150,7 +155,7 @@ class DelegatingAuthorizer:
 
 
 def _key(attributes: Attributes) -> Hashable:
-    """A user's extra is a mapping and can't be hashed; everything else already can."""
+    """The attributes as a hashable value. Only the user's extra fields, a mapping, have to be converted."""
     user = attributes.user
     extra = tuple(sorted(user.extra.items())) if user.extra else ()
     return (user.name, user.uid, user.groups, extra, attributes[1:])

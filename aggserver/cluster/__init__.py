@@ -1,9 +1,9 @@
-"""Cluster: the hosting API server, and the only door to it.
+"""Cluster: the client of the hosting API server. All requests to it go through this package.
 
-Used where the server runs beside a kube-apiserver: authentication (the ConfigMap, TokenReview), authorization
-(SubjectAccessReview), APIServices, Secrets, namespaces. This module is the contract and imports no client; `cluster/client.py` is
-the one implementation, imported only where a cluster is configured, and `tests/fakes/cluster.py` has a fake. Beside it:
-`follow.py` (list and watch), `pacing.py` (backoff, rate), `answers.py` (remembered and shared answers).
+It serves authentication (the ConfigMap, TokenReview), authorization (SubjectAccessReview), APIServices, Secrets and namespaces.
+This module defines the interface and imports no HTTP library; `client.py` is the implementation, imported only if a cluster is
+configured, and `tests/fakes/cluster.py` is a fake. Beside them: `reflector.py` (list and watch), `pacing.py` (backoff, rate
+limit), `answers.py` (cached and shared answers).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["Cluster", "ClusterError", "Unreachable"]
 
 
 class ClusterError(Exception):
-    """The API server answered with a Status. `reason` is '' where the answer was none; `retry_after` in seconds, 0 if none."""
+    """An error response of the API server. `reason` is '' if it was not a Status; `retry_after` is in seconds, 0 if not given."""
 
     def __init__(self, code: int, reason: str, message: str, retry_after: int = 0) -> None:
         super().__init__(f"{code} {reason}: {message}" if reason else f"{code}: {message}")
@@ -26,9 +26,9 @@ class ClusterError(Exception):
 
 
 class Unreachable(Exception):
-    """No answer: connection refused, TLS failure, time-out. The text says which server and why.
+    """No response: connection refused, TLS failure, timeout. The text names the URL and the reason.
 
-    `broken` says that a connection was there and broke under the request, so that asking again at once may well succeed.
+    `broken`: an open connection was closed during the request, so that a new attempt is likely to succeed.
     """
 
     def __init__(self, message: str, *, broken: bool = False) -> None:
@@ -39,7 +39,7 @@ class Unreachable(Exception):
 class Cluster(Protocol):
     @property
     def server(self) -> str:
-        """The URL, for messages."""
+        """The API server's URL, for messages."""
 
     async def request(
         self,
@@ -49,11 +49,14 @@ class Cluster(Protocol):
         query: Mapping[str, str] | None = None,
         body: Any = None,
         content_type: str = "application/json",
-        timeout: float = 10.0,  # noqa: ASYNC109 (it is the client's, which tells a slow connect from a slow answer)
+        timeout: float = 10.0,  # noqa: ASYNC109 (the HTTP library applies it, and tells a slow connect from a slow response)
     ) -> dict[str, Any]:
-        """One call, JSON in and out. `timeout` in seconds. Raises ClusterError or Unreachable."""
+        """Send a request with a JSON body; returns the JSON response. `timeout` is in seconds.
+
+        Raises ClusterError or Unreachable.
+        """
 
     def watch(self, path: str, query: Mapping[str, str]) -> AsyncGenerator[dict[str, Any], None]:
-        """The events of a watch, as `{"type": ..., "object": ...}`; ends when the server ends it. Raises as `request` does."""
+        """The events of a watch, as `{"type": ..., "object": ...}`, until the server ends it. Raises as `request` does."""
 
     async def close(self) -> None: ...

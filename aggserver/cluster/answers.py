@@ -1,6 +1,6 @@
-"""Answers: what the API server said a moment ago, and one question in place of many equal ones at the same time.
+"""Answers: a cache with a TTL for the API server's answers, in which concurrent equal questions share one request.
 
-Used for TokenReview and SubjectAccessReview. A hit costs one dictionary look-up and one reading of the clock.
+For TokenReview and SubjectAccessReview. A hit costs a dictionary look-up and a reading of the clock.
 Source: k8s.io/apiserver pkg/authentication/token/cache (one shared look-up), apimachinery pkg/util/cache, v0.36.3.
 """
 
@@ -18,7 +18,7 @@ V = TypeVar("V")
 
 
 class Answers(Generic[K, V]):
-    """At most `size` answers; the least recently used goes first. `clock` in seconds, monotonic."""
+    """Holds `size` answers at most, and evicts the least recently used. `clock` is monotonic, in seconds."""
 
     def __init__(self, size: int, clock: Callable[[], float]) -> None:
         self._size = size
@@ -27,7 +27,7 @@ class Answers(Generic[K, V]):
         self._asking: dict[K, asyncio.Task[V]] = {}
 
     def get(self, key: K) -> V | None:
-        """The answer kept under `key`, None if there is none or its time is over."""
+        """The cached answer for `key`, None if there is none or it has expired."""
         entry = self._kept.get(key)
         if entry is None:
             return None
@@ -38,10 +38,10 @@ class Answers(Generic[K, V]):
         return entry[1]
 
     async def ask(self, key: K, question: Callable[[], Awaitable[tuple[V, float]]]) -> V:
-        """The kept answer, that of the same question under way, or a new one. `question` gives the answer and for how many
-        seconds it holds (0: not kept). What it raises reaches everyone who waits, and is not kept.
+        """The cached answer, or else that of `question`, which returns an answer and its TTL in seconds (0: not cached).
 
-        The question outlives the asker: a client that hangs up doesn't spoil the answer for the others.
+        Callers with the same key share a running question. What it raises is raised to all of them, and not cached. The question
+        runs on when its caller is cancelled, because others may be waiting for it.
         """
         kept = self.get(key)
         if kept is not None:
@@ -67,6 +67,6 @@ class Answers(Generic[K, V]):
 
 
 def _retrieve(task: asyncio.Task[V]) -> None:
-    """Marks a failure as seen: when every asker has gone, nobody is left to be told."""
+    """Retrieve a failed task's exception. asyncio would log it as never retrieved if all callers were cancelled meanwhile."""
     if not task.cancelled():
         task.exception()

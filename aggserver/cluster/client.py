@@ -1,7 +1,8 @@
-"""ClusterClient: the hosting API server over one HTTP session, raw JSON in and out.
+"""ClusterClient: requests to the hosting API server over one HTTP session, with plain JSON.
 
-Implements `cluster.Cluster`; made by `connect`. Typed clients cost three to four times as much per call and give objects that we
-would turn back into dicts. Errors of the HTTP library end here: callers see ClusterError and Unreachable.
+Implements `cluster.Cluster`; `connect` makes one. The generated client of the Kubernetes library is not used: it costs three to
+four times as much per call, and returns objects that we would have to convert to dicts. Errors of the HTTP library become
+ClusterError and Unreachable here.
 """
 
 from __future__ import annotations
@@ -28,26 +29,26 @@ logger = logging.getLogger(__name__)
 
 CONNECT_SECONDS = 10.0
 
-# Idle connections are dropped before kube-apiserver (90 s) or a load balancer in between (often 60 s) drops them under a request.
+# Close idle connections before kube-apiserver (90 s) or a load balancer (often 60 s) closes them just as a request is sent.
 IDLE_SECONDS = 50.0
 
-# A review for every request of a storm, and the watches.
+# Enough for the reviews of a burst of requests, and the watches.
 MAX_CONNECTIONS = 100
 
-# A peer that vanished without a word is noticed after 30 + 3 x 10 s; without this a watch would wait for it for ever.
+# TCP keepalive notices a peer that vanished after 30 + 3 x 10 s. Without it a watch would wait for such a peer for ever.
 KEEPALIVE_IDLE_SECONDS = 30
 KEEPALIVE_INTERVAL_SECONDS = 10
 KEEPALIVE_PROBES = 3
 
 
 async def connect(kubeconfig: str, user_agent: str) -> ClusterClient:
-    """A client for the kubeconfig's cluster, or ('') the one this pod runs in. Nothing is sent yet. Raises ConfigurationError."""
+    """A client for the kubeconfig's cluster or, if '', the cluster of this pod. Sends nothing yet. Raises ConfigurationError."""
     source: Source = KubeconfigSource(kubeconfig) if kubeconfig else InClusterSource()
     return ClusterClient(source, await source.load(), user_agent)
 
 
 class ClusterClient:
-    """Made on the event loop that uses it. Reads its credentials again when their files change and when the answer is 401."""
+    """Must be created on the event loop that uses it. Reloads its credentials when their files change and after a 401."""
 
     def __init__(self, source: Source, credentials: Credentials, user_agent: str) -> None:
         self._source = source
@@ -102,7 +103,7 @@ class ClusterClient:
     async def _answer(
         self, method: str, path: str, query: Mapping[str, str], body: Any, content_type: str, limits: aiohttp.ClientTimeout
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """A successful response. Whatever goes wrong until the caller has read it becomes ClusterError or Unreachable."""
+        """A successful response. Any failure until the caller has read it is raised as ClusterError or Unreachable."""
         if self._source.changed():
             await self._reload(self._credentials)
         data = None if body is None else orjson.dumps(body)
@@ -139,7 +140,7 @@ class ClusterClient:
             data=data,
             headers=headers,
             timeout=limits,
-            # Redirects would carry the token to wherever the answer says.
+            # Following a redirect would send the token to another server.
             allow_redirects=False,
             ssl=credentials.tls if credentials.tls is not None else True,
             server_hostname=credentials.server_name or None,
@@ -147,15 +148,15 @@ class ClusterClient:
         )
 
     async def _reload(self, stale: Credentials) -> None:
-        """Reads the credentials again, once for all who found them stale."""
+        """Load the credentials again, once for all requests that found them stale."""
         async with self._loading:
             if self._credentials is not stale:
                 return
             try:
                 self._credentials = await self._source.load()
             except ConfigurationError as error:
-                # Half-replaced files are whole again in a moment, and what we have may well hold until then.
-                logger.warning("%s: the credentials stay as they are: %s", self.server, error)
+                # Files that are being replaced will be complete in a moment, and the present credentials may still be valid.
+                logger.warning("%s: keeping the present credentials: %s", self.server, error)
 
     def _where(self, path: str) -> str:
         return self.server + path
@@ -166,7 +167,7 @@ def _event(line: bytes) -> dict[str, Any]:
         event = orjson.loads(line)
         return {"type": event["type"], "object": event["object"]}
     except (orjson.JSONDecodeError, KeyError, TypeError) as error:
-        raise ClusterError(200, "", f"a line of the watch is no event: {error}") from error
+        raise ClusterError(200, "", f"a line of the watch is not a watch event: {error}") from error
 
 
 def _error(status: int, text: bytes) -> ClusterError:
@@ -183,14 +184,14 @@ def _error(status: int, text: bytes) -> ClusterError:
 
 
 def _is_broken(error: Exception) -> bool:
-    """Whether the connection ended under the request. aiohttp has an error of its own for it, or hands on the system's."""
+    """Whether the connection was closed during the request. aiohttp raises its own errors for it, or the system's."""
     if isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientPayloadError):
         return True
     return isinstance(error, OSError) and error.errno in (errno.ECONNRESET, errno.EPIPE)
 
 
 def _plain(error: Exception, limits: aiohttp.ClientTimeout) -> str:
-    """The reason in words that don't need this library's documentation."""
+    """The reason in words that do not require knowing the HTTP library."""
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return f"no connection within {CONNECT_SECONDS:g} s"
     if isinstance(error, TimeoutError):
@@ -217,7 +218,7 @@ def _socket_with_keepalive(address: tuple[Any, ...]) -> socket.socket:
         ("TCP_KEEPINTVL", KEEPALIVE_INTERVAL_SECONDS),
         ("TCP_KEEPCNT", KEEPALIVE_PROBES),
     ):
-        # Not every system has all three.
+        # Not every system has all three options.
         if hasattr(socket, name):
             made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
     return made

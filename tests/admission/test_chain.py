@@ -14,7 +14,7 @@ def attributes(operation: str = CREATE, name: str = "a") -> Attributes:
 
 
 class Plugin:
-    """Notes what it sees; refuses where it has a refusal."""
+    """Records its calls, and rejects if it was given an error."""
 
     def __init__(self, seen: list[Any], mark: str, refusal: errors.StatusError | None = None) -> None:
         self._seen = seen

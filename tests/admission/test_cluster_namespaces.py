@@ -61,7 +61,7 @@ async def test_phases_are_followed() -> None:
 
 
 async def test_one_that_is_new_is_asked_for() -> None:
-    """Who has just created it may use it at once, before the watch tells of it."""
+    """A namespace can be used immediately after its creation, before the watch delivers it."""
     cluster = FakeCluster()
     async with running(cluster) as namespaces:
         await until(lambda: namespaces.healthy() is None)
@@ -87,7 +87,7 @@ async def test_the_trouble_is_told(caplog: pytest.LogCaptureFixture) -> None:
     async with running(cluster) as namespaces:
         await until(lambda: "refused" in (namespaces.healthy() or ""))
         assert namespaces.healthy() == "waiting for the cluster's namespaces: connection refused"
-        assert caplog.messages == ["the cluster's namespaces can't be followed: connection refused"]
+        assert caplog.messages == ["watch of the cluster's namespaces failed: connection refused"]
 
 
 LIVE: dict[str, tuple[Exception, int, str]] = {

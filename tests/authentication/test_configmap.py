@@ -36,7 +36,7 @@ def config_map(client: str = "client", proxy: str = "proxy", **data: str) -> dic
 
 
 class Applied(list[AuthenticationConfig]):
-    """Every configuration that was handed over."""
+    """Every configuration that was applied."""
 
     @property
     def last(self) -> AuthenticationConfig:
@@ -153,12 +153,12 @@ async def test_the_last_good_one_is_kept(caplog: pytest.LogCaptureFixture) -> No
         assert (len(applied), source.healthy()) == (1, None)
         await cluster.put(PATH, config_map(client="next"))
         await until(lambda: len(applied) == 2)
-    prefix = "authentication: keeping the last good ConfigMap kube-system/extension-apiserver-authentication: "
+    prefix = "authentication: keeping the last valid ConfigMap kube-system/extension-apiserver-authentication: "
     assert [line.removeprefix(prefix) for line in warnings_of(caplog)] == [
-        "its content can't be used: data does not contain any valid RSA or ECDSA certificates",
-        "its content can't be used: requestheader-group-headers is not a JSON list of strings: "
+        "its content is invalid: data does not contain any valid RSA or ECDSA certificates",
+        "its content is invalid: requestheader-group-headers is not a JSON list of strings: "
         "unexpected end of data: line 1 column 2 (char 1)",
-        "it does not exist (kube-apiserver writes it, at its start and every minute)",
+        "it does not exist (kube-apiserver writes it at its start and every minute)",
         "https://fake.test:6443: connection refused",
     ]
 
@@ -221,7 +221,7 @@ async def test_tolerated_failures_serve_with_what_the_flags_gave() -> None:
 
 OVERLAPPING: dict[str, str] = {"client": "next", "proxy": "next", "requestheader-allowed-names": "[]"}
 REFUSAL = (
-    "its content can't be used: --requestheader-client-ca-file and --client-ca-file contain overlapping certificates; "
+    "its content is invalid: --requestheader-client-ca-file and --client-ca-file contain overlapping certificates; "
     "--requestheader-allowed-names must be specified to ensure regular client certificates cannot set authenticating proxy "
     "headers for arbitrary users"
 )
@@ -237,9 +237,9 @@ async def test_an_overlap_keeps_the_last_good_one(caplog: pytest.LogCaptureFixtu
         await cluster.put(PATH, config_map(**OVERLAPPING))
         await until(lambda: warnings_of(caplog))
         assert (len(applied), source.healthy()) == (1, None)
-        assert source.warning() == f"keeping the last good {CONFIG_MAP}: {REFUSAL}"
-        assert warnings_of(caplog) == [f"authentication: keeping the last good {CONFIG_MAP}: {REFUSAL}"]
-        # Names make it right again; so does going back.
+        assert source.warning() == f"keeping the last valid {CONFIG_MAP}: {REFUSAL}"
+        assert warnings_of(caplog) == [f"authentication: keeping the last valid {CONFIG_MAP}: {REFUSAL}"]
+        # Allowed names resolve the overlap; so does the previous ConfigMap.
         await cluster.put(PATH, config_map(**OVERLAPPING | {"requestheader-allowed-names": '["front-proxy-client"]'}))
         await until(lambda: len(applied) == 2)
         assert source.warning() is None
@@ -261,14 +261,14 @@ async def test_an_overlap_at_the_start_is_waited_out() -> None:
 
 
 async def test_an_overlap_of_a_flag_with_the_config_map() -> None:
-    """Whichever changes: the two are one configuration, and what was applied last stays whole."""
+    """Whichever of the two changes, the last valid configuration of both stays in use."""
     cluster = FakeCluster()
     await cluster.put(PATH, config_map(**{"requestheader-allowed-names": "[]"}))
     async with running(cluster, TrustOverrides(client_ca=FLAG_CA)) as (source, applied, _):
         await until(lambda: source.healthy() is None)
         known = len(applied)
         source.override(TrustOverrides(client_ca=ClientCA(CA["proxy"], PROXY_CA)))
-        assert source.warning() == f"keeping the last good {CONFIG_MAP}: {REFUSAL}"
+        assert source.warning() == f"keeping the last valid {CONFIG_MAP}: {REFUSAL}"
         assert len(applied) == known
         await cluster.put(PATH, config_map(proxy="next", **{"requestheader-allowed-names": "[]"}))
         await until(lambda: len(applied) == known + 1)
@@ -300,7 +300,7 @@ async def test_a_cluster_out_of_reach_is_a_warning() -> None:
         cluster.fail("WATCH", PATH, Unreachable("connection refused"), times=2)
         await cluster.end_watches()
         await until(source.warning)
-        assert (source.healthy(), source.warning()) == (None, f"keeping the last good {CONFIG_MAP}: connection refused")
+        assert (source.healthy(), source.warning()) == (None, f"keeping the last valid {CONFIG_MAP}: connection refused")
         await cluster.put(PATH, config_map(client="next"))
         await until(lambda: len(applied) == 2)
         assert source.warning() is None

@@ -83,7 +83,7 @@ class TestWebsocketToken:
 
 
 class Reviews:
-    """The reviewing side: tokens and what is said of them."""
+    """A fake API server for TokenReview: the review of each token."""
 
     def __init__(self) -> None:
         self.cluster = FakeCluster()

@@ -1,4 +1,4 @@
-"""Verification of client certificates: who is accepted, what is said to the others, and what is remembered."""
+"""Verification of client certificates: which are accepted, the errors for the others, and which results are cached."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ BUNDLES = {
     "two": (CA.pem + ca("b").pem, 2, 0),
     "comments around": (b"# the CA\n" + CA.pem + "\n Prüfsumme: 12\n".encode() + CA.pem, 2, 0),
     "windows line ends": (CA.pem.replace(b"\n", b"\r\n"), 1, 0),
-    "a broken one is left out": (b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n" + CA.pem, 1, 1),
+    "an invalid certificate is skipped": (b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n" + CA.pem, 1, 1),
     "keys are no certificates": (CA.pem + b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", 1, 0),
 }
 

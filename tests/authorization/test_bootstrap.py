@@ -1,4 +1,4 @@
-"""What everybody may do in standalone, by upstream's own roles."""
+"""The bootstrap rules: what each group is allowed without a cluster."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ RESOURCES = {
 @pytest.mark.parametrize("asked", RESOURCES)
 async def test_resources(asked: tuple[str, str, str, str]) -> None:
     verb, group, resource, subresource = asked
-    # The path of a request for a resource is no path that a rule is about.
+    # Rules for paths apply to requests that are not for a resource.
     attributes = Attributes(JANE, verb, group, "v1", resource, subresource, path="/apis/x/v1/y")
     authorizer = StandaloneAuthorizer()
     assert (await authorizer.authorize(attributes)).allowed is RESOURCES[asked]

@@ -23,7 +23,7 @@ def things(user: UserInfo = JANE, verb: str = "get", name: str = "x", **more: st
 
 
 class Reviews:
-    """The answering side: `verbs` are allowed, everything else is not."""
+    """A fake API server for SubjectAccessReview: `verbs` are allowed, everything else is denied."""
 
     def __init__(self, *verbs: str) -> None:
         self.verbs = set(verbs)
@@ -162,7 +162,7 @@ async def test_no_answer_is_a_500_and_not_kept(error: ClusterError | Unreachable
     ("answer", "text"),
     [
         pytest.param({"status": {"allowed": True, "denied": True}}, "both allow and deny", id="yes and no"),
-        pytest.param({}, "without a status", id="nothing"),
+        pytest.param({}, "has no status", id="nothing"),
     ],
 )
 async def test_nonsense_is_no_answer(answer: dict[str, Any], text: str) -> None:

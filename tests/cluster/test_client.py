@@ -18,12 +18,12 @@ from aggserver.cluster import ClusterError, Unreachable
 from aggserver.cluster.client import ClusterClient, connect
 from aggserver.cluster.configuration import ConfigurationError, Credentials, InClusterSource, KubeconfigSource
 
-# OpenSSL judges by its own clock.
+# OpenSSL checks validity by the system's clock, so these certificates must be valid now.
 NOW = time.time()
 
 
 class FakeSource:
-    """Credentials that a test replaces; `stale` makes `changed` say so until they are loaded."""
+    """Credentials that a test replaces; `stale` makes `changed` true until they are loaded."""
 
     def __init__(self, credentials: Credentials) -> None:
         self.credentials = credentials
@@ -40,7 +40,7 @@ class FakeSource:
 
 
 class Server:
-    """A loopback HTTP server: `answers` are given in turn, the last one for ever. `seen` has (method, path and query, token)."""
+    """A loopback HTTP server: returns `answers` in order and repeats the last. `seen` has (method, path and query, token)."""
 
     def __init__(self) -> None:
         self.answers: list[tuple[int, Any]] = []
@@ -146,7 +146,7 @@ async def test_watch_puts_lines_together() -> None:
         events = [event async for event in client.watch("/x", {"watch": "true"})]
         assert events == [{"type": "ADDED", "object": {"a": 1}}, {"type": "BOOKMARK", "object": {}}]
         server.answers = [(200, [b"nonsense\n"])]
-        with pytest.raises(ClusterError, match="no event"):
+        with pytest.raises(ClusterError, match="not a watch event"):
             [event async for event in client.watch("/x", {})]
         server.answers = [(410, {"kind": "Status", "reason": "Expired", "message": "too old"})]
         with pytest.raises(ClusterError, match="410 Expired"):
@@ -191,7 +191,7 @@ async def test_files_that_went_away_leave_the_credentials_as_they_are(tmp_path: 
         await client.close()
         assert [token for _, _, token in server.seen] == ["Bearer t", "Bearer t", "Bearer new"]
     assert [record.getMessage() for record in caplog.records if record.name == "aggserver.cluster.client"] == [
-        f"{server.url}: the credentials stay as they are: no kubeconfig at {tmp_path / 'config'}"
+        f"{server.url}: keeping the present credentials: no kubeconfig at {tmp_path / 'config'}"
     ]
 
 

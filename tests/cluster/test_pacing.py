@@ -5,7 +5,7 @@ from itertools import islice
 import pytest
 
 from aggserver.cluster import ClusterError, Unreachable
-from aggserver.cluster.pacing import FOLLOW, REVIEWS, TokenBucket, retrying, worth_retrying
+from aggserver.cluster.pacing import RECONNECT, REVIEWS, TokenBucket, retrying, worth_retrying
 from aggserver.meta.backoff import Backoff
 from tests.fakes.clock import FakeClock
 
@@ -15,7 +15,7 @@ from tests.fakes.clock import FakeClock
     [
         pytest.param(REVIEWS, 0.0, [0.5, 0.75, 1.125, 1.6875], id="reviews, no jitter"),
         pytest.param(REVIEWS, 0.5, [0.55, 0.825, 1.2375, 1.85625], id="reviews, half of the jitter"),
-        pytest.param(FOLLOW, 0.0, [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0], id="following stops at half a minute"),
+        pytest.param(RECONNECT, 0.0, [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0], id="list and watch, up to half a minute"),
     ],
 )
 def test_pauses(backoff: Backoff, random: float, pauses: list[float]) -> None:

@@ -290,7 +290,7 @@ def test_what_cannot_be_used_changes_nothing(
 ) -> None:
     said = len(aggregation.log)
     change(own_control_plane, {"requestheader-client-ca-file": "no certificate"})
-    eventually(lambda: "keeping the last good ConfigMap" in aggregation.log[said:], "the log tells of it")
+    eventually(lambda: "keeping the last valid ConfigMap" in aggregation.log[said:], "the log tells of it")
     assert user_of(direct, REMOTE, certificate=proxy) == "wanda"
 
 
@@ -319,7 +319,7 @@ def test_no_client_becomes_the_proxy(
 ) -> None:
     said = len(aggregation.log)
     overlapping(own_control_plane, config_map)
-    kept = f"keeping the last good ConfigMap kube-system/extension-apiserver-authentication: its content can't be used: {OVERLAP}"
+    kept = f"keeping the last valid ConfigMap kube-system/extension-apiserver-authentication: its content is invalid: {OVERLAP}"
     eventually(lambda: kept in aggregation.log[said:], "the log tells of it")
     assert_forbidden(direct.get(CRONTABS, *IDENTITY, certificate=jane), "jane")
     assert user_of(direct, REMOTE, certificate=proxy) == "wanda", "what held before holds"
@@ -336,7 +336,7 @@ def test_no_client_becomes_the_proxy_at_the_start(
 ) -> None:
     overlapping(own_control_plane, config_map)
     with running(server := aggregation.beside(tmp_path / "server", 0)):
-        server.wait_for("waiting for ConfigMap kube-system/extension-apiserver-authentication: its content can't be used: ")
+        server.wait_for("waiting for ConfigMap kube-system/extension-apiserver-authentication: its content is invalid: ")
         unverified = Direct(server.port)
         assert b"[-]authentication failed: reason withheld\n" in unverified.get("/readyz").body
         assert_forbidden(unverified.get(CRONTABS, *IDENTITY, certificate=jane), "system:anonymous")

@@ -1,8 +1,8 @@
-"""Follow: keep the state of one collection of the API server at hand, by list and watch, for ever.
+"""Reflector: keeps a local copy of one collection of the API server up to date, by list and watch.
 
-The one such loop: the authentication ConfigMap, namespaces and APIServices go through it. It lists, watches from there, resumes
-from the last resourceVersion it saw (bookmarks count), lists again where that is too old, and waits longer after each failure.
-The state survives failures: whoever uses it works with what was last known.
+For the authentication ConfigMap, namespaces and APIServices. It lists, watches from the list's resourceVersion, resumes an ended
+watch from the last resourceVersion it received (in events and bookmarks), lists again if that has expired, and backs off after
+failures. The copy is kept during failures, so that its users go on with the last known state.
 Source: k8s.io/client-go tools/cache/reflector.go, v0.36.3.
 """
 
@@ -17,56 +17,31 @@ from contextlib import aclosing
 from typing import Any, NoReturn
 
 from aggserver.cluster import Cluster, ClusterError, Unreachable
-from aggserver.cluster.pacing import FOLLOW, Sleep
+from aggserver.cluster.pacing import RECONNECT, Sleep
 from aggserver.meta.json_types import JSONObject
 
-__all__ = ["OnError", "OnState", "follow", "key_of"]
+__all__ = ["OnError", "OnState", "Reflector", "key_of"]
 
-# The objects by key (`namespace/name`, or the name) and the keys that were added, changed or removed since the last call.
-# The mapping is the loop's own: read it, don't keep it.
+# The objects by key (`namespace/name`, or the name) and the keys that were added, modified or deleted since the last call.
+# The reflector goes on to change the mapping: read it during the call, and do not keep it.
 OnState = Callable[[Mapping[str, JSONObject], AbstractSet[str]], None]
 
-# What went wrong, at each failure; None once the watch works again.
+# The error, after each failure; None when the watch works again.
 OnError = Callable[[ClusterError | Unreachable | None], None]
 
-# A watch is asked to end after 5 to 10 minutes, by chance, so that the clients of a restarted API server spread out again.
+# timeoutSeconds of a watch is chosen at random between this and twice this, as in client-go, so that after a restart of an API
+# server its clients do not all reconnect at the same time again.
 WATCH_SECONDS = 300
 
-# A watch that ended sooner and said nothing counts as a failure: asking again at once could go on for ever.
+# A shorter watch without an event counts as a failure, because retrying it immediately could become a busy loop.
 SHORT_WATCH_SECONDS = 1.0
 
 
-async def follow(
-    cluster: Cluster,
-    path: str,
-    query: Mapping[str, str],
-    on_state: OnState,
-    on_error: OnError,
-    *,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Sleep = asyncio.sleep,
-    random: Callable[[], float] = randomness.random,
-) -> NoReturn:
-    """Runs until cancelled. `path` is a collection's, `query` the selectors. Both callbacks run on the loop and must not raise.
+class Reflector:
+    """`path` is that of the collection, `query` the selectors. Both callbacks run on the event loop and must not raise.
 
-    `on_state` is called after every list, changed or not, and after every event.
+    `on_state` is called after every list, even if nothing changed, and after every event except bookmarks.
     """
-    follower = _Follower(cluster, path, query, on_state, on_error, clock, random)
-    pauses = FOLLOW.pauses(random)
-    while True:
-        follower.progress = False
-        try:
-            await follower.run_once()
-        except (ClusterError, Unreachable) as error:
-            follower.failed(error)
-        if follower.progress:
-            pauses = FOLLOW.pauses(random)
-        else:
-            await sleep(next(pauses))
-
-
-class _Follower:
-    """`version` is where the watch goes on, '' where a list is needed; `progress` is set by whatever shows that things work."""
 
     def __init__(
         self,
@@ -75,8 +50,10 @@ class _Follower:
         query: Mapping[str, str],
         on_state: OnState,
         on_error: OnError,
-        clock: Callable[[], float],
-        random: Callable[[], float],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Sleep = asyncio.sleep,
+        random: Callable[[], float] = randomness.random,
     ) -> None:
         self._cluster = cluster
         self._path = path
@@ -84,29 +61,46 @@ class _Follower:
         self._on_state = on_state
         self._on_error = on_error
         self._clock = clock
+        self._sleep = sleep
         self._random = random
         self._objects: dict[str, JSONObject] = {}
-        self._trouble = False
-        self.version = ""
-        self.progress = False
+        self._failing = False
+        # The resourceVersion to watch from; '' if the collection must be listed first.
+        self._version = ""
+        # Whether the present attempt received anything, which resets the backoff.
+        self._progress = False
 
-    async def run_once(self) -> None:
-        if not self.version:
+    async def run(self) -> NoReturn:
+        """Until cancelled."""
+        pauses = RECONNECT.pauses(self._random)
+        while True:
+            self._progress = False
+            try:
+                await self._list_and_watch()
+            except (ClusterError, Unreachable) as error:
+                self._failed(error)
+            if self._progress:
+                pauses = RECONNECT.pauses(self._random)
+            else:
+                await self._sleep(next(pauses))
+
+    async def _list_and_watch(self) -> None:
+        if not self._version:
             await self._list()
         await self._watch()
 
-    def failed(self, error: ClusterError | Unreachable) -> None:
+    def _failed(self, error: ClusterError | Unreachable) -> None:
         if isinstance(error, ClusterError) and error.code < 500 and error.code != 429:
-            # Refused rather than failed: the next round lists. Where only `watch` is not allowed, this makes it a poll.
-            self.version = ""
+            # The request was rejected, so list next. If only `watch` is forbidden, this polls the collection.
+            self._version = ""
             if error.code == 410:
-                return  # nothing is wrong but that we were away for long
-        self._trouble = True
+                return  # the resourceVersion has expired, which is no error after a long interruption
+        self._failing = True
         self._on_error(error)
 
     def _recovered(self) -> None:
-        if self._trouble:
-            self._trouble = False
+        if self._failing:
+            self._failing = False
             self._on_error(None)
 
     async def _list(self) -> None:
@@ -115,7 +109,7 @@ class _Follower:
         gone = self._objects.keys() - found.keys()
         changed = {key for key, item in found.items() if _version(self._objects.get(key)) != _version(item)}
         self._objects = found
-        self.version = _version(answer)
+        self._version = _version(answer)
         self._on_state(found, changed | gone)
 
     async def _watch(self) -> None:
@@ -124,23 +118,23 @@ class _Follower:
             **self._query,
             "watch": "true",
             "allowWatchBookmarks": "true",
-            "resourceVersion": self.version,
+            "resourceVersion": self._version,
             "timeoutSeconds": str(seconds),
         }
         started = self._clock()
         async with aclosing(self._cluster.watch(self._path, query)) as events:
             async for event in events:
-                self._take(event)
+                self._apply(event)
         if self._clock() - started >= SHORT_WATCH_SECONDS:
-            self.progress = True
+            self._progress = True
             self._recovered()
 
-    def _take(self, event: JSONObject) -> None:
+    def _apply(self, event: JSONObject) -> None:
         kind, item = event["type"], event["object"]
         if kind == "ERROR":
             raise ClusterError(int(item.get("code", 500)), item.get("reason", ""), item.get("message", "the watch failed"))
-        self.progress = True
-        self.version = _version(item)
+        self._progress = True
+        self._version = _version(item)
         self._recovered()
         if kind == "BOOKMARK":
             return

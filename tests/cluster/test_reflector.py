@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from aggserver.cluster import ClusterError, Unreachable
-from aggserver.cluster.follow import follow, key_of
+from aggserver.cluster.reflector import Reflector, key_of
 from tests.fakes.clock import FakeClock, until
 from tests.fakes.cluster import FakeCluster, status
 
@@ -17,7 +17,7 @@ PATH = "/api/v1/namespaces"
 
 
 class Seen:
-    """What the callbacks got: the names and the changes of each call, and the errors."""
+    """What the callbacks received: the names and the changes of each call, and the errors."""
 
     def __init__(self) -> None:
         self.states: list[tuple[list[str], set[str]]] = []
@@ -35,11 +35,10 @@ def namespace(name: str) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def following(cluster: FakeCluster, clock: FakeClock) -> AsyncIterator[Seen]:
+async def reflecting(cluster: FakeCluster, clock: FakeClock) -> AsyncIterator[Seen]:
     seen = Seen()
-    task = asyncio.create_task(
-        follow(cluster, PATH, {}, seen.on_state, seen.on_error, clock=clock, sleep=clock.sleep, random=lambda: 0.0)
-    )
+    reflector = Reflector(cluster, PATH, {}, seen.on_state, seen.on_error, clock=clock, sleep=clock.sleep, random=lambda: 0.0)
+    task = asyncio.create_task(reflector.run())
     try:
         yield seen
     finally:
@@ -51,7 +50,7 @@ async def following(cluster: FakeCluster, clock: FakeClock) -> AsyncIterator[See
 async def test_lists_then_watches() -> None:
     cluster, clock = FakeCluster(), FakeClock()
     await cluster.put(PATH, namespace("a"))
-    async with following(cluster, clock) as seen:
+    async with reflecting(cluster, clock) as seen:
         await until(lambda: seen.states)
         await cluster.put(PATH, namespace("b"))
         await until(lambda: len(seen.states) == 2)
@@ -64,9 +63,9 @@ async def test_lists_then_watches() -> None:
     assert clock.slept == []
 
 
-async def test_a_watch_that_ends_goes_on_from_where_it_was() -> None:
+async def test_an_ended_watch_is_resumed() -> None:
     cluster, clock = FakeCluster(), FakeClock()
-    async with following(cluster, clock) as seen:
+    async with reflecting(cluster, clock) as seen:
         await until(lambda: cluster.watches == 1)
         await cluster.put(PATH, namespace("a"))
         await until(lambda: len(seen.states) == 2)
@@ -75,12 +74,12 @@ async def test_a_watch_that_ends_goes_on_from_where_it_was() -> None:
         await cluster.put(PATH, namespace("b"))
         await until(lambda: len(seen.states) == 3)
     assert [method for method, _ in cluster.calls] == ["GET"], "no second list"
-    assert clock.slept == [], "it worked, so there is nothing to wait for"
+    assert clock.slept == [], "the watch worked, so there is no backoff"
 
 
-async def test_a_watch_that_ends_at_once_and_says_nothing_is_not_repeated_at_once() -> None:
+async def test_a_watch_that_ends_at_once_without_an_event_backs_off() -> None:
     cluster, clock = FakeCluster(), FakeClock()
-    async with following(cluster, clock) as seen:
+    async with reflecting(cluster, clock) as seen:
         await until(lambda: cluster.watches == 1)
         await cluster.end_watches()
         await until(lambda: clock.slept)
@@ -88,11 +87,11 @@ async def test_a_watch_that_ends_at_once_and_says_nothing_is_not_repeated_at_onc
     assert seen.errors == []
 
 
-async def test_too_old_lists_again_and_tells_what_changed() -> None:
+async def test_an_expired_resource_version_lists_again_and_reports_the_changes() -> None:
     cluster, clock = FakeCluster(), FakeClock()
     await cluster.put(PATH, namespace("a"))
     await cluster.put(PATH, namespace("b"))
-    async with following(cluster, clock) as seen:
+    async with reflecting(cluster, clock) as seen:
         await until(lambda: cluster.watches == 1)
         cluster.fail("WATCH", PATH, Unreachable("restarting"))
         await cluster.end_watches()
@@ -101,14 +100,14 @@ async def test_too_old_lists_again_and_tells_what_changed() -> None:
         cluster.compact()
         await until(lambda: len(seen.states) == 2)
     assert seen.states[1] == (["b", "c"], {"a", "c"})
-    assert "Expired" not in "".join(seen.errors), "being away for long is no trouble"
+    assert "Expired" not in "".join(seen.errors), "an expired resourceVersion is no error"
 
 
-async def test_failures_are_told_and_wait_longer_each_time() -> None:
+async def test_failures_are_reported_with_growing_backoff() -> None:
     cluster, clock = FakeCluster(), FakeClock()
     await cluster.put(PATH, namespace("a"))
     cluster.fail("GET", PATH, status(403, "Forbidden", "no"), times=3)
-    async with following(cluster, clock) as seen:
+    async with reflecting(cluster, clock) as seen:
         await until(lambda: seen.states)
         await cluster.put(PATH, namespace("b"))
         await until(lambda: len(seen.states) == 2)
@@ -116,10 +115,10 @@ async def test_failures_are_told_and_wait_longer_each_time() -> None:
     assert seen.errors == ["403 Forbidden: no"] * 3 + ["None"]
 
 
-async def test_where_only_watching_is_refused_it_lists_now_and_then() -> None:
+async def test_if_only_watch_is_forbidden_it_polls() -> None:
     cluster, clock = FakeCluster(), FakeClock()
     cluster.fail("WATCH", PATH, status(403, "Forbidden", "no watch"), times=50)
-    async with following(cluster, clock) as seen:
+    async with reflecting(cluster, clock) as seen:
         await until(lambda: len(seen.states) == 3)
     assert clock.slept[:2] == pytest.approx([0.8, 1.6])
 
