@@ -28,7 +28,7 @@ from hypercorn.typing import AppWrapper, ConnectionState, TaskGroup
 from hypercorn.utils import parse_socket_addr
 
 from aggserver.server.http1 import HTTP1
-from aggserver.server.http2 import HTTP2
+from aggserver.server.http2.connection import HTTP2
 from aggserver.server.requests import ASGIApp, Requests
 
 __all__ = ["ASGIApp", "Connection", "EngineConfig", "WorkerContext"]

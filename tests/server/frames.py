@@ -7,7 +7,7 @@ import asyncio
 from hpack import Encoder
 from hyperframe.frame import Frame, GoAwayFrame, HeadersFrame, SettingsFrame
 
-from aggserver.server.http2 import HTTP2
+from aggserver.server.http2.connection import HTTP2
 from aggserver.server.requests import Requests
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"

@@ -1,0 +1,51 @@
+"""How many frames without effect a client may send on one connection: a token bucket.
+
+Anybody may open a connection, and a control frame costs its sender nothing. What a client usefully does earns credit.
+Source: the token bucket of nghttp2 1.57 (nghttp2_ratelim).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from jh2.exceptions import DenialOfServiceError
+
+__all__ = ["CREDIT_PER_DATA", "CREDIT_PER_RESPONSE", "Allowance"]
+
+# Frames without effect: how many at once, and how many a second in the long run. nghttp2's figures. Go counts only those whose
+# answers the client does not read (10,000), since it has other processors for its other connections.
+USELESS_BURST = 1000
+USELESS_PER_SECOND = 33
+
+# Useful work earns credit. A response pays for the PRIORITY, WINDOW_UPDATEs and RST_STREAM that may come with its request; DATA
+# of ours pays for two WINDOW_UPDATEs, and one more for every KB (Go's client sends two for 4 KB).
+CREDIT_PER_RESPONSE = 4
+CREDIT_PER_DATA = 2
+BYTES_PER_CREDIT = 1024
+
+# A request's body may come in small frames, but not in empty ones only.
+BODY_BYTES_PER_CREDIT = 64
+
+
+class Allowance:
+    """The number of frames without effect that a client may still send. clock: monotonic seconds."""
+
+    __slots__ = ("_clock", "_left", "_refilled")
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._left = USELESS_BURST
+        self._refilled = clock()
+
+    def spend(self, cost: int) -> None:
+        """Raises DenialOfServiceError, for which jh2 ends the connection with ENHANCE_YOUR_CALM."""
+        if cost > self._left:
+            now = self._clock()
+            self.earn(int((now - self._refilled) * USELESS_PER_SECOND))
+            self._refilled = now
+            if cost > self._left:
+                raise DenialOfServiceError("more control frames than requests account for")
+        self._left -= cost
+
+    def earn(self, credit: int) -> None:
+        self._left = min(self._left + credit, USELESS_BURST)

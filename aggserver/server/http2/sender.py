@@ -1,0 +1,150 @@
+"""What leaves on one HTTP/2 connection: response heads and bodies, as far as flow control and the socket allow.
+
+A body is sent by the request's own task, which waits when the client's window or the socket's buffer is full: there is no queue
+of pieces and no sending task. A stream whose client takes nothing for STALL_SECONDS is reset, so that no response is held for
+ever.
+Sources: RFC 9113, 5.2 and 6.9.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Protocol
+
+from jh2.errors import ErrorCodes
+from jh2.exceptions import ProtocolError
+from jh2.hpack import NeverIndexedHeaderTuple
+
+from aggserver.server.http2.allowance import CREDIT_PER_RESPONSE
+from aggserver.server.http2.protocol import LimitedConnection
+from aggserver.server.requests import STALL_SECONDS
+
+__all__ = ["CLOSE", "OpenStream", "Sender", "Wire"]
+
+log = logging.getLogger(__name__)
+
+# Bytes of a body that are written before other requests get a turn.
+WRITE_BYTES = 64 * 1024
+
+# Headers whose value is new in nearly every response. They are kept out of the compression table, where each would push out
+# another.
+UNIQUE_HEADERS = frozenset({b"audit-id", b"content-length", b"etag"})
+
+# How an application says that the connection is to end with this response. HTTP/2 has no such header and uses GOAWAY; Go's server
+# translates it in the same way.
+CLOSE = (b"connection", b"close")
+
+
+class Wire(Protocol):
+    """The socket, as HTTP/2 needs it. `server/connection.py` is the implementation."""
+
+    def write(self, data: bytes) -> None: ...
+
+    async def drain(self) -> None:
+        """Waits while the socket has too much unsent. Raises nothing."""
+
+    def idle(self, is_idle: bool) -> None:
+        """Whether no request is in progress. Called at the begin of each, and at the end of the last."""
+
+    def date(self) -> list[tuple[bytes, bytes]]:
+        """The Date header."""
+
+
+class OpenStream(Protocol):
+    """A stream whose body is being sent."""
+
+    id: int
+    closed: bool
+
+    def stalled(self) -> None:
+        """Its client has taken nothing for STALL_SECONDS. Must close the stream, and may not raise."""
+
+
+class Sender:
+    """One connection's way out. Only jh2 knows the windows; here is who waits for them."""
+
+    def __init__(self, protocol: LimitedConnection, wire: Wire, loop: asyncio.AbstractEventLoop) -> None:
+        self._protocol = protocol
+        self._wire = wire
+        self._loop = loop
+        self._waiting: dict[int, asyncio.Future[None]] = {}  # by stream, until its window or the connection's opens
+
+    def flush(self) -> None:
+        if data := self._protocol.data_to_send():
+            self._wire.write(data)
+
+    def head(self, stream_id: int, status: int, headers: list[tuple[bytes, bytes]], *, ended: bool) -> None:
+        """Encodes a response's head; it leaves with the next `flush`. Raises ProtocolError if the stream is closed."""
+        if CLOSE in headers:
+            headers = [pair for pair in headers if pair != CLOSE]
+        block = [(b":status", b"%d" % status)]
+        block += [NeverIndexedHeaderTuple(*pair) if pair[0] in UNIQUE_HEADERS else pair for pair in headers]
+        block += self._wire.date()
+        self._protocol.send_headers(stream_id, block, end_stream=ended)
+        self._protocol.allowance.earn(CREDIT_PER_RESPONSE)
+
+    async def body(self, stream: OpenStream, data: bytes, *, ended: bool) -> None:
+        """Sends a part of a response's body; `ended`: and the end of the stream. Waits for the client's window and the socket.
+
+        Raises ProtocolError if the stream or the connection is closed.
+        """
+        rest = memoryview(data)
+        stalls_at = 0.0
+        while True:
+            room = self._protocol.local_flow_control_window(stream.id)
+            if rest and room <= 0:
+                stalls_at = stalls_at or self._loop.time() + STALL_SECONDS
+                await self._room(stream, stalls_at)
+            else:
+                stalls_at = 0.0
+                size = min(room, WRITE_BYTES)
+                part, rest = rest[:size], rest[size:]
+                self.flush()  # the head comes first
+                self._wire.write(self._protocol.data_frames(stream.id, part, end_stream=ended and not rest))
+                await self._wire.drain()
+            if not rest or stream.closed:
+                return
+
+    async def _room(self, stream: OpenStream, stalls_at: float) -> None:
+        """Waits until `wake`, which may come before there is room."""
+        self.flush()
+        waiter = self._waiting[stream.id] = self._loop.create_future()
+        timer = self._loop.call_at(stalls_at, self._stalled, stream)
+        try:
+            await waiter
+        finally:
+            timer.cancel()
+            self._waiting.pop(stream.id, None)
+
+    def _stalled(self, stream: OpenStream) -> None:
+        log.info("resetting a stream: its client has taken nothing for %g s", STALL_SECONDS)
+        self.reset(stream.id, ErrorCodes.CANCEL)
+        stream.stalled()
+
+    def wake(self, stream_id: int) -> None:
+        """The stream's window may have room now, or the stream is closed."""
+        waiter = self._waiting.get(stream_id)
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    def wake_all(self) -> None:
+        """The connection's window may have room now, or the windows of all streams."""
+        for stream_id in self._waiting:
+            self.wake(stream_id)
+
+    def reset(self, stream_id: int, code: ErrorCodes) -> None:
+        """Sends RST_STREAM. Does nothing where stream or connection are closed."""
+        try:
+            self._protocol.reset_stream(stream_id, code)
+        except ProtocolError:
+            return
+        self.flush()
+
+    def consumed(self, stream_id: int, size: int) -> None:
+        """The application has read `size` bytes of a request's body: the client may send as many more."""
+        try:
+            self._protocol.acknowledge_received_data(size, stream_id)
+        except ProtocolError:
+            return  # the connection is closed
+        self.flush()

@@ -1,0 +1,100 @@
+"""One HTTP/2 stream, which is one request: its `send` of ASGI, run in the task that runs the application.
+
+A stream ends when its response is complete, when its client is gone, or when the application returns without a complete response.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from jh2.errors import ErrorCodes
+from jh2.exceptions import ProtocolError
+
+from aggserver.server.http2.sender import CLOSE, Sender
+from aggserver.server.requests import Inbox, Message
+
+__all__ = ["Connection", "Stream"]
+
+
+class Connection(Protocol):
+    """What a stream asks of its connection."""
+
+    def forget(self, stream: Stream) -> None:
+        """The stream has ended."""
+
+    def lose(self, stream: Stream) -> None:
+        """The stream's client is gone."""
+
+    def goodbye(self) -> None:
+        """Sends GOAWAY: no more streams on this connection."""
+
+
+class Stream:
+    """`inbox` is what the application receives from. `closed`: nothing is sent any more."""
+
+    __slots__ = ("_connection", "_head", "_is_head", "_sender", "closed", "id", "inbox")
+
+    def __init__(self, connection: Connection, sender: Sender, stream_id: int, inbox: Inbox, *, is_head: bool) -> None:
+        self.id = stream_id
+        self.inbox = inbox
+        self._connection = connection
+        self._sender = sender
+        self._is_head = is_head
+        self._head: Message | None = None
+        self.closed = False
+
+    async def send(self, message: Message | None) -> None:
+        """ASGI's `send`; None when the application has returned."""
+        if message is not None and message["type"] == "http.response.start":
+            self._head = message  # leaves with the first part of the body: one write, and often one TLS record
+            return
+        # GOAWAY follows the response: some clients would not read a response behind it. It is sent to a client that is gone, too,
+        # or a client could avoid it by a reset.
+        is_last = self._head is not None and CLOSE in self._head["headers"]
+        try:
+            if self.closed:
+                self._head = None
+            elif message is None:
+                self._abandoned()
+            else:
+                await self._body(message.get("body", b""), ended=not message.get("more_body", False))
+        except ProtocolError:
+            self._finished()  # closed meanwhile
+        if is_last:
+            self._connection.goodbye()
+
+    async def _body(self, data: bytes, *, ended: bool) -> None:
+        head, self._head = self._head, None
+        if head is not None:
+            bare = self._is_head or head["status"] in (204, 304)
+            self._sender.head(self.id, head["status"], head["headers"], ended=bare or (ended and not data))
+            if bare or (ended and not data):
+                self._sender.flush()
+                self._finished()
+                return
+        if data or ended:
+            await self._sender.body(self, data, ended=ended)
+        else:
+            self._sender.flush()
+        if ended:
+            self._finished()
+
+    def _abandoned(self) -> None:
+        """The application returned half-way. Without a reset the client would wait for the rest for ever."""
+        self._sender.reset(self.id, ErrorCodes.INTERNAL_ERROR)
+        self._finished()
+
+    def _finished(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self._connection.forget(self)
+
+    def stalled(self) -> None:
+        """The sender has reset the stream, because its client took nothing."""
+        self._connection.lose(self)
+
+    def lose(self) -> None:
+        """Sends nothing more, and tells the application that its client is gone."""
+        self.closed = True
+        self.inbox.put({"type": "http.disconnect"})
+        self._sender.wake(self.id)

@@ -1,0 +1,25 @@
+"""The token bucket of frames without effect, with a clock in hand."""
+
+from __future__ import annotations
+
+import pytest
+from jh2.exceptions import DenialOfServiceError
+
+from aggserver.server.http2.allowance import USELESS_BURST, USELESS_PER_SECOND, Allowance
+
+
+def test_an_allowance_comes_back():
+    now = 0.0
+    allowance = Allowance(lambda: now)
+    allowance.spend(USELESS_BURST)
+    now = 1.0
+    allowance.spend(1)
+    allowance.spend(USELESS_PER_SECOND - 1)
+    with pytest.raises(DenialOfServiceError):
+        allowance.spend(1)
+    now = 1e9
+    allowance.earn(10**9)
+    allowance.spend(USELESS_BURST)
+    allowance.spend(USELESS_BURST)
+    with pytest.raises(DenialOfServiceError):
+        allowance.spend(1)
