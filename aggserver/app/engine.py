@@ -93,6 +93,7 @@ class Engine:
         self.checks.add("storage", environment.storage.trouble, livez=False)
         self.checks.add("stored-objects", environment.unreadable, livez=False)
         self.metrics = Metrics()
+        self.installer.on_change(lambda: self.metrics.forget(self._served))
         self.admission = Chain([NamespaceLifecycle(namespaces)])
         self.definitions = Definitions(environment, self.admission, self.installer, rule_options)
         # What is random here spreads load, and is no secret.

@@ -8,7 +8,8 @@ Source: k8s.io/apiserver pkg/endpoints/metrics/metrics.go, v0.36.3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
+from typing import Any
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -54,6 +55,9 @@ COUNTED_PATHS = frozenset(
 
 RequestKey = tuple[str, str, str, str, str, str, str]
 
+# Group, version and resource.
+Resource = tuple[str, str, str]
+
 
 class WatchMetrics:
     """The watches of one resource."""
@@ -76,19 +80,18 @@ class WatchMetrics:
 class _RequestMetrics:
     """The children of one combination of labels, codes apart."""
 
-    __slots__ = ("codes", "counter", "duration", "labels", "sizes")
+    __slots__ = ("_codes", "_counter", "duration", "sizes")
 
-    def __init__(self, counter: Counter, duration: Histogram, sizes: Histogram | None, labels: tuple[str, ...]) -> None:
-        self.counter = counter
+    def __init__(self, counter: Callable[[int], Counter], duration: Histogram, sizes: Histogram | None) -> None:
+        self._counter = counter
         self.duration = duration
         self.sizes = sizes
-        self.labels = labels
-        self.codes: dict[int, Counter] = {}
+        self._codes: dict[int, Counter] = {}
 
     def count(self, code: int) -> None:
-        child = self.codes.get(code)
+        child = self._codes.get(code)
         if child is None:
-            child = self.codes[code] = self.counter.labels(*self.labels, str(code))
+            child = self._codes[code] = self._counter(code)
         child.inc()
 
 
@@ -150,7 +153,9 @@ class Metrics:
         self._read_only = self._inflight.labels("readOnly")
         self._mutating = self._inflight.labels("mutating")
         self._children: dict[RequestKey, _RequestMetrics] = {}
-        self._watches: dict[tuple[str, str, str], WatchMetrics] = {}
+        self._watches: dict[Resource, WatchMetrics] = {}
+        # Of each resource that has any: what `forget` removes.
+        self._series: dict[Resource, set[tuple[Any, tuple[str, ...]]]] = {}
 
     def observe(
         self,
@@ -182,30 +187,33 @@ class Metrics:
 
     def long_running(self, verb: str, group: str, version: str, resource: str, subresource: str, scope: str) -> Gauge:
         """The gauge of one kind of long request: `inc` it at the start, `dec` it at the end."""
-        return self._long_running.labels(verb, group, version, resource, subresource, scope, COMPONENT)
+        labels = (verb, group, version, resource, subresource, scope, COMPONENT)
+        return self._child(self._long_running, (group, version, resource), *labels)
 
     def terminated(self, verb: str, group: str, version: str, resource: str, subresource: str, scope: str, code: int) -> None:
         """One request refused or cut off to protect the server (429 of the in-flight limit, 504, 500 after a panic)."""
-        self._terminated.labels(verb, group, version, resource, subresource, scope, COMPONENT, str(code)).inc()
+        labels = (verb, group, version, resource, subresource, scope, COMPONENT, str(code))
+        self._child(self._terminated, (group, version, resource), *labels).inc()
 
     def watch(self, group: str, version: str, resource: str) -> WatchMetrics:
         key = (group, version, resource)
         children = self._watches.get(key)
         if children is None:
-            children = self._watches[key] = WatchMetrics(self._events.labels(*key), self._event_sizes.labels(*key))
+            children = self._watches[key] = WatchMetrics(
+                self._child(self._events, key, *key), self._child(self._event_sizes, key, *key)
+            )
         return children
 
-    def forget(self, groups_resources: Iterable[tuple[str, str]]) -> None:
-        """Drop the series of resources that are no longer served, given as (group, resource)."""
-        gone = set(groups_resources)
-        for key in [key for key in self._children if (key[2], key[4]) in gone]:
-            for metric, labels in self._series(key):
+    def forget(self, served: Callable[[str, str, str], bool]) -> None:
+        """Drop the series of resources that are not served any more. served: is asked for group, version and resource."""
+        gone = {resource for resource in self._series if not served(*resource)}
+        if not gone:
+            return
+        for resource in gone:
+            for metric, labels in self._series.pop(resource):
                 metric.remove(*labels)
-            del self._children[key]
-        for watched in [watched for watched in self._watches if (watched[0], watched[2]) in gone]:
-            self._events.remove(*watched)
-            self._event_sizes.remove(*watched)
-            del self._watches[watched]
+        self._children = {key: children for key, children in self._children.items() if _resource(key) not in gone}
+        self._watches = {resource: children for resource, children in self._watches.items() if resource not in gone}
 
     def exposition(self) -> bytes:
         """All metrics in Prometheus' text format; `CONTENT_TYPE` is its media type."""
@@ -213,17 +221,22 @@ class Metrics:
         return text
 
     def _resolve(self, key: RequestKey) -> _RequestMetrics:
-        labels = (*key, COMPONENT)
-        sized = self._sizes.labels(key[0], *key[2:], COMPONENT) if key[0] in SIZED_VERBS else None
-        return _RequestMetrics(self._requests, self._durations.labels(*labels), sized, labels)
+        resource, labels = _resource(key), (*key, COMPONENT)
+        return _RequestMetrics(
+            lambda code: self._child(self._requests, resource, *labels, str(code)),
+            self._child(self._durations, resource, *labels),
+            self._child(self._sizes, resource, key[0], *key[2:], COMPONENT) if key[0] in SIZED_VERBS else None,
+        )
 
-    def _series(self, key: RequestKey) -> Iterator[tuple[Counter | Histogram, tuple[str, ...]]]:
-        labels = (*key, COMPONENT)
-        yield self._durations, labels
-        for code in self._children[key].codes:
-            yield self._requests, (*labels, str(code))
-        if key[0] in SIZED_VERBS and not key[1]:
-            yield self._sizes, (key[0], *key[2:], COMPONENT)
+    def _child(self, metric: Any, resource: Resource, *labels: str) -> Any:
+        """The series of a metric with these labels, remembered for `forget` where it is a resource's."""
+        if resource[2]:
+            self._series.setdefault(resource, set()).add((metric, labels))
+        return metric.labels(*labels)
+
+
+def _resource(key: RequestKey) -> Resource:
+    return key[2], key[3], key[4]
 
 
 class RequestObserver:
@@ -236,6 +249,8 @@ class RequestObserver:
         self._metrics = metrics
         self._served = served
         self._counts = {"readOnly": 0, "mutating": 0}
+        # A watch ends where it began, whether its resource is served then or not.
+        self._long_running: dict[Request, Gauge] = {}
 
     def request_done(self, request: Request, code: int, seconds: float, size: int) -> None:
         labels = self._labels(request)
@@ -250,7 +265,11 @@ class RequestObserver:
 
     def long_running(self, request: Request, change: int) -> None:
         """change: 1 at the start, -1 at the end."""
-        self._metrics.long_running(*self._labels(request)).inc(change)
+        if change > 0:
+            self._long_running[request] = self._metrics.long_running(*self._labels(request))
+            self._long_running[request].inc()
+        else:
+            self._long_running.pop(request).dec()
 
     def _labels(self, request: Request) -> tuple[str, str, str, str, str, str]:
         """verb, group, version, resource, subresource, scope."""

@@ -7,6 +7,7 @@ import pytest
 from aggserver.endpoints.request import Request
 from aggserver.endpoints.request_info import parse
 from aggserver.monitoring.metrics import Metrics, RequestObserver
+from tests.fakes import definitions
 
 CRONTABS = {("stable.example.com", "v1", "crontabs")}
 BASE = "/apis/stable.example.com/v1"
@@ -132,9 +133,46 @@ def test_forget():
     for resource in ("gone", "stays"):
         for verb, dry_run in (("GET", ""), ("POST", "All")):
             metrics.observe(verb, "g", "v1", resource, "", "resource", 200, 0.1, 10, dry_run)
+        metrics.observe("GET", "g", "v1", resource, "", "resource", 200, 0.1, 10, "All")
+        metrics.terminated("GET", "g", "v1", resource, "", "resource", 429)
+        metrics.long_running("WATCH", "g", "v1", resource, "", "cluster").inc()
         metrics.watch("g", "v1", resource).sent(1, 10)
-    metrics.forget([("g", "gone")])
+    metrics.observe("GET", "", "", "", "/version", "", 200, 0.1, 10)
+    metrics.forget(lambda *resource: resource == ("g", "v1", "stays"))
     assert b'"gone"' not in metrics.exposition()
+    assert b'"/version"' in metrics.exposition()
     assert b'"stays"' in metrics.exposition()
     metrics.observe("GET", "g", "v1", "gone", "", "resource", 200, 0.1, 10)
     assert b'"gone"' in metrics.exposition()
+
+
+def test_a_version_is_forgotten_alone():
+    metrics = Metrics()
+    for version in ("v1", "v2"):
+        metrics.observe("GET", "g", version, "r", "", "resource", 200, 0.1, 10)
+    metrics.forget(lambda *resource: resource == ("g", "v2", "r"))
+    (line,) = lines(metrics, "apiserver_request_total{")
+    assert 'version="v2"' in line
+
+
+def test_a_watch_that_outlives_its_resource():
+    """Nothing stays counted, and nothing is counted below zero."""
+    metrics, served = Metrics(), set(CRONTABS)
+    observer = RequestObserver(metrics, lambda *gvr: gvr in served)
+    watch = request("GET", f"{BASE}/crontabs?watch=true")
+    observer.long_running(watch, 1)
+    served.clear()
+    metrics.forget(lambda *gvr: gvr in served)
+    observer.long_running(watch, -1)
+    assert lines(metrics, "apiserver_longrunning_requests{") == []
+
+
+async def test_a_withdrawn_definition_leaves_no_series(server, client):
+    for definition in (definitions.CRONTABS, definitions.WIDGETS):
+        server.serve(definition)
+    for path in (definitions.CRONTABS_PATH, definitions.WIDGETS_PATH):
+        assert (await client.get(path)).status == 200
+    assert b'resource="crontabs"' in server.engine.metrics.exposition()
+    server.engine.definitions.remove(definitions.CRONTABS["metadata"]["name"])
+    assert b'resource="crontabs"' not in server.engine.metrics.exposition()
+    assert b'resource="widgets"' in server.engine.metrics.exposition()
