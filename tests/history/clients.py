@@ -1,4 +1,5 @@
 """Clients of many kinds, each with a recording: reflectors, raw watchers, readers of lists in pages and of lists of the past.
+Some of them watch over websockets.
 
 They break their watches off at random events, stay away for some writes or none, and come back: from where they stand, from any
 old revision, or with a new list, as their kind does. When the writers are done they go on until they stand at the end.
@@ -6,13 +7,10 @@ old revision, or with a new list, as their kind does. When the writers are done 
 
 from __future__ import annotations
 
-import asyncio
 import random
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
-
-import orjson
 
 from tests.history.recording import (
     Bookmark,
@@ -27,7 +25,7 @@ from tests.history.recording import (
     Told,
     revision_of,
 )
-from tests.history.wire import Gone, Shared, Wire, path_of
+from tests.history.wire import Gone, Refused, Shared, Wire, path_of
 from tests.history.writers import COLORS, LABELS
 
 __all__ = ["Client", "clients", "witnesses"]
@@ -43,7 +41,10 @@ _WATCH_SECONDS = "3"
 
 
 class Client(ABC):
-    """`table`: asks for Tables. `stay`: events that it sees before it breaks off, on average; with 0 it never does."""
+    """`table`: asks for Tables. `websocket`: watches over one.
+
+    `stay`: events that it sees before it breaks off, on average; with 0 it never does.
+    """
 
     follows = True
 
@@ -56,6 +57,7 @@ class Client(ABC):
         selection: Selection,
         *,
         table: bool = False,
+        websocket: bool = False,
         stay: int = 40,
     ) -> None:
         self.recording = Recording(f"{name} of {selection}", selection, self.follows)
@@ -64,6 +66,7 @@ class Client(ABC):
         self._chance = chance
         self._selection = selection
         self._table = table
+        self._websocket = websocket
         self._stay = stay
         self._stands = 0
         self._broken = False  # by an error that only the checker can judge
@@ -126,15 +129,14 @@ class Client(ABC):
         query = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": _WATCH_SECONDS} | self._query() | query
         told = 0
         try:
-            async with self._wire.stream(self._path(), query, accept) as response:
-                if response.status != 200:
-                    self._fail(orjson.loads(await response.read()))
-                    return
-                async for event in _events(response.content):
+            async with self._wire.watch(self._path(), query, accept, websocket=self._websocket) as events:
+                async for event in events:
                     self._event(event)
                     told += 1
                     if (told == enough and not self._shared.progress.over.is_set()) or self._at_end():
                         break
+        except Refused as refused:
+            self._fail(refused.status)
         finally:
             self._record(Cut())
 
@@ -301,7 +303,7 @@ def clients(wire: Wire, shared: Shared, chance: random.Random) -> list[Client]:
     names = Selection("notes", metadata_only=True)
 
     def make(kind: Callable[..., Client], selection: Selection, **options: Any) -> Client:
-        name = f"{kind.__name__}{' of Tables' * options.get('table', False)}"
+        name = kind.__name__ + " of Tables" * options.get("table", False) + " over a websocket" * options.get("websocket", False)
         return kind(name, wire, shared, random.Random(chance.random()), selection, **options)
 
     return [
@@ -314,6 +316,9 @@ def clients(wire: Wire, shared: Shared, chance: random.Random) -> list[Client]:
         *(make(Pager, selection) for selection in (everything, signs, sales)),
         make(Reflector, everything, table=True),
         make(StreamingReflector, Selection("notes", label=("team", LABELS[1]), metadata_only=True), table=True),
+        *(make(Reflector, selection, websocket=True) for selection in (everything, sales)),
+        make(StreamingReflector, default, websocket=True),
+        make(Historian, red, websocket=True),
     ]
 
 
@@ -323,8 +328,3 @@ def witnesses(wire: Wire, shared: Shared, chance: random.Random) -> list[Client]
         Reflector("witness", wire, shared, random.Random(chance.random()), Selection("notes"), stay=0),
         StreamingReflector("witness", wire, shared, random.Random(chance.random()), Selection("signs"), stay=0),
     ]
-
-
-async def _events(content: asyncio.StreamReader | Any) -> AsyncIterator[dict[str, Any]]:
-    async for line in content:
-        yield orjson.loads(line)

@@ -25,6 +25,8 @@ __all__ = [
     "Selection",
     "Told",
     "Write",
+    "finalizers",
+    "is_deleted",
     "key_of",
     "markers",
     "revision_of",
@@ -68,6 +70,17 @@ def markers(obj: Object) -> set[str]:
     return {part["marker"] for part in (obj.get("spec"), obj.get("status")) if part and "marker" in part}
 
 
+def finalizers(obj: Object) -> Sequence[str]:
+    """Who must still let go of the object before it can be removed."""
+    found: Sequence[str] = obj["metadata"].get("finalizers", ())
+    return found
+
+
+def is_deleted(obj: Object) -> bool:
+    """Whether its deletion was asked for, and it is there only for its finalizers."""
+    return "deletionTimestamp" in obj["metadata"]
+
+
 def shown_at(obj: Object, revision: int) -> Object:
     """The object as a deletion tells of it: the last content with the deletion's revision."""
     return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}
@@ -76,6 +89,10 @@ def shown_at(obj: Object, revision: int) -> Object:
 @dataclass(frozen=True, slots=True, eq=False)
 class Write:
     """One request of a writer. `object` is the answer to all but deletions, `uid` tells whose deletion was acknowledged.
+
+    A delete of an object with finalizers is answered with the object, which is marked by then, by this delete or an earlier one.
+    A finalize takes the last finalizers from an object that is being deleted, whose uid is in `wanted`, and so removes it. Of
+    several at once, all are acknowledged: its outcome is unknown even if it was answered; but then `uid` is gone.
 
     A deletecollection is a write of each object that it may have deleted. Its outcome is unknown even if it was answered, since
     others may have deleted first what it names; but then `uid` is of an object that is gone.

@@ -3,7 +3,8 @@
 A revision is one change of one object. Acknowledged writes say what is at their revision; clients' recordings say it for writes
 whose answer was lost, and for deletions, whose answer names no revision. Whatever contradicts that there is such a history is a
 fault: two things at one revision, an acknowledged write that is not in it, a change that nobody asked for, a deleted object that
-comes back, a write that overtook one that was done before it was sent.
+comes back, one that goes while it has finalizers or stays when it has none left, a write that overtook one that was done before
+it was sent.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from tests.history.recording import (
     Selection,
     Told,
     Write,
+    finalizers,
+    is_deleted,
     key_of,
     markers,
     revision_of,
@@ -32,7 +35,10 @@ from tests.history.recording import (
 
 __all__ = ["Fact", "Truth", "reconstruct"]
 
-_DELETIONS = ("delete", "deletecollection")
+_DELETIONS = ("delete", "deletecollection", "finalize")  # what leaves no marker of its own
+
+# What the mark of deletion may change, in metadata.
+_MARKED = ("deletionTimestamp", "deletionGracePeriodSeconds", "generation", "resourceVersion")
 
 _AROUND = 4  # facts shown on either side of the revision that a fault is about
 
@@ -45,8 +51,10 @@ class Fact(NamedTuple):
     object: Object | None
 
     def __str__(self) -> str:
-        what = "deleted" if self.object is None else f"uid {uid_of(self.object)} by {' and '.join(sorted(markers(self.object)))}"
-        return f"{self.revision} {self.key}: {what}"
+        if self.object is None:
+            return f"{self.revision} {self.key}: deleted"
+        deleted = ", being deleted" if is_deleted(self.object) else ""
+        return f"{self.revision} {self.key}: uid {uid_of(self.object)} by {' and '.join(sorted(markers(self.object)))}{deleted}"
 
 
 class Truth:
@@ -127,8 +135,7 @@ def reconstruct(writes: Sequence[Write], recordings: Sequence[Recording]) -> tup
     for fact in facts:
         audit.look(fact)
     audit.close()
-    acknowledged = [(write.done, audit.revisions[write]) for write in audit.revisions if write.outcome == ACKNOWLEDGED]
-    truth = Truth(facts, acknowledged)
+    truth = Truth(facts, audit.acknowledged())
     audit.check_order(truth)
     return truth, gathered.faults + [f"{text}\n{truth.around(revision)}" for revision, text in audit.faults]
 
@@ -178,11 +185,20 @@ class _Audit:
         self._writes = writes
         self._by_marker = {write.marker: write for write in writes if write.verb not in _DELETIONS}
         self._deletes: dict[Key, list[Write]] = {}
+        self._marking: dict[int, list[Write]] = {}  # deletes by the revision that they were answered with
+        self._finalizing: dict[str, list[Write]] = {}
         for write in writes:
-            if write.verb in _DELETIONS and write.outcome != REFUSED:
+            if write.verb not in _DELETIONS or write.outcome == REFUSED:
+                continue
+            if write.verb == "finalize":
+                self._finalizing.setdefault(write.wanted["metadata"]["uid"], []).append(write)
+            elif write.object is not None:
+                self._marking.setdefault(revision_of(write.object), []).append(write)
+            else:
                 self._deletes.setdefault(write.key, []).append(write)
         self._there: dict[Key, Object] = {}
         self._ended: dict[str, int] = {}
+        self._marked: dict[str, int] = {}  # since which revision an object is being deleted, by uid
 
     def look(self, fact: Fact) -> None:
         before = self._there.pop(fact.key, None)
@@ -204,6 +220,21 @@ class _Audit:
             return
         uid = uid_of(before)
         self._ended[uid] = fact.revision
+        if finalizers(before):
+            self._finalized(fact, before)
+        elif not self._was_asked_for(fact, before):
+            self._fault(fact, f"{fact.key} with uid {uid} was deleted, but nobody asked for that")
+
+    def _finalized(self, fact: Fact, before: Object) -> None:
+        writes = sorted(self._finalizing.get(uid_of(before), []), key=lambda write: write.sent)
+        if not is_deleted(before) or not writes:
+            self._fault(fact, f"{fact.key} with uid {uid_of(before)} was removed while it had {', '.join(finalizers(before))}")
+            return
+        self._is(writes[0], fact, before)  # of several, the one that no answer of another can have come before
+
+    def _was_asked_for(self, fact: Fact, before: Object) -> bool:
+        """Whether there is a write that deleted the object or marked it, which is counted as that one from now on."""
+        uid = uid_of(before)
         candidates = self._deletes.get(fact.key, [])
         # An acknowledged deletion says of which object it was; only one can have been. Of those that don't say it, the one that
         # was sent first, which another one's answer can't have come before. A deletecollection deletes by name what it has
@@ -212,11 +243,29 @@ class _Audit:
             if write.uid == uid or write.outcome != ACKNOWLEDGED:
                 candidates.remove(write)
                 self._is(write, fact, before)
-                return
-        self._fault(fact, f"{fact.key} with uid {uid} was deleted, but nobody asked for that")
+                return True
+        return False
+
+    def _mark(self, fact: Fact, obj: Object, before: Object) -> None:
+        """It is being deleted from now on. A delete that came later may have been answered with the same revision."""
+        uid = uid_of(obj)
+        self._marked[uid] = fact.revision
+        if _unmarked(obj) != _unmarked(before):
+            self._fault(fact, f"the mark of deletion changed {fact.key} from {before} to {obj}")
+        if not any(write.uid == uid for write in self._marking.get(fact.revision, [])) and not self._was_asked_for(fact, before):
+            self._fault(fact, f"{fact.key} with uid {uid} was marked as deleted, but nobody asked for that")
 
     def _written(self, fact: Fact, obj: Object, before: Object | None) -> None:
+        if is_deleted(obj) and not finalizers(obj):
+            self._fault(fact, f"{fact.key} with uid {uid_of(obj)} is being deleted, has no finalizers, and is there")
         new = markers(obj) - (markers(before) if before else set())
+        if before is not None and is_deleted(obj) and not is_deleted(before) and not new:
+            self._mark(fact, obj, before)
+            return
+        if _time_of_deletion(obj) != (_time_of_deletion(before) if before else None):
+            self._fault(fact, f"{fact.key} was marked as deleted, or no longer so, by a write that can't do that")
+        if before is not None and is_deleted(before) and not set(finalizers(obj)) <= set(finalizers(before)):
+            self._fault(fact, f"{fact.key} got a finalizer while it was being deleted")
         write = self._by_marker.get(min(new)) if len(new) == 1 else None
         if write is None or write.key != fact.key or not _contains(obj, write.wanted):
             self._fault(fact, f"{fact.key} was changed by {' and '.join(sorted(new)) or 'nothing'}, which nobody asked for")
@@ -238,11 +287,28 @@ class _Audit:
 
     def close(self) -> None:
         for write in self._writes:
-            if write.outcome == ACKNOWLEDGED and write not in self.revisions:
-                revision = revision_of(write.object) if write.object is not None else 0
+            revision = revision_of(write.object) if write.object is not None else 0
+            if write.verb == "delete" and write.object is not None:
+                if write.uid not in self._marked or self._marked[write.uid] > revision:
+                    self.faults.append((revision, f"{write} says that uid {write.uid} is marked, but nobody was told"))
+            elif write.outcome == ACKNOWLEDGED and write not in self.revisions:
                 self.faults.append((revision, f"{write} is not in the history: nobody was told"))
-            elif write.verb == "deletecollection" and write.uid and write.uid not in self._ended:
+            elif write.uid and not self._is_gone(write):
                 self.faults.append((0, f"{write} says that uid {write.uid} is gone, but nobody was told"))
+
+    def _is_gone(self, write: Write) -> bool:
+        """What a deletecollection names may only have been marked."""
+        return write.uid in self._ended or (write.verb == "deletecollection" and write.uid in self._marked)
+
+    def acknowledged(self) -> Iterable[tuple[int, int]]:
+        """(tick when it was done, a revision that the server had reached by then) of what was answered."""
+        for write in self._writes:
+            if write.verb == "finalize" and write.uid in self._ended:  # "" where nobody answered
+                yield write.done, self._ended[write.uid]
+            elif write.verb == "delete" and write.object is not None:
+                yield write.done, revision_of(write.object)
+            elif write.outcome == ACKNOWLEDGED and write in self.revisions:
+                yield write.done, self.revisions[write]
 
     def check_order(self, truth: Truth) -> None:
         """What was sent after another write had been acknowledged comes after it."""
@@ -255,6 +321,15 @@ class _Audit:
 
     def _fault(self, fact: Fact, text: str) -> None:
         self.faults.append((fact.revision, text))
+
+
+def _time_of_deletion(obj: Object) -> object:
+    return obj["metadata"].get("deletionTimestamp")
+
+
+def _unmarked(obj: Object) -> Object:
+    metadata = {name: value for name, value in obj["metadata"].items() if name not in _MARKED}
+    return {**obj, "metadata": metadata}
 
 
 def _contains(obj: Any, wanted: Any) -> bool:

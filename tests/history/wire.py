@@ -22,17 +22,26 @@ import yaml
 
 from tests.history.recording import Key, Object, key_of, revision_of
 
-__all__ = ["GROUP", "KINDS", "Gone", "Progress", "Shared", "Wire", "connected", "path_of"]
+__all__ = ["GROUP", "KINDS", "Gone", "Progress", "Refused", "Shared", "Wire", "connected", "path_of"]
 
 GROUP = "history.example.com/v1"
 KINDS = {"notes": "Note", "signs": "Sign"}
 
 _LIMIT = 1 << 24  # bytes of a line: a whole Table
+_ORIGIN = "https://pages.example.com"  # a browser's: no websocket is had without
 _SECONDS = 30.0  # for one answer; no watch is silent for as long
 
 
 class Gone(Exception):
     """The connection was refused or broken off. Whether the request was carried out is unknown."""
+
+
+class Refused(Exception):
+    """A watch was answered with an error: `status` is a Status, of which a websocket's client sees only the code."""
+
+    def __init__(self, status: dict[str, Any]) -> None:
+        super().__init__(status.get("message", ""))
+        self.status = status
 
 
 class Progress:
@@ -117,20 +126,44 @@ class Wire:
                 return response.status, orjson.loads(await response.read())
 
     @contextlib.asynccontextmanager
-    async def stream(self, path: str, query: Mapping[str, str], accept: str) -> AsyncIterator[aiohttp.ClientResponse]:
-        """A watch. Raises Gone, also inside the block."""
+    async def watch(
+        self, path: str, query: Mapping[str, str], accept: str, *, websocket: bool = False
+    ) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
+        """The events of a watch. Raises Refused, and Gone, also inside the block."""
         url, context = self._chance.choice(self._access)
         with _gone():
+            if websocket:
+                async with self._session.ws_connect(
+                    url + path, params=query, headers={"Accept": accept}, origin=_ORIGIN, ssl=context, max_msg_size=_LIMIT
+                ) as socket:
+                    yield _messages(socket)
+                return
             async with self._session.get(
                 url + path, params=query, headers={"Accept": accept}, ssl=context, read_bufsize=_LIMIT
             ) as response:
-                yield response
+                if response.status != 200:
+                    raise Refused(orjson.loads(await response.read()))
+                yield _lines(response.content)
+
+
+async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[dict[str, Any]]:
+    async for line in content:
+        yield orjson.loads(line)
+
+
+async def _messages(socket: aiohttp.ClientWebSocketResponse) -> AsyncIterator[dict[str, Any]]:
+    while (message := await socket.receive(_SECONDS)).type is aiohttp.WSMsgType.TEXT:
+        yield orjson.loads(message.data)
+    if message.type is aiohttp.WSMsgType.ERROR:
+        raise Gone(str(message.data))
 
 
 @contextlib.contextmanager
 def _gone() -> Iterator[None]:
     try:
         yield
+    except aiohttp.WSServerHandshakeError as error:  # of which the client keeps no body
+        raise Refused({"code": error.status, "message": error.message}) from error
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
         raise Gone(str(error)) from error
 

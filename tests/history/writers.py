@@ -1,5 +1,5 @@
 """Writers: creates, updates, patches, status writes, deletions, of one or of some, and creations anew, of a few names that all of
-them fight for.
+them fight for. Some objects are created with finalizers, which the writers take away once the object is being deleted.
 
 A writer acts on what it believes, which is what it was answered last; another one may have been there since, and then it is
 refused and looks again. Every write carries a marker of its own in spec or status.
@@ -11,13 +11,26 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tests.history.recording import ACKNOWLEDGED, REFUSED, UNKNOWN, Key, Object, Write, key_of, revision_of, uid_of
+from tests.history.recording import (
+    ACKNOWLEDGED,
+    REFUSED,
+    UNKNOWN,
+    Key,
+    Object,
+    Write,
+    finalizers,
+    is_deleted,
+    key_of,
+    revision_of,
+    uid_of,
+)
 from tests.history.wire import GROUP, KINDS, Gone, Shared, Wire, path_of
 
 __all__ = ["COLORS", "KEYS", "LABELS", "Writer"]
 
 COLORS = ("red", "green")
 LABELS = ("sales", "support")
+FINALIZERS = ("history.example.com/ledger", "history.example.com/archive")
 KEYS: Sequence[Key] = [
     *(Key("notes", namespace, f"note-{number}") for namespace in ("default", "other") for number in range(8)),
     *(Key("signs", "", f"sign-{number}") for number in range(6)),
@@ -55,6 +68,8 @@ class Writer:
             try:
                 if known is None:
                     await self._create(key, marker)
+                elif is_deleted(known) and self._chance.random() < 0.5:
+                    await self._finalize(key, known, marker)
                 else:
                     verbs, weights = zip(*self._verbs, strict=True)
                     await self._chance.choices(verbs, weights)[0](key, known, marker)
@@ -67,7 +82,9 @@ class Writer:
 
     async def _create(self, key: Key, marker: str) -> None:
         color = self._chance.choice(COLORS)
-        metadata = {"name": key.name, "labels": {"team": self._chance.choice(LABELS)}}
+        metadata: dict[str, Any] = {"name": key.name, "labels": {"team": self._chance.choice(LABELS)}}
+        if self._chance.random() < 0.3:
+            metadata["finalizers"] = self._chance.sample(FINALIZERS, self._chance.randint(1, len(FINALIZERS)))
         wanted = {"metadata": metadata, "spec": {"marker": marker, "color": color}}
         body = {"apiVersion": GROUP, "kind": KINDS[key.resource], **wanted}
         await self._write("create", key, marker, ("POST", path_of(key.resource, key.namespace), body), wanted)
@@ -104,6 +121,17 @@ class Writer:
         body = {"preconditions": {"uid": uid_of(known)}} if self._chance.random() < 0.5 else None
         await self._write("delete", key, marker, ("DELETE", path_of(*key), body), {})
 
+    async def _finalize(self, key: Key, known: Object, marker: str) -> None:
+        """Takes one of several finalizers away, as a change like any other, or all that are left, and with them the object."""
+        left = finalizers(known)[1:]
+        metadata = {"uid": uid_of(known), "finalizers": list(left)}
+        if left:
+            wanted = {"metadata": metadata, "spec": {"marker": marker}}
+            await self._write("patch", key, marker, ("PATCH", path_of(*key), wanted), wanted)
+        else:
+            wanted = {"metadata": {"uid": uid_of(known)}}
+            await self._write("finalize", key, marker, ("PATCH", path_of(*key), {"metadata": metadata}), wanted)
+
     async def _delete_collection(self, key: Key, known: Object, marker: str) -> None:
         """All of a namespace or of a resource that have the object's label, which are few."""
         sent = self._shared.tick()
@@ -133,18 +161,20 @@ class Writer:
             content_type = _MERGE if method == "PATCH" else "application/json"
             status, answer = await self._wire.call(method, path, body=body, content_type=content_type)
             if status < 300:
+                self._shared.progress.add()
                 outcome = ACKNOWLEDGED
-                if verb == "delete":
+                if verb == "finalize":
+                    uid, outcome = uid_of(answer), UNKNOWN
+                elif verb == "delete" and "details" in answer:
                     uid = answer["details"]["uid"]
                 else:
                     obj = self._shared.same(key.resource, answer)
+                    uid = uid_of(obj) if verb == "delete" else ""
             elif status < 500:
                 outcome = REFUSED
         finally:
             done = self._shared.tick()
             self.writes.append(Write(self.name, verb, key, marker, outcome, sent, done, obj, uid, base, wanted))
-        if outcome == ACKNOWLEDGED:
-            self._shared.progress.add()
         if obj is None:
             self._known.pop(key, None)
         else:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.history.recording import is_deleted
 from tests.history.scenarios import RUNS, SCENARIOS, run
 
 
@@ -23,5 +24,6 @@ def test_every_client_sees_the_truth(name: str, store: str, tmp_path: Path) -> N
     again = f"python -m tests.history --scenario {name!r} --store {store} --seed {seed}"
     assert not verdict.faults, f"{verdict}\nonce more: {again}"
     assert len(verdict.truth.facts) >= scenario.goal
+    assert any(fact.object is not None and is_deleted(fact.object) for fact in verdict.truth.facts)
     # Otherwise nobody came too late, or somebody was sent away who need not be.
     assert (verdict.expired > 0) == scenario.short, f"{verdict.expired} clients were told to list anew; once more: {again}"

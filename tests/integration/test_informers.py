@@ -143,8 +143,11 @@ INFORMERS: dict[str, Callable[[Path, Shared, Recordings], contextlib.AbstractAsy
 }
 
 
-@pytest.mark.parametrize("name", ["killed", "killed in compaction"])
-def test_informers_see_the_truth(name: str, tmp_path: Path) -> None:
+RUNS = [("killed", "sqlite"), ("killed in compaction", "sqlite"), ("killed in compaction", "etcd"), ("etcd killed", "etcd")]
+
+
+@pytest.mark.parametrize(("name", "store"), RUNS)
+def test_informers_see_the_truth(name: str, store: str, tmp_path: Path) -> None:
     seed = random.SystemRandom().randrange(1 << 20)
     recordings = {kind: {resource: InformerRecording(kind, resource) for resource in KINDS} for kind in INFORMERS}
 
@@ -155,7 +158,7 @@ def test_informers_see_the_truth(name: str, tmp_path: Path) -> None:
                 await informers.enter_async_context(run_informers(kubeconfig, shared, recordings[kind]))
             yield
 
-    verdict = asyncio.run(run(SCENARIOS[name], "sqlite", seed, tmp_path, witnesses, beside))
+    verdict = asyncio.run(run(SCENARIOS[name], store, seed, tmp_path, witnesses, beside))
     assert not verdict.faults, f"{verdict}\nseed {seed}"
     for recording in (recording for of_kind in recordings.values() for recording in of_kind.values()):
         faults = check_informer(verdict.truth, recording)
