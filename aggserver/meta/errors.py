@@ -222,7 +222,7 @@ def unsupported_media_type(message: str) -> StatusError:
     return StatusError(415, "UnsupportedMediaType", message)
 
 
-_NOT_TOLD = "more errors are not told"
+_MORE_ERRORS = "further errors are omitted"
 
 
 def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> StatusError:
@@ -233,7 +233,7 @@ def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> S
     told = with_room(map(str, errors))
     texts = list(dict.fromkeys(told))
     if len(told) < len(errors):
-        texts.append(_NOT_TOLD)
+        texts.append(_MORE_ERRORS)
     if not texts:
         message = f"{qualified(kind, group)} {quote(name)} is invalid"
     elif len(texts) == 1:

@@ -1,5 +1,5 @@
-"""The life of a value under its structural schema: pruned, defaulted, checked.
+"""Structural schemas, and what is done with values under them: pruning, defaulting, validation.
 
-Functions over plain JSON objects and compiled schemas. Pure: no I/O, no clock; they change nothing but the value they are given.
-Called by `apiextensions/` (definitions), `registry/` (objects) and `merge/`.
+Functions over plain JSON objects and compiled schemas. Pure: no I/O, no clock; they mutate nothing but the value passed in.
+`apiextensions/` uses them for definitions, `registry/` for objects, `merge/` for both.
 """

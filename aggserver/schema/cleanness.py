@@ -1,8 +1,8 @@
-"""Cleanness: would pruning leave an object as it is? As generated code, one check for one schema.
+"""Cleanness: whether pruning would leave an object unchanged, checked by code generated for one schema.
 
-Nearly every object that passes through the server is clean; the check does no more than look at each member once, and gives up at
-the first that pruning would drop. `pruning.py` is what it must agree with, and the only caller. Pure.
-Source: as of `pruning.py`; the form is ours.
+Nearly every object that passes through the server is clean; the check looks at each member once, and stops at the first that
+pruning would drop. It must agree with `pruning.py`, which is the only caller. Pure.
+Source: that of `pruning.py`; upstream has no such check.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ __all__ = ["compile_check", "loses_null"]
 
 
 def loses_null(node: Structural | None) -> bool:
-    """Whether a null member with this schema goes: it is neither nullable nor has it a default to take its place."""
+    """Whether a null member with this schema is dropped: it is not nullable and has no default to replace it."""
     return node is not None and not node.nullable and node.default is None
 
 
 def compile_check(structural: Structural) -> Callable[[JSONObject], bool]:
-    """True for an object, at its root, that pruning leaves as it is; its metadata is not looked at."""
+    """A function that is true for a root object that pruning leaves unchanged; it ignores the object's own metadata."""
     check = _Generator().build(structural)
 
     def is_clean(obj: JSONObject) -> bool:
         try:
             check(obj)
-        except (_UncleanError, KeyError):  # KeyError: an object or a list under a field that is not known
+        except (_UncleanError, KeyError):  # KeyError: an object or a list under an unknown field
             return False
         return True
 
@@ -39,7 +39,7 @@ def compile_check(structural: Structural) -> Callable[[JSONObject], bool]:
 
 
 class _UncleanError(Exception):
-    """The object is not as pruning would leave it."""
+    """Pruning would change the object."""
 
 
 def _nothing_known(value: JSONObject) -> None:
@@ -66,7 +66,7 @@ def _check_embedded(resource: JSONObject) -> None:
         raise _UncleanError
 
 
-# Names of the check of an object and of the check of a list, in the generated source.
+# Names in the generated source: the check for an object, and that for a list.
 _Checks = tuple[str, str]
 _FORBID: _Checks = ("nothing_known", "nothing_known_in")
 _ALLOW: _Checks = ("anything", "anything")
@@ -74,12 +74,12 @@ _ALLOW: _Checks = ("anything", "anything")
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """What the check of an object depends on; equal shapes share one function.
+    """Everything that the check of an object depends on; equal shapes share one function.
 
-    keeps: unknown fields stay.
-    extra: for the values of other fields, where the schema speaks of them.
-    nullable: fields that may be null. drops_null: other fields may not.
-    embedded: the object is a resource within another, whose metadata is checked too.
+    keeps: unknown fields are preserved.
+    extra: checks for the values under additionalProperties; None if there is none.
+    nullable: fields that may be null. drops_null: other fields may not be null.
+    embedded: the object is an embedded resource, whose metadata is checked too.
     """
 
     keeps: bool
@@ -101,11 +101,11 @@ class _Generator:
         )
         self._objects: dict[_Shape, str] = {}
         self._lists: dict[_Checks, str] = {}
-        # Functions find each other by the key of the field. The tables hold names until all functions are there.
+        # Functions find the checks of fields in tables. These hold names until all functions have been built.
         self._tables: list[dict[str, Any]] = []
 
     def build(self, root: Structural) -> Callable[[JSONObject], None]:
-        # The metadata of the root has another judge.
+        # The root's own metadata is pruned elsewhere (`compiled.py`).
         shape = replace(self._shape(replace(root, x_embedded_resource=True), keeps=False), embedded=False)
         check = self._object(shape)
         names = self._module.build()
@@ -116,7 +116,7 @@ class _Generator:
         return built
 
     def _checks(self, node: Structural | None, *, keeps: bool) -> _Checks:
-        """keeps: unknown fields stay at this node, because of a list around it that keeps them."""
+        """keeps: unknown fields are preserved at this node, because an enclosing list preserves them."""
         if node is None:
             return _ALLOW if keeps else _FORBID
         shape = self._shape(node, keeps=keeps)
@@ -156,7 +156,7 @@ class _Generator:
         return self._module.function("check", body)
 
     def _closed(self, shape: _Shape) -> list[str]:
-        """Every field must be known. Strings come first, since they are the most."""
+        """Check an object whose fields must all be known. Strings are tested first, since they are the most frequent."""
         objects, lists = self._dispatch(shape.fields)
         return [
             "for k, v in x.items():",
@@ -171,7 +171,7 @@ class _Generator:
         ]
 
     def _open(self, shape: _Shape) -> list[str]:
-        """Other fields may be there too."""
+        """Check an object that may have other fields too."""
         of_object, of_list = shape.extra or _ALLOW
         bad_null = str(shape.drops_null)
         if shape.fields:

@@ -1,10 +1,10 @@
-"""CompiledSchema: everything that is done with values under the schema of one version.
+"""CompiledSchema: pruning, defaulting and validation under the schema of one version.
 
-Compiled at first use, part by part; what no request needs is never made. A body is conformed (pruned, its metadata typed,
-defaulted) before anything else looks at it; the object that is about to be written is validated; what was stored under another
+Each part is compiled at first use, so a part that no request needs is never compiled. A request body is conformed first (pruned,
+its metadata coerced to ObjectMeta, defaulted); the object about to be written is validated; an object stored under another
 schema is conformed when it is read. docs/schema.md follows a value through all of it.
-Pure. Built by `apiextensions/serving.py`; called by the handlers (`conform`), `registry/custom_resource.py` (`on_*`) and
-`registry/store.py` (`conform_stored`, `prune_converted`).
+Pure. The handlers call `conform`, `registry/custom_resource.py` the `on_*` methods, and the store `conform_stored` and
+`prune_converted`.
 Source: k8s.io/apiextensions-apiserver pkg/apiserver/customresource_handler.go (unstructuredSchemaCoercer, unstructuredDefaulter)
 and pkg/registry/customresource/{strategy,status_strategy}.go, v0.36.3.
 """
@@ -33,19 +33,19 @@ if TYPE_CHECKING:
 __all__ = ["CompiledSchema", "Findings"]
 
 _STATUS = Path("status")
-# Nodes of a schema; the largest ones in use have about as many. Each takes some microseconds.
+# In nodes; the largest schemas in use have about as many. Validating a value against a node takes some microseconds.
 _HEAVY = 10_000
 
-# Kinds of errors that keep rules from being asked: they could not rely on what the schema says.
+# With errors of these kinds, rules are not evaluated: they rely on values that match the schema.
 _BLOCKING = frozenset(
     {"FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid"}
 )
 
 
 class Findings(NamedTuple):
-    """What is wrong with an object, in the two places where upstream's order has it.
+    """The errors of an object, in two parts since upstream reports others between them.
 
-    values: by the schema as written. structure: embedded resources, and lists of type set and map.
+    values: of the schema as written. structure: of embedded resources, and of lists of type set and map.
     """
 
     values: list[FieldError]
@@ -53,9 +53,9 @@ class Findings(NamedTuple):
 
 
 class CompiledSchema:
-    """`schema` is openAPIV3Schema of one version, one that `structural.problems` finds nothing in.
+    """schema: openAPIV3Schema of one version, for which `structural.problems` returns nothing.
 
-    max_object_bytes: where defaulting stops, as of `defaulting.default`.
+    max_object_bytes: the limit of defaulting, see `defaulting.default`.
     """
 
     def __init__(
@@ -72,25 +72,25 @@ class CompiledSchema:
     # --- conforming ---
 
     def conform(self, obj: JSONObject) -> list[str]:
-        """Prunes and defaults a body; returns the paths of what it dropped.
+        """Prune and default a request body; return the paths of the dropped fields.
 
-        Mutates `obj`, whose metadata is well formed. Raises pruning.MalformedError for an embedded resource that isn't, and
-        ObjectTooLarge where defaults would be more than an object may have.
+        Mutates `obj`, whose own metadata must be well-formed. Raises pruning.MalformedError for an embedded resource whose
+        metadata is not, and ObjectTooLarge if the defaults would exceed the limit.
         """
         dropped = self.prune_converted(obj)
         self._default(obj)
         return dropped
 
     def prune_converted(self, obj: JSONObject) -> list[str]:
-        """As `conform`, without the defaults: they are those of the version that was converted, and are there already."""
+        """As `conform`, without defaulting: the version that was converted from has been defaulted already."""
         dropped = self._prune(obj)
         metadata = obj.get("metadata")
         return prune_object_meta(metadata) + dropped if isinstance(metadata, dict) else dropped
 
     def conform_stored(self, obj: JSONObject) -> None:
-        """Conforms what was stored, whatever it is: what can't be decoded is dropped, and the generation of old objects is 1.
+        """Conform a stored object, whatever it has: metadata that can't be decoded is dropped, a missing generation becomes 1.
 
-        Raises ObjectTooLarge, as `conform`.
+        Raises ObjectTooLarge, as `conform` does.
         """
         metadata = obj["metadata"]
         object_meta.drop_malformed(metadata)
@@ -107,7 +107,7 @@ class CompiledSchema:
         return Findings(validate(obj, self._schema, passes=self._is_valid), structure)
 
     def on_update(self, obj: JSONObject, old: JSONObject) -> Findings:
-        """Without what was so before: errors of values that have not changed, duplicates where there were some."""
+        """Validate with ratcheting: errors of unchanged values are dropped, and so are duplicates if there were some before."""
         if self._is_valid(obj, self._schema):
             return Findings([], [])
         correlation = Correlation(obj, old, self._structural)
@@ -115,7 +115,7 @@ class CompiledSchema:
         return Findings(values, validate_resources(obj, self._structural) + self._new_duplicates(obj, old))
 
     def on_status(self, obj: JSONObject, old: JSONObject) -> Findings:
-        """Of `.status` alone, since nothing else can have changed; its errors' texts begin there, and so do paths in them."""
+        """Validate `.status` alone, since nothing else can have changed; paths in the error texts start at `status`."""
         if self._is_valid(obj, self._schema):
             return Findings([], [])
         schema = (self._schema.get("properties") or {}).get("status")
@@ -134,9 +134,9 @@ class CompiledSchema:
         patience: int | None = None,
         is_given_up: Callable[[], bool] | None = None,
     ) -> RuleFindings:
-        """What its rules say of an object, after all else (`problems`); `old` is None on create.
+        """Evaluate the rules for an object, after all other validation, whose errors are `problems`. old: None on create.
 
-        patience, is_given_up, OutOfPatienceError: as of RuleValidator.validate.
+        patience, is_given_up, OutOfPatienceError: see RuleValidator.validate.
         """
         if self._rules is None:
             return RuleFindings([], [])
@@ -150,15 +150,15 @@ class CompiledSchema:
         found = list_type.duplicates(obj, self._structural)
         return [] if found and list_type.duplicates(old, self._structural) else found
 
-    # --- what is compiled ---
+    # --- compiled parts ---
 
     @cached_property
     def is_heavy(self) -> bool:
-        """Whether it has so many nodes that a small value may take long: one value goes through all alternatives."""
+        """Whether it has so many nodes that even a small value may take long, since a value is checked by all alternatives."""
         return sum(1 for _ in islice(internal.nodes(self._schema), _HEAVY)) == _HEAVY
 
     def prepare(self) -> None:
-        """Makes what every body needs, ahead of the first one."""
+        """Compile the parts that every request body needs, before the first one comes."""
         _ = self._prune, self._default, self._rules
 
     @cached_property

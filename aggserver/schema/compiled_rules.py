@@ -1,9 +1,9 @@
-"""Compiled rules: what is made of the expressions in x-kubernetes-validations.
+"""Compilation of the expressions in x-kubernetes-validations.
 
-A rule that does not compile has an error instead of a program, in upstream's words: the definition is then refused; of a stored
-one that was accepted all the same, each object that is validated is told so. Called when a definition is checked
-(`rule_costs.py`), which asks for costs too, and when a version first validates an object (`rule_validation.py`). It brings in
-CEL, and is therefore imported through `rules.py` alone where a server starts. Pure.
+A rule that does not compile has an error, with upstream's message, instead of a program: a new definition is refused for it; with
+a definition that is stored already, every validated object gets the error. Rules are compiled when a definition is validated
+(`rule_costs.py`), which needs their costs too, and when a version first validates an object (`rule_validation.py`). This module
+imports CEL, so a server imports it only when it meets the first rule (`rules.py`). Pure.
 Source: k8s.io/apiextensions-apiserver pkg/apiserver/schema/cel/compilation.go, v0.36.3.
 """
 
@@ -27,7 +27,7 @@ __all__ = ["CompiledRule", "Expression", "compile_rules"]
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A rule or a messageExpression. Has an `error`, or what makes its program, unless there is none."""
+    """A rule or a messageExpression: an `error`, or a function that makes the program; neither if there is no expression."""
 
     make_program: Callable[[], Program] | None = None
     error: str = ""
@@ -35,11 +35,11 @@ class Expression:
     declarations: Declarations | None = None
 
     def program(self) -> Program | None:
-        """None if it has an error, or isn't there."""
+        """None if it has an error, or if there is no expression."""
         return None if self.make_program is None else self.make_program()
 
     def max_cost(self) -> int:
-        """The most that one evaluation can cost; 0 of what was not compiled."""
+        """The maximum estimated cost of one evaluation; 0 if it was not compiled."""
         if self.checked is None or self.declarations is None:
             return 0
         return cost.estimate(self.checked, self.declarations).max
@@ -51,9 +51,7 @@ class Expression:
 
 @dataclass(frozen=True, slots=True)
 class CompiledRule:
-    """rule: as the definition has it. message: of its messageExpression. field_path: what its fieldPath means; empty where it has
-    none.
-    """
+    """rule: as written in the definition. message: its messageExpression. field_path: its parsed fieldPath, empty if none."""
 
     rule: Mapping[str, Any]
     expression: Expression
@@ -62,7 +60,7 @@ class CompiledRule:
 
 
 def compile_rules(rules: list[Mapping[str, Any]], declared: DeclType) -> list[CompiledRule]:
-    """The rules of a node, in their order; `declared` is that of the node. An empty rule is not compiled."""
+    """Compile the rules of a node, in their order. declared: the node's type. An empty rule is not compiled."""
     declarations = Declarations(declared)
     return [_compile(rule, declared, declarations) for rule in rules]
 
@@ -89,7 +87,7 @@ def _field_path(text: str, declared: DeclType) -> Path:
     try:
         return constructs.find_field(text, declared.node.schema)[0]
     except ValueError:
-        # Of a stored definition: the error then stands at the node.
+        # Only in a stored definition, since validation refuses it; errors are reported at the node then.
         return Path()
 
 
@@ -105,6 +103,6 @@ def _expression(
     try:
         make_program = prepare_program(checked, declarations)
     except ProgramError as why:
-        # It is known what it says, as far as oldSelf is concerned, and not what it costs.
+        # Keep the checked expression, which shows whether oldSelf is used; its cost is not known.
         return Expression(error=f"{prefix or 'program '}instantiation failed: {why}", checked=checked)
     return Expression(make_program, checked=checked, declarations=declarations)

@@ -1,8 +1,8 @@
-"""Constructs: what may stand in a schema, node by node, whether it is structural or not.
+"""Constructs: checks of each node of a schema, whether the schema is structural or not.
 
-What OpenAPI has and custom resources don't, list and map types with their keys, the form of x-kubernetes-validations. The
-expressions of those rules are for `rule_costs.py`. Some rules are younger than some definitions: `Strictness` says which hold.
-Relies on the form that `structural.problems` checks. Pure. Called by `apiextensions/validation.py`.
+They find parts of OpenAPI that custom resources don't support, and check list and map types with their keys and the form of
+x-kubernetes-validations; the expressions in these are checked by `rule_costs.py`. Some checks were added after definitions had
+been stored: `Strictness` says which apply. Relies on the form that `structural.problems` checks. Pure.
 Source: k8s.io/apiextensions-apiserver pkg/apis/apiextensions/validation/validation.go (specStandardValidatorV3,
 ValidateCustomResourceDefinitionOpenAPISchema, validationOptions), pkg/apiserver/schema/cel/validation.go (ValidFieldPath),
 v0.36.3.
@@ -37,17 +37,17 @@ _TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _REASONS = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
 _UNSUPPORTED = ("id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref")
 _LINE_BREAK = re.compile(r"[\n\r]")
-# The steps of a path of a field: quoted texts, delimiters, and what stands between those.
+# The tokens of a field path: quoted strings, delimiters, and the text between these.
 _PARTS = re.compile(r"'(?:[^'\\]|\\.)*'|[.\[\]]|[^.\[\]]+", re.DOTALL)
 _ESCAPES = {"n": "\n", "'": "'", '"': '"', "\\": "\\", "a": "\a", "b": "\b", "f": "\f", "r": "\r", "t": "\t", "v": "\v"}
 
 
 @dataclass(frozen=True, slots=True)
 class Strictness:
-    """Which rules hold that a stored definition may have been accepted without.
+    """Which of the checks apply that stored definitions may violate, since they were accepted before the checks existed.
 
-    types: only the types of OpenAPI. atomic_sets: items of a set are scalar or atomic. keys: the keys of a list map are required
-    or have a default, and neither they nor items of sets and maps are nullable.
+    types: only OpenAPI's types are allowed. atomic_sets: items of a set are scalar or atomic. keys: the keys of a list map are
+    required or have a default, and neither they nor the items of sets and maps are nullable.
     """
 
     types: bool = True
@@ -56,7 +56,7 @@ class Strictness:
 
     @classmethod
     def of(cls, schemas: Iterable[JSONMapping]) -> Strictness:
-        """What may be asked of the successors of these: nothing that one of them falls short of."""
+        """The checks for an update of these schemas: ratcheting, without those that one of them violates."""
         found = [node for schema in schemas for node in internal.nodes(schema)]
         return cls(
             types=all(_get(node, "type", "") in ("", *_TYPES) for node in found),
@@ -67,7 +67,7 @@ class Strictness:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """What the way to a node says of it. no_default: why it may have no default, None where it may."""
+    """The context of a node. no_default: why it must not have a default; None if it may."""
 
     strict: Strictness
     faulty: set[Path]
@@ -77,17 +77,17 @@ class _Place:
 
 
 def violations(schema: JSONMapping, path: Path, strict: Strictness) -> tuple[list[FieldError], Collection[Path]]:
-    """Upstream's errors in upstream's order; properties are looked at in the order of their names, for upstream in any.
+    """All errors, and the paths of all schemas that have an error in them or below.
 
-    And the paths of all schemas that have one, or have one below: an error stands at the schema that is judged, wherever its own
-    path leads.
+    Errors are in upstream's order, with properties sorted by name where upstream's order is random. An error counts for the
+    schema that was checked, even if the error's own path is elsewhere.
     """
     place = _Place(strict, faulty=set(), is_root=True)
     return list(_schema(schema, path, place)), place.faulty
 
 
 def _is_right(schema: JSONMapping) -> bool:
-    """Whether there is nothing to find in a schema, wherever it stands."""
+    """Whether a schema has no errors in any context, so that it can be skipped."""
     return is_plain(schema) and schema.get("type", "string") in _TYPES
 
 
@@ -149,7 +149,7 @@ def _constructs(schema: JSONMapping, path: Path, place: _Place) -> Errors:
         yield forbidden(path.child("default"), f"must not be set {place.no_default}")
     for name in _UNSUPPORTED:
         value = schema.get(name)
-        # Where Go has a pointer, an empty value is one too.
+        # These are pointers in Go, so that an empty value counts as set.
         if value or (value is not None and name in ("additionalItems", "dependencies", "$ref")):
             yield forbidden(path.child(name), f"{name} is not supported")
     if type_ == "null":
@@ -203,7 +203,7 @@ def _atomic_set(schema: JSONMapping, path: Path) -> Errors:
     }
     name, is_wrong = wrong.get(_get(items, "type", ""), ("", False))
     if is_wrong:
-        # Upstream shows the list type of either.
+        # Upstream shows the list type here even for a map.
         yield invalid(path.child("items", name), items.get(LIST_TYPE), why)
 
 
@@ -229,7 +229,7 @@ def _list_map(schema: JSONMapping, path: Path) -> Errors:
             yield invalid(path.child(LIST_MAP_KEYS), keys, "entries must all be names of item properties")
         elif _get(properties[key] or {}, "type", "") in ("array", "object"):
             why = "must be a scalar type if parent array's x-kubernetes-list-type is map"
-            # Upstream shows the type of the items.
+            # Upstream shows the type of the items here, not that of the key.
             yield invalid(path.child("items", "properties").key(key).child("type"), type_, why)
         if key in keys[:index]:
             yield invalid(path.child(LIST_MAP_KEYS), keys, "must not contain duplicate entries")
@@ -288,9 +288,9 @@ def _rule(rule: JSONMapping, schema: JSONMapping, path: Path) -> Errors:
 
 
 def find_field(text: str, schema: JSONMapping, *, brackets: bool = True) -> tuple[Path, JSONMapping | None]:
-    """The path that a text like `.spec.map['key']` means, and the schema there; None where nothing is said of it.
+    """Parse a field path like `.spec.map['key']`; return it with the schema of the field, None if there is no schema for it.
 
-    brackets: whether the second notation is known. Raises ValueError with upstream's text.
+    brackets: whether the notation with brackets is allowed. Raises ValueError with upstream's message.
     """
     parts = iter(_PARTS.findall(text))
     path = Path()

@@ -1,8 +1,8 @@
-"""DeclType: a schema as expressions see it: of which type a value is, which fields it has and how large it can be.
+"""DeclType: the CEL types of a schema's values, with their fields and maximum sizes.
 
-Made once for the schema of a version (`declare`); `Declarations` then gives the checker, the cost estimate and the generated
-code what they ask for a node with rules. Values that no type can be said of (preserved unknown fields, lists of them) are not
-declared: expressions don't see them. Called by `rules.py` and `rule_costs.py`. Pure.
+`declare` builds them once for the schema of a version; for a node with rules, `Declarations` then provides types to the checker,
+sizes to the cost estimate and conversions to the generated code. Values without a type (preserved unknown fields, lists of
+them) are not declared, so expressions can't access them. Pure.
 Source: k8s.io/apiserver pkg/cel/common/schemas.go, pkg/cel/{types,limits}.go; k8s.io/apiextensions-apiserver
 pkg/apiserver/schema/cel/compilation.go (sizeEstimator), pkg/apiserver/schema/cel/model/schemas.go, v0.36.3.
 """
@@ -40,14 +40,14 @@ from aggserver.schema.structural import Structural
 __all__ = ["MAX_REQUEST_SIZE", "DeclType", "Declarations", "declare"]
 
 MAX_REQUEST_SIZE = 3 * 1024 * 1024
-"""Bytes: what no object is larger than."""
+"""The maximum size of an object, in bytes."""
 
-# Upstream has a number behind it that is another each time, so that nobody relies on the name.
+# Upstream appends a number that differs each time, so that nobody relies on the name.
 _SELF_TYPE = "selfType0"
 
-# Without the quotes, brackets or braces.
+# The longest value in bytes of JSON, without its quotes, brackets or braces.
 _LONGEST = MAX_REQUEST_SIZE - 2
-# A code point in UTF-8.
+# Bytes of a code point in UTF-8.
 _LARGEST_CHARACTER = 4
 
 _STRING = Structural(type="string")
@@ -55,9 +55,9 @@ _STRING = Structural(type="string")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeclType:
-    """type: of objects without its name, which says where they stand (see Declarations); of lists and maps without parameters.
-    fields: of an object, by their names in CEL, of which reserved words have two. keys: the properties' names, by those.
-    element: of a list or map. max_elements: characters, bytes, elements or entries. min_size: bytes of JSON.
+    """type: an object type without its name, which depends on the place (see Declarations); a list or map without parameters.
+    fields: of an object, by CEL name; a field that is a reserved word has two names. keys: names of properties by CEL name.
+    element: of a list or map. max_elements: in characters, bytes, elements or entries. min_size: in bytes of JSON.
     """
 
     node: Structural
@@ -75,10 +75,10 @@ _MAP = map_of(STRING, DYN)
 
 
 def declare(node: Structural, *, is_resource: bool = False, sees_labels: bool = False) -> DeclType | None:
-    """None for what expressions don't see.
+    """The declaration of a node; None if expressions can't access its values.
 
-    is_resource: it is the root of a custom resource. sees_labels: a resource's metadata has labels and annotations too, which
-    kube-apiserver doesn't show.
+    is_resource: it is the root of a custom resource. sees_labels: metadata of a resource also has labels and annotations, which
+    kube-apiserver does not declare.
     """
     if node.x_int_or_string:
         return DeclType(node, DYN, min_size=1, max_elements=_longest_string(node, enum=False))
@@ -129,7 +129,7 @@ def _declare_object(node: Structural, sees_labels: bool) -> DeclType:
         if (identifier := escape(name)) is not None:
             for spelling in (identifier, name) if is_reserved(name) else (identifier,):
                 fields[spelling], keys[spelling] = declared, name
-        # What has a default may be left out of a request.
+        # A required field with a default may be missing in a request.
         if name in required and child.default is None:
             min_size += len(name.encode()) + declared.min_size + 4
     return DeclType(node, _OBJECT, min_size, fields=fields, keys=keys)
@@ -164,17 +164,17 @@ def _limit(node: Structural, name: str, default: int) -> int:
 
 
 class Declarations:
-    """The types below the node that `self` is, named from there: what checker, cost estimate and generated code ask for."""
+    """The types below the node that is `self`, named by their path from there, for checker, cost estimate and generated code."""
 
     def __init__(self, root: DeclType) -> None:
         self._root = root
         self._objects: dict[str, DeclType] = {}
-        # Of each object that was asked for: an expression can name a thousand fields of one that has as many.
+        # The fields of each object type, kept since an expression may access many fields of an object that has many.
         self._fields: dict[str, Mapping[str, Type]] = {}
         self.type = self._name(root, _SELF_TYPE)
 
     def _name(self, declared: DeclType, name: str) -> Type:
-        """The type with all its parameters; the objects in it are known by their names from now on."""
+        """Give a type its name and parameters, and register the object types in it by name."""
         type_ = declared.type
         if type_ is _OBJECT:
             self._objects[name] = declared
@@ -205,7 +205,7 @@ class Declarations:
         return rule_values.on_access(type_.origin.node) if isinstance(type_.origin, DeclType) else None
 
     def deep_conversion(self, type_: Type) -> Callable[[Any], Any] | None:
-        """What an expression has made has numbers and texts in it that are made, and lists, maps and objects that are not."""
+        """In a list, map or optional created by an expression, scalars are converted already; lists, maps and objects are not."""
         if type_.kind not in (Kind.LIST, Kind.MAP, Kind.OBJECT) and not type_.is_optional:
             return None
         if isinstance(type_.origin, DeclType):
@@ -214,15 +214,15 @@ class Declarations:
             return None
         element = type_.element
         if type_.is_optional and isinstance(element.origin, DeclType):
-            # Of the one that oldSelf may be nothing is made yet.
+            # Optional oldSelf is not converted yet.
             inner = rule_values.deep_conversion(element.origin.node)
         else:
             inner = self.deep_conversion(element)
         return None if inner is None else partial(_each, inner)
 
     def size(self, path: tuple[str, ...]) -> Range | None:
-        """Upstream's, with what is odd in it: what has no size has 0, and so have the keys of maps; of a field that is named by a
-        reserved word as it is, nothing is known.
+        """The maximum sizes, with upstream's oddities: values without a size and keys of maps have size 0, and the size of a
+        field accessed by a name that is an unescaped reserved word is unknown.
         """
         if not path:
             return None

@@ -1,12 +1,12 @@
-"""Defaulting: put the defaults of a structural schema where a value has no field, or has a null that it may not have.
+"""Defaulting: set missing fields, and nulls that are not allowed, to the defaults of a structural schema.
 
 Runs after pruning: on request bodies, on objects read from storage, and again after mutating admission. Mutates the object.
-`compile_defaulter` generates the walk for one schema, which goes only where there are defaults; `default` is the plain form of
-the rules, for single values and for the tests to hold against it.
+`compile_defaulter` generates code for one schema, which visits only nodes with defaults; `default` is the plain form of the
+algorithm, for single values, and for tests to compare with.
 
-Defaults within items and additionalProperties are put in once for every item, so that a body of 20 KB can ask for hundreds of
-megabytes. Both forms count the bytes that these take as JSON, and stop where there are more than an object may have. Other
-defaults are put in once at most, and are bounded by the definition's own size. Upstream counts nothing, and leaves it to etcd.
+Defaults within items and additionalProperties are set once for every item, so that a body of 20 KB can expand to hundreds of
+megabytes. Both forms count the bytes of JSON that these add, and stop at the maximum size of an object. Other defaults are set
+at most once, so the definition's own size bounds them. Upstream does not count; etcd refuses what is too large.
 Pure. Source: k8s.io/apiextensions-apiserver pkg/apiserver/schema/defaulting/algorithm.go, v0.36.3.
 """
 
@@ -23,15 +23,15 @@ from aggserver.schema.structural import Structural
 
 __all__ = ["MAX_OBJECT_BYTES", "Defaulter", "compile_defaulter", "default"]
 
-# Bytes of an object as JSON where nobody says otherwise: the limit of a request's body. Upstream has no limit of its own; etcd
-# takes 1.5 MiB.
+# Default maximum of an object in bytes of JSON, the same as that of a request body. Upstream has no limit of its own; etcd's is
+# 1.5 MiB.
 MAX_OBJECT_BYTES = 3 * 1024 * 1024
 
 Defaulter = Callable[[JSONObject], None]
 
 
 class _Budget:
-    """Bytes that may still be put in."""
+    """Bytes that may still be added."""
 
     __slots__ = ("_limit", "left")
 
@@ -46,9 +46,9 @@ class _Budget:
 
 
 def default(value: Any, node: Structural | None, limit: int = MAX_OBJECT_BYTES) -> None:
-    """Fills in `value`, in place. Defaults are copied, so that the schema's stay as they are.
+    """Set the defaults in `value`, in place. They are copied, so that those of the schema can't be changed.
 
-    limit: of what is put in within items and additionalProperties, in bytes of JSON. Raises ObjectTooLarge beyond it.
+    limit: for the defaults added within items and additionalProperties, in bytes of JSON. Raises ObjectTooLarge beyond it.
     """
     _default(value, node, _Budget(limit), repeated=False)
 
@@ -82,7 +82,7 @@ def _default_entry(container: Any, key: Any, node: Structural | None, budget: _B
 
 
 def compile_defaulter(structural: Structural, limit: int = MAX_OBJECT_BYTES) -> Defaulter:
-    """`default` of a whole object for one schema; one that has no defaults costs nothing."""
+    """The function that defaults whole objects of one schema. It does nothing if the schema has no defaults."""
     module = Module(copy=_copy)
     generator = _Generator(module)
     walk = generator.walks(structural, repeated=False)[0]
@@ -113,25 +113,25 @@ def _copy(value: Any) -> Any:
 
 
 def _size(value: Any) -> int:
-    """Bytes as JSON."""
+    """In bytes of JSON."""
     return len(codec.encode_json(value))
 
 
 def _size_of_member(name: str, value: Any) -> int:
-    """With its name, a colon, and the comma that all but one member have."""
+    """In bytes of JSON, with its name, a colon, and a comma (which all but one member have)."""
     return _size(name) + _size(value) + 2
 
 
-# Names of the functions for an object and for a list in the generated source; None where there is nothing to do.
+# Names in the generated source: the function for an object, and that for a list; None if there is nothing to do.
 _Walks = tuple[str | None, str | None]
 _NO_WALKS: _Walks = (None, None)
 
 
 class _Generator:
-    """One function for each sort of object and of list that has defaults in it; equal ones are made once.
+    """Generates one function for each kind of object and list that has defaults in it; equal ones are shared.
 
-    In the source `x` is the value and `b` the budget, which is only looked at where the source `counts`. repeated: the value is,
-    or is in, an item of a list or a value of a map.
+    In the source `x` is the value and `b` the budget, which is used only if the source `counts`. repeated: the value is, or is
+    within, an item of a list or a value of a map.
     """
 
     def __init__(self, module: Module) -> None:
@@ -157,7 +157,7 @@ class _Generator:
             key = self._module.constant(name)
             if child.default is not None:
                 missing = f"{key} not in x" if child.nullable else f"x.get({key}) is None"
-                # Taken from the budget once for all of them, without a call: this is done for every item.
+                # Summed up inline and taken from the budget once, since this runs for every item.
                 count = f"; n += {_size_of_member(name, child.default)}" if repeated else ""
                 counted = counted or repeated
                 body.append(f"if {missing}: x[{key}] = {self._value(child.default)}{count}")
@@ -170,7 +170,7 @@ class _Generator:
         return body + self._others(node)
 
     def _others(self, node: Structural) -> list[str]:
-        """What additionalProperties says of the fields that properties don't name."""
+        """Lines for the fields under additionalProperties."""
         if node.values is None:
             return []
         inner = self._filled(node.values, "x[k]")
@@ -184,7 +184,7 @@ class _Generator:
         return ["for i, v in enumerate(x):", *("  " + line for line in inner)] if inner else []
 
     def _filled(self, node: Structural, target: str) -> list[str]:
-        """Lines for a value `v` that is there, and stands at `target`."""
+        """Lines for a value `v` that exists and is stored at `target`."""
         body = []
         if node.default is not None and not node.nullable:
             self.counts = True

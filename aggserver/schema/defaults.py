@@ -1,8 +1,8 @@
-"""Defaults of a schema: whether they are values that it would take, and what of them is applied.
+"""Defaults of a schema: their validation against that schema, and their pruning.
 
-Definitions are refused for defaults that their own schema would not take. Unknown fields in the metadata of embedded resources
-are no reason: they are dropped before anything else looks at a default, and before it is applied.
-`validate_defaults` and `type_defaults` are called when a definition is checked, `prune_defaults` by `compiled.py`. Pure.
+A definition is refused if one of its defaults is not valid under its own schema. Unknown fields in the metadata of embedded
+resources are no error: they are dropped before a default is validated, and before it is applied.
+`validate_defaults` and `type_defaults` run when a definition is validated, `prune_defaults` when its schema is compiled. Pure.
 Source: k8s.io/apiextensions-apiserver pkg/apiserver/schema/defaulting/{validation,prune,surroundingobject}.go, v0.36.3.
 """
 
@@ -24,33 +24,33 @@ from aggserver.schema.validation import validate
 
 __all__ = ["prune_defaults", "type_defaults", "validate_defaults"]
 
-# Builds the resource around a value that stands somewhere in its kind, apiVersion or metadata.
+# Builds the resource around a value that is part of its kind, apiVersion or metadata.
 _Surround = Callable[[Any], dict[str, Any]]
 
 
 def validate_defaults(
     root: Structural, path: Path, *, pruned: bool = True, rule_options: RuleOptions = UPSTREAM
 ) -> list[FieldError]:
-    """Every default that would not be taken; `path` is that of the schema.
+    """The errors of all invalid defaults. path: that of the schema.
 
-    pruned: they must not have fields that pruning drops; a definition that had such a default before may keep it.
+    pruned: whether defaults must not have fields that pruning drops; a definition that had such a default before may keep it.
     """
     root = _as_resource(root)
     return _Check(rule_options, pruned=pruned).node(root, path, root, _resource, inside=False)
 
 
 def prune_defaults(root: Structural) -> Structural:
-    """The schema with what pruning leaves of its defaults, each at its place in an object: less, or no default at all.
+    """The schema with its defaults pruned, each at its place in an object; a default may vanish entirely.
 
-    The schema that is given stays as it is, and is returned where all its defaults do.
+    The schema passed in is not changed; it is returned itself if none of its defaults changes.
     """
     return _pruned(root, _as_resource(root), (), inside=False)
 
 
 def type_defaults(schema: Mapping[str, Any]) -> None:
-    """Drops what is unknown in the metadata of resources in defaults, as upstream's check does in passing.
+    """Drop unknown metadata fields of embedded resources in defaults, a side effect of upstream's validation.
 
-    schema: as written, one that `validate_defaults` has found no fault with; changes it where there is something to drop.
+    schema: as written, without errors of `validate_defaults`; mutated if there is something to drop.
     """
     for node in _outside_metadata(_as_resource(structural.compile(schema))):
         if isinstance(node.default, dict | list):
@@ -60,7 +60,7 @@ def type_defaults(schema: Mapping[str, Any]) -> None:
 
 
 def _outside_metadata(node: Structural) -> Iterator[Structural]:
-    """The nodes whose defaults are checked by themselves: defaults of a map's values are not."""
+    """The nodes whose defaults upstream validates on their own; those of a map's values are not among them."""
     yield node
     if node.items is not None:
         yield from _outside_metadata(node.items)
@@ -70,7 +70,7 @@ def _outside_metadata(node: Structural) -> Iterator[Structural]:
 
 
 def _resources_in(node: Structural) -> Iterator[Structural]:
-    """In a resource's kind, apiVersion or metadata only another resource has such nodes."""
+    """The embedded resources in a resource's kind, apiVersion or metadata: only they have such nodes."""
     if node.x_embedded_resource:
         yield from _outside_metadata(node)
         return
@@ -83,7 +83,7 @@ def _as_resource(root: Structural) -> Structural:
     return root if root.x_embedded_resource else replace(root, x_embedded_resource=True)
 
 
-# What leads to a value from the root: names of members, and None for any item of a list.
+# The path to a value from the root: names of members, and None for any item of a list.
 _Steps = tuple[str | None, ...]
 # Stands for all keys of a map.
 _ANY_KEY = "*"
@@ -94,9 +94,9 @@ def _pruned(node: Structural, root: Structural, steps: _Steps, *, inside: bool) 
     is_resource = node.x_embedded_resource or not steps
     inside = inside and not is_resource
     changed: dict[str, Any] = {}
-    # Of scalars only metadata can lose any.
+    # Pruning changes scalars only in metadata.
     if steps and node.default is not None and (inside or isinstance(node.default, dict | list)):
-        default = _what_stays(node.default, root, steps)
+        default = _prune_default(node.default, root, steps)
         if not codec.same(default, node.default):
             changed["default"] = default
     if node.values is not None:
@@ -111,8 +111,8 @@ def _pruned(node: Structural, root: Structural, steps: _Steps, *, inside: bool) 
     return replace(node, **changed) if any(getattr(node, name) != value for name, value in changed.items()) else node
 
 
-def _what_stays(default: Any, root: Structural, steps: _Steps) -> Any:
-    """Of a default, in an object that has nothing else. None where nothing does."""
+def _prune_default(default: Any, root: Structural, steps: _Steps) -> Any:
+    """Prune a default at its place in an object that has nothing else. None if nothing is left."""
     resource = default
     for step in reversed(steps):
         resource = [resource] if step is None else {step: resource}
@@ -135,7 +135,7 @@ class _Check:
     def __init__(self, rule_options: RuleOptions, *, pruned: bool) -> None:
         self._rule_options = rule_options
         self._pruned = pruned
-        # Of what rules may cost, for all defaults together.
+        # The remaining cost budget of rules, which all defaults share.
         self._left = OBJECT_LIMIT * rule_options.budget
 
     def node(self, node: Structural, path: Path, root: Structural, surround: _Surround, *, inside: bool) -> list[FieldError]:
@@ -162,7 +162,7 @@ class _Check:
         return problems
 
     def _in_metadata(self, node: Structural, at: Path, root: Structural, surround: _Surround) -> list[FieldError]:
-        """A default there is tried in a resource that has nothing else."""
+        """Validate a default within metadata, in a resource that has nothing else."""
         resource = surround(node.default)
         malformed = malformed_resource(resource, root)
         if not malformed:
@@ -176,7 +176,7 @@ class _Check:
 
     def _value(self, node: Structural, at: Path, root: Structural) -> list[FieldError]:
         malformed = malformed_resource(node.default, node, at)
-        # What is said of unknown fields shows the value as it is after this, which they are not looked for in.
+        # Upstream looks for unknown fields in the original value, but its error shows the one with pruned metadata.
         value = node.default if malformed else _typed(node.default, node)
         problems = []
         if self._pruned and not codec.same(drop_unknown(node.default, node), node.default):
@@ -196,7 +196,7 @@ class _Check:
 
 
 def _typed(value: Any, node: Structural) -> Any:
-    """A copy of a value in which nothing is malformed, whose embedded resources have metadata as its type keeps it."""
+    """A copy of a well-formed value, with the metadata of its embedded resources pruned to the fields of ObjectMeta."""
     copy = codec.decode_stored(codec.encode_json(value))
     type_resources(copy, node)
     return copy

@@ -1,6 +1,6 @@
-"""Email addresses, as Go's mail.ParseAddress takes them: RFC 5322's single address, with a name, comments or a group around it.
+"""Email addresses, as Go's mail.ParseAddress accepts them: a single address of RFC 5322, also with a name, comments or a group.
 
-Called by `formats.py`. Pure. Source: Go's net/mail and mime (encodedword.go), 1.26.
+Pure. Source: Go's net/mail and mime (encodedword.go), 1.26.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 __all__ = ["is_email_address"]
 
 _BLANKS = re.compile("[ \t]*")
-# Of what is past ASCII everything is allowed.
+# All characters beyond ASCII are allowed.
 _ATOM = re.compile(r"""[^\x00-\x20\x7f()<>\[\]:;@\\,"]+""")
 _QUOTED = re.compile(r'"((?:[^\x00-\x08\x0a-\x1f\x7f"\\]|\\[^\x00-\x08\x0a-\x1f\x7f])*)"')
 _LITERAL = re.compile(r"\[([^\x00-\x20\x7f\[\]\\]*)\]")
@@ -20,7 +20,7 @@ _CHARSETS = ("utf-8", "iso-8859-1", "us-ascii")
 
 
 def is_email_address(text: str) -> bool:
-    """Whether the text is one address and nothing else."""
+    """Whether the text is a single address and nothing else."""
     try:
         return _Parser(text).single()
     except _NoAddressError:
@@ -32,7 +32,7 @@ class _NoAddressError(Exception):
 
 
 class _Parser:
-    """What is to be read still is `_rest`."""
+    """`_rest` is the text that is still to be parsed."""
 
     def __init__(self, text: str) -> None:
         self._rest = text
@@ -43,7 +43,7 @@ class _Parser:
         return count == 1 and not self._rest
 
     def _addresses(self, *, grouped: bool) -> int:
-        """How many there are: one, or those of a group, which can't be in another."""
+        """Parse and count addresses: one, or those of a group. Groups can't be nested."""
         self._take(_BLANKS)
         if not self._rest:
             raise _NoAddressError
@@ -109,7 +109,7 @@ class _Parser:
             raise _NoAddressError
 
     def _phrase(self) -> None:
-        """The words of a name; whatever is no word ends it."""
+        """Parse the words of a name, up to the first text that is not a word."""
         words = 0
         while True:
             if words:
@@ -126,7 +126,7 @@ class _Parser:
                 if not words:
                     raise
                 return
-            # An encoded word may be empty, and is none then.
+            # An encoded word may be empty, and does not count then.
             words += encoded is None or bool(encoded[2])
 
     def _skip_comments(self) -> None:
@@ -136,7 +136,7 @@ class _Parser:
             self._take(_BLANKS)
 
     def _comment(self) -> None:
-        """Comments may hold comments."""
+        """Parse a comment; comments may be nested."""
         depth, at = 0, 0
         while at < len(self._rest):
             char = self._rest[at]

@@ -1,7 +1,6 @@
-"""Escaping: how a property of any name is written as an identifier of CEL.
+"""Escaping: names of properties as CEL identifiers.
 
-Called by `decl_type.py` and `rule_values.py`. Pure.
-Source: k8s.io/apiserver pkg/cel/escaping.go, v0.36.3.
+Pure. Source: k8s.io/apiserver pkg/cel/escaping.go, v0.36.3.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ _NAMES = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slas
 
 
 def is_reserved(name: str) -> bool:
-    """Whether it is a word of CEL. As a field most can be written as they are, and all with underscores around them."""
+    """Whether it is a reserved word of CEL. All can be escaped with underscores; most can also be used as a field directly."""
     return _RESERVED.fullmatch(name) is not None
 
 
 def escape(name: str) -> str | None:
-    """The identifier of a property; None if expressions can't name it."""
+    """The identifier of a property; None if there is none, so that expressions can't access it."""
     if is_reserved(name):
         return f"__{name}__"
     if not _ESCAPABLE.fullmatch(name):
@@ -37,7 +36,7 @@ _CHARACTERS = {"underscores": "__", "dot": ".", "dash": "-", "slash": "/"}
 
 
 def unescape(identifier: str) -> str | None:
-    """The property that an identifier names; None if it names none."""
+    """The property that an identifier stands for; None if it is no escaped name."""
     whole = _EXPANDED.fullmatch(identifier)
     if whole and is_reserved(whole[1]):
         return whole[1]

@@ -1,7 +1,7 @@
-"""Format values: what expressions see of strings with the formats `date`, `date-time`, `duration` and `byte`.
+"""Format values: the CEL values of strings with the formats `date`, `date-time`, `duration` and `byte`.
 
-Go's parsers decide, which differ from what the formats' checks (`formats.py`) let pass: a value may be valid, and yet rules find
-an error there. Called by `rule_values.py`. Pure.
+Upstream parses them with Go's parsers, which accept other texts than the validation of formats (`formats.py`): a valid value can
+still be an error in a rule. Pure.
 Source: k8s.io/kube-openapi pkg/validation/strfmt/{time,duration,default}.go; k8s.io/apiserver
 pkg/cel/common/valuesunstructured.go, v0.36.3; Go's time.Parse and encoding/base64, 1.26.
 """
@@ -21,7 +21,7 @@ __all__ = ["PARSERS"]
 
 
 class _Element(NamedTuple):
-    """Of a layout. name: in errors. most: the largest number; the day's is looked at in the end."""
+    """An element of a layout. name: in errors. most: the largest number allowed; the day is checked after all elements."""
 
     before: str
     layout: str
@@ -47,7 +47,7 @@ _FRACTION = re.compile("[.,]([0-9]+)")
 
 
 def _parse_time(text: str, elements: tuple[_Element, ...]) -> Timestamp:
-    """A moment without a zone, which is taken for UTC. Raises EvaluationError with Go's text."""
+    """Parse a time without a zone as UTC. Raises EvaluationError with Go's message."""
     layout = "".join(element.before + element.layout for element in elements)
     what = f"parsing time {quote(text)}"
     numbers, rest, fraction = [], text, ""
@@ -84,7 +84,7 @@ def _date_time(text: str) -> Timestamp:
 
 _LENGTH = re.compile(r"([0-9]+)[\t\n\f\r ]*([A-Za-zµ]+)")
 _SECOND = 10**9
-# The last word of each may go on.
+# Units by name. A text that starts with the last name of a unit counts as that unit too.
 _UNITS = (
     (("ns", "nano"), 1),
     (("us", "µs", "micro"), 10**3),
@@ -98,7 +98,7 @@ _UNITS = (
 
 
 def _duration(text: str) -> Duration:
-    """As Go has it, or all whole numbers with a unit that are found in the text; 64 bits wrap around."""
+    """Parse Go's form, or sum up all integers with a unit that occur in the text; overflow of 64 bits wraps around."""
     if (found := times.parse_duration(text)) is not None:
         return found
     total, is_one = 0, False
@@ -118,7 +118,7 @@ _BASE64 = re.compile(r"(?:[A-Za-z0-9_-]{4})*(?:[A-Za-z0-9_-]{2}==|[A-Za-z0-9_-]{
 
 
 def _bytes(text: str) -> bytes:
-    """In the alphabet of URLs, though the format's check takes the other one."""
+    """Decode URL-safe base64 as upstream, although the validation of the format expects the standard alphabet."""
     fits = _BASE64.match(text)
     assert fits is not None
     if fits.end() != len(text):
@@ -133,4 +133,4 @@ PARSERS: Mapping[str, tuple[Callable[[str], Timestamp | Duration | bytes], str]]
     "duration": (_duration, "Invalid duration"),
     "byte": (_bytes, "Invalid byte formatted string"),
 }
-"""By the format, what makes the value, which may raise EvaluationError, and how the error begins."""
+"""By format: the parser of the value, which may raise EvaluationError, and the start of the error text."""

@@ -1,8 +1,8 @@
-"""Formats: what a string must look like under `format`.
+"""Formats: validation of strings by `format`.
 
-Only the formats here are ever checked; a definition may name others, which mean nothing. Dashes in a format's name don't count
-(`date-time` is `datetime`). The checks are upstream's, with their oddities: Go's parsers decide, not the standards they cite.
-Called by `validation.py` and `validity.py`. Pure.
+Only the formats here are checked; a definition may name others, which are ignored. Dashes in a format's name don't count
+(`date-time` is `datetime`). The checks are upstream's, oddities included: Go's parsers decide, not the standards they cite.
+Pure.
 Source: k8s.io/kube-openapi pkg/validation/strfmt and pkg/internal/third_party/govalidator; k8s.io/apiextensions-apiserver
 pkg/apiserver/validation/formats.go, v0.36.3; Go's net, net/url, net/mail and time, 1.26.
 """
@@ -24,7 +24,7 @@ Check = Callable[[str], bool]
 
 
 def is_known(format_: str, types: tuple[str, ...]) -> bool:
-    """Whether the format means anything for a value of these types; a definition with another gets a warning."""
+    """Whether values of these types are checked for the format; a definition with any other format gets a warning."""
     kind = types[0] if len(types) == 1 else "string"
     if kind == "string":
         return format_.replace("-", "") in FORMATS
@@ -32,7 +32,7 @@ def is_known(format_: str, types: tuple[str, ...]) -> bool:
 
 
 def effective(format_: str, types: tuple[str, ...]) -> str:
-    """The format as validation sees it: '' where it means nothing."""
+    """The format that validation checks; '' if it ignores the format."""
     return format_ if format_ and is_known(format_, types) else ""
 
 
@@ -96,7 +96,7 @@ _NANOSECONDS = 1e9
 
 
 def _is_duration(text: str) -> bool:
-    """As Go has it, or with whole numbers and the words for units in Scala's way anywhere in the text."""
+    """A duration of Go, or a text with any integer followed by a unit as Scala names it."""
     try:
         if abs(duration.parse(text)) * _NANOSECONDS < golang.INT64_MAX:
             return True
@@ -110,7 +110,7 @@ def _is_duration(text: str) -> bool:
 
 # --- networks ---
 
-# Compiled at its first use: all letters and signs of Unicode take a tenth of a second.
+# Compiled at first use, which takes a tenth of a second because of Unicode's letters and symbols.
 _HOSTNAME = (
     r"^([a-zA-Z0-9\p{S}\p{L}]((-?[a-zA-Z0-9\p{S}\p{L}]{0,62})?)|([a-zA-Z0-9\p{S}\p{L}]"
     r"(([a-zA-Z0-9-\p{S}\p{L}]{0,61}[a-zA-Z0-9\p{S}\p{L}])?)(\.)){1,}([a-zA-Z\p{L}]){2,63})$"
@@ -119,21 +119,21 @@ _HEX = "[0-9a-fA-F]{2}"
 
 
 def _mac(count: int) -> str:
-    """So many bytes: apart by one sign, in pairs, or together."""
+    """The pattern of an address with `count` bytes: with a separator between bytes or pairs of bytes, or without."""
     pairs = rf"{_HEX}{_HEX}(?:\.{_HEX}{_HEX}){{{count // 2 - 1}}}"
     return rf"{_HEX}(?::{_HEX}){{{count - 1}}}|{_HEX}(?:-{_HEX}){{{count - 1}}}|{pairs}|(?:{_HEX}){{{count}}}"
 
 
 _is_mac = _pattern("|".join(map(_mac, (6, 8, 20))))
 _OCTET = "0*(?:25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])"
-# With the leading zeros that older servers took.
+# Accepts leading zeros, for objects that older servers accepted.
 _is_ip4 = _pattern(rf"{_OCTET}(?:\.{_OCTET}){{3}}")
 _is_length = _pattern("0*[0-9]{1,3}")
 _LEADING_ZEROS = re.compile("(?<![0-9a-fA-F])0+(?=[0-9a-fA-F])")
 
 
 def _is_hostname(text: str) -> bool:
-    """Bytes are counted: 255 in all, 63 between dots."""
+    """Lengths are in bytes: 255 in all, 63 between dots."""
     encoded = text.encode()
     return len(encoded) <= 255 and all(len(part) <= 63 for part in encoded.split(b".")) and regexp.matcher(_HOSTNAME)(text)
 
@@ -170,14 +170,14 @@ _is_escaped = _pattern("(?:[^%]|%[0-9a-fA-F]{2})*", re.DOTALL)
 _is_userinfo = _pattern(r"[A-Za-z0-9._:~!$&'()*+,;=%@-]*")
 _is_port = _pattern("(?::[0-9]*)?")
 _HOST = r"""[A-Za-z0-9._~!$&'()*+,;=:\[\]<>"-]"""
-# What is past ASCII may be escaped in a host, and the percent sign itself; in a zone what could stand there unescaped.
+# In a host, bytes beyond ASCII and the percent sign may be escaped; in a zone, also characters that need no escaping.
 _is_host = _pattern(rf"(?:{_HOST}|[^\x00-\x7f]|%25|%[89a-fA-F][0-9a-fA-F])*")
 _is_zone = _pattern(rf"(?:{_HOST}|[^\x00-\x7f]|%[0-7][0-9a-fA-F])+")
 _is_unescaped_zone = _pattern(rf"(?:{_HOST}|[^\x00-\x7f]|[ %])+")
 
 
 def _is_uri(text: str) -> bool:
-    """An absolute URI or an absolute path, as url.ParseRequestURI takes it."""
+    """An absolute URI or an absolute path, as url.ParseRequestURI accepts them."""
     if not text or _CONTROLS.search(text):
         return False
     if text == "*":

@@ -1,7 +1,7 @@
-"""Internal: an openAPIV3Schema as upstream's internal Go type has it: the order of its members, which are unset, and its text.
+"""An openAPIV3Schema in the form of upstream's internal Go type: the order of its members, which are set, and its JSON text.
 
-Rules of definitions go by that type (the first member that may not be there is named, a schema is shown whole), so errors that
-quote it need it. Pure. Called by `schema/invariants.py`, `schema/constructs.py`, `schema/rule_costs.py`, `apiextensions/`.
+Upstream validates definitions in that form: an error names the first forbidden member in its order, or shows a whole schema in
+its text. Pure.
 Source: k8s.io/apiextensions-apiserver pkg/apis/apiextensions/types_jsonschema.go, v0.36.3.
 """
 
@@ -17,13 +17,13 @@ from aggserver.scheme.types import Member, Type, lookup
 
 __all__ = ["go_name", "items_text", "nodes", "rule_text", "set_members", "text", "text_of"]
 
-# The internal type has `nullable` behind `type`; all else is in the order of v1's.
+# The internal type has `nullable` after `type`; all other members are in the order of v1.
 _V1 = SCHEMA.members
 _ORDER = [name for name in _V1 if name != "nullable"]
 _ORDER.insert(_ORDER.index("type") + 1, "nullable")
 _RULE = lookup("apiextensions/v1.ValidationRule")
 
-# Go's zero values of what is no pointer; lists and maps are null then, as pointers are.
+# Go's zero values of scalar types. Those of pointers, lists and maps are null.
 _ZEROS = {"string": '""', "bool": "false", "int32": "0", "int64": "0", "float64": "0"}
 
 
@@ -38,12 +38,15 @@ def rule_text(rule: JSONMapping) -> str:
 
 
 def items_text(value: Any) -> str:
-    """The value of `items`: one schema, or (which is refused) a list of them."""
+    """The JSON text of a value of `items`: one schema, or a list of them (which validation refuses)."""
     return text_of(value, _V1["items"].type)
 
 
 def text_of(value: Any, of: Type) -> str:
-    """The JSON text of a value of `of` in Go's names, as Go writes types that have no JSON names; None is the zero value."""
+    """The JSON text of a value of type `of` with the names of Go's fields, since the internal type has no JSON names.
+
+    A value of None is the type's zero value.
+    """
     if of.kind == "struct":
         names = _ORDER if of is SCHEMA else of.members
         return _struct({of.members[name]: (value or {}).get(name) for name in names})
@@ -61,7 +64,7 @@ def text_of(value: Any, of: Type) -> str:
 
 
 def _union(value: Any, of: Type) -> str:
-    # Where a schema is given, anything that fits it is allowed.
+    # `Allows` is true if a schema is given.
     values: dict[Member, Any] = {member: True if member.name == "Allows" else None for member in of.members.values()}
     if (chosen := of.alternative(value)) is not None:
         values[chosen] = value
@@ -81,7 +84,7 @@ def go_name(member: str) -> str:
 
 
 def set_members(schema: JSONMapping) -> list[str]:
-    """The members of a schema that Go does not take for unset, in its order: an empty text and false are nothing, 0 is."""
+    """The members of a schema that are set in Go's type, in its order. Empty strings and false count as unset, 0 as set."""
     return [name for name in _ORDER if _is_set(_V1[name], schema.get(name))]
 
 
@@ -90,7 +93,7 @@ def _is_set(member: Member, value: Any) -> bool:
 
 
 def nodes(schema: Any) -> Iterator[JSONMapping]:
-    """The schema and every one in it, in whatever order."""
+    """The schema and all its subschemas, in any order."""
     waiting = [schema]
     while waiting:
         node = waiting.pop()

@@ -1,8 +1,8 @@
-"""Invariants: what makes a schema structural.
+"""Invariants: the conditions for a schema to be structural.
 
-A structural schema says of every field what it is outside of value validations (`allOf`, `anyOf`, `oneOf`, `not`), which may only
-narrow it; pruning and defaulting rest on that. `violations` gives upstream's errors, sorted as upstream sorts them.
-Relies on the form that `structural.problems` checks. Pure. Called by `apiextensions/validation.py` and `conditions.py`.
+A structural schema specifies every field outside of value validations (`allOf`, `anyOf`, `oneOf`, `not`), which may only restrict
+it further; pruning and defaulting rely on that. `violations` returns upstream's errors in upstream's order.
+Relies on the form that `structural.problems` checks. Pure.
 Source: k8s.io/apiextensions-apiserver pkg/apiserver/schema/{validation,complete,convert}.go, v0.36.3.
 """
 
@@ -31,12 +31,12 @@ __all__ = ["unsupported", "violations"]
 
 Errors = Iterator[FieldError]
 
-# Where a node stands, in the words of the error that its type is missing.
+# The place of a node, as the error for a missing type says it.
 _ROOT, _ITEM, _FIELD = "at the root", "for specified array items", "for specified object fields"
 
 _INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
 
-# What a value validation may not say, and what upstream says of it.
+# Members that a value validation must not have, with upstream's error.
 _NOT_NESTED = {
     "title": "must be empty",
     "description": "must be empty",
@@ -51,15 +51,15 @@ _NOT_NESTED = {
 }
 
 
-# What `unsupported` looks at.
+# The members that `unsupported` checks.
 _UNSUPPORTED = frozenset({"id", "$schema", "$ref", "patternProperties", "dependencies", "additionalItems", "definitions"})
 _UNSUPPORTED |= {PRESERVE, "items"}
 
 
 def unsupported(schema: JSONMapping) -> str:
-    """The first construct that no structural schema can have, in upstream's words; '' if there is none.
+    """Upstream's error for the first construct that no structural schema can have; '' if there is none.
 
-    Upstream tells of it only where nothing else is wrong, since most of these are forbidden one by one too.
+    Upstream reports it only if there are no other errors, since most of these are also forbidden one by one.
     """
     for node in internal.nodes(schema):
         if _UNSUPPORTED.isdisjoint(node):
@@ -76,7 +76,7 @@ def unsupported(schema: JSONMapping) -> str:
 
 
 def violations(schema: JSONMapping, path: Path) -> list[FieldError]:
-    """Everything that keeps a schema from being structural; `unsupported` must have found nothing."""
+    """All errors that make a schema non-structural; `unsupported` must have found nothing."""
     return sorted([*_node(schema, _ROOT, path), *_completeness(schema, schema, path, path)], key=str)
 
 
@@ -119,7 +119,7 @@ def _node(schema: JSONMapping, level: str, path: Path) -> Errors:
 
 
 def _is_simple_field(schema: JSONMapping | None) -> bool:
-    """Whether `_node` would find nothing in a property, as in most of them."""
+    """Whether `_node` would find no error in a property. That is so for most, which saves time."""
     return is_plain(schema) and schema is not None and schema.get("type", "array") != "array" and "pattern" not in schema
 
 
@@ -135,7 +135,7 @@ def _type(schema: JSONMapping, type_: str, level: str, path: Path) -> Errors:
 
 
 def _metadata(properties: JSONMapping, level: str, path: Path, *, checked: bool) -> Errors:
-    """checked: the properties are those of a resource."""
+    """checked: the properties are those of a resource, so that its metadata is checked."""
     for name, wanted in (("kind", "string"), ("apiVersion", "string"), ("metadata", "object")):
         if checked and name in properties:
             type_ = _get(properties[name] or {}, "type", "")
@@ -144,7 +144,7 @@ def _metadata(properties: JSONMapping, level: str, path: Path, *, checked: bool)
     metadata = properties.get("metadata")
     if level is not _ROOT or metadata is None:
         return
-    # A default is forbidden elsewhere, and of the properties these two may have rules.
+    # A default is forbidden elsewhere; only these two properties may have validations.
     says = {name for name in internal.set_members(metadata) if name not in ("type", "default")}
     says -= {name for name in ("enum", "allOf", "anyOf", "oneOf") if not metadata.get(name)}
     if _get(metadata, "properties", {}).keys() <= {"name", "generateName"}:
@@ -162,7 +162,7 @@ def _is_int_or_string(any_of: list[JSONMapping]) -> bool:
 
 
 def _value_validation(schema: JSONMapping, path: Path, *, skip_any_of: bool = False, skip_first: bool = False) -> Errors:
-    """skip_any_of, skip_first: `anyOf`, or that of the first of `allOf`, says integer or string, which is allowed there."""
+    """skip_any_of, skip_first: skip the `anyOf`, or that in the first `allOf`, since it is the allowed integer or string."""
     if not skip_any_of:
         yield from _alternatives(schema, "anyOf", path)
     yield from _alternatives(schema, "allOf", path, skip_first=skip_first)
@@ -207,9 +207,9 @@ def _nested(schema: JSONMapping, path: Path, *, skip_any_of: bool = False) -> Er
 
 
 def _completeness(validation: JSONMapping, schema: JSONMapping | None, at: Path, path: Path) -> Errors:
-    """What value validations at the root speak of is specified outside of them too.
+    """Check that fields in value validations are specified outside of them too.
 
-    validation: at `path`, where its junctors are looked into. schema: the node of the skeleton that it is about, at `at`.
+    validation: the schema at `path` whose junctors are visited. schema: the structural node at `at` that it restricts.
     """
     if validation.get("not") is not None:
         yield from _covered(validation["not"], schema, at, path.child("not"))

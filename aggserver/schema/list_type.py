@@ -1,6 +1,6 @@
-"""Lists of type set and map: no item, and no item's keys, may be there twice.
+"""Lists of type set and map: duplicate items, or items with duplicate keys.
 
-Called by `compiled.py`, which on an update looks only where the old object had no such error, and by `validity.py`. Pure.
+On an update, they are errors only if the old object had none (`compiled.py`). Pure.
 Source: k8s.io/apiextensions-apiserver pkg/apiserver/schema/listtype/validation.go, v0.36.3.
 """
 
@@ -19,7 +19,7 @@ __all__ = ["duplicates", "has_duplicates"]
 
 
 def duplicates(value: Any, node: Structural | None, path: Path | None = None) -> list[FieldError]:
-    """Every repetition, told once: at the second item of several that are alike."""
+    """An error for each repeated item, reported once, at its second occurrence."""
     at = path or Path()
     if node is None:
         return []
@@ -44,9 +44,9 @@ def duplicates(value: Any, node: Structural | None, path: Path | None = None) ->
 
 
 def has_duplicates(items: list[Any], list_type: str, keys: Sequence[str]) -> bool:
-    """Whether there is an error in the list itself."""
+    """Whether the list itself has duplicates; lists within its items are not checked."""
     try:
-        # Python holds more values equal than Go: where it finds none that are, there are none.
+        # Python treats more values as equal than Go (1 and True): if it finds no duplicates, there are none.
         if list_type == "set":
             different = set(items)
         elif len(keys) == 1:
@@ -55,7 +55,7 @@ def has_duplicates(items: list[Any], list_type: str, keys: Sequence[str]) -> boo
             different = {tuple([item.get(key) for key in keys]) for item in items}
         if len(different) == len(items):
             return False
-    except (TypeError, AttributeError):  # lists and objects; items that are no objects
+    except (TypeError, AttributeError):  # items that are not hashable, or no objects
         pass
     return bool(_in_list(items, list_type, keys, Path()))
 
@@ -76,12 +76,12 @@ def _in_list(items: list[Any], list_type: str, keys: Sequence[str], path: Path) 
 
 
 def _identity(value: Any) -> Hashable:
-    """Equal for values that Go holds equal: 1 is not true."""
+    """A key that is equal for values that are equal in Go: 1 is not true."""
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS) if isinstance(value, dict | list) else (type(value), value)
 
 
 def _repeated(identities: Iterable[Hashable]) -> list[int]:
-    """Where something is for the second time."""
+    """The indexes of second occurrences."""
     times: dict[Hashable, int] = {}
     found = []
     for index, identity in enumerate(identities):

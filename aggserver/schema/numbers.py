@@ -1,7 +1,7 @@
-"""Numbers under a schema: bounds, multiples and the ranges of formats.
+"""Validation of numbers: bounds, multiples and the ranges of formats.
 
-Bounds are float64 upstream and integers are held against them as int64: half of the rules here come from that, and some are
-surprising (an integer is no multiple of 0.5, since that becomes 0). Called by `validation.py`. Pure.
+Upstream's bounds are float64, converted to int64 to be compared with integers. Half of the rules here follow from that, and
+some are surprising (an integer is not a multiple of 0.5, since that becomes 0). Pure.
 Source: k8s.io/kube-openapi pkg/validation/validate/{validator,values}.go; github.com/go-openapi/swag convert.go.
 """
 
@@ -17,27 +17,27 @@ from aggserver.meta.golang import INT64_MAX, INT64_MIN, format_float, from_float
 __all__ = ["UNPLACED", "as_int64", "is_integral", "problems"]
 
 _INT32_MAX = 2**31 - 1
-# From here on a float64 rounds to no float32.
+# From here on, a float64 is too large for a float32.
 _FLOAT32_END = float.fromhex("0x1.ffffffp+127")
 _EXACT = 2**53 - 1
 _TOLERANCE = 1e-9
 
 UNPLACED = object()
-"""In place of a value: the error is of no place in the object, as upstream tells it."""
+"""In place of a value: upstream reports this error without a field path."""
 
 
 def is_integral(value: float) -> bool:
-    """Whether a float counts as an integer: nearly so, and exact."""
+    """Whether a float counts as an integer: if it is one, or within upstream's tolerance of one."""
     if not -_EXACT <= value <= _EXACT:
         return False
     if value.is_integer():
         return True
-    # Upstream compares with the unsigned integer, which no negative number is near to.
+    # Upstream compares with the float converted to uint64, which is far from any negative number.
     return value >= 1 and (value - math.floor(value)) / (value + math.floor(value)) < _TOLERANCE
 
 
 def problems(value: int | float, schema: Mapping[str, Any], type_: str, format_: str, path: Path) -> Iterator[tuple[str, Any]]:
-    """The texts of what is wrong, each with the value to show (or UNPLACED). type_: the only type there is, or ''."""
+    """The error texts, each with the value to show, or UNPLACED. type_: the only allowed type, '' if not exactly one."""
     if unfit := _range_error(value, type_, format_, "Checked", path):
         yield unfit, UNPLACED
     for keyword, word, check in (
@@ -88,7 +88,7 @@ def _maximum(value: int | float, bound: int | float, schema: Mapping[str, Any]) 
 
 
 def _range_error(value: int | float, type_: str, format_: str, word: str, path: Path) -> str:
-    """What upstream says of a number that the type can't hold, written as it writes it; '' if it can."""
+    """Upstream's error, with its number format, for a number out of the type's range; '' if it is within."""
     if type_ == "integer":
         whole = from_float(value) if isinstance(value, float) else value
         fits = isinstance(whole, int) and (format_ != "int32" or -_INT32_MAX - 1 <= whole <= _INT32_MAX)
@@ -101,7 +101,7 @@ def _range_error(value: int | float, type_: str, format_: str, word: str, path: 
 
 
 def as_int64(value: float) -> int:
-    """Go's conversion, on the processors it mostly runs on: the fraction is cut, what doesn't fit becomes the least."""
+    """Go's conversion, as on amd64: the fraction is cut off, and a value out of range becomes the smallest int64."""
     return int(value) if INT64_MIN <= value < INT64_MAX else INT64_MIN
 
 

@@ -1,11 +1,11 @@
-"""Metadata of objects and of embedded resources: what the type ObjectMeta keeps of it, and what such a resource must be.
+"""Metadata of objects and embedded resources: coercion to the type ObjectMeta, and validation of embedded resources.
 
-Upstream decodes metadata into a Go struct and encodes it again: fields that the type doesn't know go, and so do members that say
-nothing. Here the same is done to the JSON object. What doesn't fit the type can't be decoded: a request with it is refused, and
-what was stored with it loses it.
-Pure. Called by `pruning.py` and `cleanness.py`, by `validity.py`, and by `compiled.py` for the root's metadata.
-Source: k8s.io/apiextensions-apiserver pkg/apiserver/schema/objectmeta/{coerce,algorithm,validation}.go and k8s.io/apimachinery
-pkg/apis/meta/v1/types.go, v0.36.3.
+Upstream decodes metadata into a Go struct and encodes it again, which drops unknown fields and empty members. Here the same is
+done to the JSON object. Metadata that does not fit the type can't be decoded: a request with it is refused, and a stored object
+loses it.
+
+Pure. Source: k8s.io/apiextensions-apiserver pkg/apiserver/schema/objectmeta/{coerce,algorithm,validation}.go and
+k8s.io/apimachinery pkg/apis/meta/v1/types.go, v0.36.3.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _ENTRIES = {
     "managedFields": frozenset({"manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1", "subresource"}),
 }
 _STRING_MAPS = ("labels", "annotations")
-# What Go leaves out when encoding. A grace period of 0 is not among it: the field is a pointer.
+# Values that Go omits when encoding. A grace period of 0 is not omitted, since the field is a pointer.
 _NOTHING: tuple[Any, ...] = (None, "", {}, [])
 
 
 def prune_object_meta(metadata: JSONObject, path: str = "metadata") -> list[str]:
-    """Drops what the type doesn't know, and members that say nothing: null, empty, a generation of 0.
+    """Drop unknown fields, and members that are null or empty, or a generation of 0.
 
-    Mutates `metadata`. Returns the paths of the unknown fields, sorted by key; `path` is that of `metadata` itself.
+    Mutates `metadata`. Returns the paths of the unknown fields, sorted by key. path: that of `metadata` itself.
     """
     if is_clean(metadata):
         return []
@@ -59,7 +59,7 @@ def prune_object_meta(metadata: JSONObject, path: str = "metadata") -> list[str]
         elif value in _NOTHING or (key == "generation" and value == 0):
             del metadata[key]
         elif key in _STRING_MAPS and isinstance(value, dict):
-            # A Go map takes null for its values' zero.
+            # Go decodes null in a map of strings to an empty string.
             value.update((name, "") for name, text in value.items() if text is None)
         elif key in _ENTRIES and isinstance(value, list):
             for index, entry in enumerate(value):
@@ -69,7 +69,7 @@ def prune_object_meta(metadata: JSONObject, path: str = "metadata") -> list[str]
 
 
 def is_clean(metadata: JSONObject) -> bool:
-    """Whether `prune_object_meta` would leave it as it is."""
+    """Whether `prune_object_meta` would leave it unchanged."""
     for key, value in metadata.items():
         if key not in _FIELDS or value in _NOTHING:
             return False
@@ -102,7 +102,7 @@ def _is_clean_entry(entry: Any, known: frozenset[str]) -> bool:
 
 
 def is_well_formed(resource: JSONObject) -> bool:
-    """Whether kind, apiVersion and metadata of an embedded resource can be decoded, and pruning leaves the metadata as it is."""
+    """Whether kind, apiVersion and metadata of an embedded resource can be decoded, and pruning does not change the metadata."""
     if not isinstance(resource.get("kind", ""), str) or not isinstance(resource.get("apiVersion", ""), str):
         return False
     if "metadata" not in resource:
@@ -112,7 +112,7 @@ def is_well_formed(resource: JSONObject) -> bool:
 
 
 def malformed_resource(value: Any, node: Structural | None, path: Path | None = None) -> FieldError | None:
-    """The first embedded resource whose kind, apiVersion or metadata can't be decoded."""
+    """The error of the first embedded resource whose kind, apiVersion or metadata can't be decoded; None if there is none."""
     at = path or Path()
     if node is None:
         return None
@@ -137,7 +137,7 @@ def malformed_resource(value: Any, node: Structural | None, path: Path | None = 
 
 
 def drop_malformed_resources(value: Any, node: Structural | None) -> None:
-    """Drops what `malformed_resource` would find, so that what was stored once can always be read. Mutates `value`."""
+    """Drop the members that `malformed_resource` would report, so that stored objects can always be read. Mutates `value`."""
     if node is None:
         return
     if isinstance(value, list):
@@ -155,7 +155,7 @@ def drop_malformed_resources(value: Any, node: Structural | None) -> None:
 
 
 def validate_resources(value: Any, node: Structural | None, path: Path | None = None) -> list[FieldError]:
-    """Every error of the embedded resources in a value; of their kind, apiVersion and metadata, that is."""
+    """All errors in kind, apiVersion and metadata of the embedded resources in a value."""
     at = path or Path()
     if node is None:
         return []
@@ -178,7 +178,7 @@ def validate_resources(value: Any, node: Structural | None, path: Path | None = 
 
 
 def validate_resource(resource: JSONObject, path: Path | None = None) -> list[FieldError]:
-    """One embedded resource: apiVersion and kind must be there and mean something, metadata must be valid if it is there."""
+    """The errors of one embedded resource: apiVersion and kind must be present and valid, metadata valid if present."""
     at = path or Path()
     problems = [field.required(at.child(key)) for key in ("apiVersion", "kind") if key not in resource]
     for key, rule in (("apiVersion", _api_version_error), ("kind", _kind_error)):
@@ -188,7 +188,7 @@ def validate_resource(resource: JSONObject, path: Path | None = None) -> list[Fi
         metadata = resource["metadata"]
         if why := object_meta.type_error(metadata):
             return [*problems, field.invalid(at.child("metadata"), metadata, why)]
-        # A name is not asked for, and what has a namespace may have one.
+        # No name is required, and a namespace is allowed.
         named = {**(metadata or {}), "name": (metadata or {}).get("name") or "fakename"}
         namespaced = bool(named.get("namespace"))
         problems += object_meta.validate_object_meta(

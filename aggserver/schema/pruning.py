@@ -1,10 +1,10 @@
-"""Pruning: drop the fields of a value that its structural schema does not name, and the nulls that it does not allow.
+"""Pruning: drop the fields that a structural schema does not specify, and the nulls that it does not allow.
 
-Runs on request bodies, on objects read from storage in another shape and on answers of conversions, always before defaulting.
-Never fails, never adds. Most objects are clean already: a check made for the schema (`cleanness.py`) looks at them, and the
-rare object that fails it goes through `prune`, the plain form of the rules, which also finds the paths. Metadata has a type of
-its own, whatever the schema says of it (`object_meta.py`).
-Pure. Called by `compiled.py`, for the handlers and the store. Source: k8s.io/apiextensions-apiserver
+Runs on request bodies, on objects stored under another schema and on results of conversion, always before defaulting. Most
+objects are clean already: code generated for the schema (`cleanness.py`) checks that, and only the rare object that fails goes
+through `prune`, the plain form of the algorithm, which also finds the paths. Metadata is pruned by its own type, whatever the
+schema says (`object_meta.py`).
+Pure. Source: k8s.io/apiextensions-apiserver
 pkg/apiserver/schema/{pruning/algorithm,defaulting/prunenulls,objectmeta/algorithm}.go and
 pkg/apiserver/customresource_handler.go (unstructuredSchemaCoercer), v0.36.3.
 """
@@ -25,18 +25,18 @@ from aggserver.schema.structural import TYPE_META, Structural
 __all__ = ["MalformedError", "Pruner", "compile_pruner", "drop_unknown", "prune", "prune_object_meta", "type_resources"]
 
 Pruner = Callable[[JSONObject], list[str]]
-"""Mutates an object at its root; returns the dropped paths (`spec.foo`, `spec.list[0].bar`). Its own metadata stays as it is.
+"""Mutates a root object; returns the dropped paths (`spec.foo`, `spec.list[0].bar`). The object's own metadata is not changed.
 
 Raises MalformedError.
 """
 
 
 class MalformedError(ValueError):
-    """An embedded resource's kind, apiVersion or metadata can't be decoded; `str()` says where and why."""
+    """The kind, apiVersion or metadata of an embedded resource can't be decoded; `str()` says where and why."""
 
 
 def compile_pruner(structural: Structural) -> Pruner:
-    """`prune` for one schema, quick for clean objects."""
+    """`prune` for one schema, with a fast check for clean objects."""
     is_clean = compile_check(structural)
 
     def pruner(obj: JSONObject) -> list[str]:
@@ -46,43 +46,43 @@ def compile_pruner(structural: Structural) -> Pruner:
 
 
 def prune(obj: JSONObject, structural: Structural) -> list[str]:
-    """Prunes an object at its root: apiVersion, kind and metadata stay, and so they do in embedded resources.
+    """Prune a root object. Its apiVersion, kind and metadata are kept, and so are those of embedded resources.
 
-    Returns the dropped paths in upstream's order: sorted, then those from within metadata of embedded resources, sorted. Nulls go
-    without being told: clients send them for nothing all the time. Raises MalformedError.
+    Returns the dropped paths in upstream's order: sorted, then those within metadata of embedded resources, sorted. Dropped nulls
+    are not reported, since clients send them all the time. Raises MalformedError.
     """
     found: list[Path] = []
     embedded: list[Path] = []
     _prune(obj, replace(structural, x_embedded_resource=True), Path(), found)
     _drop_nulls(obj, structural, is_resource=True)
-    # As in the clean check, the root's own kind, apiVersion and metadata are somebody else's.
+    # As in the check for clean objects, the root's own kind, apiVersion and metadata are left to the caller.
     members = {key: member for key, member in obj.items() if key not in TYPE_META}
     malformed = malformed_resource(members, replace(structural, x_embedded_resource=False))
     if malformed:
         raise MalformedError(str(malformed))
     _prune_embedded(obj, replace(structural, x_embedded_resource=False), Path(), embedded, is_resource=True)
-    return _told(found) + _told(embedded)
+    return _first_sorted(found) + _first_sorted(embedded)
 
 
-def _told(paths: list[Path]) -> list[str]:
-    """Sorted; of very many, those that were found first."""
+def _first_sorted(paths: list[Path]) -> list[str]:
+    """Sort the paths. If there are very many, only those found first are returned."""
     return sorted(with_room(path.text for path in paths))
 
 
 def drop_unknown(value: Any, node: Structural) -> Any:
-    """A copy of any value without what its schema doesn't know; nulls and metadata stay as they are."""
+    """A copy of any value without unknown fields; nulls and metadata are kept."""
     copy = codec.decode_stored(codec.encode_json(value))
     _prune(copy, node, Path(), [])
     return copy
 
 
 def type_resources(value: Any, node: Structural | None) -> None:
-    """Leaves of the metadata of embedded resources what its type keeps; what is no object stays. Mutates `value`."""
+    """Prune the metadata of embedded resources to the fields of ObjectMeta, if it is an object. Mutates `value`."""
     _prune_embedded(value, node, Path(), [])
 
 
 def _prune(value: Any, node: Structural | None, path: Path, found: list[Path]) -> None:
-    """The mode in which unknown fields go. Under a node of None nothing is known."""
+    """Prune a value whose unknown fields are dropped. If `node` is None, all fields are unknown."""
     if node is not None and node.x_preserve_unknown_fields:
         _skip(value, node, path, found)
     elif isinstance(value, dict):
@@ -110,7 +110,7 @@ def _prune_items(items: list[Any], node: Structural | None, path: Path, found: l
         for index, item in enumerate(items):
             _prune(item, node, path.index(index), found)
         return
-    # Lists in lists that no schema knows may be as deep as a body can be: without recursion.
+    # Without recursion, since unspecified lists may be nested as deep as a body can be.
     waiting = [(items, path)]
     while waiting:
         some, at = waiting.pop()
@@ -122,7 +122,7 @@ def _prune_items(items: list[Any], node: Structural | None, path: Path, found: l
 
 
 def _skip(value: Any, node: Structural | None, path: Path, found: list[Path]) -> None:
-    """The mode in which unknown fields stay: what properties name is pruned again, items of lists are not."""
+    """Prune a value whose unknown fields are preserved: specified properties are pruned again, items of lists are not."""
     if node is None:
         return
     if isinstance(value, dict):
@@ -140,7 +140,7 @@ def _skip(value: Any, node: Structural | None, path: Path, found: list[Path]) ->
 
 
 def _drop_nulls(value: Any, node: Structural | None, *, is_resource: bool = False) -> None:
-    """Drops null members that are neither nullable nor have a default to take their place. Items of lists stay, null or not."""
+    """Drop null members that are not nullable and have no default to replace them. Null items of lists are kept."""
     if node is None:
         return
     if isinstance(value, list):
@@ -152,24 +152,24 @@ def _drop_nulls(value: Any, node: Structural | None, *, is_resource: bool = Fals
             if member is None and loses_null(child):
                 del value[key]
             elif key not in TYPE_META or not (is_resource or node.x_embedded_resource):
-                # Metadata drops its own nulls; kind and apiVersion are texts.
+                # `prune_object_meta` drops nulls in metadata; kind and apiVersion are strings.
                 _drop_nulls(member, child)
 
 
 def _prune_embedded(value: Any, node: Structural | None, path: Path, found: list[Path], *, is_resource: bool = False) -> None:
-    """Types the metadata of embedded resources. The root's is the caller's."""
+    """Prune the metadata of embedded resources. That of the root is left to the caller."""
     if node is None:
         return
     if isinstance(value, dict):
         is_resource = is_resource or node.x_embedded_resource
         if node.x_embedded_resource and isinstance(value.get("metadata", ""), dict | None):
-            # Null becomes metadata that says nothing.
+            # Null becomes empty metadata.
             metadata = value["metadata"] = value["metadata"] or {}
             found.extend(map(path.child, prune_object_meta(metadata)))
         for key, member in value.items():
             if is_resource and key in TYPE_META:
                 continue
-            # Here, and only here, keys of a map are written in brackets.
+            # Only here, upstream writes keys of a map in brackets.
             if key in node.properties:
                 _prune_embedded(member, node.properties[key], path.child(key), found)
             else:

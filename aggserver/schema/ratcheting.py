@@ -1,9 +1,8 @@
-"""Ratcheting: which part of an object an update leaves as it was.
+"""Ratcheting: finds the parts of an object that an update leaves unchanged.
 
-An object that became invalid under a newer schema can still be changed elsewhere: errors of a value that is what it was are
-dropped. A `Correlation` finds for each value what it was before. Members of objects correlate by name, items of lists of type map
-by their keys, other items not at all; and what the schema says nothing of can't be told to be the same.
-Made by `compiled.py`, walked by `validation.py` and `rule_validation.py`, which finds old values of items (`MapList`) too. Pure.
+An object that became invalid under a newer schema can still be changed elsewhere: errors of unchanged values are dropped. A
+`Correlation` finds the old value of each value. Members of objects correlate by name, items of lists of type map by their keys,
+other items not at all; values without a schema never count as unchanged. Pure.
 Source: k8s.io/apiserver pkg/cel/common/{equality,maplist}.go; k8s.io/apiextensions-apiserver
 pkg/apiserver/validation/ratcheting.go, v0.36.3.
 """
@@ -20,7 +19,7 @@ __all__ = ["Correlation", "MapList"]
 
 
 class MapList:
-    """The items of a list of type map, to be found by their keys; in a list of another type nothing is found."""
+    """Finds items of a list of type map by their keys; in a list of any other type it finds nothing."""
 
     __slots__ = ("_items", "_node")
 
@@ -33,13 +32,13 @@ class MapList:
                     self._items.setdefault(key, item)
 
     def find(self, item: Any) -> Any:
-        """The first with the keys of `item`, or None."""
+        """The first item with the same keys as `item`, or None."""
         if not self._items or (key := self._key_of(item)) is None:
             return None
         return self._items.get(key)
 
     def _key_of(self, item: Any) -> Hashable | None:
-        """None where a key is missing, or is no scalar. Types count: 1 is not true."""
+        """None if a key is missing or not a scalar. Types count: 1 is not true."""
         if not isinstance(item, dict):
             return None
         values = [item.get(name) for name in self._node.list_map_keys]
@@ -49,7 +48,7 @@ class MapList:
 
 
 class Correlation:
-    """A value, what it was, and the schema that both have. Remembers what it has found out, and so belongs to one validation."""
+    """A value, its old value, and their schema. It caches results, so it must be used for one validation only."""
 
     __slots__ = ("_children", "_old", "_old_items", "_structural", "_unchanged", "_value")
 
@@ -62,11 +61,11 @@ class Correlation:
         self._old_items: MapList | None = None
 
     def key(self, name: str) -> Correlation | None:
-        """The member's, None where there was none or the schema doesn't know it."""
+        """The correlation of a member; None if there was no old one, or the schema does not specify it."""
         return self._child(name, self._make_member)
 
     def index(self, index: int) -> Correlation | None:
-        """The item's, for lists of type map."""
+        """The correlation of an item of a list of type map; None in other lists."""
         return self._child(index, self._make_item)
 
     def is_unchanged(self) -> bool:

@@ -1,8 +1,7 @@
-"""Rules of a definition, checked before there is any object: that they compile, and that they can't cost too much.
+"""Validation of a definition's rules: that they compile, and that their estimated costs are within the limits.
 
-What one evaluation costs at most, times how often the rule can be evaluated in one object, has a limit, and so has the sum of all
-of a schema. The figures are upstream's to the digit. Called when a definition is checked, for schemas that are structural
-(`apiextensions/schema_rules.py`). Pure.
+The maximum cost of one evaluation, times how often the rule can be evaluated in one object, has a limit, and so has the sum of
+all rules of a schema. The figures are upstream's to the digit. Only structural schemas are checked. Pure.
 Source: k8s.io/apiextensions-apiserver pkg/apis/apiextensions/validation/{cel_validation,validation}.go
 (ValidateCustomResourceDefinitionOpenAPISchema), v0.36.3.
 """
@@ -26,11 +25,11 @@ __all__ = ["MAX_EXPRESSION", "MAX_TOTAL", "violations"]
 
 Errors = Iterator[FieldError]
 
-# Units of cost (about 50 ns each): of one expression, and of all of a schema. Times the `budget` of the options.
+# Limits for one expression and for all of a schema, in units of cost (about 50 ns), multiplied by the `budget` of the options.
 MAX_EXPRESSION = 10_000_000
 MAX_TOTAL = 100_000_000
-# So many expressions are told where the sum is too high, the most expensive ones, of those with a hundredth of the limit.
-_TOLD = 4
+# If the sum is too high, at most so many of the most expensive expressions are named, if they use a hundredth of the limit.
+_MOST_NAMED = 4
 
 _MAX_UINT64 = 2**64 - 1
 
@@ -38,10 +37,10 @@ _MAX_UINT64 = 2**64 - 1
 def violations(
     schema: JSONMapping, path: Path, faulty: Collection[Path], options: RuleOptions, *, unchanged: bool = False
 ) -> list[FieldError]:
-    """What is wrong with the rules of a structural schema, in the order of `constructs.violations`.
+    """The errors of the rules of a structural schema, in the order of `constructs.violations`.
 
-    faulty: the paths of schemas where something else is wrong, or below: their rules wait until that is mended.
-    unchanged: it has been accepted before; the limit of single expressions, which may be younger, does not hold.
+    faulty: the paths of schemas that have other errors, in them or below: their rules are not checked.
+    unchanged: the schema has been accepted before, so the limit of single expressions, which may be newer, does not apply.
     """
     with_rules: set[int] = set()
     if not _find_rules(schema, with_rules):
@@ -51,7 +50,7 @@ def violations(
 
 
 def _find_rules(schema: JSONMapping, found: set[int]) -> bool:
-    """Whether there are any, at the schema or below; the ids of all schemas of which that is so. Most have none."""
+    """Whether the schema has rules, in it or below. found: collects the ids of all schemas that do; most don't."""
     has = bool(schema.get(VALIDATIONS))
     for _, _, child in _children(schema):
         has |= _find_rules(child, found)
@@ -61,7 +60,7 @@ def _find_rules(schema: JSONMapping, found: set[int]) -> bool:
 
 
 def _children(schema: JSONMapping) -> Iterator[tuple[str, str | None, JSONMapping]]:
-    """Member, name if it has one, schema. Those in value validations have no rules."""
+    """Member, name if it has one, and schema. Schemas in value validations are skipped, since they can't have rules."""
     extra, items = schema.get("additionalProperties"), schema.get("items")
     if isinstance(extra, dict):
         yield "additionalProperties", None, extra
@@ -73,11 +72,11 @@ def _children(schema: JSONMapping) -> Iterator[tuple[str, str | None, JSONMappin
 
 @dataclass
 class _Node:
-    """A schema, and what the way to it says.
+    """A schema with its context.
 
-    name: of the property that it is; None for items and values of maps.
-    cardinality: how many values of it one object can have; None where no limit says so.
-    uncorrelatable: the outermost schema on the way, the parts of whose values have no older selves.
+    name: that of the property; None for items and values of maps.
+    cardinality: how many values of it one object can have; None if that is unlimited.
+    uncorrelatable: the outermost schema on the path whose items or values can't be correlated with old ones; None if none.
     """
 
     schema: JSONMapping
@@ -89,7 +88,7 @@ class _Node:
     uncorrelatable: Path | None = None
 
     def below(self, with_rules: Collection[int]) -> Iterator[_Node]:
-        """The children that are asked for, by their ids."""
+        """The children with rules. with_rules: ids of schemas, see `_find_rules`."""
         correlatable = {
             "additionalProperties": True,
             "properties": self.schema.get(MAP_TYPE) in (None, "atomic", "granular"),
@@ -118,7 +117,7 @@ class _Node:
 
     @cached_property
     def declared(self) -> DeclType | None:
-        """The type that `self` has in its rules; None where there is none. Part of the parent's, which cost something to make."""
+        """The type of `self` in its rules; None if it has none. It is part of the parent's type if that exists, to save time."""
         parent = self.parent
         if parent is not None and parent._has_type:
             above = parent.declared
@@ -156,7 +155,7 @@ class _Check:
             return
         count = node.cardinality
         if count is None:
-            # As many as fit into a request, each with a comma.
+            # As many as fit into a request, each followed by a comma.
             count = MAX_REQUEST_SIZE // (declared.min_size + 1)
         for index, rule in enumerate(compile_rules(rules, declared)):
             yield from self._rule(rule, at.index(index), count, node.uncorrelatable)
@@ -185,14 +184,14 @@ class _Check:
             yield forbidden(path, _exceeds(name, cost, self._max_expression))
 
     def total(self, path: Path) -> Errors:
-        """After all nodes."""
+        """The errors of the sum of all costs, after all nodes have been visited."""
         total = min(sum(cost for _, cost in self._costs), _MAX_UINT64)
         if total <= self._max_total:
             return
         expensive = sorted(
             ((at, cost) for at, cost in self._costs if cost >= self._max_total // 100), key=lambda each: each[1], reverse=True
         )
-        for at, _ in expensive[:_TOLD]:
+        for at, _ in expensive[:_MOST_NAMED]:
             yield forbidden(at, "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema")
         what = f"{VALIDATIONS} estimated rule cost total for entire OpenAPIv3 schema"
         yield forbidden(path, _exceeds(what, total, self._max_total))
@@ -204,7 +203,7 @@ def _times(cost: int, count: int) -> int:
 
 def _exceeds(name: str, cost: int, limit: int) -> str:
     factor = cost / limit
-    # Not "1.0x", and no figures where they mean nothing.
+    # Upstream avoids "1.0x", and large factors without meaning.
     text = "more than 100x" if factor > 100 else f"{factor:f}x" if factor < 1.5 else f"{factor:.1f}x"
     limits = "maxItems, maxProperties, and maxLength where arrays, maps, and strings are declared"
     return f"{name} exceeds budget by factor of {text} (try simplifying the rule, or adding {limits})"

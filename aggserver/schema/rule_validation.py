@@ -1,11 +1,12 @@
-"""Rule validation: what the rules of a schema (x-kubernetes-validations) say of an object.
+"""Rule validation: evaluates the rules of a schema (x-kubernetes-validations) for an object.
 
-The walk goes only where rules are, and the rules of a node are compiled when a value first gets there. A transition rule, one
-that reads oldSelf, needs an old value: members of objects have it by name, items of lists of type map by their keys. What fails
-is an error, or a warning where an update leaves the value as it was. Evaluation is bounded by its cost, that of one expression
-and that of all for an object; once it is spent nothing more is evaluated. As that may take seconds, a caller can ask for less
-(`patience`), go on elsewhere if it is not enough, and give up there (`is_given_up`).
-Rules below allOf are never there: no structural schema has them. Called by `registry/custom_resource.py`. Pure.
+Only nodes with rules are visited, and a node's rules are compiled when a value first gets there. A transition rule, which uses
+oldSelf, needs an old value: members of objects are correlated by name, items of lists of type map by their keys. A rule that
+fails is an error, or a warning if an update left the value unchanged. The cost of one expression and that of all for an object
+are limited; evaluation ends when a limit is exceeded. That may take seconds, so a caller can set a lower limit (`patience`),
+repeat in a thread if it is exceeded, and abandon the evaluation there (`is_given_up`).
+
+Structural schemas have no rules below allOf. Pure.
 Source: k8s.io/apiextensions-apiserver pkg/apiserver/schema/cel/validation.go, k8s.io/apiserver pkg/apis/cel/config.go, v0.36.3.
 """
 
@@ -29,23 +30,23 @@ from aggserver.schema.structural import VALIDATIONS, Structural
 
 __all__ = ["CALL_LIMIT", "RuleValidator", "compile_tree"]
 
-# Units of cost of one evaluation; `rules.OBJECT_LIMIT` is that of all for one object.
+# The cost limit of one evaluation; `rules.OBJECT_LIMIT` is that of all evaluations for one object.
 CALL_LIMIT = 1_000_000
-# Bytes, of what a messageExpression gives.
+# The longest result of a messageExpression, in bytes.
 _LONGEST_MESSAGE = 5 * 1024
 
-# What compiling a character takes of a caller's patience.
+# Units of cost counted for compiling a character of a rule, where `patience` limits the work.
 _COMPILING = 4
-# Bytes of JSON. To find the older selves in an object, and to go through items whose rules cost nothing, takes time too.
+# Bytes of JSON. Objects beyond it take time to correlate and to visit, even if their rules cost little.
 _LARGE = 128 * 1024
-# Bytes of warnings that are gathered: far more than have room in the headers of an answer.
-_TOLD_WARNINGS = 64 * 1024
+# Bytes of warnings that are collected: far more than fit into the headers of a response.
+_MAX_WARNINGS = 64 * 1024
 
 _OUT_OF_BUDGET = "running out of cost budget, no further validation rules will be run"
 
 
 class RuleValidator:
-    """Of one schema that has rules. May be used in several threads."""
+    """Evaluates the rules of one schema. It may be used by several threads."""
 
     def __init__(self, root: _Node, options: RuleOptions) -> None:
         self._root = root
@@ -60,11 +61,11 @@ class RuleValidator:
         patience: int | None = None,
         is_given_up: Callable[[], bool] | None = None,
     ) -> RuleFindings:
-        """The object is one that the schema finds no fault with, as far as types go.
+        """Evaluate all rules. The values of `obj` must have the types of the schema.
 
-        correlation: of an update, with `old`. patience: units of cost, fewer than the limits, and some for each character that
-        is still to be compiled; large objects, which take long at any cost, have none; None for no end before those.
-        is_given_up: whether nobody waits any more; is asked all the time, and ends the work with whatever was found by then.
+        correlation: for an update, with `old`. patience: a cost limit below the usual ones, which also counts characters to
+        compile, and is exceeded at once by large objects, since they take time at any cost; None for the usual limits.
+        is_given_up: whether nobody waits for the result any more; it is called often, and ends the work with the findings so far.
         Raises OutOfPatienceError.
         """
         if patience is not None and (_is_large(obj) or _is_large(old)):
@@ -80,9 +81,10 @@ class RuleValidator:
         return walk.findings
 
     def validate_default(self, value: Any, path: Path, left: int) -> tuple[list[FieldError], int]:
-        """Of a default at `path` in a schema: it must do in an object that had it before, and in a new one.
+        """Evaluate the rules for a default at `path` in a schema, both as an unchanged value and as a new one.
 
-        left: of OBJECT_LIMIT, which all defaults of a schema share; returned is what then is left, less than 0 where it is spent.
+        left: the rest of OBJECT_LIMIT, which all defaults of a schema share. Returns the errors and the new rest, which is less
+        than 0 if the limit was exceeded.
         """
         remains = left
         for old in (value, None):
@@ -100,21 +102,21 @@ def _is_large(obj: Any) -> bool:
 
 
 def compile_tree(structural: Structural, options: RuleOptions, *, is_resource: bool) -> RuleValidator | None:
-    """See `rules.compile_validator`, which calls it."""
+    """See `rules.compile_validator`, which imports this module only if there are rules."""
     root = _tree(structural, declare(structural, is_resource=is_resource, sees_labels=options.sees_labels), options)
     return None if root is None else RuleValidator(root, options)
 
 
-# --- what is compiled ---
+# --- compiled rules ---
 
 
-# What a rule wants of the old value: nothing, that it is there, or an optional value.
+# How a rule uses the old value: not at all, as a required value, or as an optional one.
 _UNUSED, _REQUIRED, _OPTIONAL = range(3)
 
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """name: what errors call the rule. Without a program it has an error."""
+    """name: its name in errors. program: None if there is an error instead."""
 
     program: Program | None
     message: Program | None
@@ -126,7 +128,7 @@ class _Rule:
 
 
 class _Node:
-    """A node with rules, or with such below it."""
+    """A node with rules, in it or below."""
 
     __slots__ = ("_declared", "_rules", "has_rules", "has_type", "items", "properties", "structural", "values")
 
@@ -140,23 +142,23 @@ class _Node:
         self._declared = declared
         self._rules: list[_Rule] = []
 
-    def compiling_takes(self) -> int:
-        """Of a caller's patience."""
+    def compile_cost(self) -> int:
+        """Units of cost counted for compiling the node's rules; 0 if they have been compiled."""
         return 0 if self._declared is None else rules_length(self.structural.schema) * _COMPILING
 
     def rules(self) -> list[_Rule]:
-        """Compiled at the first call; threads that ask at once may each compile them, to the same end."""
+        """Compile the rules at the first call. Several threads may do so at the same time, with the same result."""
         declared = self._declared
         if declared is not None:
             compiled = compile_rules(self.structural.schema[VALIDATIONS], declared)
-            # Of what was checked only the programs are kept.
+            # Keep only the programs, not the checked expressions.
             self._rules = [_prepare(rule) for rule in compiled if rule.expression != Expression()]
             self._declared = None
         return self._rules
 
 
 def _tree(node: Structural, declared: DeclType | None, options: RuleOptions) -> _Node | None:
-    """None if there are no rules, or none that know a type."""
+    """The nodes with rules; None if there are none, or if the node has no type for them."""
     if declared is None:
         return None
     made = _Node(node, declared)
@@ -164,11 +166,11 @@ def _tree(node: Structural, declared: DeclType | None, options: RuleOptions) -> 
         made.items = _tree(node.items, declared.element, options) or _untyped(node.items)
     if node.values is not None:
         made.values = _tree(node.values, declared.element, options) or _untyped(node.values)
-    # For upstream, which goes through a Go map, in any order.
+    # Sorted; upstream's order is that of a Go map.
     for name, child in sorted(node.properties.items()):
         identifier = escape(name)
         if identifier is None:
-            # Other rules can't see it, but it may have its own.
+            # Rules of the parent can't access it, but it may have rules itself.
             below = declare(child, is_resource=child.x_embedded_resource, sees_labels=options.sees_labels)
         else:
             below = declared.fields.get(identifier)
@@ -178,7 +180,7 @@ def _tree(node: Structural, declared: DeclType | None, options: RuleOptions) -> 
 
 
 def _untyped(node: Structural) -> _Node | None:
-    """With rules that can't be compiled: a definition has been accepted with items of what is no list."""
+    """A node whose rules can't be compiled, e.g. items of a type other than array in a definition stored before."""
     return _Node(node, None) if node.schema.get(VALIDATIONS) else None
 
 
@@ -200,16 +202,16 @@ def _prepare(compiled: CompiledRule) -> _Rule:
 
 # --- one object ---
 
-# How to get to a value from its parent's place, None for the root's: texts are made only where there is something to tell.
+# The parent's place and how to get from there to the value; None for the root. Paths are made from it only for errors.
 _Place: TypeAlias = "tuple[_Place, Callable[[Path, Any], Path], str | int] | None"
 
 
 class _StopError(Exception):
-    """The budget is spent, or nobody waits any more."""
+    """A cost limit is exceeded, or nobody waits for the result any more."""
 
 
 class _Limit(int):
-    """Units of cost, of which none are left once nobody waits: a program looks at its limit every few steps, in each loop."""
+    """A cost limit that counts as exceeded once nobody waits any more. Programs check it every few steps, in each loop."""
 
     is_given_up: Callable[[], bool]
 
@@ -223,12 +225,12 @@ class _Limit(int):
         return self.of(int(self) - units, self.is_given_up)
 
     def __lt__(self, cost: int) -> bool:
-        """Python asks this for `cost > limit` too."""
+        """Python calls this for `cost > limit` too."""
         return self.is_given_up() or int(self) < cost
 
 
 class _Walk:
-    """limit: of one evaluation. left: of the budget for all."""
+    """limit: the cost limit of one evaluation. left: the rest of the limit for all."""
 
     def __init__(
         self,
@@ -241,13 +243,13 @@ class _Walk:
     ) -> None:
         self.findings = RuleFindings([], [])
         self.left = left
-        self._told = 0
+        self._warned = 0
         self._limit = limit if is_given_up is None else _Limit.of(limit, is_given_up)
         self._correlation = correlation
         self._pays_for_compiling = pays_for_compiling
 
     def visit(self, node: _Node, value: Any, old: Any, place: _Place) -> None:
-        """Null is for the rules of the value around it. Raises _StopError."""
+        """Evaluate the rules of a value and all in it. Null has none: it is up to the parent's rules. Raises _StopError."""
         if value is None:
             return
         if node.has_rules:
@@ -275,8 +277,8 @@ class _Walk:
             self._error(node, place, f"rule compiler initialization error: {why}")
             return
         if self._pays_for_compiling:
-            self._pay(node, place, node.compiling_takes())
-        # By what a rule wants of the old value.
+            self._pay(node, place, node.compile_cost())
+        # Indexed by how a rule uses the old value.
         variables: list[Mapping[str, Any] | None] = [None, None, None]
         for rule in node.rules():
             if rule.program is None:
@@ -308,7 +310,7 @@ class _Walk:
             text = "no further validation rules will be run due to call cost exceeds limit for rule"
             self._stop(node, place, f"'{why}': {text}: {rule.name}")
         if why.startswith("no such overload"):
-            # Of int-or-string, which the checker lets pass with anything.
+            # E.g. for an int-or-string, which is dyn for the checker.
             text = "call arguments did not match a supported operator, function or macro signature for rule"
             self._error(node, place, f"'{why}': {text}: {rule.name}")
         else:
@@ -328,7 +330,7 @@ class _Walk:
         self._add(_error_for(rule.rule.get("reason"), path, shown, detail), ratchets)
 
     def _message(self, rule: _Rule, variables: Mapping[str, Any]) -> str:
-        """Of a rule that failed. Raises _StopError with what to tell instead."""
+        """The message of a rule that failed. Raises _StopError with the error to report instead."""
         if rule.message is not None:
             text = ""
             exceeded = False
@@ -348,13 +350,13 @@ class _Walk:
         return rule.name if rule.rule.get("message") else f"failed rule: {rule.name}"
 
     def _is_unchanged(self, place: _Place) -> bool:
-        """Whether the value is what it was before, or if that can't be told, what is around it."""
+        """Whether the value is unchanged, or the closest value around it that can be correlated."""
         if self._correlation is None:
             return False
         current, around = self._correlation, None
         for step in _steps(place):
             if around is None and step in ("apiVersion", "kind"):
-                # What changes there is not to be seen: both objects are in the same version.
+                # A change of these can't be seen here, since both objects have been converted to the same version.
                 return False
             below = current.index(step) if isinstance(step, int) else current.key(step)
             if below is None:
@@ -371,9 +373,9 @@ class _Walk:
 
     def _add(self, error: FieldError, ratchets: bool) -> None:
         if ratchets:
-            if self._told < _TOLD_WARNINGS:
+            if self._warned < _MAX_WARNINGS:
                 self.findings.warnings.append(text := str(error))
-                self._told += len(text)
+                self._warned += len(text)
         else:
             self.findings.errors.append(error)
 

@@ -28,7 +28,7 @@ _STRINGS = Structural(type="object", additional_properties=_STRING)
 
 
 def with_object_meta(node: Structural, *, sees_labels: bool = False) -> Structural:
-    """The node of a resource with what every resource has; metadata is only its names, unless the schema says as much itself."""
+    """Add kind, apiVersion and metadata to the node of a resource; metadata has only its names, as upstream declares it."""
     properties = node.properties
     names = {name: properties[name].type for name in ("kind", "apiVersion", "metadata") if name in properties}
     if names == {"kind": "string", "apiVersion": "string", "metadata": "object"} and not sees_labels:
@@ -43,25 +43,25 @@ def with_object_meta(node: Structural, *, sees_labels: bool = False) -> Structur
 
 
 def on_access(node: Structural) -> OnAccess:
-    """What an expression does with a value of the node when it gets there."""
+    """How to convert a value of the node when an expression accesses it."""
     if node.x_int_or_string:
         kind = None
     elif node.type == "string":
         kind = _KINDS_OF_FORMATS.get(_format(node), str)
     else:
         kind = _KINDS.get(node.type)
-    look = _container if node.type in ("array", "object") else _looked_at
+    look = _container if node.type in ("array", "object") else _convert
     return OnAccess(
         kind, lambda value: look(value, node), is_sure=node.type not in ("array", "object"), may_be_null=node.nullable
     )
 
 
 def deep_conversion(node: Structural) -> Callable[[Any], Any] | None:
-    """What makes CEL's value, with all that is in it; None where it is one as it is."""
+    """A function that converts a value of the node with all its elements; None if none is needed."""
     return None if _is_plain(node) else lambda value: _value(value, node)
 
 
-def _looked_at(value: Any, node: Structural) -> Any:
+def _convert(value: Any, node: Structural) -> Any:
     made = _value(value, node)
     if type(made) is Invalid:
         raise EvaluationError(made.message)
@@ -69,12 +69,12 @@ def _looked_at(value: Any, node: Structural) -> Any:
 
 
 def _container(value: Any, node: Structural) -> Any:
-    """A list, map or object as it is."""
-    return value if isinstance(value, _KINDS[node.type]) else _looked_at(value, node)
+    """Keep a list, map or object as it is."""
+    return value if isinstance(value, _KINDS[node.type]) else _convert(value, node)
 
 
 def _is_plain(node: Structural) -> bool:
-    """Whether a value is CEL's as it is, all of it."""
+    """Whether a value of the node and all its elements need no conversion."""
     match node.type:
         case "array":
             items = node.items
@@ -92,7 +92,7 @@ def _format(node: Structural) -> str:
 
 
 def _value(value: Any, node: Structural) -> Any:
-    """CEL's value of a JSON value, which may be CEL's already."""
+    """Convert a JSON value; a converted value is returned unchanged."""
     if type(value) is Invalid:
         return value
     if value is None:
@@ -145,7 +145,7 @@ def _unexpected(wanted: str, value: Any) -> Invalid:
 
 
 class _Foreign(NamedTuple):
-    """What a list has after something was added that no JSON value is: Go's value, which its schema does not take."""
+    """An element added to a list that is not a JSON value, such as a time: upstream keeps Go's value, which fits no schema."""
 
     go_type: str
     value: Any
@@ -171,8 +171,8 @@ def _go_type(value: Any) -> str:
     return _GO_TYPES.get(type(value)) or _GO_TYPES[dict if isinstance(value, dict) else list]
 
 
-def _unmade(value: Any) -> Any:
-    """The JSON value that a value was made from, as far as there is one."""
+def _json(value: Any) -> Any:
+    """The JSON value that a value was converted from, or a _Foreign if there is none."""
     if isinstance(value, _List | _Map | _Unknown):
         return value.json
     if value is None or isinstance(value, Timestamp | Duration | bytes):
@@ -181,7 +181,7 @@ def _unmade(value: Any) -> Any:
 
 
 def _same(mine: Any, theirs: Any) -> bool:
-    """Null is not equal to anything else, but for a list, map or object that is asked."""
+    """Equality with null: it is false, except that a list, map or object on the left is an error."""
     if mine is MISSING or theirs is MISSING:
         return mine is theirs
     if theirs is None and isinstance(mine, list | dict | Invalid):
@@ -190,7 +190,7 @@ def _same(mine: Any, theirs: Any) -> bool:
 
 
 class _Unknown:
-    """What is preserved without a type. Expressions get there only by comparing what it is in."""
+    """A preserved value without a type. Expressions meet it only when they compare a value that contains it."""
 
     __slots__ = ("json",)
 
@@ -202,7 +202,7 @@ class _Unknown:
 
 
 class _List(list[Any]):
-    """Of values that are made."""
+    """A list of converted values."""
 
     __slots__ = ("json", "node")
 
@@ -213,7 +213,7 @@ class _List(list[Any]):
         self.node = node
 
     def holds(self, item: object) -> bool:
-        """An element that has no value is an error, unless another is equal; so is an item that has none."""
+        """`in`: an Invalid item or element is an error, unless another element is equal."""
         if not isinstance(item, Invalid) and any(equal(each, item) for each in self if type(each) is not Invalid):
             return True
         for each in (item, *self):
@@ -222,32 +222,32 @@ class _List(list[Any]):
         return False
 
     def equals(self, other: object) -> bool:
-        """In cel-go's lists, what can't be compared is taken for equal; here it is an error."""
+        """Elements that can't be compared are an error here; in cel-go's own lists they count as equal."""
         mine = _listed(other)
         return len(mine) == len(self) and all(map(_same, self, mine))
 
     def added(self, other: object) -> list[Any]:
-        return type(self)([*self.json, *map(_unmade, _listed(other))], self.node)
+        return type(self)([*self.json, *map(_json, _listed(other))], self.node)
 
 
 class _Set(_List):
-    """Without an order. Elements are looked up as JSON has them: a number that a rule sees as a double is not found."""
+    """A list of type set: equal in any order. Elements are compared as JSON values, so that an integer differs from a double."""
 
     __slots__ = ()
 
     def equals(self, other: object) -> bool:
         theirs = _listed(other)
-        return len(theirs) == len(self) and {_identity(_unmade(each)) for each in theirs} <= set(map(_identity, self.json))
+        return len(theirs) == len(self) and {_identity(_json(each)) for each in theirs} <= set(map(_identity, self.json))
 
     def added(self, other: object) -> list[Any]:
         elements = {_identity(each): each for each in self.json}
-        for each in map(_unmade, _listed(other)):
+        for each in map(_json, _listed(other)):
             elements.setdefault(_identity(each), each)
         return _Set([*self.json, *list(elements.values())[len(self.json) :]], self.node)
 
 
 class _ListMap(_List):
-    """Without an order; elements are known by their keys."""
+    """A list of type map: equal in any order; elements are matched by their keys."""
 
     __slots__ = ()
 
@@ -259,10 +259,10 @@ class _ListMap(_List):
         return all((key := self._key(each)) in by_key and _same(by_key[key], each) for each in theirs)
 
     def added(self, other: object) -> list[Any]:
-        """What has the key of an element replaces it, in its place."""
+        """Concatenate; an added element replaces the one with the same keys, in its place."""
         elements = list(self.json)
         places = {self._key(each): place for place, each in enumerate(elements)}
-        for each in map(_unmade, _listed(other)):
+        for each in map(_json, _listed(other)):
             place = places.get(self._key(each))
             if place is None:
                 elements.append(each)
@@ -271,11 +271,11 @@ class _ListMap(_List):
         return _ListMap(elements, self.node)
 
     def _key(self, element: Any) -> Hashable:
-        """Keys of other names than expressions have for them are not found, upstream either."""
+        """The values of the keys. Keys whose CEL name is escaped are not found, which is a mistake of upstream."""
         if not isinstance(element, dict):
             return object()
         names = [escape(name) or name for name in self.node.list_map_keys]
-        # An object's own `get` gives what expressions see.
+        # Not `element.get`, which in an _Object returns converted values.
         values = [dict.get(element, name) for name in names]
         return tuple(map(_identity, values)) if len(values) <= 3 else " ".join(map(show, values))
 
@@ -287,7 +287,7 @@ def _listed(other: object) -> list[Any]:
 
 
 def _identity(value: Any) -> Hashable:
-    """Equal for values that Go takes for the same key of a map. What can't be a key makes it panic."""
+    """A key that is equal for values that are the same map key in Go. A value that can't be a key makes upstream panic."""
     if isinstance(value, dict | list) or (isinstance(value, _Foreign) and value.go_type == "[]uint8"):
         raise CELError(f"internal error: runtime error: hash of unhashable type {_go_type(value)}")
     return type(value), value
@@ -309,7 +309,7 @@ def _list(value: Any, node: Structural) -> Any:
 
 
 class _Map(dict[str, Any]):
-    """Of values that are made."""
+    """A map of converted values."""
 
     __slots__ = ("json",)
 
@@ -324,7 +324,7 @@ class _Map(dict[str, Any]):
 
 
 class _Object(dict[str, Any]):
-    """`[]` and `in` are for the JSON object, and all else for what expressions see that don't know its type."""
+    """An object. `[]` and `in` see the JSON object; the other methods see CEL names and values, for expressions of type dyn."""
 
     __slots__ = ("node",)
 
@@ -344,11 +344,11 @@ class _Object(dict[str, Any]):
 
     def items(self) -> Any:
         known = [(name, self.get(name, Invalid(f"no such key: {name}"))) for name in self]
-        # Of what the schema doesn't name upstream knows only how many there are.
+        # Upstream only counts the fields that the schema does not specify.
         return known + [(_UNNAMED, _UNNAMED)] * (len(self) - len(known))
 
     def equals(self, other: object) -> bool:
-        """As many members, null or not; of those that the schema doesn't name, what both have is compared."""
+        """Both must have the same number of members, nulls included. Unspecified fields are compared only if both have them."""
         if not isinstance(other, dict):
             raise no_such_overload()
         if len(self) != len(other):

@@ -1,7 +1,7 @@
-"""Rules: x-kubernetes-validations, as those know them who have a schema and don't know yet whether there are any in it.
+"""Rules (x-kubernetes-validations): the entry to their compilation, which imports CEL only if a schema has rules.
 
-What judges rules (`rule_validation.py`, `rule_costs.py`, and CEL below them) would take a sixth of a server's start, and most
-definitions have none: it is imported here, and in `apiextensions/schema_rules.py`, when the first rule is met. Pure.
+Importing `rule_validation.py`, `rule_costs.py` and CEL would take a sixth of a server's start, and most definitions have no
+rules. So they are imported here, and in `apiextensions/schema_rules.py`, when the first rule is met. Pure.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 __all__ = ["OBJECT_LIMIT", "UPSTREAM", "OutOfPatienceError", "RuleFindings", "RuleOptions", "compile_validator", "rules_length"]
 
-# Units of cost, of all evaluations for one object.
+# The cost limit of all evaluations for one object.
 OBJECT_LIMIT = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class RuleOptions:
-    """What rules may do beyond upstream's. sees_labels: the metadata of resources has labels and annotations for them.
+    """Options that go beyond upstream. sees_labels: rules can access labels and annotations in metadata.
 
-    budget: a factor of the limits of cost.
+    budget: a factor for all cost limits.
     """
 
     sees_labels: bool = False
@@ -37,24 +37,24 @@ UPSTREAM = RuleOptions()
 
 
 class RuleFindings(NamedTuple):
-    """warnings: the texts of errors at values that an update has not changed."""
+    """warnings: the texts of errors of values that an update left unchanged."""
 
     errors: list[FieldError]
     warnings: list[str]
 
 
 class OutOfPatienceError(Exception):
-    """The rules take longer than the caller would wait. There are no findings then."""
+    """The rules take longer than the caller would wait; there are no findings."""
 
 
 def rules_length(schema: Mapping[str, Any]) -> int:
-    """Characters of a node's expressions. To compile them takes some 10 us for each."""
+    """Characters in a node's expressions. Compiling takes about 10 us for each."""
     rules = schema.get(VALIDATIONS) or ()
     return sum(len(rule.get("rule") or "") + len(rule.get("messageExpression") or "") for rule in rules)
 
 
 def compile_validator(structural: Structural, options: RuleOptions, *, is_resource: bool = True) -> RuleValidator | None:
-    """None if there is no rule in the schema. is_resource: the schema is that of a resource."""
+    """The validator of a schema's rules; None if it has none. is_resource: the schema is that of a resource."""
     if not _has_rules(structural):
         return None
     from aggserver.schema.rule_validation import compile_tree

@@ -1,9 +1,8 @@
-"""Structural: an openAPIV3Schema as a tree of typed nodes, the form that everything compiled from a schema starts from.
+"""Structural: an openAPIV3Schema as a tree of typed nodes, from which all other forms of a schema are compiled.
 
-`problems` says what keeps a schema from having that form: members of the wrong JSON type. What a schema may not say, though it
-has the form, is for `invariants.py` and `constructs.py`. `compile` makes the tree, and relies on there being none. What only
-judges values (patterns, limits, enums, junctors, rules) stays in the schema as written, for the validator to compile.
-Called when a definition is read (`apiextensions/definition.py`) and when a version is first served. Pure.
+`problems` checks the JSON types of a schema's members; further checks are in `invariants.py` and `constructs.py`. `compile`
+builds the tree, and relies on `problems` having found nothing. Parts that only validate values (patterns, limits, enums,
+junctors, rules) stay in the schema as written, for the validator to compile. Pure.
 Source: k8s.io/apiextensions-apiserver pkg/apiserver/schema/{structural,convert}.go,
 pkg/apis/apiextensions/v1/{types_jsonschema,marshal}.go, v0.36.3.
 """
@@ -33,8 +32,8 @@ __all__ = [
     "problems",
 ]
 
-# Steps of properties, items, additionalProperties and junctors from the root. Compilers recurse, and so does what they generate;
-# the deepest schema in use has fewer than twenty.
+# The depth of properties, items, additionalProperties and junctors. Compilers recurse, and so does the code they generate; the
+# deepest schema in use has a depth below twenty.
 MAX_DEPTH = 100
 
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
@@ -45,20 +44,20 @@ LIST_MAP_KEYS = "x-kubernetes-list-map-keys"
 MAP_TYPE = "x-kubernetes-map-type"
 VALIDATIONS = "x-kubernetes-validations"
 
-# What a resource has whatever its schema says: at the root, and where a resource is embedded.
+# The fields that a resource has whatever its schema says, at the root and in embedded resources.
 TYPE_META = ("apiVersion", "kind", "metadata")
 
 
 @dataclass(slots=True)
 class Structural:
-    """One node. Shared freely once made, and never changed.
+    """One node. It is never changed after it was built, and may be shared.
 
-    type: '' where int-or-string or preserve-unknown-fields let it be missing.
-    additional_properties: None where not given; a bool says of the values nothing but that they may be there, which is what both
-        True and False come to here: pruning keeps the keys under either.
-    default: a JSON value; None where there is none, since null is no default.
-    list_type, map_type: '' where not given (atomic and granular, then).
-    schema: the node as written, with what only judges values.
+    type: '' if int-or-string or preserve-unknown-fields allow it to be missing.
+    additional_properties: None if not given; a bool if it has no schema for the values, where False has the same effect as True:
+        pruning keeps the keys.
+    default: a JSON value; None if there is none, since null can't be a default.
+    list_type, map_type: '' if not given (which means atomic and granular).
+    schema: the node as written, including the parts that only validate values.
     """
 
     type: str = ""
@@ -77,13 +76,13 @@ class Structural:
 
     @property
     def values(self) -> Structural | None:
-        """Schema of the values under `additional_properties`; None where nothing is said of them."""
+        """The schema of the values under `additional_properties`; None if there is none."""
         extra = self.additional_properties
         return extra if isinstance(extra, Structural) else None
 
 
 def compile(schema: Mapping[str, Any]) -> Structural:  # noqa: A001  -- as in re.compile
-    """The tree of a schema for which `problems` finds nothing. An empty schema gives a node that knows no field."""
+    """The tree of a schema for which `problems` finds nothing. An empty schema becomes a node without fields."""
     get = schema.get
     items, extra = get("items"), get("additionalProperties")
     return Structural(
@@ -104,15 +103,15 @@ def compile(schema: Mapping[str, Any]) -> Structural:  # noqa: A001  -- as in re
 
 
 def is_plain(schema: Any) -> bool:
-    """Whether a schema has nothing but what the simplest have, of the right types and not empty: there is nothing to look into.
+    """Whether a schema has only the most common scalar members, of the right types and not empty, so that it needs no checks.
 
-    Each pass over a definition asks this of a schema before it makes a path for it: the largest have 100,000 of them.
+    Each pass over a definition tests this before it builds the schema's path, since the largest have 100,000 schemas.
     """
     return _has_only(_PLAIN, schema)
 
 
 def is_plain_validation(schema: Any) -> bool:
-    """As `is_plain`, of the fewer members that a value validation may have (`allOf` and the like)."""
+    """As `is_plain`, with the fewer members that a value validation (`allOf` and the like) may have."""
     return _has_only(_PLAIN_VALIDATION, schema)
 
 
@@ -144,14 +143,14 @@ _PLAIN: Mapping[str, frozenset[type]] = {
 
 
 def problems(schema: Any, path: Path) -> list[FieldError]:
-    """What keeps `schema`, of any JSON value, from being compiled; `path` is where it stands. Null members count as missing."""
+    """The errors that keep `schema`, which may be any JSON value, from being compiled. Null members count as missing."""
     if schema is None:
         return [type_invalid(path, schema, "must be a schema (an object)")]
     return list(_too_deep(schema, path)) or list(form.problems(schema, SCHEMA, path))
 
 
 def _too_deep(schema: Any, path: Path) -> Iterator[FieldError]:
-    """Of any JSON value: the schemas and defaults that nest too deeply, none of which is looked into any further."""
+    """Errors for the schemas and defaults in any JSON value that are nested too deeply; they are not visited any further."""
     level = [(schema, path)]
     for depth in range(MAX_DEPTH + 2):
         inner: list[tuple[Any, Path]] = []
@@ -159,7 +158,7 @@ def _too_deep(schema: Any, path: Path) -> Iterator[FieldError]:
             if depth > MAX_DEPTH:
                 yield invalid(at, "", f"must not nest deeper than {MAX_DEPTH} schemas")
             elif isinstance(node, dict):
-                # Copying a default recurses.
+                # Defaults are limited too, since copying them recurses.
                 if _is_deeper_than(node.get("default"), MAX_DEPTH):
                     yield invalid(at.child("default"), "", f"must not nest deeper than {MAX_DEPTH} objects and lists")
                 inner += _subschemas(node, at, is_last=depth == MAX_DEPTH)
@@ -167,7 +166,7 @@ def _too_deep(schema: Any, path: Path) -> Iterator[FieldError]:
 
 
 def _subschemas(node: dict[str, Any], path: Path, *, is_last: bool) -> Iterator[tuple[Any, Path]]:
-    """The schemas right below a node, with their places, but for what has another form; plain ones only where it `is_last`."""
+    """The direct subschemas of a node with their paths, without malformed ones; plain ones only if `is_last`."""
 
     def counts(each: Any) -> bool:
         return isinstance(each, dict) and (is_last or not is_plain(each))
@@ -200,7 +199,7 @@ def _members(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
 SCHEMA = lookup("apiextensions/v1.JSONSchemaProps")
 
 KNOWN = frozenset(SCHEMA.members)
-"""Every member that a schema may have; upstream's type knows no other."""
+"""All members that upstream's type of a schema has."""
 
 
 def _holds_schemas(of: Type) -> bool:
@@ -209,7 +208,7 @@ def _holds_schemas(of: Type) -> bool:
 
 
 SUBSCHEMAS = frozenset(name for name, member in SCHEMA.members.items() if _holds_schemas(member.type))
-"""The members with schemas in them: one, a list of them, or a map."""
+"""The members that contain schemas: one, a list of them, or a map."""
 
 NAMED_SUBSCHEMAS = frozenset(name for name in SUBSCHEMAS if SCHEMA.members[name].type.kind == "map")
-"""The members with a map of schemas in them."""
+"""The members that contain a map of schemas."""

@@ -1,14 +1,14 @@
-"""Validation: what a value must be under the schema as written, in upstream's words and order.
+"""Validation of a value by the schema as written, with upstream's errors in upstream's order.
 
-The plain form of the rules: it walks a value with its schema and gathers every error. It is the long way, for values that
-`validity.py`, compiled from the same schema, has found at fault; the tests hold the two together. `compiled.py` calls both.
-On an update errors are dropped where nothing changed (`ratcheting.py`).
+It walks the value with its schema and collects all errors. This is the slow form, used only for values that `validity.py`,
+compiled from the same schema, has found invalid; tests check that the two agree. On an update, errors of unchanged values are
+dropped (`ratcheting.py`).
 
-What errors take is bounded, and with it the work: one value may have an error for each of its items under each of several
-alternatives, and each with a long text. A walk that has gathered enough looks at nothing more.
+The size of the errors is limited, and thereby the work: one value may have an error for each of its items under each of several
+alternatives, each with a long text. A walk that has collected enough stops.
 
-Where upstream's order is that of a Go map, names are sorted here. Texts that repeat are told once. An error of a whole
-(allOf, anyOf, oneOf, not; a number that its type can't hold) has no place, and is shown at `<nil>`.
+Where upstream's order is that of a Go map, names are sorted here. Repeated texts are reported once. An error of allOf, anyOf,
+oneOf or not, or of a number out of its type's range, has no field path, and is shown at `<nil>`.
 Pure. Source: k8s.io/kube-openapi pkg/validation/{validate,errors}; k8s.io/apiextensions-apiserver
 pkg/apiserver/validation/{validation,ratcheting}.go, v0.36.3.
 """
@@ -31,12 +31,12 @@ __all__ = ["is_in", "mismatch", "type_of", "types_and_format", "validate"]
 Schema = Mapping[str, Any]
 Passes = Callable[[Any, Schema], bool]
 
-# Bytes of the errors that a walk gathers: more than an answer tells (`meta/errors.py`).
+# Bytes of the errors that a walk collects: more than a response contains (`meta/errors.py`).
 _ENOUGH = 1024 * 1024
 _NO_BOUND = 1 << 62
 _ROOT = Path()
 _JUNCTORS = frozenset({"anyOf", "oneOf", "allOf", "not"})
-# Python's classes -> JSON's types, and Go's format of such a value.
+# Python class -> JSON type, and Go's format of such a value.
 _TYPES: Mapping[type, tuple[str, str]] = {
     bool: ("boolean", ""),
     str: ("string", ""),
@@ -55,35 +55,35 @@ def validate(
     correlation: Correlation | None = None,
     passes: Passes | None = None,
 ) -> list[FieldError]:
-    """Every error of `value`. prefix: where it stands, if it is not the whole object; the texts don't tell of that.
+    """All errors of `value`. prefix: its path, if it is not the whole object; the error texts don't contain it.
 
-    correlation: what it was before; errors of what has not changed are dropped then. passes: tells quickly of a value that it has
-    no error, for the parts of large values.
+    correlation: the old value; errors of unchanged values are dropped then. passes: a fast check that a value has no errors, used
+    for the parts of large values.
     """
     for enough in (_ENOUGH, _NO_BOUND):
         walk = _Walk(prefix or Path(), passes, enough)
         result = walk.node(value, schema, _ROOT, correlation)
         if result.errors or not walk.is_cut_short:
             break
-        # All that filled the walk was there before, and is dropped; what it did not look at is still to be judged.
-    rest = [field.invalid(prefix or Path(), "", "more errors are not told")] if result.errors and result.is_cut_short else []
+        # If all collected errors are of unchanged values and so dropped, the rest of the value must still be validated.
+    rest = [field.invalid(prefix or Path(), "", "further errors are omitted")] if result.errors and result.is_cut_short else []
     return [*result.errors.values(), *rest]
 
 
 def types_and_format(schema: Schema) -> tuple[tuple[str, ...], str]:
-    """The types that are allowed (none: all), and the format if it means something."""
+    """The allowed types (none means all), and the format if it is checked."""
     given = schema.get("type")
     types = ("integer", "string") if schema.get(INT_OR_STRING) else (given,) if given else ()
     return types, formats.effective(schema.get("format") or "", types)
 
 
 def type_of(value: Any) -> str:
-    """The value's type in JSON's words."""
+    """The name of the value's JSON type."""
     return _TYPES[value.__class__][0]
 
 
 def mismatch(value: Any, types: tuple[str, ...], format_: str, *, nullable: bool) -> tuple[str, str] | None:
-    """(what was wanted, what it is) where the value has the wrong type, None where it has the right one."""
+    """(expected type, actual type) if the value has a wrong type; None otherwise."""
     actual, actual_format = _TYPES[value.__class__]
     if value is None:
         return (",".join(types), actual) if types and not nullable else None
@@ -98,13 +98,13 @@ def mismatch(value: Any, types: tuple[str, ...], format_: str, *, nullable: bool
         if format_ and not fits and actual_format != format_:
             return format_, actual_format
     elif format_ and not {"number", "integer"} & set(types):
-        # With a format, strings pass here for its check, and lists for none.
+        # With a format, strings pass here since the format is checked later; lists pass too, as upstream.
         return None
     return None if fits else (",".join(types), actual)
 
 
 def is_in(value: Any, enum: Sequence[Any]) -> bool:
-    """Whether the value is one of the enum's, once converted to that one's type as Go would. Null is in none."""
+    """Whether the value equals one of the enum, after Go's conversion to that one's type. Null is in no enum."""
     return value is not None and any(_equals(value, each) for each in enum)
 
 
@@ -114,15 +114,15 @@ def _equals(value: Any, wanted: Any) -> bool:
     if isinstance(value, int):
         if isinstance(wanted, float):
             return float(value) == wanted
-        # A number becomes the character it is the code of.
+        # Go converts an integer to the character with that code point.
         return isinstance(wanted, str) and 0 <= value <= 0x10FFFF and chr(value) == wanted
     return isinstance(value, float) and isinstance(wanted, int) and numbers.as_int64(value) == wanted
 
 
 class _Result:
-    """matches: how many checks were passed, by which upstream chooses the errors to tell of several alternatives.
+    """matches: how many checks passed, by which upstream chooses the alternative whose errors it reports.
 
-    errors: by their texts, since a text is told once. is_cut_short: there may be more.
+    errors: keyed by text, since each text is reported once. is_cut_short: there may be more errors.
     """
 
     __slots__ = ("errors", "is_cut_short", "matches")
@@ -140,7 +140,7 @@ class _Result:
 
 
 class _Walk:
-    """enough: bytes of errors after which nothing more is looked at."""
+    """enough: bytes of errors after which the walk stops."""
 
     def __init__(self, prefix: Path, passes: Passes | None, enough: int) -> None:
         self._prefix = prefix
@@ -168,7 +168,7 @@ class _Walk:
             self._left -= _weight(text, error)
 
     def _adopt(self, result: _Result, other: _Result) -> None:
-        """What another walk has found, of the same value."""
+        """Merge the result of another walk over the same value."""
         for text, error in other.errors.items():
             self._add(result, text, error)
         result.matches += other.matches
@@ -208,11 +208,11 @@ class _Walk:
         result.matches += 2
         if _JUNCTORS.isdisjoint(schema):
             return
-        # What passes counts there, too.
+        # Alternatives that pass count as matches too.
         any_of, one_of, all_of = (schema.get(key) or () for key in ("anyOf", "oneOf", "allOf"))
 
         def judged(schemas: Sequence[Schema]) -> Iterator[_Result]:
-            # Each by itself, since one that is cut short has an error, and so is never taken for one that passed.
+            # Each has its own limit. One that is cut short has an error, so it does not count as passed.
             enough = max(min(self._left, _ENOUGH), 0) // len(schemas)
             return (_Walk(self._prefix, None, enough).node(value, each, path, None) for each in schemas)
 
@@ -252,7 +252,7 @@ class _Walk:
             self._adopt(result, max(outcomes, key=_matches))
 
     def _string(self, result: _Result, value: str, schema: Schema, path: Path) -> None:
-        """Only the first error is told."""
+        """Only the first error is reported."""
         result.matches += 1
         longest, shortest, pattern = schema.get("maxLength"), schema.get("minLength"), schema.get("pattern")
         if longest is not None and len(value) > longest:
@@ -329,7 +329,7 @@ class _Walk:
         *,
         at_root: bool,
     ) -> None:
-        # The type of the whole is converted before, and so looks the same whatever it was.
+        # The root's kind and apiVersion have been converted to this version, so they can't show a change.
         kept = correlation is not None and not (at_root and name in ("kind", "apiVersion"))
         result.merge(self.node(value[name], schema, path, correlation.key(name) if correlation and kept else None))
 
@@ -357,12 +357,12 @@ class _Walk:
 
 
 def _below(path: Path, name: str) -> Path:
-    """A member with its dot, at the root too, where `Path.child` has none."""
+    """The path of a member, with a leading dot at the root too, unlike `Path.child`."""
     return Path(f".{name}", path)
 
 
 def _weight(text: str, error: FieldError) -> int:
-    """Bytes that an error has in an answer, roughly."""
+    """The approximate size of an error in a response, in bytes."""
     value = error.value
     size = len(value) if isinstance(value, str) else len(codec.encode_json(value)) if isinstance(value, dict | list) else 8
     return len(text) + len(error.detail) + size

@@ -1,14 +1,14 @@
-"""Validity: is a value without a single error? As generated code, one function for one node of a schema.
+"""Validity: whether a value has no errors at all, checked by generated code, one function for each node of a schema.
 
-Nearly every value that is written is valid; a function here only says so, and `validation.py` then tells of the rest. They must
-agree, and the tests see to it. Beside the schema's own rules it knows what the structural form adds: lists of type set and map,
-and embedded resources. What is rare (floats, enums of other things than strings, bounds with a fraction) it leaves to the plain
-form of the rules.
+Nearly every value that is written is valid; only for the others `validation.py` then collects the errors. Tests check that the
+two agree. Beside the schema as written, it checks what the structural schema adds: lists of type set and map, and embedded
+resources. Rare cases (floats, enums of other values than strings, bounds with a fraction) are left to `validation.py`.
 
-A node's function is made when a value first gets there: the largest definitions have thousands of nodes, and objects use few.
-Only alternatives (`allOf` and the like) are all reached by one value. To compile one takes 100 us, so those that only have bounds
-are made without, and from the thousandth on the plain form does for them.
-Pure. Called by `compiled.py`. Source: as of `validation.py`; the form is ours.
+A node's function is generated when a value first gets there: the largest definitions have thousands of nodes, and objects use
+few. Only alternatives (`allOf` and the like) are all reached by one value. Compiling one takes 100 us, so those with only length
+limits are not compiled, and from the thousandth on `validation.py` checks them.
+
+Pure. Source: that of `validation.py`; upstream has no such form.
 """
 
 from __future__ import annotations
@@ -34,36 +34,36 @@ from aggserver.schema.validation import is_in, mismatch, types_and_format, valid
 __all__ = ["Validity"]
 
 Schema = Mapping[str, Any]
-# Something true for a value that is not valid.
+# Returns something true for an invalid value.
 _Check = Callable[[Any], object]
 
 _INT32_MAX = 2**31 - 1
-# Bounds up to here are the same as a float64.
+# Integer bounds up to here are exact as a float64.
 _EXACT = 2**53
-# Alternatives that are compiled in one schema. Those of real definitions have a few dozen.
+# The most alternatives compiled for one schema. Real definitions have a few dozen.
 _MOST_ALTERNATIVES = 1000
-# Alternatives that are spelt out one by one; more are gone through.
+# Up to so many alternatives are called one by one in the source; more are called in a loop.
 _SPELT_OUT = 8
-# A value of each class that JSON has.
+# A value of each Python class that JSON values have.
 _SAMPLES: Mapping[str, Any] = {"str": "", "dict": {}, "list": [], "int": 0, "float": 0.5, "bool": True}
 _CLASSES: Mapping[str, type] = {"string": str, "boolean": bool, "integer": int, "object": dict, "array": list}
-# Members of a schema that don't judge values, given its type.
+# Members of a schema that don't affect validity, once the type has been checked.
 _SAYS_NOTHING = {"type", "title", "description", "default", "example", "externalDocs", "nullable", "format"}
 _SAYS_NOTHING |= {PRESERVE, MAP_TYPE, VALIDATIONS}
-# As written by those who want to be plain: it says what int-or-string says.
+# An explicit form of int-or-string that many authors add.
 _INT_OR_STRING_AGAIN = ([{"type": "integer"}, {"type": "string"}], [{"type": "string"}, {"type": "integer"}])
 
 
 class Validity:
-    """Whether `validate` and the structural rules would find nothing at all in a value. Remembers what it has compiled."""
+    """Whether `validate` and the structural checks would find no error in a value. Keeps the functions it has compiled."""
 
     def __init__(self) -> None:
-        # The schema is kept with its check, so that its id stays its own.
+        # Keyed by the schema's id. The schema is kept with its check, so that the id can't be reused.
         self._checks: dict[int, tuple[_Check, Schema]] = {}
         self._compiler = _Compiler()
 
     def __call__(self, value: Any, schema: Schema) -> bool:
-        """schema: of the value; it must not change."""
+        """schema: that of the value; it must never be changed."""
         known = self._checks.get(id(schema))
         if known is None:
             known = self._checks[id(schema)] = self._compiler.check(schema, inside=False), schema
@@ -71,7 +71,7 @@ class Validity:
 
 
 class _Children(dict[Any, _Check]):
-    """Checks by name, made from `schemas` when first asked for. inside: of a junctor. others: for any other name."""
+    """Checks by name, compiled from `schemas` on first use. inside: within a junctor. others: for any other name."""
 
     def __init__(self, compiler: _Compiler, schemas: Mapping[Any, Schema], others: _Check, *, inside: bool) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class _Children(dict[Any, _Check]):
     def __missing__(self, name: Any) -> _Check:
         schema = self._schemas.get(name)
         if schema is None:
-            # Not kept: names can be anything.
+            # Not stored, since names that clients choose could fill the memory.
             return self._others
         check = self[name] = self._compiler.check(schema, inside=self._inside)
         return check
@@ -98,7 +98,7 @@ def _forbidden(value: Any) -> bool:
 
 
 class _Compiler:
-    """Makes the checks of one schema."""
+    """Compiles the checks of one schema."""
 
     def __init__(self) -> None:
         self._alternatives = 0
@@ -127,9 +127,9 @@ def _length_check(shortest: int | None, longest: int | None) -> _Check:
 
 
 class _Node:
-    """The lines of the function for one node; `x` is the value, true is returned where it is not valid.
+    """Writes the function for one node; `x` is the value, and true is returned if it is invalid.
 
-    inside: the node is in a junctor, where the structural extensions don't count.
+    inside: the node is within a junctor, where structural extensions are ignored.
     """
 
     def __init__(self, compiler: _Compiler, module: Module, schema: Schema, *, inside: bool) -> None:
@@ -139,7 +139,7 @@ class _Node:
         self._inside = inside
         self._types, self._format = types_and_format(schema)
         self._enum = schema.get("enum") or []
-        # The plain form of the rules for this node, for what the source doesn't spell out.
+        # `validate` for this node, for cases that the generated code does not handle.
         self._plain = module.bind("plain", lambda value: bool(validate(value, schema)))
 
     def lines(self) -> list[str]:
@@ -148,7 +148,7 @@ class _Node:
         word = "if"
         for name, sample in _SAMPLES.items():
             if name == "float":
-                # Some are integers, nearly.
+                # A float may count as an integer.
                 body = [f"return {self._plain}(x)"] if not self._types or {"integer", "number"} & set(self._types) else None
             elif mismatch(sample, self._types, self._format, nullable=False):
                 body = None
@@ -236,7 +236,7 @@ class _Node:
             others = self._compiler.check(extra, inside=self._inside)
         children = _Children(self._compiler, properties, others, inside=self._inside)
         if extra is None:
-            # Most objects have them, and few schemas name them.
+            # Most objects have them, but few schemas specify them.
             children.update((name, _allowed) for name in TYPE_META if name not in properties)
         plain = {name: only for name, child in properties.items() if (only := _only_class(child))}
         lines = ["for k, v in x.items():"]
@@ -245,7 +245,7 @@ class _Node:
         return [*lines, f"  if {self._module.bind('checks', children)}[k](v): return True"]
 
     def _each(self, schema: Schema) -> list[str]:
-        """Lines for one value `v` of many under the same schema."""
+        """Lines that check one value `v` of many under the same schema."""
         check = self._module.bind("each", _Children(self._compiler, {0: schema}, _allowed, inside=self._inside))
         only = _only_class(schema)
         return [f"if {f'v.__class__ is not {only.__name__} and ' if only else ''}{check}[0](v): return True"]
@@ -270,7 +270,7 @@ class _Node:
         return ["if x is None: return False", *lines] if lines else []
 
     def _alternatives(self, schemas: list[Schema], function: str, joined_by: str, before: str = "") -> str:
-        """What `function` says of the checks of all alternatives, with `before` in front of each."""
+        """The code of `function` over the checks of all alternatives, with `before` in front of each."""
         checks = self._module.bind("alternatives", _Children(self._compiler, dict(enumerate(schemas)), _allowed, inside=True))
         if len(schemas) > _SPELT_OUT:
             return f"{function}({before}{checks}[i](x) for i in range({len(schemas)}))"
@@ -278,7 +278,7 @@ class _Node:
 
 
 def _only_class(schema: Schema) -> type | None:
-    """The class whose every value the schema takes, without a closer look; None if there is none such."""
+    """The Python class all of whose values are valid under the schema; None if there is none."""
     says = {key for key, value in schema.items() if value is not None} - _SAYS_NOTHING
     _, format_ = types_and_format(schema)
     if says - {LIST_TYPE} or format_ not in ("", "int64", "password") or schema.get(LIST_TYPE) not in (None, "atomic"):
