@@ -6,6 +6,7 @@ test holds the two equal, and a new kind is a new root there. A line that does n
     ResourceScope string                     a name for another type: string, []T, map[string]T
     JSONSchemaProps struct                   its members follow
     JSONSchemaPropsOrBool custom             a struct that reads and writes its JSON itself
+    Verbs []string message                   a list that protobuf has as a message of its own
 
 and an indented one a member: JSON name, type, protobuf field number (`-` for none), then `omitempty` and what else its tags say,
 and Go's name where that is not the JSON name with a capital. Types of other packages have the package before them (meta/v1.Time).
@@ -55,12 +56,14 @@ class Type:
     name: as Go prints it (`v1.ResourceScope`, `[]string`).
     kind: string, bytes (base64 in JSON), bool, int32, int64, float64, list, map (from strings), struct, time, json or union.
     element: of a list or map, else None. members: of a struct, by JSON name in Go's order; of a union, by Go's names.
+    is_message: of a list, whether protobuf has it as a message with the items as its field 1.
     """
 
     name: str
     kind: str = ""
     element: Type | None = None
     members: dict[str, Member] = field(default_factory=dict)
+    is_message: bool = False
     _plain: dict[str, frozenset[type]] | None = field(default=None, repr=False)
 
     @property
@@ -129,8 +132,8 @@ def _package(package: str) -> Mapping[str, Type]:
     lines = (_TABLES / f"{package.replace('/', '_')}.txt").read_text().splitlines()
     prefix = package.rpartition("/")[2]
     heads = [line.split() for line in lines if not line.startswith(" ")]
-    types = {name: Type(f"{prefix}.{name}") for name, _ in heads}
-    for name, what in heads:
+    types = {name: Type(f"{prefix}.{name}", is_message="message" in more) for name, _, *more in heads}
+    for name, what, *_ in heads:
         made = types[name]
         if what in ("struct", "custom"):
             made.kind = "struct" if what == "struct" else _CUSTOM.get(f"{package}.{name}", "union")

@@ -12,8 +12,10 @@ import (
 	"regexp"
 	"strings"
 
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,13 +23,17 @@ import (
 )
 
 var kinds = map[string][]any{
+	"apidiscovery/v2":   {apidiscoveryv2.APIGroupDiscoveryList{}},
 	"apiextensions/v1":  {apiextensionsv1.CustomResourceDefinition{}},
 	"authentication/v1": {authenticationv1.SelfSubjectReview{}},
-	"authorization/v1":  {authorizationv1.SelfSubjectAccessReview{}},
+	"authorization/v1":  {authorizationv1.SelfSubjectAccessReview{}, authorizationv1.SelfSubjectRulesReview{}},
+	"autoscaling/v1":    {autoscalingv1.Scale{}},
 	"core/v1":           {corev1.Namespace{}},
 	"meta/v1": {
 		metav1.TypeMeta{}, metav1.ObjectMeta{}, metav1.DeleteOptions{},
 		metav1.FieldSelectorRequirement{}, metav1.LabelSelectorRequirement{},
+		metav1.Status{}, metav1.PartialObjectMetadataList{}, metav1.GroupVersionKind{},
+		metav1.APIVersions{}, metav1.APIGroupList{}, metav1.APIResourceList{},
 	},
 	"pkg/types": {types.UID("")},
 }
@@ -70,7 +76,12 @@ func (p *printer) declare(t reflect.Type) {
 	case custom(t):
 		fmt.Printf("%s custom\n", t.Name())
 	case t.Kind() != reflect.Struct:
-		fmt.Printf("%s %s\n", t.Name(), p.underlying(t))
+		head := t.Name() + " " + p.underlying(t)
+		// Most named lists are written as any list is; one that writes itself is a message of its items.
+		if _, writes := t.MethodByName("Marshal"); t.Kind() == reflect.Slice && writes {
+			head += " message"
+		}
+		fmt.Println(head)
 		return
 	default:
 		fmt.Printf("%s struct\n", t.Name())
