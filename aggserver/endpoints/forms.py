@@ -14,9 +14,10 @@ import orjson
 
 from aggserver.endpoints.negotiation import MediaType
 from aggserver.endpoints.request import LongBody, Response
-from aggserver.meta import codec, protobuf
+from aggserver.meta import codec
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry.rest import Object
+from aggserver.scheme import protobuf
 
 __all__ = ["Listing", "listing_response", "object_response"]
 

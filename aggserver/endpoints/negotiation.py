@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 import orjson
 
 from aggserver.endpoints.request import Request
-from aggserver.meta import codec, errors, protobuf
+from aggserver.meta import codec, errors
 from aggserver.meta.errors import StatusError
+from aggserver.scheme import protobuf
 
 __all__ = [
     "AGGREGATED_DISCOVERY",

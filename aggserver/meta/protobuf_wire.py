@@ -1,17 +1,24 @@
 """Protobuf's wire format: numbers of variable length, tags, and the fields of a message.
 
-Called by `protobuf.py` for Kubernetes' own objects and by `publish/gnostic.py` for OpenAPI documents. Pure.
-Source: protobuf's encoding guide.
+All that reads or writes protobuf does so through here: Kubernetes' own objects (`scheme/protobuf.py`), OpenAPI documents
+(`publish/gnostic.py`) and the messages of etcd (`storage/etcd_wire.py`). Every length is checked: a field that is cut off, or
+claims to be longer than the message it stands in, is an error. Pure. Source: protobuf's encoding guide.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-__all__ = ["FIXED32", "FIXED64", "LENGTH", "VARINT", "ProtobufError", "fields", "tag", "varint"]
+__all__ = ["FIXED32", "FIXED64", "LENGTH", "VARINT", "ProtobufError", "fields", "signed", "tag", "varint", "with_length"]
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
+_WITH_NUMBER = (LENGTH, VARINT)
+_SIZES = {FIXED64: 8, FIXED32: 4}  # bytes
+
 _UINT64_MASK = (1 << 64) - 1
+# Of the last byte of a varint, the tenth. What it has of more than 64 bits is dropped, as Go does.
+_LAST_SHIFT = 63
+_CUT_OFF = "unexpected EOF"
 
 
 class ProtobufError(ValueError):
@@ -31,40 +38,69 @@ def varint(number: int) -> bytes:
     return bytes(out)
 
 
+def signed(number: int) -> int:
+    """The int64 or int32 that a varint means."""
+    return number - (1 << 64) if number >> 63 else number
+
+
 def tag(number: int, wire: int) -> bytes:
     return varint(number << 3 | wire)
 
 
-def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """(field number, number or bytes) of a message, in order. Raises ProtobufError."""
-    at = 0
-    while at < len(data):
-        found, at = _read_varint(data, at)
-        wire = found & 7
-        if wire == VARINT:
-            value, at = _read_varint(data, at)
-            yield found >> 3, value
-            continue
-        if wire == LENGTH:
-            length, at = _read_varint(data, at)
-        elif wire in (FIXED64, FIXED32):
-            length = 8 if wire == FIXED64 else 4
-        else:
-            raise ProtobufError(f"proto: illegal wireType {wire}")
-        if at + length > len(data):
-            raise ProtobufError("unexpected EOF")
-        yield found >> 3, data[at : at + length]
-        at += length
+def with_length(content: bytes) -> bytes:
+    """What follows the tag of a field of bytes: their length and they themselves."""
+    size = len(content)
+    return (size.to_bytes(1) if size < 0x80 else varint(size)) + content
 
 
-def _read_varint(data: bytes, at: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 70, 7):
-        if at >= len(data):
-            raise ProtobufError("unexpected EOF")
+def fields(data: bytes, at: int = 0, end: int | None = None) -> Iterator[tuple[int, int, int]]:
+    """The fields of the message data[at:end], in order: (number of the field, value, 0) for a varint, else (number of the field,
+    start, stop), where data[start:stop] are the bytes of a string, a message or a number of a fixed size. Nothing is copied.
+
+    `end` must not be past the end of `data`. Raises ProtobufError, with Go's text, at the first field that is malformed.
+    """
+    if end is None:
+        end = len(data)
+    try:
+        while at < end:
+            head = data[at]
+            at += 1
+            if head >= 0x80:
+                head, at = _longer(data, at, head)
+            wire = head & 7
+            if wire in _WITH_NUMBER:
+                value = data[at]
+                at += 1
+                if value >= 0x80:
+                    value, at = _longer(data, at, value)
+                stop = at + value
+                if wire == VARINT:
+                    # One that its message cuts off goes on in the bytes behind.
+                    if at > end:
+                        raise ProtobufError(_CUT_OFF)
+                    yield head >> 3, value, 0
+                    continue
+            elif wire in _SIZES:
+                stop = at + _SIZES[wire]
+            else:
+                raise ProtobufError(f"proto: illegal wireType {wire}")
+            if stop > end:
+                raise ProtobufError(_CUT_OFF)
+            yield head >> 3, at, stop
+            at = stop
+    except IndexError:
+        raise ProtobufError(_CUT_OFF) from None
+
+
+def _longer(data: bytes, at: int, first: int) -> tuple[int, int]:
+    """A varint of more than one byte, and where it ends. Raises IndexError where the bytes end before it does."""
+    value, shift = first & 0x7F, 7
+    while True:
         byte = data[at]
         at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value & _UINT64_MASK, at
-    raise ProtobufError("proto: integer overflow")
+        if shift == _LAST_SHIFT:
+            raise ProtobufError("proto: integer overflow")
+        shift += 7

@@ -11,7 +11,8 @@ import pytest
 
 from aggserver.endpoints import forms
 from aggserver.endpoints.request import LongBody, Response
-from aggserver.meta import codec, protobuf, yaml_text
+from aggserver.meta import codec, yaml_text
+from aggserver.scheme import protobuf
 from tests.fakes.asgi import Client
 from tests.fakes.definitions import CRONTABS, CRONTABS_PATH, WIDGETS, WIDGETS_PATH, crontab, widget
 from tests.fakes.server import LocalServer

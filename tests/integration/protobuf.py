@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from aggserver.meta import protobuf
-from aggserver.meta.protobuf_messages import ANSWERS, KINDS
 from aggserver.meta.protobuf_wire import fields
+from aggserver.scheme.protobuf import ANSWERS, BODIES, decode
 
-__all__ = ["decode_answer", "decode_events"]
+__all__ = ["contents", "decode_answer", "decode_events"]
 
 
 def decode_answer(body: bytes) -> Any:
     """Of one object, of any kind that is read or written."""
-    return protobuf.decode(body, {**KINDS, **ANSWERS})
+    return decode(body, {**BODIES, **ANSWERS})
 
 
 def decode_events(body: bytes) -> list[Any]:
@@ -21,12 +20,17 @@ def decode_events(body: bytes) -> list[Any]:
     events, at = [], 0
     while at < len(body):
         end = at + 4 + int.from_bytes(body[at : at + 4])
-        event = dict(fields(body[at + 4 : end]))
+        event = dict(contents(body[at + 4 : end]))
         kind, embedded = event[1], event[2]
         assert isinstance(kind, bytes)
         assert isinstance(embedded, bytes)
-        raw = dict(fields(embedded))[1]
+        raw = dict(contents(embedded))[1]
         assert isinstance(raw, bytes)
         events.append({"type": kind.decode(), "object": decode_answer(raw)})
         at = end
     return events
+
+
+def contents(message: bytes) -> list[tuple[int, int | bytes]]:
+    """The fields of a message: (number of the field, its number or its bytes)."""
+    return [(number, message[value:stop] if stop else value) for number, value, stop in fields(message)]

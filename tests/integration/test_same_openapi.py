@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from aggserver.meta.protobuf_wire import fields
 from aggserver.publish import openapi_v2_protobuf, openapi_v3_protobuf
 from tests.controlplane.cluster import Cluster
+from tests.integration.protobuf import contents
 from tests.integration.raw import Client
 from tests.integration.server import eventually
 from tests.publish.test_gnostic_yaml import TEXTS
@@ -98,8 +98,8 @@ def test_v2(client: Client) -> None:
     """
 
     def same() -> bool:
-        ours = dict(fields(openapi_v2_protobuf.encode(json.loads(_get(client, "/openapi/v2", "application/json")))))
-        upstream = dict(fields(_get(client, "/openapi/v2", _V2)))
+        ours = dict(contents(openapi_v2_protobuf.encode(json.loads(_get(client, "/openapi/v2", "application/json")))))
+        upstream = dict(contents(_get(client, "/openapi/v2", _V2)))
         return all(ours[number] == upstream[number] for number in (_DEFINITIONS, _PARAMETERS))
 
     eventually(same, "the same bytes")

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from aggserver.meta.protobuf_wire import fields
 from aggserver.publish.openapi_v3_protobuf import encode
+from tests.integration.protobuf import contents
 
 
 def inside(data: bytes, *numbers: int) -> bytes:
     """What is in the first field of that number, in that, and so on."""
     for number in numbers:
-        found = dict(reversed(list(fields(data))))[number]
+        found = dict(reversed(list(contents(data))))[number]
         assert isinstance(found, bytes)
         data = found
     return data
@@ -65,10 +65,10 @@ def test_an_operation() -> None:
     }
     before = json.dumps(document)
     item = inside(encode(document), 4, 1, 2)
-    assert [number for number, _ in fields(item)] == [10, 13]
+    assert [number for number, _ in contents(item)] == [10, 13]
     operation = inside(item, 10)
-    assert [number for number, _ in fields(operation)] == [5, 7, 8, 13]
+    assert [number for number, _ in contents(operation)] == [5, 7, 8, 13]
     assert inside(operation, 7, 1, 2, 1, 1) == b"application/json"
-    assert [inside(value, 1) for _, value in fields(inside(operation, 8)) if isinstance(value, bytes)] == [b"200", b"401"]
-    assert dict(fields(inside(item, 13, 1))) == {1: b"n", 2: b"path", 4: 1, 10: b"\x0a\x09\xca\x01\x06string"}
+    assert [inside(value, 1) for _, value in contents(inside(operation, 8)) if isinstance(value, bytes)] == [b"200", b"401"]
+    assert dict(contents(inside(item, 13, 1))) == {1: b"n", 2: b"path", 4: 1, 10: b"\x0a\x09\xca\x01\x06string"}
     assert json.dumps(document) == before

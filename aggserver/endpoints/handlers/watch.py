@@ -22,11 +22,12 @@ from aggserver.endpoints.handlers import options
 from aggserver.endpoints.installer import ResourceScope
 from aggserver.endpoints.negotiation import MediaType
 from aggserver.endpoints.request import Request, StreamResponse
-from aggserver.meta import codec, errors, protobuf
+from aggserver.meta import codec, errors
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
 from aggserver.publish import table
 from aggserver.registry.rest import Context, Watcher, WatchStream
+from aggserver.scheme import protobuf
 from aggserver.storage.cacher import WatchEvent
 
 __all__ = ["Watching"]

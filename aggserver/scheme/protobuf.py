@@ -1,0 +1,121 @@
+"""Kubernetes' protobuf: bodies of the few kinds that Go's typed clients send in it, and answers of the few that they prefer so.
+
+A magic number, an envelope that names the kind, and the message. kubectl and client-go's typed clients write built-in kinds so
+whatever they read; client-go's metadata client asks for PartialObjectMetadata in no other form where it can be had. Custom
+resources have no protobuf form, upstream neither. A body becomes the same JSON object that a JSON body would have been; an answer
+is made of one. Which field is which member is in `tables/`.
+Called by `endpoints/handlers/body.py` for bodies, by `endpoints/negotiation.py` and `endpoints/handlers/watch.py` for answers.
+Pure. Source: k8s.io/apimachinery pkg/runtime/generated.proto and pkg/runtime/serializer/protobuf/protobuf.go, v0.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from aggserver.meta.protobuf_wire import LENGTH, ProtobufError, fields, tag, with_length
+from aggserver.scheme.protobuf_codec import reader, writer
+from aggserver.scheme.types import Member, Type, lookup
+
+__all__ = ["ANSWERS", "BODIES", "ProtobufError", "UnknownKind", "decode", "encode", "encode_event", "encode_items", "encode_list"]
+
+_MAGIC = b"k8s\x00"
+
+
+def _by_kind(*names: str) -> Mapping[str, Type]:
+    return {name.rpartition(".")[2]: lookup(name) for name in names}
+
+
+# What bodies may be.
+BODIES = _by_kind(
+    "apiextensions/v1.CustomResourceDefinition",
+    "authentication/v1.SelfSubjectReview",
+    "authorization/v1.SelfSubjectAccessReview",
+    "authorization/v1.SelfSubjectRulesReview",
+    "autoscaling/v1.Scale",
+    "core/v1.Namespace",
+    "meta/v1.DeleteOptions",
+)
+# What answers may be.
+ANSWERS = _by_kind(
+    "apidiscovery/v2.APIGroupDiscoveryList",
+    "meta/v1.APIGroup",
+    "meta/v1.APIGroupList",
+    "meta/v1.APIResourceList",
+    "meta/v1.APIVersions",
+    "meta/v1.PartialObjectMetadata",
+    "meta/v1.PartialObjectMetadataList",
+    "meta/v1.Status",
+)
+# Made with the module: a thread must not see one that is half made.
+_READERS = {of: reader(of) for of in BODIES.values()}
+_WRITERS = {kind: writer(of) for kind, of in ANSWERS.items()}
+
+# runtime.TypeMeta numbers its members otherwise than that of meta/v1.
+_TYPE_META = Type(
+    "runtime.TypeMeta",
+    "struct",
+    members={
+        name: Member(name, go_name, Type("string", "string"), number, pointer=False, omitempty=True)
+        for number, name, go_name in ((1, "apiVersion", "APIVersion"), (2, "kind", "Kind"))
+    },
+)
+_read_type_meta, _write_type_meta = reader(_TYPE_META), writer(_TYPE_META)
+# The fields of runtime.Unknown: what the kind is, and its message.
+_WHAT, _RAW = 1, 2
+# Those of meta/v1.WatchEvent, and of the runtime.RawExtension in it.
+_EVENT_TYPE, _EVENT_OBJECT, _OBJECT_RAW = 1, 2, 1
+
+
+class UnknownKind(ValueError):
+    """A kind that is not read here; the text is its name."""
+
+
+def decode(body: bytes, kinds: Mapping[str, Type] = BODIES) -> dict[str, Any]:
+    """The object, with apiVersion and kind as the envelope names them. Raises ProtobufError, UnknownKind."""
+    if not body.startswith(_MAGIC):
+        raise ProtobufError("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
+    type_meta: dict[str, Any] = {}
+    start = stop = len(body)
+    for number, at, end in fields(body, len(_MAGIC)):
+        if number == _WHAT:
+            type_meta = _read_type_meta(body, at, end)
+        elif number == _RAW:
+            if not end:
+                raise ProtobufError("raw is a number")
+            start, stop = at, end
+    of = kinds.get(type_meta.get("kind", ""))
+    if of is None:
+        raise UnknownKind(type_meta.get("kind", ""))
+    read = _READERS.get(of) or reader(of)
+    return {**type_meta, **read(body, start, stop)}
+
+
+def encode(obj: dict[str, Any]) -> bytes:
+    """The bytes of an object of one of the kinds in ANSWERS, whose members have the types that its kind has."""
+    return _enveloped(obj, _WRITERS[obj["kind"]](obj))
+
+
+def encode_items(kind: str, items: Iterable[dict[str, Any]]) -> bytes:
+    """Some of the items of a list of that kind, for `encode_list`."""
+    return _WRITERS[kind]({"items": list(items)})
+
+
+def encode_list(before: dict[str, Any], items: Iterable[bytes]) -> bytes:
+    """The bytes of a list, all of which but its items is in `before`; these are what `encode_items` has made, in order."""
+    return _enveloped(before, _WRITERS[before["kind"]](before) + b"".join(items))
+
+
+def encode_event(type_: str, obj: bytes) -> bytes:
+    """A frame of a watch, its length in front: `obj` is what `encode` has made."""
+    event = _field(_EVENT_TYPE, type_.encode()) + _field(_EVENT_OBJECT, _field(_OBJECT_RAW, obj))
+    return len(event).to_bytes(4) + event
+
+
+def _enveloped(obj: dict[str, Any], raw: bytes) -> bytes:
+    type_meta = _write_type_meta({"apiVersion": obj["apiVersion"], "kind": obj["kind"]})
+    return _MAGIC + _field(_WHAT, type_meta) + _field(_RAW, raw)
+
+
+def _field(number: int, content: bytes) -> bytes:
+    return tag(number, LENGTH) + with_length(content)

@@ -1,0 +1,289 @@
+"""Protobuf of a type: what its table's field numbers make of a message, and of a JSON value.
+
+`reader` and `writer` turn a type into a function, once; the functions are what runs for each object. Reading gives the object's
+JSON without the members that say nothing: Go writes plain members to protobuf even when they are zero, so that only a pointer's
+zero is kept. Writing takes the members that are there, in their order.
+Pure. Source: the generated.proto files of k8s.io/apimachinery, k8s.io/api and k8s.io/apiextensions-apiserver, v0.36.3, and the
+codecs generated from them (generated.pb.go), apimachinery's pkg/apis/meta/v1/time_proto.go.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import orjson
+
+from aggserver.meta import times
+from aggserver.meta.golang import from_float
+from aggserver.meta.protobuf_wire import FIXED64, LENGTH, VARINT, ProtobufError, fields, signed, tag, varint, with_length
+from aggserver.scheme.types import Member, Type
+
+__all__ = ["reader", "writer"]
+
+# The deepest schema that is taken has a hundred levels of two messages each.
+_MAX_DEPTH = 250
+
+# Of these a field holds the value itself; of all others it holds bytes.
+_NUMBERS = frozenset({"bool", "int32", "int64"})
+
+
+# --- reading ---
+
+# (data, start, stop, depth) -> the JSON value of data[start:stop], or of the number `start`; `depth` messages are around it.
+_Read = Callable[[bytes, int, int, int], Any]
+
+_ONE, _LIST, _MAP = range(3)
+
+
+class _Field(NamedTuple):
+    """keep: whether a zero value says something."""
+
+    name: str
+    read: _Read
+    is_number: bool
+    how: int
+    keep: bool
+
+
+# Types contain themselves, so that a reader is here before the fields that it knows are complete.
+_READERS: dict[Type, _Read] = {}
+
+
+def reader(of: Type) -> Callable[[bytes, int, int], dict[str, Any]]:
+    """Reads a message of a struct: (data, start, stop) -> its JSON object. Raises ProtobufError, which names the member."""
+    read = _message_reader(of)
+    return lambda data, start, stop: read(data, start, stop, 0)
+
+
+def _message_reader(of: Type) -> _Read:
+    """Of a type that is a message: a struct, a union, or a list that is one."""
+    if (made := _READERS.get(of)) is not None:
+        return made
+    known: dict[int, _Field] = {}
+
+    def read(data: bytes, start: int, stop: int, depth: int) -> Any:
+        if depth > _MAX_DEPTH:
+            raise ProtobufError(f"messages nest deeper than {_MAX_DEPTH}")
+        out: dict[str, Any] = {}
+        for number, at, end in fields(data, start, stop):
+            field = known.get(number)
+            if field is None:
+                continue
+            name, convert, is_number, how, keep = field
+            if is_number is (end != 0):
+                raise ProtobufError(f"{name} is no number" if is_number else f"{name} is a number")
+            value = convert(data, at, end, depth + 1)
+            if how == _ONE:
+                if value or keep:
+                    out[name] = value
+            elif how == _LIST:
+                if (items := out.get(name)) is None:
+                    out[name] = [value]
+                else:
+                    items.append(value)
+            else:
+                out.setdefault(name, {})[value[0]] = value[1]
+        return out
+
+    made = _finished(of, read)
+    _READERS[of] = made
+    known.update((number, _field(member)) for number, member in _numbered(of))
+    return made
+
+
+def _numbered(of: Type) -> list[tuple[int, Member]]:
+    """The fields of a message, by number."""
+    if of.is_message:
+        return [(1, Member("items", "Items", Type(of.name, of.kind, of.element), 1, False, False))]
+    return [(member.number, member) for member in of.members.values() if member.number]
+
+
+def _finished(of: Type, read: _Read) -> _Read:
+    """As `read`, but for the types whose JSON is not an object of their members."""
+    if of.is_message:
+        return lambda data, start, stop, depth: read(data, start, stop, depth).get("items", [])
+    if of.kind != "union":
+        return read
+    # Go sets the boolean beside the schema, too: the last that is there counts.
+    names = list(reversed(of.members))
+    nothing = False if any(member.type.kind == "bool" for member in of.members.values()) else None
+
+    def alternative(data: bytes, start: int, stop: int, depth: int) -> Any:
+        found = read(data, start, stop, depth)
+        return next((found[name] for name in names if name in found), nothing)
+
+    return alternative
+
+
+def _field(member: Member) -> _Field:
+    name, of = member.name, member.type
+    if of.kind == "map":
+        return _Field(name, _entry_reader(name, of), False, _MAP, False)
+    if of.kind == "list" and of.element is not None and not of.is_message:
+        return _Field(name, _value_reader(name, of.element), of.element.kind in _NUMBERS, _LIST, False)
+    # A pointer to no time is null in JSON, which says as much as nothing.
+    return _Field(name, _value_reader(name, of), of.kind in _NUMBERS, _ONE, member.pointer and of.kind != "time")
+
+
+def _entry_reader(name: str, of: Type) -> _Read:
+    """Of an entry of a map from strings: (key, value)."""
+    assert of.element is not None
+    value, is_number = _value_reader(name, of.element), of.element.kind in _NUMBERS
+    text = _value_reader(name, Type("string", "string"))
+
+    def read(data: bytes, start: int, stop: int, depth: int) -> tuple[str, Any]:
+        key, found = "", None
+        for number, at, end in fields(data, start, stop):
+            if number == 1 and end:
+                key = text(data, at, end, depth)
+            elif number == 2:
+                if is_number is (end != 0):
+                    raise ProtobufError(f"{name} is no number" if is_number else f"{name} is a number")
+                found = (value(data, at, end, depth),)
+        return key, found[0] if found else value(b"", 0, 0, depth)
+
+    return read
+
+
+def _value_reader(name: str, of: Type) -> _Read:
+    if of.kind in _NUMBERS:
+        return _boolean if of.kind == "bool" else _integer
+    convert = _LEAVES.get(of.kind)
+    if convert is None:
+        return _message_reader(of)
+
+    def read(data: bytes, start: int, stop: int, _: int) -> Any:
+        try:
+            return convert(data[start:stop])
+        except ProtobufError:
+            raise
+        except (ValueError, struct.error) as error:
+            raise ProtobufError(f"{name}: {error}") from None
+
+    return read
+
+
+def _boolean(_: bytes, value: int, __: int, ___: int) -> bool:
+    return bool(value)
+
+
+def _integer(_: bytes, value: int, __: int, ___: int) -> int:
+    return signed(value)
+
+
+def _json(message: bytes) -> Any:
+    """A message with a text of JSON in its only field."""
+    text = b""
+    for number, start, stop in fields(message):
+        if number == 1:
+            if not stop:
+                raise ProtobufError("raw is a number")
+            text = message[start:stop]
+    return orjson.loads(text) if text else None
+
+
+def _double(value: bytes) -> int | float:
+    (number,) = struct.unpack("<d", value)
+    return from_float(number)
+
+
+def _time(message: bytes) -> str:
+    """Nanoseconds are there, too, but JSON has none."""
+    seconds = 0
+    for number, value, stop in fields(message):
+        if number == 1 and not stop:
+            seconds = signed(value)
+    try:
+        return times.format_time(seconds) if seconds else ""
+    except (ValueError, OverflowError) as error:
+        raise ProtobufError(f"a time is out of range: {error}") from None
+
+
+_LEAVES: Mapping[str, Callable[[bytes], Any]] = {
+    "string": bytes.decode,
+    "bytes": lambda value: base64.b64encode(value).decode(),
+    "float64": _double,
+    "json": _json,
+    "time": _time,
+}
+
+
+# --- writing ---
+
+# Makes bytes of a JSON value: of a message its fields, of a field its tag, too.
+_Write = Callable[[Any], bytes]
+_WRITERS: dict[Type, _Write] = {}
+
+
+def writer(of: Type) -> _Write:
+    """Writes a message of a type, without its length. Members that the type has no field for, and nulls, are left out."""
+    if (made := _WRITERS.get(of)) is not None:
+        return made
+    known: dict[str, _Write] = {}
+
+    def write(value: Any) -> bytes:
+        return b"".join([known[name](member) for name, member in value.items() if name in known and member is not None])
+
+    def write_alternative(value: Any) -> bytes:
+        member = of.alternative(value)
+        return known[member.name](value) if member is not None else b""
+
+    def write_items(value: Any) -> bytes:
+        return known["items"](value)
+
+    made = write_items if of.is_message else write_alternative if of.kind == "union" else write
+    _WRITERS[of] = made
+    known.update((member.name, _field_writer(number, member.type)) for number, member in _numbered(of))
+    return made
+
+
+def _field_writer(number: int, of: Type) -> _Write:
+    if of.kind == "map" and of.element is not None:
+        key, value = _value_writer(1, Type("string", "string")), _value_writer(2, of.element)
+        entry = _with_length(number, lambda pair: key(pair[0]) + value(pair[1]))
+        return lambda members: b"".join(map(entry, members.items()))
+    if of.kind == "list" and of.element is not None and not of.is_message:
+        write = _value_writer(number, of.element)
+        return lambda items: b"".join(map(write, items))
+    return _value_writer(number, of)
+
+
+def _value_writer(number: int, of: Type) -> _Write:
+    if of.kind in _NUMBERS:
+        head = tag(number, VARINT)
+        return lambda value: head + varint(int(value))
+    if of.kind == "float64":
+        head = tag(number, FIXED64)
+        return lambda value: head + struct.pack("<d", value)
+    return _with_length(number, _CONTENTS.get(of.kind) or writer(of))
+
+
+def _with_length(number: int, inside: _Write) -> _Write:
+    head = tag(number, LENGTH)
+
+    def write(value: Any) -> bytes:
+        # As `with_length`, without the call: most of what is written is short strings.
+        content = inside(value)
+        size = len(content)
+        return head + (size.to_bytes(1) if size < 0x80 else varint(size)) + content
+
+    return write
+
+
+# The same few moments come again with every object.
+@lru_cache(maxsize=1024)
+def _moment(text: str) -> bytes:
+    return tag(1, VARINT) + varint(int(times.parse_time(text)))
+
+
+_RAW = tag(1, LENGTH)
+_CONTENTS: Mapping[str, _Write] = {
+    "string": str.encode,
+    "bytes": base64.b64decode,
+    "json": lambda value: _RAW + with_length(orjson.dumps(value)),
+    "time": _moment,
+}
