@@ -1,6 +1,7 @@
 """etcd's messages as bytes: the few that are used here, with the fields that are used.
 
-Requests are built, answers are taken apart straight into the types of `interface.py`, in one pass. The protobuf library would
+Requests are built, answers are taken apart straight into the types of `interface.py`, in one pass; one that is malformed raises
+Unavailable. The protobuf library would
 decode no faster, since what costs is to make the objects, and it would be one more dependency.
 Numbers of fields are in the code, with the message's name beside them. Called by `etcd.py` and `etcd_watch.py`. Pure.
 Source: go.etcd.io/etcd/api/v3 etcdserverpb/rpc.proto and mvccpb/kv.proto, v3.6.8; protobuf's encoding guide.
@@ -8,11 +9,13 @@ Source: go.etcd.io/etcd/api/v3 etcdserverpb/rpc.proto and mvccpb/kv.proto, v3.6.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import wraps
+from typing import NamedTuple, ParamSpec, TypeVar
 
-from aggserver.storage.interface import Event, KeyValue
+from aggserver.meta.protobuf_wire import LENGTH, VARINT, ProtobufError, fields, tag, varint, with_length
+from aggserver.storage.interface import Event, KeyValue, Unavailable
 
 __all__ = [
     "MOD",
@@ -61,7 +64,7 @@ def txn_request(key: bytes, what: tuple[int, int], number: int, then: bytes, oth
     """`then` if the key's VERSION or MOD is `number` (0: there is no such key), else `otherwise`."""
     target, field = what
     # The number is of a oneof, and there even when it is 0. Compare.result is 0, EQUAL.
-    compare = _number(2, target) + _bytes(3, key) + bytes((field << 3,)) + _varint(number)
+    compare = _number(2, target) + _bytes(3, key) + tag(field, VARINT) + varint(number)
     return _bytes(1, compare) + _bytes(2, then) + _bytes(3, otherwise)
 
 
@@ -107,6 +110,24 @@ class WatchAnswer:
     fragment: bool = False
 
 
+_Given = ParamSpec("_Given")
+_Answer = TypeVar("_Answer")
+
+
+def _answer(read: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
+    """Raises Unavailable for bytes that are no such message: whoever sent them, it was not a store that can be relied on."""
+
+    @wraps(read)
+    def wrapper(*args: _Given.args, **kwargs: _Given.kwargs) -> _Answer:
+        try:
+            return read(*args, **kwargs)
+        except (ProtobufError, UnicodeDecodeError) as error:
+            raise Unavailable(f"etcd sent a message that can't be read: {error}") from None
+
+    return wrapper
+
+
+@_answer
 def range_answer(data: bytes, skip: int) -> RangeAnswer:
     """skip: bytes of each key that are the prefix of all keys."""
     return _range_answer(data, 0, len(data), skip)
@@ -116,7 +137,7 @@ def _range_answer(data: bytes, at: int, end: int, skip: int) -> RangeAnswer:
     revision = count = version = 0
     more = False
     items: list[KeyValue] = []
-    for field, value, stop in _fields(data, at, end):
+    for field, value, stop in fields(data, at, end):
         if field == 2:
             item, version = _key_value(data, value, stop, skip)
             items.append(item)
@@ -129,23 +150,25 @@ def _range_answer(data: bytes, at: int, end: int, skip: int) -> RangeAnswer:
     return RangeAnswer(revision, items, more, count, version)
 
 
+@_answer
 def txn_answer(data: bytes, skip: int) -> TxnAnswer:
     revision, succeeded, found = 0, False, None
-    for field, value, stop in _fields(data, 0, len(data)):
+    for field, value, stop in fields(data):
         if field == 1:
             revision = _revision(data, value, stop)
         elif field == 2:
             succeeded = bool(value)
         elif field == 3:
-            for kind, start, inner in _fields(data, value, stop):
+            for kind, start, inner in fields(data, value, stop):
                 if kind == 1:  # ResponseOp.response_range
                     found = _range_answer(data, start, inner, skip)
     return TxnAnswer(revision, succeeded, found)
 
 
+@_answer
 def watch_answer(data: bytes, skip: int) -> WatchAnswer:
     answer = WatchAnswer([])
-    for field, value, stop in _fields(data, 0, len(data)):
+    for field, value, stop in fields(data):
         if field == 11:
             answer.events.append(_event(data, value, stop, skip))
         elif field == 1:
@@ -163,22 +186,24 @@ def watch_answer(data: bytes, skip: int) -> WatchAnswer:
     return answer
 
 
+@_answer
 def status_version(data: bytes) -> str:
     """StatusResponse.version, as 3.6.8."""
-    return next((data[value:stop].decode() for field, value, stop in _fields(data, 0, len(data)) if field == 2), "")
+    return next((data[value:stop].decode() for field, value, stop in fields(data) if field == 2), "")
 
 
 def _event(data: bytes, at: int, end: int, skip: int) -> Event:
     deletion = False
     item = previous = None
-    for field, value, stop in _fields(data, at, end):
+    for field, value, stop in fields(data, at, end):
         if field == 1:
             deletion = bool(value)  # Event.EventType: PUT is 0, DELETE is 1
         elif field == 2:
             item, _ = _key_value(data, value, stop, skip)
         elif field == 3:
             previous, _ = _key_value(data, value, stop, skip)
-    assert item is not None
+    if item is None:
+        raise ProtobufError("an event without a key")
     created = previous.create_revision if deletion and previous is not None else item.create_revision
     return Event(item.revision, item.key, None if deletion else item.value, created, previous)
 
@@ -186,7 +211,7 @@ def _event(data: bytes, at: int, end: int, skip: int) -> Event:
 def _key_value(data: bytes, at: int, end: int, skip: int) -> tuple[KeyValue, int]:
     key, content = "", b""
     create_revision = revision = version = 0
-    for field, value, stop in _fields(data, at, end):
+    for field, value, stop in fields(data, at, end):
         if field == 1:
             key = data[value + skip : stop].decode()
         elif field == 2:
@@ -202,53 +227,12 @@ def _key_value(data: bytes, at: int, end: int, skip: int) -> tuple[KeyValue, int
 
 def _revision(data: bytes, at: int, end: int) -> int:
     """ResponseHeader.revision."""
-    return next((value for field, value, _ in _fields(data, at, end) if field == 3), 0)
-
-
-def _fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """The fields between `at` and `end`: (number of the field, value, 0), or (number of the field, start, end) of bytes."""
-    while at < end:
-        tag, at = _read_varint(data, at)
-        kind = tag & 7
-        if kind == 2:
-            length, at = _read_varint(data, at)
-            yield tag >> 3, at, at + length
-            at += length
-        elif kind == 0:
-            value, at = _read_varint(data, at)
-            yield tag >> 3, value, 0
-        else:
-            at += 8 if kind == 1 else 4  # numbers of a fixed size: none of ours
-
-
-def _read_varint(data: bytes, at: int) -> tuple[int, int]:
-    value = data[at]
-    at += 1
-    if value < 0x80:
-        return value, at
-    value &= 0x7F
-    shift = 7
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
+    return next((value for field, value, _ in fields(data, at, end) if field == 3), 0)
 
 
 def _bytes(field: int, content: bytes) -> bytes:
-    return bytes((field << 3 | 2,)) + _varint(len(content)) + content if content else b""
+    return tag(field, LENGTH) + with_length(content) if content else b""
 
 
 def _number(field: int, value: int) -> bytes:
-    return bytes((field << 3,)) + _varint(value) if value else b""
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    return tag(field, VARINT) + varint(value) if value else b""

@@ -1,9 +1,11 @@
 """etcd's messages against bytes that were written out by hand."""
 
+from collections.abc import Callable
+
 import pytest
 
 from aggserver.storage import etcd_wire as wire
-from aggserver.storage.interface import Event, KeyValue
+from aggserver.storage.interface import Event, KeyValue, Unavailable
 
 # Written out from rpc.proto and kv.proto: tag, length, content. The header has cluster_id, member_id, revision 300, raft_term.
 _HEADER = b"\x08\xb2\xf4\xaa\xf5\x97\xe8\x8e\x9e\xd1\x01\x10\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x18\xac\x02\x20\x02"
@@ -88,3 +90,32 @@ def test_what_is_not_known_is_skipped() -> None:
 
 def test_a_version() -> None:
     assert wire.status_version(HEADER + field(2, b"3.6.8")) == "3.6.8"
+
+
+@pytest.mark.parametrize(
+    ("read", "message"),
+    [
+        pytest.param(lambda data: wire.range_answer(data, 2), HEADER + field(2, KV), id="range"),
+        pytest.param(lambda data: wire.txn_answer(data, 2), HEADER + field(3, field(1, field(2, KV))), id="transaction"),
+        pytest.param(lambda data: wire.watch_answer(data, 2), HEADER + field(11, field(2, KV) + field(3, PREVIOUS)), id="watch"),
+    ],
+)
+def test_what_is_cut_off_is_refused(read: Callable[[bytes], object], message: bytes) -> None:
+    # Behind the header alone a message may end: what follows is one field.
+    for length in {*range(1, len(message))} - {len(HEADER)}:
+        with pytest.raises(Unavailable, match="unexpected EOF"):
+            read(message[:length])
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        pytest.param(field(11, field(2, KV[:-3] + b"\x7f{}")), "unexpected EOF", id="a length past its message"),
+        pytest.param(field(11, field(2, b"\x0a\x01\xff")), "'utf-8' codec", id="a key that is no text"),
+        pytest.param(field(11, b""), "an event without a key", id="an event of nothing"),
+        pytest.param(b"\x18" + b"\xff" * 10, "integer overflow", id="a number without end"),
+    ],
+)
+def test_what_is_malformed_is_refused(data: bytes, text: str) -> None:
+    with pytest.raises(Unavailable, match=text):
+        wire.watch_answer(data, 0)
