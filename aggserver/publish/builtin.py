@@ -1,8 +1,9 @@
 """Kubernetes' own part of every OpenAPI document: the schemas of meta/v1 and of Scale, and the query parameters.
 
-`kubernetes.json` has them as kube-apiserver 1.36 publishes them for a custom resource, texts included. The same content under the
-same names matters: kube-aggregator merges our v2 document with the cluster's own and renames (`_v2`) whatever differs.
-Called by `models`, `operations` and the two document builders. Source: the documents of kube-apiserver v1.36.3.
+`kubernetes.json` has them as kube-apiserver 1.36 publishes them for a custom resource, descriptions included. Names and content
+must be the same, because kube-aggregator merges our v2 document with the cluster's own and renames (`_v2`) any that differ.
+
+Source: the documents of kube-apiserver v1.36.3.
 """
 
 from __future__ import annotations
@@ -44,22 +45,22 @@ def _data() -> dict[str, Any]:
 
 
 def schemas() -> Mapping[str, dict[str, Any]]:
-    """Model name -> OpenAPI v3 schema. Shared: never changed."""
+    """Model name -> OpenAPI v3 schema. Shared, so it must not be changed."""
     found: dict[str, dict[str, Any]] = _data()["schemas"]
     return found
 
 
 def parameters() -> Mapping[str, dict[str, Any]]:
-    """Key -> `name`, `in`, `type`, `description`, `required`, and `shared`, the name in v2's common parameters, where it has one.
+    """Key -> `name`, `in`, `type`, `description`, `required`, and `shared`, the name among v2's common parameters, if any.
 
-    The key is the name, but for `fieldManager of patch`, whose text differs. Shared: never changed.
+    The key is the name, except for `fieldManager of patch`, whose description differs. Shared, so it must not be changed.
     """
     found: dict[str, dict[str, Any]] = _data()["parameters"]
     return found
 
 
 def closure(names: Iterable[str]) -> list[str]:
-    """The named built-in models and all that they refer to, sorted."""
+    """The named built-in models and all models that they refer to, sorted."""
     found: set[str] = set()
     pending = list(names)
     while pending:

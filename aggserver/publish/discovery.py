@@ -1,10 +1,10 @@
-"""Discovery: which groups, versions and resources there are, as clients ask for it.
+"""Discovery: the documents that list groups, versions and resources.
 
-Two forms of the same knowledge: the old one, a document for each group and version, and the aggregated one, all in one document.
-Field sets, order of fields and what is left out are Go's, so that a client can't tell the difference; order of the entries is the
-caller's, and says which version is preferred.
-Pure. Called by `endpoints/discovery.py`; the installer fills the dataclasses. Source: k8s.io/apiextensions-apiserver
-pkg/apiserver/customresource_discovery_controller.go, k8s.io/apiserver pkg/endpoints/discovery, v0.36.3.
+There are two forms: the old one, a document for each group and version, and the aggregated one, a single document. The fields,
+their order and their omission are Go's, so that clients see no difference from kube-apiserver; the order of entries is the
+caller's, and determines the preferred version.
+Pure. Source: k8s.io/apiextensions-apiserver pkg/apiserver/customresource_discovery_controller.go, k8s.io/apiserver
+pkg/endpoints/discovery, v0.36.3.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ __all__ = [
     "storage_version_hash",
 ]
 
-# In upstream's order, which is the one that `kubectl api-resources -o wide` shows.
+# In upstream's order, which `kubectl api-resources -o wide` shows.
 CUSTOM_RESOURCE_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
-# While the definition goes away its objects are to be looked at and removed. Nothing is created then, as upstream; what is
-# there can still be changed, which is not listed, because finalizers could not be taken off else.
+# While a definition is terminating, its objects can only be read and deleted, as upstream. Updates are not listed, but still
+# work, because finalizers could not be removed otherwise.
 TERMINATING_VERBS = ("delete", "deletecollection", "get", "list", "watch")
-# Of /status and /scale.
+# The verbs of /status and /scale.
 SUBRESOURCE_VERBS = ("get", "patch", "update")
 
 
 @dataclass(frozen=True, slots=True)
 class APISubresource:
-    """`name` without the resource's. Group and version are its kind's, where they aren't the resource's (a Scale's aren't)."""
+    """name: without that of the resource. group, version: those of its kind, if not the same as the resource's (as for Scale)."""
 
     name: str
     kind: str
@@ -54,7 +54,7 @@ class APISubresource:
 
 @dataclass(frozen=True, slots=True)
 class APIResource:
-    """One resource of a version. `storage_version_hash` is empty where what is stored is not known."""
+    """One resource of a version. storage_version_hash: empty if the storage version is not known."""
 
     name: str
     singular: str
@@ -70,7 +70,7 @@ class APIResource:
 
 @dataclass(frozen=True, slots=True)
 class APIGroupVersion:
-    """`group` is empty for the core group. `stale`: what is known of it is not current."""
+    """group: empty for the core group. stale: its resources are not known to be current."""
 
     group: str
     version: str
@@ -84,14 +84,14 @@ class APIGroupVersion:
 
 @dataclass(frozen=True, slots=True)
 class APIGroup:
-    """Versions in the order of preference, never empty."""
+    """versions: in order of preference, never empty."""
 
     name: str
     versions: tuple[APIGroupVersion, ...]
 
 
 def storage_version_hash(group: str, version: str, kind: str) -> str:
-    """Tells clients that storage has changed; of the version that is stored, whichever is served."""
+    """A hash of the storage version, the same for all served versions, by which clients notice that it has changed."""
     digest = hashlib.sha256(f"{group}/{version}/{kind}".encode()).digest()
     return base64.b64encode(digest[:8]).decode()
 
@@ -126,7 +126,7 @@ def api_resource_list(version: APIGroupVersion) -> JSONObject:
     for resource in version.resources:
         resources.append(_resource(resource))
         resources.extend(_subresource(resource, subresource) for subresource in resource.subresources)
-    # The core group's list has no apiVersion, for the sake of clients of 1.1.
+    # The core group's list has no apiVersion, for clients of version 1.1.
     api_version = {"apiVersion": "v1"} if version.group else {}
     return {"kind": "APIResourceList", **api_version, "groupVersion": version.group_version, "resources": resources}
 
@@ -193,7 +193,7 @@ def _group_discovery(group: APIGroup) -> JSONObject:
 def _resource_discovery(version: APIGroupVersion, resource: APIResource) -> JSONObject:
     out: JSONObject = {
         "resource": resource.name,
-        # Clients before 0.26.4 panic where it is missing.
+        # client-go before 0.26.4 panics if it is missing.
         "responseKind": {"group": version.group, "version": version.version, "kind": resource.kind},
         "scope": "Namespaced" if resource.namespaced else "Cluster",
         "singularResource": resource.singular,

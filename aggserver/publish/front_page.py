@@ -1,7 +1,6 @@
-"""The front page: what a server has, as a page for a browser, with what to type next. And the page for those who may not see it.
+"""The front page for browsers: the server's resources, with commands to try next; and the page for users who may not see it.
 
-All text is escaped; nothing is fetched from elsewhere and nothing runs (`POLICY` holds the browser to that). Pure. Called by
-`endpoints/front_page.py`.
+All text is escaped; the page loads nothing and has no scripts, which `POLICY` makes the browser enforce. Pure.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def page(groups: Sequence[APIGroup], version: str, user: str) -> bytes:
 
 
 def refusal(user: str) -> bytes:
-    """For who may not see the page. Says nothing of what is here."""
+    """The page for users without permission. It does not reveal any resources."""
     body = f"""<h1>aggserver</h1>
 <p>This is a Kubernetes API server. It knows you as <code>{escape(user)}</code>, who may not see what it serves. By itself a
 browser shows it no client certificate. Its kubeconfig has one, and kubectl shows that in the place of the browser:</p>
@@ -61,7 +60,7 @@ def _document(body: str) -> bytes:
 
 
 def _is_built_in(version: APIGroupVersion) -> bool:
-    """What every such server has; it comes last."""
+    """Whether it is a built-in group that every server has; these come last."""
     return not version.group or version.group.endswith(".k8s.io")
 
 

@@ -1,7 +1,7 @@
-"""Gnostic: how its messages say what a JSON document of OpenAPI says.
+"""Gnostic: encoding of OpenAPI's JSON documents as gnostic's protobuf messages.
 
-A table has of every JSON member the field that it becomes; a member that is not in it is left out, since gnostic has no place for
-it either. Proto3 writes no zero: `minimum: 0` is not said, by kube-apiserver neither.
+A table maps each JSON member to its protobuf field; a member that is not in the table is left out, since gnostic has no field for
+it. Proto3 omits zeros, so `minimum: 0` is lost, as with kube-apiserver.
 Pure. The tables are in `openapi_v2_protobuf.py` and `openapi_v3_protobuf.py`. Source: github.com/google/gnostic-models v0.7.0.
 """
 
@@ -37,14 +37,14 @@ __all__ = [
     "utf8",
 ]
 
-# A shape makes of a JSON value the inside of a field. A field makes tag, length and inside of it, or nothing of a zero.
+# A shape encodes a JSON value as the content of a field. A field encodes it with tag and length, or as nothing if it is zero.
 Shape = Callable[[Any], bytes]
 Field = Callable[[Any], bytes]
 Table = dict[str, Field]
 
-# The table's entry for all members that begin so.
+# The key in a table for all members that start with it.
 EXTENSION = "x-"
-# Texts of YAML that are remembered: a few are said again at each of hundreds of operations.
+# Cached YAML texts: a few of them are repeated in each of hundreds of operations.
 _REMEMBERED = 4096
 
 
@@ -53,7 +53,7 @@ def utf8(value: str) -> bytes:
 
 
 def any_value(value: Any) -> bytes:
-    """Gnostic's Any: the value as a text of YAML."""
+    """Gnostic's Any: the value as YAML text."""
     return _any_value(orjson.dumps(value))
 
 
@@ -63,7 +63,7 @@ def _any_value(value: bytes) -> bytes:
 
 
 def always(number: int, shape: Shape) -> Field:
-    """A message, which is written even when empty: `{}` as a schema says something."""
+    """A message, written even if empty, since `{}` as a schema has a meaning."""
     head = tag(number, LENGTH)
 
     def write(value: Any) -> bytes:
@@ -95,7 +95,7 @@ def double(number: int) -> Field:
 
 
 def one_flag(number: int) -> Field:
-    """One of several that a message may be, so that its zero is written too."""
+    """A bool in a oneof, whose false is written too."""
     head = tag(number, VARINT)
     return lambda value: head + bytes((bool(value),))
 
@@ -111,7 +111,7 @@ def repeated(number: int, shape: Shape) -> Field:
 
 
 def named(number: int, shape: Shape) -> Field:
-    """A JSON object as gnostic has it: one message of name and value for each member."""
+    """A JSON object as gnostic represents it: a message with name and value for each member."""
     head = tag(number, LENGTH)
     key, value = text(1), always(2, shape)
 
@@ -126,7 +126,7 @@ def named(number: int, shape: Shape) -> Field:
 
 
 def members(table: Mapping[str, Field]) -> Shape:
-    """A JSON object whose members have each their own field. They are written in the order of the table, which is upstream's."""
+    """A JSON object with a field for each member, written in the order of the table, which is upstream's."""
 
     def inside(value: Mapping[str, Any]) -> bytes:
         known = [name for name in table if name in value] if len(value) > 1 else value

@@ -1,9 +1,9 @@
-"""Gnostic's Any: a JSON value as a text of YAML, in the style of the library that kube-apiserver writes it with.
+"""Gnostic's Any: a JSON value as YAML text, in the style of the library that kube-apiserver uses.
 
-What OpenAPI's protobuf has no fields for (vendor extensions, enums, examples) is text in it, and clients compare such texts:
-block style, lists indented below their key, four spaces a level, lines of any length, quotes only where a reader would take the
-text for something else. (`meta/yaml_output.py` is the other style, that of bodies.)
-Pure. Called by `gnostic.py`. Source: go.yaml.in/yaml/v3 v3.0.4 {encode,emitterc,resolve,yamlprivateh}.go.
+OpenAPI's protobuf has no fields for vendor extensions, enums and examples, so they are texts in it, which clients compare: block
+style, lists indented below their key, four spaces a level, lines of any length, quotes only where a plain text would be read as
+another type. (`meta/yaml_output.py` has the other style, that of response bodies.)
+Pure. Source: go.yaml.in/yaml/v3 v3.0.4 {encode,emitterc,resolve,yamlprivateh}.go.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["encode"]
 
 _INDENT = 4
 
-# What an unquoted text of this form would be read as: null, a boolean, a number, a time.
+# Unquoted texts of these forms would be read as null, a boolean, a number or a time.
 _WORDS = frozenset(
     {"", "~", "null", "Null", "NULL", "true", "True", "TRUE", "false", "False", "FALSE"}
     | {f"{sign}.{name}" for sign in ("", "+", "-") for name in ("inf", "Inf", "INF")}
@@ -31,10 +31,10 @@ _TIME = re.compile(
     r"(\d{4}-\d{1,2}-\d{1,2})(?:[Tt](\d{1,2}:\d{1,2}:\d{1,2})(?:\.\d+)?(?:Z|[-+]\d\d:\d\d)| (\d{1,2}:\d{1,2}:\d{1,2})(?:\.\d+)?)?"
 )
 
-# Where it begins so, or has this in it, a text needs quotes.
+# A text needs quotes if it starts with one of these, or matches the pattern.
 _INDICATORS = frozenset("#,[]{}&*!|>'\"%@`")
 _NOT_PLAIN = re.compile(r"\A(?:---|\.\.\.|[-?:](?:[ \t]|\Z)|[ \n])|:(?:[ \t\n]|\Z)|[ \t\n]#|[ \n]\Z|\n")
-# Line breaks beside "\n", and what is not printable, the characters past 16 bits among it.
+# Line breaks other than "\n", and characters that count as not printable, among them all beyond 16 bits.
 _SPECIAL = re.compile("[^\n\x20-\x7e\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd]|[\u2028\u2029]")
 _ESCAPES = {
     "\0": "0", "\a": "a", "\b": "b", "\t": "t", "\n": "n", "\v": "v", "\f": "f", "\r": "r", "\x1b": "e",
@@ -44,14 +44,14 @@ _ESCAPED = re.compile(f'["\\\\\n]|{_SPECIAL.pattern}')
 
 
 def encode(value: Any) -> str:
-    """The text, with a line break at the end."""
+    """The YAML text, with a line break at the end."""
     if isinstance(value, dict | list) and value:
         return "\n".join(_lines(value, 0)) + "\n"
     return _scalar(value, _INDENT) + "\n"
 
 
 def _lines(value: Any, indent: int) -> list[str]:
-    """A list or object that is not empty, as lines that begin at `indent`."""
+    """The lines of a list or object that is not empty, indented by `indent`."""
     lines: list[str] = []
     if isinstance(value, list):
         for item in value:
@@ -75,21 +75,21 @@ def _key(text: str) -> str:
 
 
 def _scalar(value: Any, indent: int) -> str:
-    """indent: of the lines of a text that has several."""
+    """indent: that of the lines of a text with several lines."""
     if not isinstance(value, str):
         return to_json(value)
     return _literal(value, indent) if "\n" in value else _text(value)
 
 
 def _text(text: str) -> str:
-    if _is_taken_for_another(text) or "\t" in text or _SPECIAL.search(text):
+    if _reads_as_another_type(text) or "\t" in text or _SPECIAL.search(text):
         return _quoted(text)
     if text[0] in _INDICATORS or _NOT_PLAIN.search(text):
         return "'" + text.replace("'", "''") + "'"
     return text
 
 
-def _is_taken_for_another(text: str) -> bool:
+def _reads_as_another_type(text: str) -> bool:
     if text in _WORDS:
         return True
     if text[0] not in "+-.0123456789":

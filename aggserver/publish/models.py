@@ -1,9 +1,9 @@
-"""Models: the schemas of a kind and of its list, as OpenAPI documents show them.
+"""Models: the published schemas of a kind and of its list, for OpenAPI documents.
 
-A published schema is the definition's own with its empty members left out, int-or-string spelt as `anyOf`, and apiVersion, kind
-and metadata put in at the root and in embedded resources. One renderer serves v2 and v3; a `Dialect` holds what differs. What v2
-can't express is taken out beforehand (`openapi_v2.lower`).
-Pure. Called by the two document builders. Source: k8s.io/apiextensions-apiserver pkg/controller/openapi/builder/builder.go and
+A published schema is the definition's own without empty members, with int-or-string written as `anyOf`, and with apiVersion, kind
+and metadata added at the root and in embedded resources. One renderer serves v2 and v3; a `Dialect` holds the differences. Parts
+that v2 can't express are removed before (`openapi_v2.lower`).
+Pure. Source: k8s.io/apiextensions-apiserver pkg/controller/openapi/builder/builder.go and
 pkg/apiserver/schema/{kubeopenapi,unfold}.go, v0.36.3.
 """
 
@@ -21,11 +21,11 @@ __all__ = ["Dialect", "Published", "kind_schema", "list_model_name", "list_schem
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """One resource in one version. `verbs` are discovery's: a path that no verb needs is not published.
+    """One resource in one version. verbs: those of discovery; a path that no verb needs is not published.
 
-    schema: openAPIV3Schema as written; empty for a kind that publishes none (any object then). preserves: the definition, one
-    from before v1, keeps unknown fields everywhere.
-    selectable_fields: JSON paths, with or without the dot in front.
+    schema: openAPIV3Schema as written; empty for a kind that publishes none, which means any object. preserves: the definition
+    has preserveUnknownFields, as only definitions from before v1 can.
+    selectable_fields: JSON paths, with or without a leading dot.
     """
 
     group: str
@@ -46,10 +46,10 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What a reference opens with, and whether the language is v3's.
+    """The prefix of references, and whether it is OpenAPI v3.
 
-    v3 has `allOf`, which a reference with a description beside it needs, and `anyOf`, which spells int-or-string out. In v2 an
-    embedded resource that keeps unknown fields shows no properties, since old kubectl would take them for all there are.
+    v3 has `allOf`, which a reference with a description needs, and `anyOf`, in which int-or-string is written. In v2 an embedded
+    resource that preserves unknown fields has no properties, since old kubectl would treat them as a complete list.
     """
 
     prefix: str
@@ -79,7 +79,7 @@ _EMBEDDED = "x-kubernetes-embedded-resource"
 _INT_OR_STRING = "x-kubernetes-int-or-string"
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
 
-# Members whose zero value says something: shown whenever they are there, unless null.
+# Members whose zero value has a meaning: published whenever they are set and not null.
 _KEPT = frozenset(
     {
         "default",
@@ -95,7 +95,7 @@ _KEPT = frozenset(
         "multipleOf",
     }
 )
-# Members whose zero value (empty, false) is the same as their absence: left out then, as Go's omitempty does.
+# Members whose zero value (empty, false) means the same as their absence, so it is left out, as by Go's omitempty.
 _KEPT_UNLESS_EMPTY = frozenset(
     {
         "description",
@@ -124,7 +124,7 @@ _INTEGER_OR_STRING: list[JSONObject] = [{"type": "integer"}, {"type": "string"}]
 
 
 def model_name(group: str, version: str, kind: str) -> str:
-    """`com.example.stable.v1.CronTab`; the core group has the name it has in Kubernetes."""
+    """The model's name, e.g. `com.example.stable.v1.CronTab`; models of the core group are named as in Kubernetes."""
     prefix = ".".join(reversed(group.split("."))) if group else "io.k8s.api.core"
     return f"{prefix}.{version}.{kind}"
 
@@ -134,9 +134,9 @@ def list_model_name(resource: Published) -> str:
 
 
 def kind_schema(resource: Published, schema: Mapping[str, Any], dialect: Dialect) -> JSONObject:
-    """The kind's schema. `schema` is the resource's own or what was made of it; empty makes it a bare object.
+    """The published schema of the kind. schema: the resource's own or its lowered form; if empty, the result is a bare object.
 
-    Bare on purpose, without metadata: clients would read any property as the complete list of them.
+    A bare object has no metadata, since clients would treat any properties as a complete list.
     """
     out: JSONObject = {"type": "object"}
     if schema:
@@ -171,7 +171,7 @@ def list_schema(resource: Published, dialect: Dialect) -> JSONObject:
 
 
 def _gvk(resource: Published, kind: str) -> list[JSONObject]:
-    """A list on schemas; operations have the object itself."""
+    """The group, version and kind in a list, as schemas have it; operations have a single object."""
     return [{"group": resource.group, "version": resource.version, "kind": kind}]
 
 
@@ -208,7 +208,7 @@ def _render(node: Mapping[str, Any], dialect: Dialect) -> JSONObject:
 
 
 def _render_validation(key: str, value: Any, out: JSONObject) -> None:
-    """What a node and an entry of a junctor have in common; a key that structural schemas don't have is not shown."""
+    """Render a member that both a node and an entry of a junctor may have; other members are left out."""
     if key in _KEPT:
         if value is not None:
             out[key] = value
@@ -237,7 +237,7 @@ def _render_nested(node: Mapping[str, Any]) -> JSONObject:
 
 
 def _unfold_int_or_string(out: JSONObject) -> None:
-    """Says in OpenAPI's words what the extension means, unless the author has already."""
+    """Write x-kubernetes-int-or-string as `anyOf`, unless the author has done so."""
     all_of = out.get("allOf", [])
     if out.get("anyOf") == _INTEGER_OR_STRING or (all_of and all_of[0].get("anyOf") == _INTEGER_OR_STRING):
         return

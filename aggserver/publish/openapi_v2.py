@@ -1,9 +1,9 @@
 """OpenAPI v2 (Swagger): one document for all groups, as `/openapi/v2` serves it.
 
-Read by kube-aggregator, which merges it into the cluster's own, and by kubectl, as protobuf, to check a `kind: List`. Swagger has
-no `oneOf`, `nullable` and the like, and those clients take a schema's properties for all there are, so `lower` takes out whatever
-would make them refuse good objects.
-Pure. Called by `endpoints/openapi.py`. Source: k8s.io/apiextensions-apiserver pkg/controller/openapi/v2/conversion.go;
+kube-aggregator reads it and merges it into the cluster's own; kubectl reads it as protobuf to validate a `kind: List`. Swagger
+has no `oneOf`, `nullable` and the like, and those clients treat a schema's properties as a complete list, so `lower` removes
+everything that would make them refuse valid objects.
+Pure. Source: k8s.io/apiextensions-apiserver pkg/controller/openapi/v2/conversion.go;
 k8s.io/kube-openapi pkg/builder/{openapi,parameters}.go, pkg/handler/default_pruning.go; v0.36.3.
 """
 
@@ -23,14 +23,14 @@ __all__ = ["build", "lower"]
 _DIALECT = Dialect(prefix="#/definitions/", v3=False)
 _V3_PREFIX = "#/components/schemas/"
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
-# `default` is no loss of v2's own: kube-apiserver publishes none there, and a definition that differs from its own is renamed.
+# v2 could express `default`, but kube-apiserver publishes none, and kube-aggregator renames models that differ from its own.
 _DROPPED = frozenset({"allOf", "anyOf", "oneOf", "not", "default"})
-# Names among v2's common parameters, as kube-apiserver gives them (name and a hash of the content).
+# Names of common parameters in v2, as in kube-apiserver (the name and a hash of the content).
 _BODIES = {builtin.DELETE_OPTIONS: "body-2Y1dVQaQ", builtin.PATCH: "body-78PwaGsr"}
 
 
 def build(resources: Sequence[Published], *, info_version: str, patch_types: Sequence[str] = PATCH_TYPES) -> JSONObject:
-    """The document of all `resources`, of whatever group and version. Parts of it are shared, so don't change it."""
+    """The document of all `resources`, of any group and version. Parts of it are shared, so it must not be changed."""
     paths: JSONObject = {}
     definitions: JSONObject = {}
     parameters: JSONObject = {}
@@ -55,12 +55,12 @@ def build(resources: Sequence[Published], *, info_version: str, patch_types: Seq
 
 
 def _root(resource: Published) -> Mapping[str, Any]:
-    """With unknown fields kept at the root nothing is said of the fields at all, not even of metadata."""
+    """The schema to publish; empty if unknown fields are preserved at the root, so that no fields are specified."""
     return {} if resource.preserves or resource.schema.get(_PRESERVE) else lower(resource.schema)
 
 
 def lower(node: Mapping[str, Any]) -> JSONObject:
-    """The node without what v2 can't say and its readers can't bear; always a new tree down to where it differs."""
+    """The node without parts that v2 can't express or that its clients misread; a new tree down to where it differs."""
     out = {key: value for key, value in node.items() if key not in _DROPPED}
     properties: Mapping[str, Any] = out.get("properties") or {}
     additional = out.get("additionalProperties")
@@ -72,7 +72,7 @@ def lower(node: Mapping[str, Any]) -> JSONObject:
         del out["type"]
     if out.get(_PRESERVE) and out.get("type") == "object":
         del out["type"]
-    # A field that may be null can't be required: readers would look for a value of no type.
+    # A nullable field becomes optional, since clients would refuse null for a required field.
     if "properties" in out:
         out["properties"] = {name: lower(child) for name, child in properties.items()}
         nullable = {name for name, child in properties.items() if child.get("nullable")}
@@ -99,7 +99,7 @@ def _builtin(name: str) -> JSONObject:
 
 
 def _translate(node: Any) -> Any:
-    """A built-in schema from v3's form to v2's: references beside their description, no defaults."""
+    """Convert a built-in schema from v3 to v2: references are beside their description, and defaults are removed."""
     if isinstance(node, list):
         return [_translate(entry) for entry in node]
     if not isinstance(node, dict):
@@ -164,7 +164,7 @@ def _body(operation: Operation, parameters: JSONObject) -> JSONObject:
 
 
 def _parameter(key: str, parameters: JSONObject) -> JSONObject:
-    """A reference to the common parameter, which is added to `parameters` at its first use; or the parameter itself."""
+    """A reference to a common parameter, which is added to `parameters` at its first use; or else the parameter itself."""
     found = builtin.parameters()[key]
     out: JSONObject = {
         "uniqueItems": True,

@@ -1,8 +1,8 @@
 """OpenAPI v2 as protobuf: the document of `openapi_v2.build` as gnostic's message `openapi.v2.Document`.
 
-kubectl asks for the whole of v2 in no other form: to check a `kind: List`, whose items the server sees one by one, and for
-`kubectl explain --output=plaintext-openapiv2`. The tables below say of every JSON member which field it becomes.
-Pure. Called by `endpoints/openapi.py`, in a thread. Source: github.com/google/gnostic-models v0.7.0 openapiv2/OpenAPIv2.proto.
+kubectl requests v2 only in this form: to validate a `kind: List`, whose items the server receives one by one, and for
+`kubectl explain --output=plaintext-openapiv2`. The tables below map each JSON member to its field.
+Pure. Source: github.com/google/gnostic-models v0.7.0 openapiv2/OpenAPIv2.proto.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ __all__ = ["encode"]
 
 
 def encode(document: Mapping[str, Any]) -> bytes:
-    """The bytes of the message. document: a tree as `openapi_v2.build` returns it, which stays as it is."""
+    """The bytes of the message. document: a tree as `openapi_v2.build` returns it; it is not changed."""
     return _DOCUMENT(document)
 
 
-# Filled below, since a schema has schemas inside.
+# Filled below, since schemas contain schemas.
 _SCHEMA_FIELDS: Table = {}
 _SCHEMA = members(_SCHEMA_FIELDS)
 _ONE_SCHEMA = always(1, _SCHEMA)
@@ -45,7 +45,7 @@ _STRINGS = repeated(1, utf8)
 
 
 def _additional(value: Any) -> bytes:
-    """AdditionalPropertiesItem. One of two, so that `false` is written too."""
+    """AdditionalPropertiesItem, a oneof, so that `false` is written too."""
     return _ONE_SCHEMA(value) if isinstance(value, Mapping) else one_flag(2)(value)
 
 
@@ -83,7 +83,7 @@ _SCHEMA_FIELDS.update(
     }
 )
 
-# In a list of parameters; a schema's own reference is one of its members.
+# A reference in a list of parameters; in a schema, the reference is one of its members.
 _REFERENCE = always(2, lambda value: text(1)(value["$ref"]))
 
 _BODY_PARAMETER = always(
@@ -125,7 +125,7 @@ def _parameter_or_reference(value: Mapping[str, Any]) -> bytes:
 
 _PARAMETERS = repeated(8, _parameter_or_reference)
 
-# SchemaItem is a schema or a file; ResponseValue a response or a reference: ours are the first.
+# SchemaItem is a schema or a file, ResponseValue a response or a reference; we only have schemas and responses.
 _RESPONSE = always(1, members({"description": text(1), "schema": always(2, _ONE_SCHEMA), EXTENSION: extensions(5)}))
 
 _OPERATION = members(

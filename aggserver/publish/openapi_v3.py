@@ -1,9 +1,8 @@
 """OpenAPI v3: the document of one group-version, as `/openapi/v3/apis/<group>/<version>` serves it.
 
-kubectl reads three things here: the schemas (`explain`), whether a PATCH lists `fieldValidation` and `dryRun` (else it validates
-on its own), and which patch types there are (apply). Apart from its info the document is the one that kube-apiserver has for the
-same CRD.
-Pure. Called by `endpoints/openapi.py`. Source: the documents of kube-apiserver v1.36.3; k8s.io/kube-openapi pkg/builder3.
+kubectl reads three things here: the schemas (`explain`), whether PATCH lists `fieldValidation` and `dryRun` (otherwise it
+validates by itself), and the patch types (apply). Apart from its info, the document equals kube-apiserver's for the same CRD.
+Pure. Source: the documents of kube-apiserver v1.36.3; k8s.io/kube-openapi pkg/builder3.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def build(
     info_version: str,
     patch_types: Sequence[str] = PATCH_TYPES,
 ) -> JSONObject:
-    """The whole document. `patch_types` are the media types that PATCH takes. Parts of the result are shared: don't change it."""
+    """The whole document. patch_types: the media types of PATCH. Parts of the result are shared, so it must not be changed."""
     paths: JSONObject = {}
     used: set[str] = {builtin.OBJECT_META, builtin.LIST_META}
     schemas: JSONObject = {}

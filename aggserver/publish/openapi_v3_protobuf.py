@@ -1,8 +1,8 @@
 """OpenAPI v3 as protobuf: the document of `openapi_v3.build` as gnostic's message `openapi.v3.Document`.
 
-client-go's OpenAPI clients can ask for either form. The tables below say of every JSON member which field it becomes.
-Pure. Called by `endpoints/openapi.py`, in a thread.
-Source: github.com/google/gnostic-models v0.7.0 openapiv3/OpenAPIv3.{proto,go}.
+client-go's OpenAPI clients can request either form. The tables below map each JSON member to its field.
+
+Pure. Source: github.com/google/gnostic-models v0.7.0 openapiv3/OpenAPIv3.{proto,go}.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ __all__ = ["encode"]
 
 
 def encode(document: Mapping[str, Any]) -> bytes:
-    """The bytes of the message. document: a tree as `openapi_v3.build` returns it, which stays as it is."""
+    """The bytes of the message. document: a tree as `openapi_v3.build` returns it; it is not changed."""
     return _DOCUMENT(document)
 
 
-# Filled below, since a schema has schemas inside.
+# Filled below, since schemas contain schemas.
 _SCHEMA_FIELDS: Table = {}
 _SCHEMA = members(_SCHEMA_FIELDS)
 _ONE_SCHEMA = always(1, _SCHEMA)
@@ -60,7 +60,7 @@ _DEFAULTS: Mapping[type, Field] = {bool: one_flag(2), int: one_double(1), float:
 
 
 def _default(value: Any) -> bytes:
-    """A message of one of three scalars. Of anything else it says nothing, but that there is a default."""
+    """A default: a oneof of three scalars. For any other value, the message is empty."""
     write = _DEFAULTS.get(type(value))
     return write(value) if write else b""
 

@@ -1,7 +1,7 @@
-"""Operations: which paths a resource has, and what each of their methods takes and gives.
+"""Operations: the paths of a resource, and the parameters, bodies and responses of their methods.
 
-Independent of the OpenAPI version: the builders turn a `PathItem` into their own words. Ids, texts and parameter sets are
-upstream's, since generated clients name their functions after them.
+Independent of the OpenAPI version: the builders convert a `PathItem` to theirs. Ids, descriptions and parameters are upstream's,
+since generated clients name their functions after them.
 Pure. Source: k8s.io/apiextensions-apiserver pkg/controller/openapi/builder/builder.go (generateBuilder, buildRoute) and
 k8s.io/apiserver pkg/endpoints/openapi/openapi.go (GetOperationIDAndTags), v0.36.3.
 """
@@ -16,9 +16,10 @@ from aggserver.publish.models import Published, list_model_name, model_name
 
 __all__ = ["BODY_TYPES", "PATCH_TYPES", "Operation", "PathItem", "paths"]
 
-# What bodies come and go as. Protobuf is understood for a few kinds but never advertised, as upstream does for custom resources.
+# Media types of request and response bodies. Protobuf is supported for a few kinds but not advertised, as upstream for custom
+# resources.
 BODY_TYPES = ("application/json", "application/yaml")
-# Never strategic merge: kubectl would use it if it were listed.
+# Strategic merge patch must not be listed, since kubectl would use it.
 PATCH_TYPES = ("application/json-patch+json", "application/merge-patch+json")
 
 _LIST_PARAMETERS = (
@@ -42,15 +43,15 @@ _ACCEPTED = ("202", "Accepted")
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """What is fixed for an action. `verb` opens the operation's id and text; `responses` are code and text, in order."""
+    """The fixed parts of an action. verb: starts the operation's id and text. responses: codes and texts, in order."""
 
     method: str
     action: str
     verb: str
-    needs: str  # the verb of discovery without which the operation isn't there
+    needs: str  # the verb of discovery that the operation requires
     parameters: tuple[str, ...]
     responses: tuple[tuple[str, str], ...] = (_OK,)
-    suffix: str = ""  # of the id; one that has it doesn't say Namespaced
+    suffix: str = ""  # of the id, which then has no "Namespaced"
 
 
 _LIST = _Form("get", "list", "list", "list", _LIST_PARAMETERS)
@@ -78,9 +79,9 @@ _PATCH = _Form("patch", "patch", "patch", "patch", ("dryRun", "fieldManager of p
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One method of a path. `result` and `body` are model names, `body` empty where none is taken.
+    """One method of a path. result, body: model names; body is empty if there is none.
 
-    parameters: keys of `builtin.parameters()`, in order of their names.
+    parameters: keys of `builtin.parameters()`, sorted by name.
     """
 
     method: str
@@ -97,7 +98,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class PathItem:
-    """A path and its methods. `parameters` are common to them: keys of `builtin.parameters()`, or `name` with `name_text`."""
+    """A path and its methods. parameters: those of all methods, as keys of `builtin.parameters()`, or `name` with `name_text`."""
 
     path: str
     parameters: tuple[str, ...]
@@ -106,7 +107,7 @@ class PathItem:
 
 
 def paths(resource: Published) -> Iterator[PathItem]:
-    """The resource's paths: all namespaces, collection, object, /finalize, /status, /scale, as far as its verbs ask for them."""
+    """The resource's paths: all namespaces, collection, object, /finalize, /status, /scale, as far as its verbs need them."""
     prefix = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
     model = model_name(resource.group, resource.version, resource.kind)
     builder = _Builder(resource)
@@ -134,7 +135,7 @@ def paths(resource: Published) -> Iterator[PathItem]:
 
 
 class _Builder:
-    """Makes the operations of one resource."""
+    """Builds the operations of one resource."""
 
     def __init__(self, resource: Published) -> None:
         self._resource = resource
@@ -143,8 +144,8 @@ class _Builder:
         self._tag = f"{_identifier(group)}_{_identifier(resource.version)}"
 
     def item(self, path: str, subresource: str, *forms: tuple[_Form, str]) -> Iterator[PathItem]:
-        """One path, or none if it has no operation. Parameters that all its operations have are the path's."""
-        # A subresource's verbs aren't the resource's: it is written even where the resource itself is read-only.
+        """One path, or none if it has no operations. Parameters that all its operations share move to the path."""
+        # A subresource has its own verbs: it can be written even if the resource is read-only.
         operations = [
             self._operation(form, result, subresource)
             for form, result in forms
@@ -162,7 +163,7 @@ class _Builder:
 
     def _operation(self, form: _Form, result: str, subresource: str) -> Operation:
         kind = self._resource.kind
-        # The id's verb is `delete` in both cases; `collection` becomes a part of the name.
+        # In the id, the verb of a deletecollection is `delete`, followed by `Collection`.
         verb, rest = ("delete", "Collection") if form.verb == "deletecollection" else (form.verb, "")
         scope = "Namespaced" if self._resource.namespaced and not form.suffix else ""
         body, required = _body(form, result)
@@ -181,7 +182,7 @@ class _Builder:
 
 
 def _body(form: _Form, result: str) -> tuple[str, bool]:
-    """(model of the body, whether there must be one)."""
+    """(model of the body, whether the body is required)."""
     if form is _PATCH:
         return builtin.PATCH, True
     if form is _DELETE:
@@ -203,14 +204,14 @@ def _describe(verb: str, kind: str, subresource: str) -> str:
 
 
 def _article(noun: str) -> str:
-    """` a `, ` an `, or a blank for what looks like a plural."""
+    """` a `, ` an `, or a space if the noun looks like a plural."""
     if noun.endswith("s") and not noun.endswith("ss"):
         return " "
     return " an " if noun[0].lower() in "aeiou" else " a "
 
 
 def _identifier(text: str, capital: bool = False) -> str:
-    """`stable.example.com` -> `stableExampleCom`: what can't stand in an identifier goes, the next letter is raised."""
+    """`stable.example.com` -> `stableExampleCom`: removes characters invalid in an identifier and capitalizes the next letter."""
     out: list[str] = []
     for index, char in enumerate(text):
         if char.isalpha() or char == "_" or (index and char.isdigit()):

@@ -1,8 +1,8 @@
-"""Table and PartialObjectMetadata: the two forms in which clients ask for less than the object.
+"""Table and PartialObjectMetadata: the two forms in which clients request less than the whole object.
 
-kubectl prints what `TableConvertor` makes; garbage collector and namespace controller live on metadata alone. A table of 500 rows
-is what kubectl asks for every day, so all that a row takes from its object is kept, as a `Row`; ages are told as of the request.
-Pure. Called by `endpoints/handlers/` for get, list and watch. Source: k8s.io/apiextensions-apiserver
+kubectl prints the Table; the garbage collector and the namespace controller need only metadata. kubectl often requests tables of
+500 rows, so the parts of an object that its row needs are cached as a `Row`; ages are computed for each request.
+Pure. Source: k8s.io/apiextensions-apiserver
 pkg/registry/customresource/tableconvertor/tableconvertor.go, pkg/apiserver/helpers.go, k8s.io/apiserver
 pkg/endpoints/handlers/response.go, v0.36.3.
 """
@@ -40,7 +40,7 @@ _ZERO_TIME = -62135596800.0
 
 
 class ColumnSpec(Protocol):
-    """What a column is told by; a definition's own columns are such, too."""
+    """The declaration of a column; the columns of a definition fit it too."""
 
     @property
     def name(self) -> str: ...
@@ -58,7 +58,7 @@ class ColumnSpec(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the server's own kinds; type is integer, number, string, boolean or date."""
+    """A column of the server's built-in kinds. type: integer, number, string, boolean or date."""
 
     name: str
     type: str
@@ -73,12 +73,12 @@ _MISSING: Any = object()
 
 
 class _Moment(float):
-    """Seconds since 1970, in the place of the age that is told of it."""
+    """Seconds since 1970, a placeholder for the age that is computed from it."""
 
 
 class Row(NamedTuple):
-    """What a table needs of one object. cells: ready to encode, but for moments. metadata: where the object's begins and ends
-    in `raw`, or its own bytes where that is not as the object has it.
+    """The parts of one object that a table needs. cells: ready to encode, except for a `_Moment`. metadata: start and end of the
+    object's metadata in `raw`, or its own bytes if `raw` has it in another form.
     """
 
     cells: list[Any]
@@ -87,9 +87,9 @@ class Row(NamedTuple):
 
 
 class TableConvertor:
-    """Columns, compiled. `definitions` are Table's columnDefinitions, with Name first.
+    """The compiled columns of a resource. definitions: the Table's columnDefinitions, with Name first.
 
-    Age is there only where no columns are declared. A path that doesn't parse ends the columns: what stands before it is shown.
+    Age is added only if no columns are declared. A path that does not parse ends the columns: only those before it are shown.
     """
 
     def __init__(self, columns: Sequence[ColumnSpec]) -> None:
@@ -105,7 +105,7 @@ class TableConvertor:
             self._cells.append(_cell(column.type, find))
 
     def row(self, obj: JSONObject, raw: bytes) -> Row:
-        """`obj` is decoded `raw`. The row may be kept for as long as the object is as it is."""
+        """The row of an object. obj: the decoded `raw`. The row may be cached until the object changes."""
         cells = [obj["metadata"].get("name", ""), *(cell(obj) for cell in self._cells)]
         metadata = orjson.dumps(obj["metadata"])
         start = raw.find(_METADATA) + len(_METADATA)
@@ -127,7 +127,7 @@ def _definition(name: str, kind: str, description: str, form: str = "", priority
 
 
 def _finder(path: str) -> Callable[[Mapping[str, Any]], Any]:
-    """Gives the first result of a JSONPath, or _MISSING. Raises ValueError."""
+    """A function that returns the first result of a JSONPath, or _MISSING. Raises ValueError if the path is invalid."""
     find_all = jsonpath.compile(path).find
 
     def find(obj: Mapping[str, Any]) -> Any:
@@ -138,7 +138,7 @@ def _finder(path: str) -> Callable[[Mapping[str, Any]], Any]:
 
 
 def _cell(kind: str, find: Callable[[Mapping[str, Any]], Any]) -> _Cell:
-    """Null for what is missing or of another type. Only a column of type string prints whatever it finds."""
+    """A function for the value of a cell: null if it is missing or of another type. Columns of type string print any value."""
     if kind == "date":
 
         def date_cell(obj: Mapping[str, Any]) -> Any:
@@ -156,7 +156,7 @@ def _cell(kind: str, find: Callable[[Mapping[str, Any]], Any]) -> _Cell:
 
 
 def _nothing(value: Any) -> None:
-    """A type that definitions can't have."""
+    """The cell of a column type that definitions can't have."""
 
 
 def _printed(value: Any) -> str:
@@ -173,7 +173,7 @@ def _printed(value: Any) -> str:
 
 def _integer(value: Any) -> int | None:
     if isinstance(value, float):
-        # What a conversion that doesn't fit gives on amd64.
+        # Out of range, the result is that of Go's conversion on amd64.
         return int(value) if -_MAX_INT64 <= value < _MAX_INT64 else -_MAX_INT64
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
@@ -205,7 +205,7 @@ def _moment(text: str) -> _Moment | str:
 
 
 def _seconds(text: str) -> float:
-    # The form of every timestamp that a server writes; the parser for all of RFC 3339 is ten times slower.
+    # A fast path for the form of every timestamp that a server writes; the parser for all of RFC 3339 is ten times slower.
     if len(text) == 20 and text[4] == text[7] == "-" and text[10] == "T" and text[19] == "Z":
         try:
             return datetime.fromisoformat(text).timestamp()
@@ -239,7 +239,7 @@ def encode_table(
     api_version: str = "meta.k8s.io/v1",
     with_definitions: bool = True,
 ) -> bytes:
-    """A Table as JSON, for a few rows: those of a list are encoded one by one (`table_head`, `row_encoder`)."""
+    """A Table as JSON, for a few rows. The rows of a list are encoded one by one instead (`table_head`, `row_encoder`)."""
     head = table_head(convertor, list_meta, api_version, with_definitions=with_definitions)
     encoded = map(row_encoder(include, now, api_version), rows)
     return b'%b,"rows":[%b]}' % (orjson.dumps(head)[:-1], b",".join(encoded))
@@ -248,10 +248,10 @@ def encode_table(
 def table_head(
     convertor: TableConvertor, list_meta: Mapping[str, Any], api_version: str = "meta.k8s.io/v1", *, with_definitions: bool = True
 ) -> JSONObject:
-    """A Table without its rows, which come last.
+    """A Table without its rows, which are its last member.
 
     list_meta: the list's metadata (resourceVersion, continue, remainingItemCount), or the resourceVersion of a single object.
-    with_definitions: false in all events of a watch but the first.
+    with_definitions: False for all events of a watch but the first.
     """
     return {
         "kind": "Table",
@@ -262,7 +262,7 @@ def table_head(
 
 
 def row_encoder(include: str, now: float, api_version: str = "meta.k8s.io/v1") -> Callable[[Row], bytes]:
-    """Makes JSON of rows. include: what they carry, Metadata, Object or None. `now` in seconds since 1970."""
+    """A function that encodes rows as JSON. include: Metadata, Object or None, to be part of a row. now: seconds since 1970."""
     carried = _CARRIED[include]
     partial = orjson.dumps({"kind": "PartialObjectMetadata", "apiVersion": api_version})[:-1] + b',"metadata":%b}'
 
