@@ -21,11 +21,10 @@ Check = Callable[[], str | None]
 
 @dataclass(slots=True)
 class HealthChecks:
-    """Named checks, in the order they were added. A check returns None when all is well, else why not; it must not block.
+    """Named checks, in the order in which they were added. A check returns None, or the reason of its failure. It must not block.
 
-    A check may have a warning beside it, which is asked the same way and fails nothing: the server does its work, and somebody
-    should know what is wrong nevertheless. `ping` is always there, and for readiness `shutdown`, which fails from
-    `begin_shutdown` on.
+    A check may come with a warning, which also returns None or a reason, but fails nothing: the server works, and yet something
+    needs attention. `ping` always exists; for readiness so does `shutdown`, which fails from `begin_shutdown` on.
     """
 
     _livez: dict[str, Check] = field(default_factory=dict)
@@ -38,7 +37,7 @@ class HealthChecks:
         self.add("shutdown", lambda: "process is shutting down" if self._shutting_down else None, livez=False)
 
     def add(self, name: str, check: Check, *, livez: bool = True, readyz: bool = True, warning: Check | None = None) -> None:
-        """Add or replace a check. What a restart would not mend is no matter of liveness: `livez=False`."""
+        """Adds or replaces a check. livez=False: a restart would not repair what it finds."""
         if warning is not None:
             self._warnings[name] = warning
         if livez:
@@ -50,7 +49,7 @@ class HealthChecks:
         self._shutting_down = True
 
     def of(self, endpoint: str) -> dict[str, Check]:
-        """The checks of `livez`, `readyz` or `healthz`; the last is the old name of liveness."""
+        """The checks of `livez`, `readyz` or `healthz`, which is the old name of `livez`."""
         return self._readyz if endpoint == "readyz" else self._livez
 
     def warning(self, name: str) -> str | None:
@@ -58,7 +57,7 @@ class HealthChecks:
         return check() if check is not None else None
 
     def report(self, endpoint: str, *, verbose: bool, excluded: Iterable[str]) -> tuple[bool, str]:
-        """Whether all checks pass, and the body that says so."""
+        """Whether all checks pass, and the body of the response."""
         unknown = set(excluded)
         lines: list[str] = []
         failures: dict[str, str] = {}

@@ -1,8 +1,8 @@
-"""Metrics: what the filters and the watch handlers count, under the names kube-apiserver gives them, so that dashboards fit.
+"""Metrics of requests and watches, with kube-apiserver's names, so that its dashboards work.
 
-`app.py` makes one `Metrics` and gives `endpoints/filters.py` a `RequestObserver` of it; `health.py` serves `exposition`. Label
-children are looked up once per combination and kept: `labels()` costs as much as the observation itself. No string that a client
-made up becomes a label: resources count when they are served, paths when they are among a few.
+`RequestObserver` is the observer that `endpoints/filters.py` reports requests to. The children of metrics are looked up once per
+combination of labels and kept, because `labels()` costs as much as the observation itself. Clients can't make up label values:
+only served resources and a few paths are counted by name.
 Source: k8s.io/apiserver pkg/endpoints/metrics/metrics.go, v0.36.3.
 """
 
@@ -42,13 +42,14 @@ EVENT_SIZE_BUCKETS = tuple(1024.0 * 2.0**n for n in range(8))  # bytes, 1 to 128
 RESOURCE_LABELS = ("verb", "group", "version", "resource", "subresource", "scope", "component")
 DRY_RUN_LABELS = ("verb", "dry_run", *RESOURCE_LABELS[1:])
 
-# Verbs whose responses upstream sizes up: the others echo what they were sent.
+# Verbs whose response sizes upstream observes: those of the others depend on what was sent.
 SIZED_VERBS = frozenset({"GET", "LIST"})
 
 METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 APPLY_TYPES = frozenset({"application/apply-patch+yaml", "application/apply-patch+cbor"})
 
-# Paths that are counted by name (as the subresource, where upstream has them); any other path that is no resource counts as "".
+# Paths that are counted by name, in the label `subresource` as upstream does. All other paths without a resource are counted as
+# "".
 COUNTED_PATHS = frozenset(
     {"/", "/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"}
 )
@@ -69,16 +70,17 @@ class WatchMetrics:
         self._sizes = sizes
 
     def sent(self, count: int, size: int) -> None:
-        """`count` events, `size` bytes together, went to one watcher in one piece.
+        """Counts one piece of `count` events with `size` bytes in total, sent to one watcher.
 
-        The sizes are observed once for each piece, by the mean: in a fan-out to thousands this is called more than anything else.
+        Observes the mean size, once for each piece, because a fan-out to thousands of watchers calls this more than anything
+        else.
         """
         self._events.inc(count)
         self._sizes.observe(size / count)
 
 
 class _RequestMetrics:
-    """The children of one combination of labels, codes apart."""
+    """The children of one combination of labels without the code, which `count` adds."""
 
     __slots__ = ("_codes", "_counter", "duration", "sizes")
 
@@ -96,10 +98,10 @@ class _RequestMetrics:
 
 
 class Metrics:
-    """All metrics of one server, in a registry of their own (`registry`, open for collectors of other packages).
+    """All metrics of one server, in a registry of their own.
 
-    Verbs are upstream's upper-case ones: GET, LIST, WATCH, POST, PUT, PATCH, APPLY, DELETE, other. Scope is
-    `resource`, `namespace`, `cluster` or empty for paths that are no resource.
+    Verbs are upstream's: GET, LIST, WATCH, POST, PUT, PATCH, APPLY, DELETE, other. The scope is `resource`, `namespace`,
+    `cluster`, or empty for paths without a resource.
     """
 
     def __init__(self) -> None:
@@ -170,7 +172,7 @@ class Metrics:
         size: int,
         dry_run: str = "",
     ) -> None:
-        """One request that was answered: HTTP code, duration in seconds, body in bytes."""
+        """Counts an answered request. code: of HTTP. size: of the response's body in bytes."""
         key = (verb, dry_run, group, version, resource, subresource, scope)
         children = self._children.get(key)
         if children is None:
@@ -181,17 +183,17 @@ class Metrics:
             children.sizes.observe(size)
 
     def inflight(self, read_only: int, mutating: int) -> None:
-        """The numbers of requests in progress, long-running ones apart."""
+        """Sets the numbers of requests in progress, without the long-running ones."""
         self._read_only.set(read_only)
         self._mutating.set(mutating)
 
     def long_running(self, verb: str, group: str, version: str, resource: str, subresource: str, scope: str) -> Gauge:
-        """The gauge of one kind of long request: `inc` it at the start, `dec` it at the end."""
+        """The gauge of one kind of long-running request: `inc` at the start, `dec` at the end."""
         labels = (verb, group, version, resource, subresource, scope, COMPONENT)
         return self._child(self._long_running, (group, version, resource), *labels)
 
     def terminated(self, verb: str, group: str, version: str, resource: str, subresource: str, scope: str, code: int) -> None:
-        """One request refused or cut off to protect the server (429 of the in-flight limit, 504, 500 after a panic)."""
+        """Counts a request refused or cut off to protect the server (429 of the in-flight limit, 504, 500 after a panic)."""
         labels = (verb, group, version, resource, subresource, scope, COMPONENT, str(code))
         self._child(self._terminated, (group, version, resource), *labels).inc()
 
@@ -240,9 +242,9 @@ def _resource(key: RequestKey) -> Resource:
 
 
 class RequestObserver:
-    """Requests as `endpoints/filters.py` reports them, told apart as upstream does.
+    """The observer that `endpoints/filters.py` reports requests to. Labels them as upstream does.
 
-    served: whether a (group, version, resource) is one of ours now.
+    served: whether a (group, version, resource) is served now.
     """
 
     def __init__(self, metrics: Metrics, served: Callable[[str, str, str], bool]) -> None:
@@ -273,7 +275,7 @@ class RequestObserver:
 
     def _labels(self, request: Request) -> tuple[str, str, str, str, str, str]:
         """verb, group, version, resource, subresource, scope."""
-        info: RequestInfo | None = getattr(request, "info", None)  # a request may fail before its URL was looked at
+        info: RequestInfo | None = getattr(request, "info", None)  # missing if the request failed before its URL was parsed
         if info is None or not info.is_resource_request:
             subresource = request.path if request.path in COUNTED_PATHS else ""
             return _verb(request, "", ""), "", "", "", subresource, ""
@@ -281,7 +283,7 @@ class RequestObserver:
         verb = _verb(request, info.verb, scope)
         if not self._served(info.group, info.version, info.resource):
             return verb, "", "", "", "", scope
-        # a resource has few subresources, but the URL may name any
+        # The URL may name any subresource.
         subresource = info.subresource if info.subresource in ("", "status", "scale") else "other"
         return verb, info.group, info.version, info.resource, subresource, scope
 

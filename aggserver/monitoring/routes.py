@@ -30,7 +30,7 @@ TEXT_HEADERS = {"Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Opt
 
 
 def version_info(version: str) -> dict[str, str]:
-    """What `/version` says: Kubernetes' Info. `version` is our own, which semantic versioning lets follow the plus sign."""
+    """The object served at `/version`, Kubernetes' version.Info. version: aggserver's own; it follows the plus sign."""
     major, minor, _ = KUBERNETES_VERSION.split(".")
     return {
         "major": major,
@@ -38,7 +38,7 @@ def version_info(version: str) -> dict[str, str]:
         "gitVersion": f"v{KUBERNETES_VERSION}+aggserver-{version}",
         "gitCommit": "",
         "gitTreeState": "",
-        "buildDate": "1970-01-01T00:00:00Z",  # clients parse it; a build that can be reproduced has no date
+        "buildDate": "1970-01-01T00:00:00Z",  # clients parse it; reproducible builds have no date
         "goVersion": f"python{platform.python_version()}",
         "compiler": sys.implementation.name,
         "platform": f"{platform.system().lower()}/{_go_architecture(platform.machine())}",
@@ -46,7 +46,7 @@ def version_info(version: str) -> dict[str, str]:
 
 
 def application(checks: HealthChecks, metrics: Metrics, paths: Callable[[], Iterable[str]], version: str) -> ASGIApp:
-    """The application. `paths` lists what else is served, for the index; `version` is the server's own."""
+    """The ASGI application. paths: lists what else is served, for the index. version: aggserver's own."""
     info = _raw_json(version_info(version))
     own = ["/healthz", "/livez", "/metrics", "/readyz", "/version"]
 

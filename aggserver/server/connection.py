@@ -1,11 +1,10 @@
-"""One connection: bytes of a socket to ASGI calls and back, by HTTP/2 (`http2.py`) or HTTP/1.1 (`http1.py`).
+"""One accepted connection: from the bytes of its socket to ASGI calls and back, by HTTP/2 (`http2/`) or HTTP/1.1 (`http1.py`).
 
-`serving.py` makes a `Connection` of every accepted socket and waits for its `serve`. What both protocols share is decided here:
-- Writes of one turn of the event loop are joined: a response is one TLS record and one system call, not three.
-- The idle time is one timer per connection, not a task per request. These two make small requests 1.5 to 1.7 times as many on
-  HTTP/1.1 as with hypercorn's own loop (316 bytes, TLS, uvloop).
-- A websocket is for a watch and nothing else (`websocket.py`), and there is none over HTTP/2.
-- At shutdown busy HTTP/2 connections get a GOAWAY, so that clients open their next stream elsewhere, and idle ones are closed.
+`serving.py` makes a `Connection` of each accepted socket and awaits its `serve`. This module does what both protocols share:
+- Joins the writes of one turn of the event loop: a response is one TLS record and one system call, not three.
+- Closes idle connections, with one timer per connection instead of a task per request. These two make 1.5 to 1.7 times as many
+  small requests a second on HTTP/1.1 as hypercorn's own loop (316 bytes, TLS, uvloop).
+- At shutdown sends GOAWAY on busy HTTP/2 connections, so that clients open their next stream elsewhere, and closes idle ones.
 Source: hypercorn 0.18 asyncio/tcp_server.py.
 """
 
@@ -35,36 +34,35 @@ __all__ = ["ASGIApp", "Connection", "EngineConfig", "WorkerContext"]
 
 log = logging.getLogger(__name__)
 
-# More than the 90 s after which Go's client closes an idle connection: were ours the shorter time, a request could meet the
-# close.
+# Longer than the 90 s after which Go's client closes an idle connection. Otherwise a request could arrive while we close it.
 KEEP_ALIVE_SECONDS = 120
 
-# Bytes to gather before a write that does not wait for the end of the turn: four full TLS records.
+# Bytes that are joined at most: with these, the write does not wait for the end of the turn. Four full TLS records.
 WRITE_NOW = 64 * 1024
 
-# Bytes beyond what the socket has taken with which a writer waits for it. Event loops' own mark for TLS is 512 KiB, which a
-# hundred clients that read nothing make 50 MB.
+# Bytes that the socket has not taken yet, above which a writer waits. The event loops' own limit for TLS is 512 KiB: with a
+# hundred clients that read nothing these are 50 MB.
 UNSENT = 32 * 1024
 
 READ_SIZE = 64 * 1024
 
-# How long a client may take to read a GOAWAY, and whatever came before it, before its connection ends: Go's goAwayTimeout.
+# How long a client has to read a GOAWAY, and everything before it, until its connection is closed: Go's goAwayTimeout.
 LINGER_SECONDS = 1.0
 
-# Bytes that a client leaves unread before no more of its HTTP/2 frames are read: it may ask for answers (PING, SETTINGS) faster
-# than it takes them. More than what the responses of a busy connection have waiting.
+# Unsent bytes above which no more HTTP/2 frames of this client are read: it may ask for answers (PING, SETTINGS) faster than it
+# reads them. More than the unsent responses of a busy connection.
 MAX_UNREAD = 16 * WRITE_NOW
 
 
 class EngineConfig(Config):
-    """hypercorn's settings, as an API server needs them, and a Date header made once a second."""
+    """hypercorn's settings for an API server, and a Date header that is formatted once a second."""
 
     accesslog = None
     errorlog = log
     include_server_header = False
     keep_alive_max_requests = sys.maxsize
     keep_alive_timeout = KEEP_ALIVE_SECONDS
-    h11_max_incomplete_size = 64 * 1024  # of a request's head; bearer tokens, selectors and X-Remote-Extra headers are long
+    h11_max_incomplete_size = 64 * 1024  # bytes of a request's head: bearer tokens, selectors and X-Remote-Extra headers are long
 
     _date: tuple[int, list[tuple[bytes, bytes]]] = (0, [])
 
@@ -76,7 +74,7 @@ class EngineConfig(Config):
 
 
 class Connection:
-    """One accepted connection. `state` goes into every request's `scope["state"]`."""
+    """One accepted connection. state: `scope["state"]` of each request."""
 
     def __init__(
         self,
@@ -105,7 +103,7 @@ class Connection:
         self._http2: HTTP2 | None = None
 
     async def serve(self) -> None:
-        """Until either side closes and the last request has ended. Raises nothing: clients fail in every way there is."""
+        """Returns when either side has closed and the last request has ended. Raises nothing, however the client fails."""
         try:
             async with self._requests:
                 ssl_object = self._writer.get_extra_info("ssl_object")
@@ -114,13 +112,14 @@ class Connection:
                 else:
                     await self._serve_http1(secure=ssl_object is not None)
         except OSError as error:
-            # The client is gone; its requests have been told. The reader keeps the error, and with its frames all of this.
+            # The client is gone, and its requests know. The stream reader keeps the error: without its traceback, which refers to
+            # these frames, this connection's memory can be freed.
             error.__traceback__ = None
         except Exception as error:
             self._failed(error)
         finally:
             await self._close()
-            # What a connection holds, some 100 KB, is free now and not when the collector comes by.
+            # Breaks the reference cycles, so that some 100 KB are freed now and not at the next garbage collection.
             self._http1 = self._http2 = None
             self._requests.release()
 
@@ -151,12 +150,12 @@ class Connection:
         finally:
             http2.closed()
         if http2.failed:
-            await self._linger()  # without reading on: of a flood nothing more is wanted
+            await self._linger()  # reads nothing more: the client may be flooding us
             self._writer.transport.abort()
         await self._close()
 
     async def _linger(self) -> None:
-        """Leaves the client its time after a GOAWAY: a close with bytes unread would take back what it has not read."""
+        """Gives the client time to read a GOAWAY. A close with unread bytes would reset the connection, and it would be lost."""
         self._flush()
         with contextlib.suppress(OSError):  # TimeoutError is one
             async with asyncio.timeout(LINGER_SECONDS):
@@ -181,23 +180,23 @@ class Connection:
             while data := await self._reader.read(READ_SIZE):
                 await http1.handle(RawData(data))
         finally:
-            # Also after a reset, or the request would go on: a watch for its half hour, with all that it holds.
+            # Also after a reset. Otherwise the request would go on: a watch for its half hour, with all that it holds.
             await http1.handle(Closed())
 
     def stop(self) -> None:
-        """Shutdown: close when idle, else when the last request has ended; tell HTTP/2 clients to go elsewhere."""
+        """Closes now if idle, else when the last request has ended. Tells HTTP/2 clients to open new streams elsewhere."""
         if self._idle_since is not None:
             self._requests.spawn(self._end)
         elif self._http2 is not None:
             self._http2.goodbye()
 
     def abort(self) -> None:
-        """Drop the connection and cancel what still runs on it."""
+        """Drops the connection and cancels its requests."""
         self._writer.transport.abort()
         self._requests.cancel()
 
     async def _send(self, event: Event) -> None:
-        """What HTTP/1.1 calls to write, close, or say whether a request is in progress."""
+        """HTTP/1.1 calls this to write, to close, and to say whether a request is in progress."""
         if isinstance(event, RawData):
             self.write(event.data)
             await self.drain()
@@ -206,11 +205,11 @@ class Connection:
         elif isinstance(event, Updated):
             self.idle(event.idle)
 
-    # What HTTP/2 calls: `http2.Wire`
+    # `http2.sender.Wire`, which HTTP/2 calls
 
     def write(self, data: bytes) -> None:
         if len(data) >= WRITE_NOW:
-            self._flush()  # joining would copy a list of megabytes to save one small write
+            self._flush()  # to join them would copy megabytes to save one small write
             self._put(data)
         else:
             self._pending.append(data)
@@ -226,7 +225,7 @@ class Connection:
             try:
                 await self._writer.drain()
             except (OSError, RuntimeError) as error:
-                error.__traceback__ = None  # the reader meets the same end and tells the requests
+                error.__traceback__ = None  # reading fails, too, and that tells the requests
 
     def idle(self, is_idle: bool) -> None:
         self._idle_since = self._loop.time() if is_idle else None
@@ -250,7 +249,7 @@ class Connection:
             self._writer.write(data)
 
     def _watch_idle(self) -> None:
-        """Close after the idle time. Requests only note when they end; the timer finds out how long ago that was."""
+        """Closes after the idle time. Requests only note when they end; the timer looks how long ago that was."""
         since = self._idle_since
         due = (since if since is not None else self._loop.time()) + self._config.keep_alive_timeout
         if due <= self._loop.time():
@@ -263,7 +262,7 @@ class Connection:
         await self._end()
 
     async def _end(self) -> None:
-        """Close from our side; requests that are somehow left are told that the client is gone."""
+        """Closes from our side. Requests that are left, if any, are told that the client is gone."""
         if self._http1 is not None:
             await self._http1.handle(Closed())
         if self._http2 is not None:
@@ -271,7 +270,7 @@ class Connection:
         await self._close(wait_for_client=False)
 
     async def _close(self, *, wait_for_client: bool = True) -> None:
-        """wait_for_client: for its end of TLS, while what was sent may still be on its way through the buffers here."""
+        """wait_for_client: until it ends TLS, because our buffers may still hold data for it."""
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         self._flush()
@@ -282,19 +281,19 @@ class Connection:
                     self._stop_reading()
             await self._writer.wait_closed()
         except (OSError, RuntimeError) as error:
-            error.__traceback__ = None  # closed by the client, in one way or another; as in `serve`
+            error.__traceback__ = None  # closed by the client; the traceback as in `serve`
 
     def _stop_reading(self) -> None:
-        """The end of what the client sends, as seen from here: many never look at an idle connection, and so never say it.
+        """Ends the client's side as well: many clients never look at an idle connection, and would not close it.
 
-        TLS then ends at once, and the socket is closed when all is written. asyncio has no call for this: its own way is to drop
-        what is unsent (`abort`). The descriptor is doubled because uvloop's sockets can't be shut down.
+        TLS then ends at once, and the socket is closed when everything is written. asyncio only has `abort` for this, which drops
+        what is unsent. The descriptor is duplicated because uvloop's sockets can't be shut down.
         """
         with socket.socket(fileno=os.dup(self._writer.get_extra_info("socket").fileno())) as same:
             same.shutdown(socket.SHUT_RD)
 
     def _failed(self, error: BaseException) -> None:
-        """A protocol gave up in a way it does not know: one line, and the end of this connection alone."""
+        """Handles an unexpected error of a protocol: logs one line and closes this connection, and no other."""
         if not isinstance(error, OSError):
             log.error("connection closed: %s: %s", type(error).__name__, error)
         self._writer.transport.abort()

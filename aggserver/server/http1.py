@@ -1,11 +1,11 @@
-"""HTTP/1.1 of one connection: hypercorn's protocol over h11, with what it leaves to others decided here as Go's net/http does.
+"""HTTP/1.1 on one connection: hypercorn's protocol over h11, changed where Go's net/http behaves differently.
 
-- Reason phrases are `http.StatusText`'s: some clients show nothing else of a refusal.
-- A head that can't be a request's is answered in plain text and ends the connection: another version than 1.x with 505, a Host
-  that is missing or malformed, control characters, and all that h11 refuses, with 400. Unlike Go, a client of HTTP/1.0 is
-  answered with the server's own version, as RFC 9110 section 6.2 has it.
-- Websockets are ours (`websocket.py`), and there is no way to HTTP/2 in clear text: `Upgrade: h2c` is but a wish.
-Called by `connection.py`. Source: net/http server.go (readRequest, serve), go1.26; hypercorn 0.18 protocol/h11.py.
+- Reason phrases are those of Go's `http.StatusText`: some clients show nothing else of a refusal.
+- A malformed request head is answered in plain text and ends the connection: with 505 for a version other than 1.x, with 400 for
+  a missing or malformed Host, for control characters, and for whatever h11 refuses. Unlike Go, we answer a client of HTTP/1.0
+  with the server's own version, as RFC 9110 section 6.2 demands.
+- Websockets are handled by `websocket.py`. `Upgrade: h2c` is ignored: there is no HTTP/2 without TLS.
+Source: net/http server.go (readRequest, serve), go1.26; hypercorn 0.18 protocol/h11.py.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from aggserver.server.websocket import AppSend, WebSocket
 
 __all__ = ["HTTP1", "reason_phrase"]
 
-# Go's words where Python has others, which differ by its version too.
+# Go's phrases where Python's differ, which also depend on Python's version.
 _GO_PHRASES = {
     413: "Request Entity Too Large",
     414: "Request URI Too Long",
@@ -39,26 +39,26 @@ _PHRASES = {
     code: phrase.encode() for code, phrase in ({int(status): status.phrase for status in HTTPStatus} | _GO_PHRASES).items()
 }
 
-# What may stand in a Host header: httpguts.ValidHostHeader.
+# The characters that Go allows in a Host header: httpguts.ValidHostHeader.
 _HOST = re.compile(rb"[0-9A-Za-z!$%&'()*+,\-.:;=\[\]_~]*")
 
-# h11 lets them into the values of headers.
+# h11 allows these in header values.
 _CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 
-# States of either side after which nothing more is read.
+# States of either side in which nothing more is read.
 _FINISHED = (h11.MUST_CLOSE, h11.CLOSED, h11.ERROR)
 
 
 def reason_phrase(code: int) -> bytes:
-    """Go's http.StatusText, and what its server writes for a code that has none."""
+    """Go's http.StatusText, or what Go's server writes for a code without one."""
     return _PHRASES.get(code) or b"status code %d" % code
 
 
 class HTTP1(H11Protocol):
-    """hypercorn's HTTP/1.1 with our websockets, requests and refusals."""
+    """hypercorn's protocol with our own websockets, tasks and error responses."""
 
     async def handle(self, event: Event) -> None:
-        """Drops what follows the last request of a connection: h11 would take it for a fault of the request that is under way."""
+        """Drops what follows the connection's last request: h11 would treat it as an error of the request in progress."""
         if isinstance(event, RawData) and (self.connection.their_state in _FINISHED or self.connection.our_state in _FINISHED):
             return
         await super().handle(event)
@@ -85,7 +85,7 @@ class HTTP1(H11Protocol):
                 await self._begin(event)
             elif event is h11.PAUSED:
                 if self.connection.our_state in _FINISHED:
-                    return  # what follows the last request of a connection is nobody's
+                    return  # drops what follows the last request, as in `handle`
                 await self.can_read.clear()
                 await self.can_read.wait()
             elif event is h11.NEED_DATA or isinstance(event, h11.ConnectionClosed) or self.stream is None:
@@ -119,8 +119,8 @@ class HTTP1(H11Protocol):
             self.stream = cast(WSStream, WebSocket(self._start, self.stream_send, STREAM_ID, secure=self.ssl))
             self.connection = H11WSConnection(connection)
         else:
-            # An Upgrade to anything else is ignored, as a server may: RFC 9110 section 7.8. h11 has no word for that, and would
-            # read no more until the answer's end: a watch whose client is gone would stay.
+            # An Upgrade to anything else is ignored, as RFC 9110 section 7.8 allows. h11 has no call for that. It would read
+            # nothing more until the end of the response, and so a watch would outlive its client.
             connection._cstate.pending_switch_proposals.clear()
             self.stream = HTTPStream(
                 self.app,
@@ -148,7 +148,7 @@ class HTTP1(H11Protocol):
         return await cast(Requests, self.task_group).spawn_app(self.app, self.config, scope, send)
 
     async def _refuse(self, code: int, detail: str = "") -> None:
-        """Ends the connection, with an answer where none was begun."""
+        """Closes the connection, with an error response where none has begun."""
         if self.connection.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             text = f"{code} {reason_phrase(code).decode()}" + (f": {detail}" if detail else "")
             body = b"Unsupported transfer encoding" if code == 501 else text.encode()
@@ -165,7 +165,7 @@ class HTTP1(H11Protocol):
 
 
 def _detail(error: str) -> str:
-    """What Go adds to its 400 of what h11 refuses."""
+    """The text that Go's 400 has for an error of h11, if any."""
     return "missing required Host header" if error.startswith("Missing mandatory Host") else ""
 
 

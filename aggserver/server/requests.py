@@ -1,6 +1,6 @@
-"""Requests of one connection: the tasks that run the application, and what each is handed as `receive`.
+"""The requests of one connection: the tasks that run the application, and the `receive` that each of them gets.
 
-Shared by HTTP/1.1 (hypercorn's protocol, in `connection.py`) and HTTP/2 (`http2.py`).
+Shared by HTTP/1.1 (`http1.py`) and HTTP/2 (`http2/`).
 """
 
 from __future__ import annotations
@@ -24,19 +24,20 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Any], Awaitable[None]]
 ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-# Bytes of one request's body that may wait for the application (upstream: 99 % of all requests are smaller and in in one frame).
+# Bytes of one request's body that may wait for the application. Upstream's number: 99 % of all requests fit into it, and so into
+# one frame.
 STREAM_WINDOW = 256 * 1024
 
-# A client that takes nothing of what there is for it is let go after so many seconds: the time that upstream gives a request
-# (--request-timeout). kube-apiserver itself waits for such a client as long as TCP does: it sets no limit on writes.
+# Seconds after which we drop a client that takes nothing of what we have to send: as long as upstream gives a request
+# (--request-timeout). kube-apiserver itself sets no limit on writes and waits as long as TCP does.
 STALL_SECONDS = 60.0
 
 
 class Inbox:
-    """The events of one request on their way to the application: what it awaits as `receive`.
+    """The queue of one request's events to the application. Its `get` is ASGI's `receive`.
 
-    Bounded by bytes, not by events: by waiting when `limit` bytes are unread, or by HTTP/2's flow control, which is told what was
-    `consumed`. Once the application has returned, events are dropped; after the disconnect, every further `get` repeats it.
+    limit: unread bytes above which HTTP/1.1 waits. consumed: is told how many bytes the application has read, for HTTP/2's flow
+    control. Once the application has returned, events are dropped; after a disconnect, each further `get` returns it again.
     """
 
     __slots__ = ("_consumed", "_disconnected", "_done", "_events", "_getter", "_limit", "_room", "_unread")
@@ -61,7 +62,7 @@ class Inbox:
         _wake(self._getter)
 
     async def __call__(self, event: Message) -> None:
-        """As hypercorn's streams put: they wait for room, since HTTP/1.1 has no flow control of its own."""
+        """Like `put`, for hypercorn's streams: waits for room, because HTTP/1.1 has no flow control of its own."""
         self.put(event)
         while self._unread > self._limit and not self._done:
             self._room = asyncio.get_running_loop().create_future()
@@ -82,7 +83,7 @@ class Inbox:
         return event
 
     def finish(self) -> None:
-        """The application returned: drop what it did not read, and let the connection read on."""
+        """The application has returned: drops what it did not read, so that the connection can be read on."""
         self._done = True
         self._events.clear()
         self._report(self._unread)
@@ -95,7 +96,10 @@ class Inbox:
 
 
 class Requests:
-    """The tasks of one connection; what hypercorn's HTTP/1.1 has as its TaskGroup, without the fate shared by all."""
+    """The tasks of one connection. hypercorn's HTTP/1.1 uses it as its TaskGroup, but a failed task cancels no other.
+
+    on_failure: is called with the error of a failed task.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, on_failure: Callable[[BaseException], None]) -> None:
         self._loop = loop
@@ -108,7 +112,7 @@ class Requests:
         return inbox
 
     def call(self, app: ASGIApp, scope: Scope, inbox: Inbox, send: Send) -> None:
-        """Runs the application on one request. After it, in every case, `send` is called with None."""
+        """Runs the application on one request. Afterwards calls `send` with None, whatever has happened."""
         self._start(_call(app, scope, inbox, send))
 
     def spawn(self, func: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
@@ -125,7 +129,7 @@ class Requests:
             self._on_failure(error)
 
     def release(self) -> None:
-        """Nobody is told of failures any more: whoever was is free."""
+        """Stops reporting failures, so that the receiver of reports can be freed."""
         self._on_failure = _ignore
 
     def cancel(self) -> None:
@@ -141,11 +145,11 @@ class Requests:
 
 
 async def _call(app: ASGIApp, scope: Scope, inbox: Inbox, send: Send) -> None:
-    """One request: the application, and after it the end of the stream, in every case."""
+    """Runs the application, then ends the stream, whatever has happened."""
     try:
         await app(scope, inbox.get, send)
     except Exception:
-        # what an application lets out is a bug of ours (filters answer everything else), and the only traceback this room prints
+        # A bug of ours: the filters answer every other error. Therefore the traceback.
         log.exception("the application failed on %s %s", scope.get("method", "websocket"), scope["path"])
     finally:
         inbox.finish()
@@ -153,7 +157,7 @@ async def _call(app: ASGIApp, scope: Scope, inbox: Inbox, send: Send) -> None:
 
 
 def _ignore(error: BaseException) -> None:
-    """Where there is nobody left to hear of it."""
+    """The failure handler after `release`."""
 
 
 def _wake(waiter: asyncio.Future[None] | None) -> None:

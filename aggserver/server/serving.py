@@ -1,13 +1,12 @@
-"""Serving: bind, accept, and stop without losing a request.
+"""Server: binds, accepts connections, and stops without losing a request.
 
-`app.py` makes one `Server` of the whole ASGI application, `cli.py` turns SIGTERM and SIGINT into `request_stop`. What happens on
-a connection is `connection.py`'s. hypercorn's own accept loop is not used: it hides the client certificate from the application,
-tells nobody that a shutdown began, and on Python 3.12.1 and newer waits for ever for open watches
-(`asyncio.Server.wait_closed`, which is never called here).
+`connection.py` handles each connection, `cli.py` turns SIGTERM and SIGINT into `request_stop`. hypercorn's own accept loop is not
+used: it hides the client certificate from the application, does not tell when a shutdown begins, and on Python 3.12.1 and newer
+waits for ever for open watches (`asyncio.Server.wait_closed`, which is never called here).
 
-The order of a stop is kube-apiserver's (pkg/server/genericapiserver.go, v0.36.3): readiness fails at once; for `shutdown_delay`
-seconds everything is served as before, so that load balancers notice; then no connection is accepted, watches are ended, requests
-in flight have `grace` seconds, and what is left is dropped.
+A stop has kube-apiserver's order (pkg/server/genericapiserver.go, v0.36.3): readiness fails at once; for `shutdown_delay` seconds
+everything is served as before, so that load balancers notice; then no more connections are accepted, watches are ended, requests
+in flight get `grace` seconds, and the remaining connections are dropped.
 """
 
 from __future__ import annotations
@@ -27,24 +26,25 @@ __all__ = ["Server", "bind", "loop_factory"]
 
 log = logging.getLogger(__name__)
 
-# A client that stops in the middle of a handshake, in seconds; upstream cuts it off with its header timeout.
+# Seconds for the TLS handshake. Upstream limits it by its header timeout.
 HANDSHAKE_SECONDS = 32.0
 
-# How long a close waits for the client's close_notify; many clients never send one.
+# Seconds that a close waits for the client's close_notify; many clients never send one.
 TLS_CLOSE_SECONDS = 2.0
 
-# Dead peers (a closed laptop, a dropped NAT entry) are found by TCP, whose default of two hours would keep watches that long.
+# Seconds until TCP probes an idle peer, to find those that are gone (a closed laptop, a dropped NAT entry). With TCP's default
+# of two hours, their watches would stay that long.
 TCP_KEEPALIVE_SECONDS = 180
 
-# Linux ends a connection whose peer acknowledges nothing, or has no room, for so many milliseconds while there is something to
-# send. Elsewhere TCP's own patience counts.
+# Linux closes a connection if for so many milliseconds the peer has acknowledged nothing, or had no room, although we had
+# something to send. Other systems have only TCP's own timeouts.
 TCP_STALL_MILLISECONDS = int(STALL_SECONDS * 1000)
 
 BACKLOG = 1024
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """For `asyncio.Runner(loop_factory=...)`: uvloop where it is installed, else None, which is asyncio's own."""
+    """The `loop_factory` of an `asyncio.Runner`: uvloop's if it is installed, else None for asyncio's own."""
     try:
         import uvloop
     except ImportError:
@@ -54,7 +54,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 takes a free one, the address "::" takes IPv4 as well. Raises OSError."""
+    """A listening socket. port 0: any free port. host "::": IPv6 and IPv4. Raises OSError."""
     ipv6 = ":" in host
     dual = host == "::" and socket.has_dualstack_ipv6()
     listener = socket.create_server(
@@ -74,10 +74,10 @@ def bind(host: str, port: int) -> socket.socket:
 class Server:
     """An ASGI application on listening sockets.
 
-    app: called with http and websocket scopes; `scope["state"]["peer_certificate"]` is the connection's PeerCertificate or None.
+    app: gets http and websocket scopes; `scope["state"]["peer_certificate"]` is the connection's PeerCertificate or None.
     sockets: from `bind`; the server closes them. tls: None serves plain HTTP/1.1.
-    on_stopping: called once when the stop begins (readiness off). on_shutdown: called once when nothing is accepted any more; it
-    must end the watches, and must not raise. shutdown_delay, grace: seconds.
+    on_stopping: called once, when the stop begins; it makes readiness fail. on_shutdown: called once, when no more connections
+    are accepted; it ends the watches, and must not raise. shutdown_delay, grace: seconds, see above.
     """
 
     def __init__(
@@ -114,13 +114,13 @@ class Server:
         return port
 
     def request_stop(self) -> None:
-        """Begin to stop; called again, give up waiting and drop what is open. For signal handlers: returns at once."""
+        """Begins to stop, and returns at once. The second call ends all waiting and drops what is open."""
         if self._stop.is_set():
             self._hurry.set()
         self._stop.set()
 
     async def start(self) -> None:
-        """Accept from here on, for callers that need to before `run`; a second call changes nothing."""
+        """Accepts connections from now on. `run` does it, too; a second call does nothing."""
         if self.listening.is_set():
             return
         options: dict[str, Any] = {}
@@ -134,15 +134,15 @@ class Server:
             self._listeners.append(await asyncio.start_server(self._accepted, sock=listener, backlog=BACKLOG, **options))
             host, port = listener.getsockname()[:2]
             address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-            log.info("serving %s on %s", "securely" if self._tls else "plain HTTP", address)
+            log.info("serving %s on %s", "HTTPS" if self._tls else "plain HTTP", address)
         self.listening.set()
 
     async def run(self) -> None:
-        """Serve until `request_stop`, then stop; returns when every connection is closed."""
+        """Serves until `request_stop`, then stops. Returns when every connection is closed."""
         await self.start()
         await self._stop.wait()
         self._on_stopping()
-        log.info("stopping: not ready any more, and refusing connections in %g s", self._shutdown_delay)
+        log.info("stopping: readiness fails now, connections are refused in %g s", self._shutdown_delay)
         await self._unless_hurried(self._shutdown_delay)
         await self._drain()
 
@@ -153,7 +153,7 @@ class Server:
         self._on_shutdown()
         for connection in self._connections.values():
             connection.stop()
-        log.info("not accepting any more; %d connections have %g s to finish", len(self._connections), self._grace)
+        log.info("stopped accepting connections; %d are open and have %g s to finish", len(self._connections), self._grace)
         if self._connections:
             everything = asyncio.ensure_future(asyncio.wait(tuple(self._connections)))
             await self._unless_hurried(self._grace, everything)
@@ -165,7 +165,7 @@ class Server:
             await asyncio.wait([task for task, _ in left], timeout=TLS_CLOSE_SECONDS)
 
     async def _unless_hurried(self, seconds: float, *until: asyncio.Future[Any]) -> None:
-        """Wait that long, or until one of the futures is done, or a second `request_stop`."""
+        """Waits for so many seconds, for one of the futures, or for a second `request_stop`, whichever comes first."""
         hurry = asyncio.ensure_future(self._hurry.wait())
         await asyncio.wait((hurry, *until), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         hurry.cancel()
@@ -178,4 +178,4 @@ class Server:
         self._connections[task] = connection
         task.add_done_callback(self._connections.pop)
         if self._context.terminated.is_set():
-            connection.stop()  # its handshake ended after the listener was closed
+            connection.stop()  # its handshake ended after the listeners were closed

@@ -1,13 +1,14 @@
-"""TLS: the context a server listens with, and its change while it listens.
+"""TLS: the SSLContext that a server listens with, whose certificates can be replaced while it listens.
 
-`TLSConfig` is asked by `serving.py` for one `context` at start and told by others, at any time, of a new serving certificate or
-new client CAs: by `FileWatcher` for the `--tls-*-file` and `--*-ca-file` flags, by the follower of the authentication ConfigMap,
-by the keeper of our own certificates. New connections see the change at once, old ones live on.
+`serving.py` takes one `context` from a `TLSConfig` at start. At any time `update` gives it a new serving certificate or new
+client CAs: from files (`FileWatcher`), from the authentication ConfigMap, or from the keeper of the server's own certificates.
+New connections use them at once, and open ones go on.
 
-Rules: TLS 1.2 or newer; ALPN h2, then http/1.1; a client certificate is requested when there is a CA to check it, never required,
-and the CAs sent along as a hint are the union of all (features.md, trap 52). Python can't request a certificate without verifying
-it, nor say for which purpose: one that no CA of the union signed, or whose only extended key usage is "any", ends in a failed
-handshake, where kube-apiserver answers 401 to the first and takes the second. It is logged, since the client is told little.
+TLS 1.2 or newer; ALPN h2, then http/1.1. A client certificate is requested if there is a CA to check it with, but never required;
+the CAs that are sent as a hint are the union of all. Python can't request a certificate without verifying it, nor choose the
+purpose to verify it for: the handshake fails for a certificate that no CA of the union signed, where kube-apiserver answers
+401, and for one whose only extended key usage is "any", which kube-apiserver accepts. Both are logged, because the client
+learns little.
 Source: k8s.io/apiserver pkg/server/secure_serving.go and pkg/server/dynamiccertificates, v0.36.3.
 """
 
@@ -30,13 +31,13 @@ __all__ = ["FILE_POLL_SECONDS", "FileWatcher", "TLSConfig", "TLSError", "check_p
 
 log = logging.getLogger(__name__)
 
-# Upstream has inotify and a poll of a minute beside it. Looking at the metadata of five files costs microseconds, so polling
-# alone does, and it also works where inotify does not (network file systems, bind mounts of single files).
+# Seconds between polls. Upstream has inotify, and polls every minute besides. A stat of five files takes microseconds, so polling
+# suffices; it also works where inotify does not (network file systems, bind mounts of single files).
 FILE_POLL_SECONDS = 2.0
 
 TLS_VERSIONS = {"VersionTLS12": ssl.TLSVersion.TLSv1_2, "VersionTLS13": ssl.TLSVersion.TLSv1_3}
 
-# IANA names, as Go and every Kubernetes flag have them, to OpenSSL's. The suites of TLS 1.3 can't be chosen, there as here.
+# From IANA's names, which Go and the flags of Kubernetes use, to OpenSSL's. As in Go, the suites of TLS 1.3 can't be chosen.
 CIPHER_SUITES = {
     "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
     "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256": "ECDHE-RSA-AES128-GCM-SHA256",
@@ -50,23 +51,23 @@ CIPHER_SUITES = {
 TLS13_SUITES = frozenset({"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"})
 
 
-# Seconds between two log lines of one reason why certificates were refused: whoever connects can bring them about.
+# Seconds between two log lines about the same reason to refuse a certificate: anybody who connects can cause them.
 REFUSAL_SECONDS = 60.0
 
-# X509_V_ERR_INVALID_PURPOSE of OpenSSL.
+# OpenSSL's X509_V_ERR_INVALID_PURPOSE.
 INVALID_PURPOSE = 26
 
 
 class TLSError(Exception):
-    """Certificates or settings that TLS can't be served with; the text is one line for the operator."""
+    """Certificates or settings with which TLS can't be served. The text is one line for the operator."""
 
 
 class _Refusals:
-    """Logs why clients' certificates are refused in handshakes, each reason once in a while."""
+    """Logs why handshakes refuse clients' certificates, each reason at most once in REFUSAL_SECONDS."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._said: dict[int, float] = {}  # by OpenSSL's code, of which there are some eighty
+        self._said: dict[int, float] = {}  # time of the last log line, by OpenSSL's code; there are some eighty codes
 
     def note(self, error: ssl.SSLCertVerificationError) -> None:
         now = self._clock()
@@ -82,7 +83,7 @@ class _VerifyingContext(ssl.SSLContext):
 
 
 class _VerifyingObject(ssl.SSLObject):
-    """One connection's TLS. asyncio and uvloop pass over what a handshake failed of."""
+    """One connection's TLS. asyncio and uvloop do not say why a handshake failed; this does."""
 
     def do_handshake(self) -> None:
         try:
@@ -94,9 +95,10 @@ class _VerifyingObject(ssl.SSLObject):
 
 
 class _DelegatingContext(ssl.SSLContext):
-    """What the event loop holds for as long as it listens; each handshake is done by whatever `current` is at that moment.
+    """The context that the event loop keeps as long as it listens. Each handshake is done by the `current` context of that
+    moment.
 
-    asyncio and uvloop insist on an SSLContext and call nothing of it but `wrap_bio`, once per connection.
+    asyncio and uvloop demand an SSLContext, and only call its `wrap_bio`, once per connection.
     """
 
     current: ssl.SSLContext
@@ -111,8 +113,8 @@ class _DelegatingContext(ssl.SSLContext):
 class TLSConfig:
     """The serving certificate, the client CAs and the settings, as one replaceable SSLContext.
 
-    min_version: "VersionTLS12" or "VersionTLS13". cipher_suites: IANA names for TLS 1.2; empty for OpenSSL's ECDHE+AEAD set.
-    alpn: protocols in the server's order of preference. clock: monotonic seconds. Raises TLSError for a setting it does not know.
+    min_version: "VersionTLS12" or "VersionTLS13". cipher_suites: IANA names for TLS 1.2; empty for all with ECDHE and AEAD.
+    alpn: protocols in the server's order of preference. clock: monotonic seconds. Raises TLSError for an unknown setting.
     """
 
     def __init__(
@@ -134,16 +136,17 @@ class TLSConfig:
 
     @property
     def context(self) -> ssl.SSLContext:
-        """The context to listen with, one for the life of the server. Raises TLSError before the first `update`."""
+        """The context to listen with, always the same one. Raises TLSError before the first `update`."""
         if self._inputs is None:
             raise TLSError("no serving certificate yet")
         return self._context
 
     def update(self, *, cert_pem: bytes | None = None, key_pem: bytes | None = None, client_ca_pem: bytes | None = None) -> bool:
-        """Take over what is given, keep the rest; True when something changed. Empty `client_ca_pem`: request no certificate.
+        """Replaces what is given, and keeps the rest. Returns whether anything changed. Empty `client_ca_pem`: request no
+        certificate.
 
-        All or nothing. What can't be served with is logged in one line and the old keeps serving; without an old one, at start,
-        it raises TLSError.
+        Replaces all or nothing. If TLS can't be served with the new ones, that is logged in one line and the old ones stay; if
+        there are no old ones, at start, TLSError is raised.
         """
         old = self._inputs or (b"", b"", b"")
         new = tuple(was if given is None else given for was, given in zip(old, (cert_pem, key_pem, client_ca_pem), strict=True))
@@ -161,14 +164,15 @@ class TLSConfig:
         return True
 
     def _build(self, cert_pem: bytes, key_pem: bytes, client_ca_pem: bytes) -> ssl.SSLContext:
-        # Not ssl.create_default_context: since 3.13 it sets VERIFY_X509_STRICT and refuses certificates of `openssl x509`.
+        # Not ssl.create_default_context: since 3.13 it sets VERIFY_X509_STRICT, which refuses certificates made by `openssl
+        # x509`.
         context = _VerifyingContext(ssl.PROTOCOL_TLS_SERVER)
         context.refusals = self._refusals
         context.sslobject_class = _VerifyingObject
         context.minimum_version = self._min_version
         context.set_ciphers(self._ciphers)
         context.set_alpn_protocols(self._alpn)
-        # A resumed session would skip the client CAs of today and bring no intermediates; Go clients rarely resume anyway.
+        # No resumed sessions: they would skip the current client CAs, and come without intermediates. Go clients rarely resume.
         context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
         context.num_tickets = 0
         _load_pair(context, cert_pem, key_pem)
@@ -185,7 +189,7 @@ class TLSConfig:
 
 
 def peer_certificate(ssl_object: ssl.SSLObject | ssl.SSLSocket | None) -> PeerCertificate | None:
-    """The client's certificate of a finished handshake; None when it sent none, or there is no TLS."""
+    """The client's certificate after the handshake. None if it sent none, or without TLS."""
     der = ssl_object.getpeercert(binary_form=True) if ssl_object is not None else None
     if ssl_object is None or not der:
         return None
@@ -193,8 +197,8 @@ def peer_certificate(ssl_object: ssl.SSLObject | ssl.SSLSocket | None) -> PeerCe
 
 
 def _sent_after_leaf(ssl_object: ssl.SSLObject | ssl.SSLSocket) -> tuple[bytes, ...]:
-    # Public since 3.13; 3.11 and 3.12 have the same call on the object underneath, which is used if it is there: without it a
-    # client with an intermediate CA is refused by our own verification.
+    # The intermediate certificates, without which our own verification refuses clients that have some. The method is public since
+    # 3.13; 3.11 and 3.12 have it on the private object underneath.
     public = getattr(ssl_object, "get_unverified_chain", None)
     if public is not None:
         return tuple(public()[1:])
@@ -216,14 +220,14 @@ def _openssl_ciphers(names: Sequence[str]) -> str:
 
 
 def check_pair(cert_pem: bytes, key_pem: bytes) -> None:
-    """Raises TLSError for what can't be served with."""
+    """Raises TLSError if TLS can't be served with this certificate and key."""
     _load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), cert_pem, key_pem)
 
 
 def _load_pair(context: ssl.SSLContext, cert_pem: bytes, key_pem: bytes) -> None:
     if not cert_pem.strip() or not key_pem.strip():
         raise TLSError("the serving certificate or its key is empty")
-    # OpenSSL's words for either are "PEM lib".
+    # For both of these OpenSSL only says "PEM lib".
     if b"-----BEGIN CERTIFICATE-----" not in cert_pem:
         raise TLSError("serving certificate: there is no certificate in PEM")
     if b"PRIVATE KEY-----" not in key_pem:
@@ -238,15 +242,15 @@ def _load_pair(context: ssl.SSLContext, cert_pem: bytes, key_pem: bytes) -> None
 
 
 def _no_password() -> str:
-    # without this OpenSSL asks on the terminal, and a server waits there for ever
+    # Without this, OpenSSL asks on the terminal, and a server would wait there for ever.
     raise ValueError("the private key is encrypted")
 
 
 @contextmanager
 def _as_file(content: bytes) -> Iterator[str]:
-    """A path that has `content` for as long as the block lasts: OpenSSL reads certificates from files alone.
+    """The path of a file with this content, for the duration of the block: OpenSSL only reads certificates from files.
 
-    In memory on Linux, so that a key stays off the disk and a container may have a read-only file system.
+    On Linux the file is in memory, so that no key gets onto the disk and a container's file system may be read-only.
     """
     if hasattr(os, "memfd_create"):
         handle = os.memfd_create("pem", os.MFD_CLOEXEC)
@@ -263,12 +267,12 @@ def _as_file(content: bytes) -> Iterator[str]:
 
 
 class FileWatcher:
-    """Certificates in files: read once at start, and again whenever one of them is another file than before.
+    """Certificate files: read once at start, and all of them again whenever one has changed.
 
-    A mounted Secret changes by a swap of a symbolic link above the files: what is compared is what the paths lead to (time of
-    change, size, inode). All files are read together, so that a pair that was swapped at once is seen at once.
+    A mounted Secret changes when a symbolic link above the files is swapped, so the files behind the paths are compared. All
+    are read together, because a certificate and its key change together.
 
-    files: a name of the caller's to each path. on_change: gets the contents by these names.
+    files: path by name, which is the caller's choice. on_change: gets the contents by the same names.
     """
 
     def __init__(self, files: Mapping[str, Path], on_change: Callable[[dict[str, bytes]], None]) -> None:
@@ -277,7 +281,7 @@ class FileWatcher:
         self._seen: dict[str, disk.Signature | None] = {}
 
     def read(self) -> dict[str, bytes]:
-        """The contents now, taken as known. Raises TLSError naming the file that can't be read."""
+        """The contents by name. `poll` reports later changes. Raises TLSError that names a file that can't be read."""
         self._seen = self._signatures()
         contents = {}
         for name, path in self._files.items():
@@ -288,7 +292,7 @@ class FileWatcher:
         return contents
 
     def poll(self) -> None:
-        """Report the contents if a file changed. One that can't be read is logged, once for each change, and keeps the old."""
+        """Calls `on_change` if a file has changed. If one can't be read, logs that once for each change."""
         if self._signatures() == self._seen:
             return
         try:
@@ -299,7 +303,7 @@ class FileWatcher:
             self._on_change(contents)
 
     async def run(self, sleep: Callable[[float], Awaitable[None]], interval: float = FILE_POLL_SECONDS) -> None:
-        """Poll for ever, with `interval` seconds of `sleep` between."""
+        """Polls for ever, every `interval` seconds."""
         while True:
             await sleep(interval)
             self.poll()

@@ -1,10 +1,11 @@
-"""WebSocket: one of a connection, between its bytes and the application's messages.
+"""WebSocket: from the bytes of an upgraded HTTP/1.1 connection to the application's messages and back. Used for watches.
 
-`connection.py` makes one of every HTTP/1.1 request that asks for an upgrade, in the place of hypercorn's, which is for the whole
-web. Here only the server speaks, in text messages: what the client says is read and dropped as it comes, pings are answered, and
-its end or its faults end the websocket. Compression is not offered: a client could make a megabyte of a kilobyte, and upstream
-has none. Whether a handshake is good enough is the application's to say, since it answers what is no watch without a look at it.
-Sources: RFC 6455; golang.org/x/net/websocket, which kube-apiserver has.
+`http1.py` makes one for each request that asks for the upgrade, instead of hypercorn's, which serves all uses of the web. Here
+only the server sends messages. What the client sends is read and dropped; pings are answered; a close or an error of the client
+ends the websocket. There is no compression, because a client could make the server unpack a kilobyte into a megabyte, and
+upstream has none. The application checks the handshake's headers, because it answers requests other than watches without
+looking at them.
+Sources: RFC 6455; golang.org/x/net/websocket, which kube-apiserver uses.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ __all__ = ["WebSocket"]
 
 Message = MutableMapping[str, Any]
 AppSend = Callable[[Message | None], Awaitable[None]]
-# Starts the application on a scope; what it returns takes the messages that the application receives.
+# Starts the application on a scope, and returns a function that puts messages into the application's `receive`.
 Spawn = Callable[[dict[str, Any], AppSend], Awaitable[Callable[[Message], Awaitable[None]]]]
 
 _UPGRADE = [(b"upgrade", b"websocket"), (b"connection", b"Upgrade")]
@@ -33,9 +34,9 @@ _CLOSE = (b"connection", b"close")
 
 
 class WebSocket:
-    """A stream as hypercorn's HTTP/1.1 has them. The application knows ASGI's websocket scope, with `websocket.http.response`.
+    """A stream in the sense of hypercorn's HTTP/1.1. The application gets ASGI's websocket scope with `websocket.http.response`.
 
-    spawn: see above. send: takes the events of the connection. secure: whether there is TLS.
+    spawn: see `Spawn`. send: sends an event on the connection. secure: whether there is TLS.
     """
 
     def __init__(self, spawn: Spawn, send: Callable[[Event], Awaitable[None]], stream_id: int, *, secure: bool) -> None:
@@ -45,19 +46,19 @@ class WebSocket:
         self._secure = secure
         self._key = b""
         self._put: Callable[[Message], Awaitable[None]] | None = None
-        self._frames: Connection | None = None  # from the handshake's end on
+        self._frames: Connection | None = None  # set when the handshake is complete
         self._answered = asyncio.Event()
         self._over = False
 
     async def handle(self, event: Event) -> None:
-        """What comes from the client."""
+        """Handles an event from the client."""
         if isinstance(event, Request):
             headers = dict(event.headers)
             self._key = headers.get(b"sec-websocket-key", b"")
             self._put = await self._spawn(self._scope(event), self.app_send)
             await self._put({"type": "websocket.connect"})
         elif isinstance(event, Body | Data):
-            # Nothing more is read from the connection until then, so that a hasty client is held back by TCP.
+            # Reads nothing more from the connection until the handshake is answered, so that TCP holds back an early client.
             await self._answered.wait()
             if self._frames is not None and not self._over:
                 self._frames.receive_data(event.data)
@@ -88,7 +89,7 @@ class WebSocket:
             if isinstance(event, Ping):
                 await self._say(event.response())
             elif isinstance(event, CloseConnection):
-                # Of a client that wants to close, or by wsproto of one whose frames can't be understood.
+                # The client closes, or wsproto reports that it can't parse the client's frames.
                 await self._say(event.response())
                 await self._send(StreamClosed(stream_id=self._stream_id))
                 return
@@ -99,11 +100,11 @@ class WebSocket:
         try:
             data = self._frames.send(event)
         except LocalProtocolError:
-            return  # it was closed meanwhile
+            return  # closed meanwhile
         await self._send(Data(stream_id=self._stream_id, data=data))
 
     async def app_send(self, message: Message | None) -> None:
-        """What comes from the application; None when it has returned."""
+        """Handles a message from the application; None when it has returned."""
         if self._over:
             return
         kind = None if message is None else message["type"]
@@ -122,7 +123,7 @@ class WebSocket:
             if not message.get("more_body", False):
                 await self._send(EndBody(stream_id=self._stream_id))
         else:
-            raise ValueError(f"not of a websocket: {kind}")
+            raise ValueError(f"not a message of a websocket: {kind}")
 
     async def _accept(self, message: Message) -> None:
         headers = [*_UPGRADE, (b"sec-websocket-accept", generate_accept_token(self._key))]
@@ -142,6 +143,6 @@ class WebSocket:
             await self._respond(500, [(b"content-length", b"0")])
             await self._send(EndBody(stream_id=self._stream_id))
         elif self._frames is not None:
-            # No effect where the application has closed it.
+            # Does nothing if the application has closed it.
             await self._say(CloseConnection(code=CloseReason.INTERNAL_ERROR))
         await self._send(StreamClosed(stream_id=self._stream_id))
