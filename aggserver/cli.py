@@ -1,12 +1,12 @@
-"""The command line: parse, set up logging and signals, run, and say in one line what went wrong.
+"""The command line: parses options, sets up logging and signals, runs a command, and reports errors in one line.
 
-aggserver dev         a server of its own, without a cluster
-aggserver serve       behind a cluster's aggregation layer
-aggserver cel         check and run expressions, and the rules of definitions
-aggserver storage     check, backup, restore, compact: for the SQLite store of either
-aggserver completion  what makes a shell complete all these
+aggserver dev         a server without a cluster
+aggserver serve       a server behind a cluster's aggregation layer
+aggserver cel         checks and runs CEL expressions, and the rules of definitions
+aggserver storage     check, backup, restore, compact: for the storage of either server
+aggserver completion  prints a script for a shell to complete all these
 
-Each imports what it needs when it is asked for: `aggserver --help` knows no library but argparse.
+Each command imports what it needs when it runs: `aggserver --help` loads no library but argparse.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-# As shells have it for what Ctrl-C has ended.
+# The exit status of shells for a command that Ctrl-C has ended.
 _INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit status: 0 done, or stopped as asked; 1 could not start or go on, or found what is wrong; 2 not understood.
+    """Returns the exit status: 0 for success and for a requested stop, 1 for a failure or a negative check, 2 for wrong
+    arguments.
 
-    Of `aggserver dev -- COMMAND` it is the command's.
+    For `aggserver dev -- COMMAND` it is the command's.
     """
     try:
         options = parse(sys.argv[1:] if argv is None else argv, os.environ)
@@ -66,22 +67,22 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _serve(options: Options) -> int:
-    # Most of a start is imports. What they make stays for ever: to search it for garbage over and over took a seventh of a start,
-    # and it needn't be searched later either.
+    # Most of a start is imports, whose objects live for ever. To search these for garbage took a seventh of a start, and later it
+    # would be useless, too.
     gc.disable()
     import asyncio
 
     from aggserver.server.serving import loop_factory
 
-    # Each mode brings its own libraries: standalone starts without those that talk to a cluster.
+    # Only the mode's own libraries: `dev` starts faster without those that talk to a cluster.
     if options.command == "dev":
         from aggserver.app.standalone import run
     else:
         from aggserver.app.aggregated import run
     gc.freeze()
     gc.enable()
-    # The storage's threads take the interpreter back from a busy loop this soon (5 ms else): 16 writers got 1,880 writes a second
-    # at the default, 3,270 so.
+    # After 0.5 ms instead of 5, a storage thread gets the interpreter back from a busy event loop: 16 writers made 3,270 writes a
+    # second, and 1,880 with the default.
     sys.setswitchinterval(0.0005)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(run(options, _say, _stop_on_signals))
@@ -138,14 +139,14 @@ def _progress(line: str) -> None:
 
 
 def _only(error: Exception) -> Exception:
-    """What a task group wraps, where it is a single thing."""
+    """The error in an exception group that has only one."""
     while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
 
 
 def _is_for_people(error: Exception) -> bool:
-    """Whether the text alone says what to do: what our own modules raise for it, and what the system refuses."""
+    """Whether the error's text is written for users, so that no traceback is needed: our own errors, and the system's."""
     return isinstance(error, OSError) or type(error).__module__.startswith("aggserver.")
 
 

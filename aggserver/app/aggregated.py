@@ -1,8 +1,8 @@
 """`aggserver serve`: behind a cluster's aggregation layer, with definitions from a folder.
 
-The server listens at once, whatever state the cluster is in: it answers health checks, says what it waits for, and is not ready
-until it knows whom to trust and has its certificate. Everything that comes from the cluster is followed from then on, so that
-what is rotated there takes effect here.
+The server listens at once, whatever state the cluster is in. It answers health checks, which say what it waits for, and is not
+ready until it has the authentication ConfigMap and its certificate. Whatever it reads from the cluster it goes on watching, so
+that rotated CAs take effect without a restart.
 """
 
 from __future__ import annotations
@@ -41,10 +41,9 @@ log = logging.getLogger("aggserver")
 
 
 async def run(options: Options, say: Callable[[str], None], on_server: Callable[[Server], None]) -> int:
-    """Serves until the server that `on_server` is given is asked to stop. say: prints a line for the person who started it.
+    """Serves until the server is asked to stop. Returns the exit status.
 
-    Returns the exit status.
-
+    say: prints a line for the person who started the server. on_server: gets the server, to be able to stop it.
     Raises ConfigurationError, TLSError, CertificateError, TrustError, Unavailable, OSError, all with a text for that person.
     """
     async with contextlib.AsyncExitStack() as stack:
@@ -83,9 +82,9 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
         )
         on_server(server)
         tasks: list[Task] = [
-            ("following the cluster's namespaces", namespaces.run),
-            ("keeping the serving certificate", certificate.run),
-            ("keeping up APIServices", registrar.run),
+            ("watch of the cluster's namespaces", namespaces.run),
+            ("renewal of the serving certificate", certificate.run),
+            ("registration of APIServices", registrar.run),
             *compaction(storage, options),
             give_back_memory(),
             *trust_tasks,
@@ -95,14 +94,14 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
         async with supervise(*tasks):
             say(
                 f"aggserver listens on https://{options.bind_address}:{server.port} for {service.name}.{service.namespace}.svc "
-                f"beside {cluster.server}; /readyz?verbose tells what it waits for"
+                f"beside {cluster.server}; /readyz?verbose says what it waits for"
             )
             await server.run()
     return 0
 
 
 class _Clusters:
-    """One client for each kubeconfig that flags name."""
+    """The clients of clusters, one for each kubeconfig that flags name."""
 
     def __init__(self, stack: contextlib.AsyncExitStack) -> None:
         self._stack = stack
@@ -125,10 +124,10 @@ def _service(options: Options) -> Service:
 
 
 def _keep_registered(engine: Engine, certificate: ServingCertificate, registrar: Registrar) -> None:
-    """What is served, and by which CA: the registrar hears of every change of either."""
+    """Tells the registrar the served versions and the CA bundle, whenever either changes."""
 
     def want() -> None:
-        # Nothing is wanted before the definitions were read once: else each restart would withdraw all APIServices for a moment.
+        # Not before the definitions were read: otherwise each restart would delete all APIServices for a moment.
         if certificate.ca_bundle and engine.installer.generation:
             served = [(version.group, version.version) for group in engine.installer.groups() for version in group.versions]
             registrar.want(served, certificate.ca_bundle)
@@ -140,7 +139,7 @@ def _keep_registered(engine: Engine, certificate: ServingCertificate, registrar:
 async def _authentication(
     options: Options, cluster: Cluster, clusters: _Clusters, engine: Engine, tls: TLSConfig
 ) -> tuple[Authenticator, list[Task]]:
-    """The authenticator, and the tasks that keep what it trusts up to date."""
+    """The authenticator, and the tasks that keep its configuration up to date."""
     asked = await clusters.get(options.authentication_kubeconfig or options.kubeconfig)
     authenticator = Authenticator(
         AuthenticationConfig(),
@@ -160,9 +159,9 @@ async def _authentication(
     watcher = FileWatcher(files, read_again)
     source = ConfigMapSource(asked, authenticator.replace, overrides_from(options, watcher.read()))
     engine.checks.add("authentication", source.healthy, livez=False, warning=source.warning)
-    tasks: list[Task] = [("following whom to trust", source.run)]
+    tasks: list[Task] = [("watch of the authentication ConfigMap", source.run)]
     if files:
-        tasks.append(("following the CA files", lambda: watcher.run(asyncio.sleep)))
+        tasks.append(("watch of the CA files", lambda: watcher.run(asyncio.sleep)))
     return authenticator, tasks
 
 
@@ -182,4 +181,4 @@ def _follow_folder(folder: Path, engine: Engine, rule_options: RuleOptions) -> T
 
     engine.checks.add("definitions", lambda: None if read.is_set() else "the folder has not been read yet", livez=False)
     source = FolderSource(folder, on_change, rule_options)
-    return "following the folder of definitions", lambda: source.run(asyncio.sleep)
+    return "watch of the definitions folder", lambda: source.run(asyncio.sleep)

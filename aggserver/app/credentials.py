@@ -1,7 +1,7 @@
-"""Credentials: what `aggserver dev` shows, whom it trusts, and the kubeconfig it hands out, all of one CA of its own.
+"""The credentials of `aggserver dev`: its serving certificate, the CA it trusts, and the kubeconfig it writes. All are of one CA.
 
-They lie in a folder and are renewed while the server runs: the certificate is shown to new connections, an heir of the CA is
-trusted beside it, and the kubeconfig is written anew. What is due is decided by `certificates/keeper.py`.
+They are kept in a folder and renewed while the server runs: new connections see the new certificate, a successor of the CA is
+trusted besides it, and the kubeconfig is written again. `certificates/keeper.py` decides what is due.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _ADMIN = "aggserver-admin"
 
 
 class Credentials:
-    """`start` before all else; `run` is the one task. clock: seconds since the epoch.
+    """Call `start` first; `run` is the background task. clock: seconds since the epoch.
 
-    shared: a kubeconfig that others have entries in, to put ours into as well.
+    shared: an additional kubeconfig, in which the entries of others are kept.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Credentials:
         self._certificates: Certificates
 
     async def start(self) -> None:
-        """Makes the CA and the certificate if they aren't there. Raises OSError."""
+        """Loads the CA and the certificate, or makes them. Raises OSError."""
         await self._take(await self._keeper.ensure())
 
     def publish(self, url: str) -> None:

@@ -1,7 +1,7 @@
 """Engine: the part of a server that is the same in every mode.
 
-Resources over one storage on the one side, the chain of filters in front of them on the other. Who is trusted, where definitions
-come from and which namespaces there are is the modes' affair.
+It has the resources over one storage, and the chain of filters in front of them. A mode decides who is trusted, where definitions
+come from, and which namespaces exist.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = ["Engine", "listen", "new_environment"]
 
 
 def listen(options: Options) -> socket.socket:
-    """The socket of --bind-address and --secure-port. Raises StartError."""
+    """Binds --bind-address and --secure-port. Raises StartError."""
     host, port = options.bind_address, options.secure_port
     try:
         return bind(host, port)
@@ -57,7 +57,7 @@ def listen(options: Options) -> socket.socket:
 
 
 def new_environment(storage: Storage, options: Options) -> Environment:
-    """With the real clocks and the system's randomness."""
+    """The environment of a running server: the real clocks, and the system's randomness."""
     return Environment(
         storage=storage,
         clock=time.time,
@@ -69,9 +69,9 @@ def new_environment(storage: Storage, options: Options) -> Environment:
 
 
 def _random_uuids() -> Callable[[], str]:
-    """A source of UUIDs that asks the system for randomness once for many.
+    """A source of UUIDs that gets randomness from the system for many at once.
 
-    A system call gives up the interpreter's lock, and the storage's writer, once it has it, keeps it for a while.
+    Each system call gives up the interpreter's lock, and the storage's writer thread, once it has the lock, keeps it for a while.
     """
 
     def make() -> Iterator[str]:
@@ -84,19 +84,19 @@ def _random_uuids() -> Callable[[], str]:
 
 
 class Engine:
-    """namespaces: who knows which namespaces there are, for admission. rule_options: of definitions."""
+    """namespaces: tells admission which namespaces exist. rule_options: for the validation rules of definitions."""
 
     def __init__(self, environment: Environment, namespaces: Namespaces, rule_options: RuleOptions = UPSTREAM) -> None:
         self.installer = Installer()
         self.checks = HealthChecks()
-        # A restart would mend nothing: liveness is no matter of it.
+        # Not liveness checks, because a restart would repair nothing.
         self.checks.add("storage", environment.storage.trouble, livez=False)
         self.checks.add("stored-objects", environment.unreadable, livez=False)
         self.metrics = Metrics()
         self.installer.on_change(lambda: self.metrics.forget(self._served))
         self.admission = Chain([NamespaceLifecycle(namespaces)])
         self.definitions = Definitions(environment, self.admission, self.installer, rule_options)
-        # What is random here spreads load, and is no secret.
+        # Not `secrets`: this randomness only spreads load.
         self._watching = Watching(random.random, self._observe_watch)
 
     def asgi(
@@ -106,7 +106,7 @@ class Engine:
         options: Options,
         before_authorization: Mapping[str, Filter] = MappingProxyType({}),
     ) -> ASGIApp:
-        """The whole server as one ASGI application. before_authorization: filters that this mode alone has, by name."""
+        """The server as one ASGI application. before_authorization: filters by name that only this mode has."""
         observer = RequestObserver(self.metrics, self._served)
         chain = filters.chain(
             authenticator,
@@ -131,7 +131,7 @@ class Engine:
         )
 
     def end_watches(self) -> None:
-        """At the stop: every watch of a client ends, and no other begins. Requests under way are served to their end."""
+        """Ends all watches of clients, and refuses new ones. Other requests in progress are not affected."""
         self._watching.stop()
         self.definitions.end_watches()
 

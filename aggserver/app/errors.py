@@ -1,4 +1,4 @@
-"""StartError: why a server can't start, for the person who started it."""
+"""Errors that say why a server can't start, for the person who started it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Logs: lines on the standard error, coloured by their level where a person reads them at a terminal.
+"""Logging to the standard error, coloured by level on a terminal.
 
-Called by `cli.py`. Source for NO_COLOR: https://no-color.org.
+Source for NO_COLOR: https://no-color.org.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class _Coloured(logging.Formatter):
 
 
 def log_to(stream: TextIO, level: str, environ: Mapping[str, str]) -> None:
-    """level: debug, info, warning or error. environ: where NO_COLOR and TERM are looked for."""
+    """level: debug, info, warning or error. environ: the environment; NO_COLOR and TERM=dumb turn colours off."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(_Coloured(_COLOURED) if _wants_colours(stream, environ) else logging.Formatter(_FORMAT))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     if level != "debug":
-        # Libraries speak of every connection; what matters of it we say ourselves.
+        # These libraries log every connection; what matters we log ourselves.
         for noisy in ("hypercorn", "asyncio"):
             logging.getLogger(noisy).setLevel(logging.WARNING)
 

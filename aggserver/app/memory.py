@@ -1,10 +1,9 @@
-"""Freed memory goes back to the system once it is not used again.
+"""Returns freed memory to the system.
 
-glibc keeps what programs free below the last piece in use. Measured: after 200 watches that nobody had read were gone, all their
-buffers were freed, and 75 MB of 130 MB resident were room between the pieces; `malloc_trim` gave them back. It is asked for when
-much has been free at two looks in a row, so that a busy server, which would only take the pages again, isn't made to.
-One background task of a server, started by `app/`. Where the C library is another one nothing happens: musl and macOS give memory
-back by themselves.
+glibc keeps freed memory that lies below a piece in use. Measured: after 200 unread watches had ended and all their buffers were
+freed, 75 of 130 MB resident were free memory between pieces in use, which `malloc_trim` returned. It is called when much memory
+was free in two looks in a row, because a busy server would only take the pages again. With another C library this does nothing:
+musl and macOS return memory by themselves.
 """
 
 from __future__ import annotations
@@ -18,20 +17,20 @@ from aggserver.app.tasks import Task
 
 __all__ = ["Heap", "give_back_memory", "give_back_regularly", "glibc"]
 
-LOOK = 5.0  # seconds; a look costs some 10 us
+LOOK = 5.0  # seconds between looks; one takes some 10 us
 
-# Bytes that are worth the pages' way to the system and back.
+# Free bytes that are worth a trim: fewer would soon be taken from the system again.
 WORTHWHILE = 4 << 20
 
 
 class Heap(Protocol):
-    """The C library's memory, as far as it is asked."""
+    """The C library's heap."""
 
     def free_bytes(self) -> int:
-        """What was freed and is kept; that includes what was given back from between pieces in use."""
+        """Bytes that were freed. They include those that a trim has returned from between pieces in use."""
 
     def trim(self) -> None:
-        """Gives back all whole pages."""
+        """Returns all whole free pages to the system."""
 
 
 async def give_back_regularly(heap: Heap | None, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
@@ -42,7 +41,7 @@ async def give_back_regularly(heap: Heap | None, sleep: Callable[[float], Awaita
     while True:
         await sleep(LOOK)
         free = heap.free_bytes()
-        # What was given back stays given back until it is taken again; then it is no longer free.
+        # Returned bytes count as free until they are used again.
         given = min(given, free)
         if min(before, free) - given >= WORTHWHILE:
             heap.trim()
@@ -54,7 +53,7 @@ _MEMBERS = ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks
 
 
 class _Mallinfo2(ctypes.Structure):
-    """struct mallinfo2 of <malloc.h>; fordblks are the bytes that are free."""
+    """struct mallinfo2 of <malloc.h>; fordblks are the free bytes."""
 
     _fields_ = [(name, ctypes.c_size_t) for name in _MEMBERS]
 
@@ -74,7 +73,7 @@ class _Glibc:
 
 
 def glibc() -> Heap | None:
-    """The heap of this process; None where it is not glibc's (2.33 or newer)."""
+    """The heap of this process; None if the C library is not glibc 2.33 or newer."""
     try:
         return _Glibc(ctypes.CDLL(None))
     except (AttributeError, OSError, TypeError):  # no such function; no libc to open; Windows
@@ -82,5 +81,5 @@ def glibc() -> Heap | None:
 
 
 def give_back_memory() -> Task:
-    """The task that gives freed memory back to the system."""
-    return ("giving memory back", lambda: give_back_regularly(glibc()))
+    """The task that returns freed memory to the system."""
+    return ("return of freed memory", lambda: give_back_regularly(glibc()))

@@ -1,7 +1,4 @@
-"""The processes around a server: the command that it was started for, and the parent that it is not to outlive.
-
-Called by `app/standalone.py`.
-"""
+"""The processes around a server: the command that it was started for, and the parent that it must not outlive."""
 
 from __future__ import annotations
 
@@ -14,27 +11,27 @@ from functools import partial
 
 __all__ = ["run_command", "until_orphaned"]
 
-# Exit statuses, as shells have them.
+# Exit statuses of shells; the last is added to the signal's number.
 _CANNOT_RUN, _NOT_FOUND, _BY_SIGNAL = 126, 127, 128
 
-# What somebody sends to us is meant for the command: the server ends when that has ended.
+# Signals that are passed on to the command. The server stops when the command has ended.
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
-# A terminal sends these to the command itself.
+# These a terminal sends to the command as well, so they are not passed on from there.
 _OF_TERMINALS = frozenset({signal.SIGINT, signal.SIGQUIT})
 
-# Seconds that a command has to end by itself after SIGTERM.
+# Seconds that a command has after SIGTERM, before it is killed.
 _END_SECONDS = 5.0
 
-# Seconds between looks at who our parent is. There is no call to wait for that, other than Linux's prctl(PR_SET_PDEATHSIG), which
-# goes by the thread that started us and not by its process.
+# Seconds between looks at our parent's id. Only Linux has a call to wait for the parent's end, prctl(PR_SET_PDEATHSIG), and that
+# watches the thread that started us instead of its process.
 _PARENT_SECONDS = 0.25
 
 
 async def run_command(command: Sequence[str], variables: Mapping[str, str]) -> int:
-    """Runs it with our standard streams and environment, to which `variables` are added; signals to us go to it.
+    """Runs a command with our standard streams, our environment and `variables`. Passes signals on to it.
 
-    Returns its exit status: 128 and the signal's number where one ended it, 127 and 126 where there is no such program or it
-    can't be run. Cancelled, it ends the command.
+    Returns its exit status; 128 plus the signal's number if a signal ended it; 127 if there is no such program; 126 if it can't
+    be run. If cancelled, ends the command.
     """
     try:
         process = await asyncio.create_subprocess_exec(*command, env={**os.environ, **variables})
@@ -64,7 +61,7 @@ def _pass_on(process: asyncio.subprocess.Process, number: signal.Signals) -> Non
 
 
 def _is_in_foreground() -> bool:
-    """Whether we, and so the command, are what a terminal's Ctrl-C goes to."""
+    """Whether a terminal's Ctrl-C goes to us, and so to the command."""
     try:
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
     except OSError:
@@ -89,6 +86,6 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 async def until_orphaned(
     parent: int, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep, get_parent: Callable[[], int] = os.getppid
 ) -> None:
-    """Returns when the process `parent`, which started us, has ended: we then have another parent."""
+    """Returns when the process `parent`, which started us, has ended: then our parent is another process."""
     while get_parent() == parent:
         await sleep(_PARENT_SECONDS)

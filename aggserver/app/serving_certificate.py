@@ -1,8 +1,8 @@
-"""ServingCertificate: what `aggserver serve` shows to its clients, and the CA by which they know it.
+"""The serving certificate of `aggserver serve`, and the CA bundle by which clients verify it.
 
-Either the files that flags name, or a CA and a certificate of the server's own, kept in a Secret beside its Service (in a
-folder where one is named). The server listens before a Secret can be read: until then it shows a certificate made for the
-moment, which nobody is told to trust. Called by `app/aggregated.py`.
+They come from the files that flags name. Without these, the server makes its own, and keeps them in a Secret beside its
+Service, or in the folder of `--cert-dir`. The server listens before it could read the Secret; until then it uses a temporary
+certificate, which no client is told to trust.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ _CERT, _KEY, _BUNDLE = "tls-cert-file", "tls-private-key-file", "ca-bundle-file"
 
 
 class ServingCertificate:
-    """`ca_bundle` is PEM, empty while there is none to trust; `run` is the one task, `healthy` the readiness check.
+    """`ca_bundle` is PEM, and empty until there is a certificate to trust. `run` is the background task, `healthy` a readiness
+    check.
 
-    Raises TLSError for files that flags name and that can't be used.
+    Raises TLSError if the files that flags name can't be used.
     """
 
     def __init__(self, options: Options, cluster: Cluster, service: Service, tls: TLSConfig) -> None:
@@ -58,8 +59,8 @@ class ServingCertificate:
             store = SecretStore(cluster, service.namespace, f"{service.name}-certificates")
         self._keeper = CertificateKeeper(store, names, time.time)
         now = time.time()
-        makeshift = issue_serving(new_ca("aggserver-makeshift", now), names.dns, names.ips, now)
-        tls.update(cert_pem=makeshift.cert_pem, key_pem=makeshift.key_pem)
+        temporary = issue_serving(new_ca("aggserver-temporary", now), names.dns, names.ips, now)
+        tls.update(cert_pem=temporary.cert_pem, key_pem=temporary.key_pem)
 
     def on_change(self, listener: Callable[[], None]) -> None:
         self._listeners.append(listener)
@@ -77,7 +78,7 @@ class ServingCertificate:
             try:
                 await self._keeper.follow(self._from_keeper, asyncio.sleep)
             except (ClusterError, Unreachable, OSError) as error:
-                log.warning("the certificate's Secret can't be looked at: %s; looking again in %g s", error, _RETRY_SECONDS)
+                log.warning("the Secret with the serving certificate can't be read: %s; retrying in %g s", error, _RETRY_SECONDS)
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def _first(self) -> None:
@@ -100,7 +101,7 @@ class ServingCertificate:
             log.error("keeping the serving certificate in use: %s", error)
 
     def _from_files(self, contents: dict[str, bytes]) -> None:
-        """All or nothing: a bundle is told to nobody before its certificate is served. Raises TLSError."""
+        """Takes all files or none, because clients must not get a bundle before its certificate is served. Raises TLSError."""
         try:
             check_pair(contents[_CERT], contents[_KEY])
         except TLSError as error:
@@ -110,7 +111,8 @@ class ServingCertificate:
                 Roots.from_pem(contents[_BUNDLE])
             except CertificateError as error:
                 raise TLSError(f"--{_BUNDLE} {self._files[_BUNDLE]}: {error}") from error
-        # Without a bundle the certificate itself is what the aggregator trusts: Go takes a leaf among its roots for its own root.
+        # Without a bundle, the aggregator gets the certificate itself to trust: Go accepts a leaf among its roots as its own
+        # root.
         self._take(contents[_CERT], contents[_KEY], contents.get(_BUNDLE) or contents[_CERT])
 
     def _take(self, cert_pem: bytes, key_pem: bytes, ca_bundle: bytes) -> None:

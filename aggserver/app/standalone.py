@@ -1,7 +1,7 @@
-"""`aggserver dev`: a server of its own, with no cluster.
+"""`aggserver dev`: a server without a cluster.
 
-It serves definitions and namespaces itself, makes its own CA, lets in who has a certificate of that CA, and writes a kubeconfig
-with an administrator's. Everything is in one folder, and there again at the next start.
+It serves definitions and namespaces itself, makes its own CA, authenticates clients by certificates of that CA, and writes a
+kubeconfig for an administrator. Everything is kept in one folder for the next start.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 def run(options: Options, say: Callable[[str], None], on_server: Callable[[Server], None]) -> Coroutine[Any, Any, int]:
-    """Serves until the server that `on_server` is given is asked to stop, or the command of the options has ended.
+    """Serves until the server is asked to stop, or the command that the options name has ended. Returns the exit status.
 
-    say: prints a line for the person who started it. Returns the exit status.
+    say: prints a line for the person who started the server. on_server: gets the server, to be able to stop it.
     Raises StartError, SeedError, KubeconfigError, Unavailable, OSError, all with a text for that person.
     """
     parent = os.getppid()
     if options.kubeconfig_to_write is not None:
-        kubeconfig.read(options.kubeconfig_to_write)  # whether it will do is said before anything is made
-    # Before there is an event loop, which would keep Ctrl-C from ending the wait for a download or a terminal.
+        kubeconfig.read(options.kubeconfig_to_write)  # raises before anything is created
+    # Before there is an event loop: it would keep Ctrl-C from interrupting a download, or reading from a terminal.
     objects = [(origin, to_v1(obj)) for origin, obj in seed.read(options.filenames)]
     return _run(options, objects, parent, say, on_server)
 
@@ -68,7 +68,7 @@ async def _run(
     on_server: Callable[[Server], None],
 ) -> int:
     async with contextlib.AsyncExitStack() as stack:
-        # The port first: where that is taken, no folder is to be left behind.
+        # The port first: if it is in use, no folder is left behind.
         listener = stack.enter_context(contextlib.closing(listen(options)))
         folder = await stack.enter_async_context(_folder(options.data))
         storage = await stack.enter_async_context(_storage(options))
@@ -92,16 +92,16 @@ async def _run(
             server.request_stop()
 
         background = supervise(
-            ("the definitions' controller", definition_controller.run),
-            ("the namespaces' controller", namespace_controller.run),
-            ("renewing the certificates", credentials.run),
+            ("controller of definitions", definition_controller.run),
+            ("controller of namespaces", namespace_controller.run),
+            ("renewal of the certificates", credentials.run),
             *compaction(storage, options),
-            *([("waiting for the parent's end", stop_with_parent)] if options.exit_with_parent else []),
+            *([("watch of the parent process", stop_with_parent)] if options.exit_with_parent else []),
             give_back_memory(),
         )
 
         def end_watches() -> None:
-            background.cancel()  # the controllers watch too, and would begin again
+            background.cancel()  # the controllers watch, too, and would start new watches
             engine.end_watches()
             for store in (crds, namespace_store):
                 store.end_watches()
@@ -124,7 +124,7 @@ async def _run(
 
 
 async def _serve(options: Options, server: Server, credentials: Credentials, say: Callable[[str], None]) -> int:
-    """From the first connection to the last. Returns the exit status: that of the command, if there is one."""
+    """Runs the server, and the command if there is one. Returns the exit status, which is the command's."""
     async with asyncio.TaskGroup() as tasks:
         serving = tasks.create_task(server.run())
         await server.listening.wait()
@@ -136,7 +136,7 @@ async def _serve(options: Options, server: Server, credentials: Credentials, say
         variables = {"KUBECONFIG": str(credentials.kubeconfig.resolve())}
         command = tasks.create_task(run_command(options.run, variables))
         await asyncio.wait((serving, command), return_when=asyncio.FIRST_COMPLETED)
-        if not command.done():  # stopped by somebody else than the command's end
+        if not command.done():  # the server was stopped first
             command.cancel()
             return 1
         server.request_stop()
@@ -152,7 +152,7 @@ def _first_words(options: Options, url: str, own_kubeconfig: Path) -> str:
 
 @contextlib.asynccontextmanager
 async def _folder(data: str) -> AsyncIterator[Path]:
-    """Where certificates and kubeconfig lie: the data folder, or one that goes with a server that keeps nothing."""
+    """The folder of certificates and kubeconfig: the data folder, or a temporary one for a server that keeps nothing."""
     if data == IN_MEMORY:
         with tempfile.TemporaryDirectory(prefix="aggserver-") as temporary:
             yield Path(temporary)
@@ -174,7 +174,7 @@ def _names(options: Options) -> Names:
 
 
 def _host(address: str) -> str:
-    """What a client on this machine dials."""
+    """The host that a client on this machine connects to."""
     plain = {"0.0.0.0": "127.0.0.1", "::": "localhost"}.get(address, address)  # noqa: S104 - compared with, not bound to
     return f"[{plain}]" if ":" in plain else plain
 

@@ -1,4 +1,4 @@
-"""The storage that `--storage` and `--data` ask for: opened, and kept small by a background task."""
+"""The storage that `--storage` and `--data` ask for, and the task that compacts it."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ IN_MEMORY = ":memory:"
 
 
 def data_folder(data: str) -> Path:
-    """The folder of --data, made for its owner alone if it isn't there. Raises StartError."""
+    """The folder of --data, created for its owner only if it doesn't exist. Raises StartError."""
     folder = Path(data)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not any(folder.iterdir()):
-            # Most often it is made in a project's folder, and has keys in it.
+            # Most often the folder is in a project's repository, and it will have private keys in it.
             (folder / ".gitignore").write_text("*\n")
     except OSError as error:
         why = "it is no folder" if isinstance(error, FileExistsError) else error.strerror
@@ -35,7 +35,7 @@ def data_folder(data: str) -> Path:
 
 
 async def open_storage(options: Options) -> Storage:
-    """etcd, or the storage of the data folder, made if it isn't there, or one that forgets. Raises Unavailable."""
+    """Opens etcd, the SQLite file in the data folder, or a storage in memory. Raises Unavailable and StartError."""
     storage: Storage
     if options.storage == "etcd":
         storage = _etcd(options)
@@ -49,7 +49,7 @@ async def open_storage(options: Options) -> Storage:
 
 def _etcd(options: Options) -> Storage:
     try:
-        # Only who asks for it has its library, and waits for it.
+        # Imported only here: its library is optional and slow to import.
         from aggserver.storage.etcd import EtcdStorage
     except ModuleNotFoundError as error:
         raise Unavailable(f"--storage etcd needs {error.name}: pip install 'aggserver[etcd]'") from error
@@ -63,9 +63,9 @@ def _etcd(options: Options) -> Storage:
 
 
 def compaction(storage: Storage, options: Options) -> list[Task]:
-    """The task that keeps the storage from growing by every write, unless that is left to others."""
+    """The task that compacts the storage regularly; none if the options leave that to others."""
     if options.storage != "etcd":
         return [("compaction", lambda: compact_regularly(storage, options.sqlite_compaction_interval_seconds))]
     interval = options.etcd_compaction_interval_seconds
-    # How much history others need in an etcd that they share is nothing that the number of writes can say.
+    # By age only: the number of our writes doesn't tell how much history other users of this etcd need.
     return [("compaction", lambda: compact_regularly(storage, interval, bounded=False))] if interval else []

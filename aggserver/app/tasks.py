@@ -1,4 +1,4 @@
-"""Background tasks of a server, and how they are kept running."""
+"""Background tasks of a server, restarted when they fail."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["Task", "supervise"]
 
 log = logging.getLogger("aggserver")
 
-# The name that logs have for it, and a function that makes the coroutine: anew for each start.
+# What logs call it, and a function that makes a new coroutine for each start.
 Task = tuple[str, Callable[[], Coroutine[Any, Any, None]]]
 
 
 class supervise:  # noqa: N801 - reads as a statement: `async with supervise(...)`
-    """Background tasks for as long as the block runs.
+    """Runs background tasks for the duration of the block.
 
-    One that fails is logged and started again after a pause; none stops another.
+    A task that fails is logged and restarted after a pause. No task stops another.
     """
 
     def __init__(self, *tasks: Task) -> None:
@@ -32,7 +32,7 @@ class supervise:  # noqa: N801 - reads as a statement: `async with supervise(...
             self._running.append(asyncio.create_task(_kept_up(name, make)))
 
     def cancel(self) -> None:
-        """Stops them all; the end of the block waits for it."""
+        """Cancels all tasks; the end of the block waits for them."""
         for task in self._running:
             task.cancel()
 
@@ -41,7 +41,7 @@ class supervise:  # noqa: N801 - reads as a statement: `async with supervise(...
         await asyncio.gather(*self._running, return_exceptions=True)
 
 
-# Before a failed background task starts again.
+# The pauses before a failed task is restarted.
 _RESTART = Backoff(initial=1.0, longest=60.0)
 
 
@@ -50,7 +50,7 @@ async def _kept_up(name: str, make: Callable[[], Coroutine[Any, Any, None]]) -> 
         try:
             await make()
         except Exception:
-            log.exception("%s failed; starting it again in %g s", name, pause)
+            log.exception("%s failed, restarting it in %g s", name, pause)
             await asyncio.sleep(pause)
         else:
             return

@@ -1,7 +1,4 @@
-"""What the flags say of whom to trust, read from their files, and read again when the files change.
-
-Called by `app/aggregated.py`.
-"""
+"""The CAs and headers to trust that flags name: `--client-ca-file` and `--requestheader-*`, read from their files."""
 
 from __future__ import annotations
 
@@ -21,13 +18,13 @@ _REQUEST_HEADER_CA = "requestheader-client-ca-file"
 
 
 def trust_files(options: Options) -> dict[str, Path]:
-    """The files that flags name, for a FileWatcher."""
+    """The files that the flags name, for a FileWatcher."""
     given = {_CLIENT_CA: options.client_ca_file, _REQUEST_HEADER_CA: options.requestheader_client_ca_file}
     return {name: path for name, path in given.items() if path is not None}
 
 
 def overrides_from(options: Options, contents: Mapping[str, bytes]) -> TrustOverrides:
-    """contents: of `trust_files`. Raises TrustError, naming the flag, also where what the flags say doesn't go together."""
+    """contents: of `trust_files`. Raises TrustError, which names the flag; also for flags that contradict each other."""
     client_ca = None
     if _CLIENT_CA in contents:
         client_ca = ClientCA(contents[_CLIENT_CA], _roots(_CLIENT_CA, options.client_ca_file, contents))
@@ -35,7 +32,7 @@ def overrides_from(options: Options, contents: Mapping[str, bytes]) -> TrustOver
     if _REQUEST_HEADER_CA in contents:
         request_header = _request_header(options, _roots(_REQUEST_HEADER_CA, options.requestheader_client_ca_file, contents))
     request_header_ca = contents.get(_REQUEST_HEADER_CA, b"")
-    AuthenticationConfig(client_ca, request_header, request_header_ca)  # refuses what must not be trusted together
+    AuthenticationConfig(client_ca, request_header, request_header_ca)  # raises if the two must not be trusted together
     return TrustOverrides(
         client_ca=client_ca,
         request_header=request_header,

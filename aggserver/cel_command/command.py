@@ -1,7 +1,7 @@
-"""`aggserver cel`: check and run an expression, or judge the rules of a definition and an object by them, without a server.
+"""`aggserver cel`: checks and runs an expression, or checks a definition's rules and validates an object by them, without a
+server.
 
-What is found is first a report of JSON's types, which is what programs get (`-o json`); `cel_report.py` makes text of it. How a
-place in a schema is written is for `cel_places.py`. docs/cel.md shows it all.
+The findings are first put into a report of JSON types, which is the output of `-o json`; `report.py` makes text of it.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ _STDIN = Path("-")
 
 
 class InputError(Exception):
-    """A file or a place is not what is wanted; the text says which and why."""
+    """A file or a place can't be used. The text says which one and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Input:
-    """What the command was given, read. spec: the definition's, as written."""
+    """What the command was given. spec: the definition's, as it is written in the file."""
 
     options: Options
     rule_options: RuleOptions
@@ -66,7 +66,7 @@ class _Input:
 
 
 def run(options: Options, say: Callable[[str], None]) -> bool:
-    """Whether all is right: it compiles, is not too expensive, and what it gives is not false.
+    """Prints a report. Returns whether everything compiles, is within the cost limits, and does not evaluate to false.
 
     Raises InputError.
     """
@@ -77,7 +77,7 @@ def run(options: Options, say: Callable[[str], None]) -> bool:
     return bool(report["ok"])
 
 
-# --- what is given ---
+# --- input ---
 
 
 def _read(options: Options) -> _Input:
@@ -130,7 +130,7 @@ def _group_version(document: JSONObject) -> tuple[str, str]:
 
 
 def _version(given: _Input, definition: Definition) -> Version:
-    """The one that was said, the object's, or the stored one."""
+    """The version that the options name, or the object's, or the storage version."""
     name = given.options.definition_version
     if not name:
         name = definition.storage_version.name if given.obj is None else _group_version(given.obj)[1]
@@ -141,7 +141,7 @@ def _version(given: _Input, definition: Definition) -> Version:
 
 
 def _conform(obj: JSONObject, schema: CompiledSchema, file: Path | None) -> list[str]:
-    """Prunes and defaults, as the server does; returns the paths of what was dropped."""
+    """Prunes and defaults the object, as the server does. Returns the paths of pruned fields."""
     if obj.get("metadata") is None:
         obj["metadata"] = {}
     problem = object_meta.type_error(obj["metadata"])
@@ -167,7 +167,7 @@ def _expression_report(given: _Input) -> JSONObject:
         _conform(obj, schema, file)
         problems = schema.on_create(obj)
         if any(problems):
-            # What was compiled relies on the types.
+            # A compiled expression relies on values of the declared types.
             return {"ok": False, "object": _judged(file, [*problems.values, *problems.structure], ())}
     root = structural.compile(version.schema)
     try:
@@ -180,7 +180,7 @@ def _expression_report(given: _Input) -> JSONObject:
 
 
 def _checked_report(given: _Input, place: Place | None, found: list[Value]) -> JSONObject:
-    """place: where self stands in a definition. found: the values there."""
+    """place: where `self` is in a definition. found: the values there."""
     declarations = None if place is None else Declarations(place.declared)
     try:
         checked = check(given.options.expression, _environment(declarations))
@@ -233,7 +233,7 @@ def _estimates(cost: int, cardinality: int, options: RuleOptions) -> JSONObject:
 
 
 def _plain(value: Any) -> Any:
-    """A value of CEL in JSON's types; those that JSON lacks are texts."""
+    """A CEL value as JSON; types that JSON lacks become strings."""
     match value:
         case None | bool() | str():
             return value
@@ -257,7 +257,7 @@ def _plain(value: Any) -> Any:
 
 
 def _definition_report(given: _Input, definition: Definition) -> JSONObject:
-    """Of all versions, or of the one that was said; the object is only judged by a definition that is right."""
+    """Reports on all versions, or on the one that the options name. An object is only validated by a valid definition."""
     chosen, all_of_them = _version(given, definition), not given.options.definition_version
     found = [
         _version_report(given, version, index)
@@ -287,7 +287,7 @@ def _version_report(given: _Input, version: Version, index: int) -> JSONObject:
 
 
 def _rules(version: Version, options: RuleOptions) -> Iterator[JSONObject]:
-    """Rules and messageExpressions, with what they cost at most."""
+    """Rules and messageExpressions, with their estimated costs."""
     for place in places(structural.compile(version.schema), sees_labels=options.sees_labels):
         for rule in compile_rules(place.declared.node.schema.get(VALIDATIONS) or [], place.declared):
             text = rule.rule.get("rule") or ""
@@ -295,7 +295,7 @@ def _rules(version: Version, options: RuleOptions) -> Iterator[JSONObject]:
             yield {"place": str(place), "rule": text, **estimates}
             text = rule.rule.get("messageExpression") or ""
             if text:
-                # Upstream counts it once, wherever it is.
+                # Upstream counts a messageExpression once, whatever its cardinality.
                 yield {"place": str(place), "messageExpression": text, **_estimates(rule.message.max_cost(), 1, options)}
 
 
@@ -321,5 +321,5 @@ def _errors(errors: Iterable[FieldError]) -> list[JSONObject]:
 
 
 def _message(error: FieldError) -> str:
-    """As the server says it, but for rules that it would quote in whole before it says what is wrong with them."""
+    """The server's text, without the quotation of a rule, which would come before what is wrong with it."""
     return error.detail if isinstance(error.value, RawJSON) else error.body()

@@ -1,7 +1,6 @@
-"""Places: the nodes of a schema as people write the way there (`.spec.items[]`), and what stands at one in an object.
+"""Places: the nodes of a schema, written as paths like `.spec.items[]`, and the values that an object has at one.
 
-`.` is the root, `[]` each item of a list or value of a map, `["a.b"]` a member with dots or brackets in its name. Called by
-`cel.py`.
+`.` is the root, `[]` each item of a list or value of a map, `["a.b"]` a member whose name has dots or brackets. Pure.
 Source of the cardinality: k8s.io/apiextensions-apiserver pkg/apis/apiextensions/validation/cel_validation.go, v0.36.3.
 """
 
@@ -27,9 +26,9 @@ _STEP = re.compile(rf'\.(?P<plain>{_PLAIN.pattern})|\[\]|\[(?P<quoted>"(?:[^"\\]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """steps: the names of members; None is each item or value. declared: what expressions see there.
+    """steps: the names of members; None for each item or value. declared: the type that expressions see there.
 
-    bound: how often it can be in one object by the limits of the lists and maps around; None where one of them has none.
+    bound: how often the place can occur in one object, by the limits of the lists and maps around it; None if one has no limit.
     """
 
     steps: tuple[str | None, ...]
@@ -41,13 +40,13 @@ class Place:
 
     @property
     def cardinality(self) -> int:
-        """How often it can be in one object; where nothing bounds that, as often as there is room for."""
+        """How often the place can occur in one object. Without a bound: as often as a request has room for it."""
         return MAX_REQUEST_SIZE // (self.declared.min_size + 1) if self.bound is None else self.bound
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """place: with indices and keys, as `.spec.items[0]`. old: None if there was none."""
+    """place: with indices and keys, such as `.spec.items[0]`. old: the previous value; None if there was none."""
 
     place: str
     value: Any
@@ -55,7 +54,7 @@ class Value:
 
 
 def places(root: Structural, *, sees_labels: bool = False) -> Iterator[Place]:
-    """All that expressions can be at in a resource, from the root downwards."""
+    """All places of a resource that can have rules, from the root downwards."""
     declared = declare(root, is_resource=True, sees_labels=sees_labels)
     if declared is not None:
         yield from _below(Place((), declared), sees_labels=sees_labels)
@@ -70,7 +69,7 @@ def _below(place: Place, *, sees_labels: bool) -> Iterator[Place]:
         yield from _below(Place((*place.steps, None), declared.element, bound), sees_labels=sees_labels)
     for name, child in node.properties.items():
         identifier = escape(name)
-        # What expressions can't name may still have rules of its own.
+        # A member that expressions can't name may still have rules of its own.
         below = (
             declare(child, is_resource=child.x_embedded_resource, sees_labels=sees_labels)
             if identifier is None
@@ -81,7 +80,7 @@ def _below(place: Place, *, sees_labels: bool) -> Iterator[Place]:
 
 
 def find(root: Structural, text: str, *, sees_labels: bool = False) -> Place | None:
-    """The place that a text names; None if expressions can't be there. Raises ValueError if the text is none."""
+    """The place that a text names; None if no rules can be there. Raises ValueError if the text is malformed."""
     steps = _parse(text)
     return next((place for place in places(root, sees_labels=sees_labels) if place.steps == steps), None)
 
@@ -105,7 +104,7 @@ def _step_text(step: str | None) -> str:
 
 
 def values(root: Structural, place: Place, obj: Any, old: Any = None) -> Iterator[Value]:
-    """Null is nothing. Items of lists have the older selves that rules see, which is only those of lists of type map."""
+    """The values at a place, without nulls. As in rules, only the items of lists of type map have old values."""
     return _values(place.steps, root, "", obj, old)
 
 

@@ -1,4 +1,4 @@
-"""The reports of `aggserver cel` as text for people: short, aligned, and pointing at what is wrong. Called by `cel.py`. Pure."""
+"""The reports of `aggserver cel` as text for people: short and aligned. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aggserver.meta.json_types import JSONObject
 
 __all__ = ["text"]
 
-# Characters of a rule in a table.
+# Characters of a rule that a table shows.
 _WIDEST = 72
 
 
@@ -69,7 +69,7 @@ def _rows(version: JSONObject) -> Iterator[Sequence[str]]:
 
 
 def _table(rows: Iterator[Sequence[str]]) -> Iterator[str]:
-    """The last column is as wide as it will."""
+    """Aligns all columns but the last."""
     cells = list(rows)
     widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]) - 1)]
     for row in cells:
@@ -91,7 +91,7 @@ def _estimate(report: JSONObject) -> str:
 
 
 def _share(report: JSONObject) -> str:
-    """`2.3x`, or a percentage within the limit. What is far from it has no figures."""
+    """The share of the limit: a percentage, or `2.3x` above it. No exact figures far from the limit."""
     share = report["estimatedTotal"] / report["limit"]
     if share > 1:
         return f"{share:.1f}x" if share < 100 else "more than 100x"
@@ -99,7 +99,7 @@ def _share(report: JSONObject) -> str:
 
 
 def _number(value: int) -> str:
-    # Traversing what is without bound costs a tenth of it.
+    # Traversing something unbounded costs a tenth of the largest number.
     return "unbounded" if value >= LARGEST // 10 else f"{value:,}"
 
 

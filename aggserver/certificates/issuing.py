@@ -35,20 +35,20 @@ class KeyPair:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What a serving certificate is for: DNS names and IP addresses, in any order."""
+    """The DNS names and IP addresses that a serving certificate is valid for, in any order."""
 
     dns: tuple[str, ...]
     ips: tuple[str, ...] = ()
 
     @classmethod
     def for_service(cls, service: str, namespace: str, *extra: str) -> Names:
-        """The names under which a cluster reaches a service; `extra` may be names or addresses."""
+        """The names by which a cluster reaches a service. extra: further names or addresses."""
         own = (f"{service}.{namespace}.svc", f"{service}.{namespace}.svc.cluster.local", f"{service}.{namespace}", service)
         return cls.of(*own, *extra)
 
     @classmethod
     def of(cls, *hosts: str) -> Names:
-        """Sorts hosts into names and addresses."""
+        """hosts: names or addresses."""
         ips = tuple(host for host in hosts if _is_ip(host))
         return cls(tuple(host for host in hosts if host not in ips), ips)
 
@@ -67,10 +67,10 @@ def new_ca(common_name: str, now: float, days: int = CA_DAYS) -> KeyPair:
 
 
 def issue_serving(ca: KeyPair, dns_names: Sequence[str], ips: Sequence[str], now: float, days: int = SERVING_DAYS) -> KeyPair:
-    """A serving certificate for the names and addresses; it ends with its CA at the latest. At least one of them is needed."""
+    """A serving certificate for names and addresses, at least one in total. It expires with its CA at the latest."""
     alternatives: list[x509.GeneralName] = [x509.DNSName(name) for name in dns_names]
     alternatives.extend(x509.IPAddress(ip_address(ip)) for ip in ips)
-    # the names are in the SAN, where clients look; the CN is for people, and X.520 allows 64 characters
+    # Clients read the names from the SAN. The CN is for people; X.520 limits it to 64 characters.
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, (*dns_names, *ips)[0][:64])])
     san = x509.SubjectAlternativeName(alternatives)
     return _issue(ca, subject, [(san, False)], ExtendedKeyUsageOID.SERVER_AUTH, now, days)
@@ -137,14 +137,14 @@ def _key_usage(*, digital_signature: bool = False, key_cert_sign: bool = False, 
 
 
 def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> KeyPair:
-    # As kubeadm and Go write keys of elliptic curves: fabric8's Java client can read no others from a kubeconfig.
+    # SEC 1, as kubeadm and Go write keys of elliptic curves: fabric8's Java client reads no other form from a kubeconfig.
     sec1 = serialization.PrivateFormat.TraditionalOpenSSL
     key_pem = key.private_bytes(serialization.Encoding.PEM, sec1, serialization.NoEncryption())
     return KeyPair(certificate.public_bytes(serialization.Encoding.PEM), key_pem)
 
 
 def load_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
-    """Raises ValueError for anything but the kind of key this module writes."""
+    """Raises ValueError for anything but an ECDSA private key, the kind that this module makes."""
     key = serialization.load_pem_private_key(pem, password=None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise ValueError("not an ECDSA private key")

@@ -1,4 +1,4 @@
-"""CertificateKeeper: applies the rules of renewal to the server's own CA and serving certificate.
+"""CertificateKeeper: keeps the server's own CA and serving certificate in a store, and renews them in time.
 
 Used when no `--tls-cert-file` is given: the CA bundle goes into the caBundle of APIServices, or into a kubeconfig.
 Times are seconds since the epoch.
@@ -28,19 +28,19 @@ from aggserver.certificates.store import (
 
 __all__ = ["CertificateKeeper", "Certificates", "needs_renewal"]
 
-# A new CA is published this long before anything is signed with it, so that every APIService and kubeconfig has it by then.
+# Seconds between the publication of a new CA and its first signature, so that by then every APIService and kubeconfig has it.
 PUBLISH_SECONDS = 24 * 3600
 
-# How often a running server looks whether something is due; the shortest life is measured in months.
+# Seconds between checks whether a renewal is due. The shortest lifetime is one of months.
 CHECK_SECONDS = 3600.0
 
-# Replicas that start together race for the first save; whoever loses finds the winner's certificates at the next attempt.
+# Replicas that start together race for the first save. The losers load the winner's certificates at the next attempt.
 SAVE_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """What to serve with now. `ca_bundle` is what clients should trust; `ca` signs client certificates."""
+    """What to use now. ca_bundle: PEM, for clients to trust. ca: signs client certificates."""
 
     serving: KeyPair
     ca_bundle: bytes
@@ -48,11 +48,14 @@ class Certificates:
 
 
 class CertificateKeeper:
-    """Keeps CA and serving certificate in a store, and renews both in time.
+    """The rules of renewal:
 
-    - Serving: renewed when a third of its life is left, when the wanted names change, or when it doesn't fit its key or CA.
-    - CA: with a third of its life left a successor is made and published in the bundle; after PUBLISH_SECONDS it takes over
-      signing. The predecessor stays in the bundle until it expires, and nothing it signed can outlive it.
+    - The serving certificate is renewed when a third of its life is left, when the names change, or if it fits neither key nor
+      CA.
+    - When a third of the CA's life is left, a successor is made and published in the bundle; after PUBLISH_SECONDS it takes over
+      signing. The predecessor stays in the bundle until it expires, which is after everything that it signed.
+
+    names: what the serving certificate is for. clock: seconds since the epoch.
     """
 
     def __init__(self, store: CertificateStore, names: Names, clock: Callable[[], float], ca_name: str = "aggserver-ca") -> None:
@@ -62,9 +65,9 @@ class CertificateKeeper:
         self._ca_name = ca_name
 
     async def ensure(self) -> Certificates:
-        """Load, renew what is due, save if anything changed, and say what to serve with.
+        """Loads the certificates, renews what is due, saves if anything changed, and returns them.
 
-        Raises StoreConflictError when others saved in between each of SAVE_ATTEMPTS times.
+        Raises StoreConflictError if another replica saved in between, in each of SAVE_ATTEMPTS attempts.
         """
         for attempt in range(1, SAVE_ATTEMPTS + 1):
             kept = await self._store.load()
@@ -88,7 +91,7 @@ class CertificateKeeper:
     async def follow(
         self, on_change: Callable[[Certificates], Awaitable[None]], sleep: Callable[[float], Awaitable[None]]
     ) -> None:
-        """Check for ever, every CHECK_SECONDS of `sleep`, and report each change; what `ensure` says first counts as known."""
+        """Checks every CHECK_SECONDS, for ever, and calls `on_change` after each change. The first `ensure` is no change."""
         known = await self.ensure()
         while True:
             await sleep(CHECK_SECONDS)
@@ -107,7 +110,7 @@ class CertificateKeeper:
         return files
 
     def _with_ca(self, kept: Mapping[str, bytes], now: float) -> dict[str, bytes]:
-        """The files with a CA that can sign now, and a successor where one is due."""
+        """The files with a CA that can sign now, and with its successor if one is due."""
         files = dict(kept)
         if not _pair_fits(files.get(CA_CERT), files.get(CA_KEY)) or _ended(files[CA_CERT], now):
             ca = new_ca(self._ca_name, now)
@@ -137,14 +140,14 @@ class CertificateKeeper:
 
 
 def needs_renewal(cert_pem: bytes, now: float) -> bool:
-    """Whether less than a third of the certificate's life is left. Raises ValueError for PEM that is no certificate."""
+    """Whether less than a third of the certificate's life is left. Raises ValueError if it is no certificate in PEM."""
     certificate = x509.load_pem_x509_certificate(cert_pem)
     start, end = certificate.not_valid_before_utc.timestamp(), certificate.not_valid_after_utc.timestamp()
     return end - now < (end - start) / 3
 
 
 def _pair_fits(cert_pem: bytes | None, key_pem: bytes | None) -> bool:
-    """Whether both are there, readable, and belong together: a store may have been cut off in the middle of a save."""
+    """Whether both exist, can be read, and belong together. An interrupted save may have left something else."""
     if cert_pem is None or key_pem is None:
         return False
     try:

@@ -1,7 +1,7 @@
-"""SecretStore: the server's own certificates in a Secret, so that replicas and restarts share one CA.
+"""SecretStore: keeps the server's own certificates in a Secret, so that replicas and restarts share one CA.
 
-A `CertificateStore` (`store.py`), used in a cluster where no certificate files are given. Two replicas that start
-at once both make a CA; the Secret's resourceVersion decides whose is saved, and the other loads that one.
+Used in a cluster if no certificate files are given. Two replicas that start together both make a CA. The Secret's resourceVersion
+decides whose is saved, and the other loads it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ MANAGED_BY = {"app.kubernetes.io/managed-by": "aggserver"}
 
 
 class SecretStore:
-    """The Secret `namespace`/`name`, made when first saved. Raises ClusterError and Unreachable as the cluster does."""
+    """A CertificateStore in the Secret `namespace`/`name`, created at the first save. Raises ClusterError and Unreachable."""
 
     def __init__(self, cluster: Cluster, namespace: str, name: str) -> None:
         self._cluster = cluster
         self._secrets = f"/api/v1/namespaces/{namespace}/secrets"
         self._name = name
-        # As last loaded; None where there was none.
+        # As last loaded; None if there was none.
         self._secret: dict[str, Any] | None = None
 
     async def load(self) -> dict[str, bytes]:
@@ -43,17 +43,17 @@ class SecretStore:
             raise ClusterError(200, "", f"Secret {self._name}: its data is not base64: {error}") from error
 
     async def save(self, files: dict[str, bytes]) -> None:
-        """Raises StoreConflictError when another replica saved since `load`."""
+        """Raises StoreConflictError if another replica has saved since `load`."""
         data = {name: base64.b64encode(content).decode() for name, content in files.items()}
         try:
             if self._secret is None:
                 self._secret = await self._cluster.request("POST", self._secrets, body=self._new(data))
             else:
-                # All but the data stays: labels and owners are the cluster's administrators'.
+                # Keeps labels and owner references, which administrators may have set.
                 body = {**self._secret, "data": data}
                 self._secret = await self._cluster.request("PUT", f"{self._secrets}/{self._name}", body=body)
         except ClusterError as error:
-            # Removed in between is as stale as changed in between. Not found when making it means that the namespace is missing.
+            # A Secret deleted in between is a conflict, too. A 404 at its creation means that the namespace doesn't exist.
             if error.code == 409 or (error.code == 404 and self._secret is not None):
                 raise StoreConflictError(error.message) from error
             raise

@@ -1,4 +1,4 @@
-"""Where the server's own certificates live between starts: the interface, and a folder on disk.
+"""Where the server's own certificates are kept between starts: the interface, and a folder on disk.
 
 `secret_store.py` is the other implementation.
 """
@@ -20,17 +20,17 @@ NAMES = frozenset({CA_CERT, CA_KEY, NEXT_CA_CERT, NEXT_CA_KEY, OLD_CA_CERTS, SER
 
 
 class StoreConflictError(Exception):
-    """Another replica saved between our load and our save; its certificates are now the right ones."""
+    """Another replica has saved between our load and our save; its certificates are valid now."""
 
 
 class CertificateStore(Protocol):
-    """Where the certificates live between starts: a folder or a Secret. Keys are file names, values PEM."""
+    """A folder or a Secret. Keys are the file names above, values PEM."""
 
     async def load(self) -> dict[str, bytes]:
-        """All that is kept; empty at the first start."""
+        """All files; empty at the first start."""
 
     async def save(self, files: dict[str, bytes]) -> None:
-        """Replace everything that is kept. Raises StoreConflictError when it changed since `load`."""
+        """Replaces all files. Raises StoreConflictError if they have changed since `load`."""
 
 
 class FolderStore:
