@@ -41,7 +41,7 @@ def test_each_named_file_exists() -> None:
 
 
 def test_the_layers_are_those_of_the_contract() -> None:
-    block = re.search(r"```\n(__main__\n.*?)```", PAGE, re.DOTALL)
+    block = re.search(r"```text\n(__main__\n.*?)```", PAGE, re.DOTALL)
     assert block is not None
     assert block[1].splitlines() == [" | ".join(row) for row in LAYERS]
 

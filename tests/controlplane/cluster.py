@@ -29,12 +29,12 @@ KUBECTL_TIMEOUT = 60.0
 
 
 class Cluster(ABC):
-    """`kubeconfig` is an administrator's; `folder` is where this cluster's files are kept."""
+    """`kubeconfig` is an administrator's; `folder` is where this cluster's files are kept; `program` is the kubectl for it."""
 
     def __init__(self, folder: Path, kubectl: Path) -> None:
         self.folder = folder
         self.kubeconfig = folder / "admin.kubeconfig"
-        self._kubectl = kubectl
+        self.program = kubectl
         self._users: dict[tuple[str, tuple[str, ...]], Path] = {}
 
     @abstractmethod
@@ -105,7 +105,7 @@ class Cluster(ABC):
 
     def _command(self, arguments: Sequence[str], user: Path | None) -> list[str]:
         cache = self.folder / "kubectl-cache" / (user or self.kubeconfig).name
-        return [str(self._kubectl), f"--kubeconfig={user or self.kubeconfig}", f"--cache-dir={cache}", *arguments]
+        return [str(self.program), f"--kubeconfig={user or self.kubeconfig}", f"--cache-dir={cache}", *arguments]
 
     def _environment(self) -> dict[str, str]:
         # Without KUBECONFIG, KUBECTL_* and the like, and without the person's own aliases and defaults.

@@ -1,0 +1,181 @@
+"""The commands of README.md and docs/ that need a server, a cluster or the control plane, as they stand there.
+
+`tests/test_commands.py` holds the lists here against the pages. What would end the server that other tests have, or put something
+in its place, is a dry run: the cluster judges it all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from aggserver.storage.sqlite import SQLiteStorage
+from aggserver.storage.sqlite_file import FILE_NAME
+from tests.controlplane.cluster import Cluster
+from tests.controlplane.plane import ControlPlane
+from tests.fenced import REPOSITORY, printed_by
+
+DEV = "make dev"
+APPLY = "kubectl apply -f manifests/examples/my-crontab.yaml"
+LIST = "kubectl get crontabs"
+CHECK = "aggserver storage check --data .data"
+BACKUP = "aggserver storage backup --data .data monday.db"
+MOVE = "mkdir old; mv .data/aggserver.db* old"
+RESTORE = "aggserver storage restore --data .data monday.db"
+REMOVE = (
+    "kubectl delete --raw"
+    " '/apis/stable.example.com/v1/namespaces/default/crontabs/x?ignoreStoreReadErrorWithClusterBreakingPotential=true'"
+)
+UP = ".venv/bin/python -m tests.controlplane up --kubeconfig /tmp/kubeconfig"
+BUILD = "make controlplane"
+
+# Command: (what is added to it, what it prints).
+ON_A_CLUSTER = {
+    "kubectl apply -k manifests": ("--dry-run=server", r"deployment.apps/aggserver \w+ \(server dry run\)"),
+    "kubectl get apiservices v1.stable.example.com": ("", r"v1.stable.example.com +aggserver-system/aggserver +True"),
+    "kubectl apply --kustomize manifests": ("--dry-run=server", r"deployment.apps/aggserver \w+ \(server dry run\)"),
+    "kubectl apply --filename manifests/examples/my-crontab.yaml": ("--dry-run=server", r"my-new-cron-object created"),
+    "kubectl get crontab": ("", "No resources found in default namespace."),
+    "kubectl delete deployment aggserver --namespace aggserver-system --cascade=foreground": (
+        "--dry-run=server",
+        r'deployment.apps "aggserver" deleted from aggserver-system namespace \(server dry run\)',
+    ),
+    "kubectl delete apiservices --selector app.kubernetes.io/managed-by=aggserver": (
+        "--dry-run=server",
+        r'"v1.stable.example.com" deleted \(server dry run\)',
+    ),
+    "kubectl delete --kustomize manifests --ignore-not-found": (
+        "--dry-run=server",
+        r'namespace "aggserver-system" deleted \(server dry run\)',
+    ),
+}
+
+RUNS = [DEV, APPLY, LIST, CHECK, BACKUP, MOVE, RESTORE, REMOVE, UP, BUILD, *ON_A_CLUSTER]
+
+
+class Shell:
+    """Runs commands as a user does, in a folder with the manifests and an environment, where kubectl is on PATH."""
+
+    def __init__(self, folder: Path, kubectl: Path) -> None:
+        self.folder = folder
+        self.variables = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("KUBE")},
+            "KUBECACHEDIR": str(folder / "kubectl-cache"),
+            "KUBERC": "off",
+            "PATH": os.pathsep.join([str(folder / ".venv" / "bin"), str(kubectl.parent), os.environ["PATH"]]),
+            "PYTHONPATH": str(REPOSITORY),
+        }
+        (folder / "manifests").symlink_to(REPOSITORY / "manifests")
+        programs = folder / ".venv" / "bin"
+        programs.mkdir(parents=True)
+        for name, module in (("aggserver", "-m aggserver"), ("python", "")):
+            (programs / name).write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {module} "$@"\n')
+            (programs / name).chmod(0o755)
+
+    def run(self, command: str) -> str:
+        """What it prints; the first line that a failure prints is in the error."""
+        done = subprocess.run(
+            command,
+            shell=True,
+            cwd=self.folder,
+            env=self.variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}: {done.stdout}"
+        return done.stdout
+
+    @contextlib.contextmanager
+    def running(self, command: str, said: str) -> Iterator[str]:
+        """The command for as long as the block runs, once it has printed a line like `said`: that line. Ctrl-C ends it."""
+        with subprocess.Popen(
+            f"exec {command}",
+            shell=True,
+            cwd=self.folder,
+            env=self.variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as process:
+            assert process.stdout is not None
+            try:
+                lines = ""
+                for line in process.stdout:
+                    lines += line
+                    if re.match(said, line):
+                        break
+                else:
+                    raise AssertionError(f"{command} ended: {lines}")
+                yield line
+                process.send_signal(signal.SIGINT)
+                rest = process.stdout.read()
+                assert process.wait() == 0, lines + rest
+            finally:
+                process.kill()
+
+    def recipe(self, target: str) -> str:
+        """The last line of a target of the Makefile; those before it make the environment."""
+        done = subprocess.run(
+            ["make", "--dry-run", "--no-print-directory", target], cwd=REPOSITORY, capture_output=True, text=True, check=True
+        )
+        return done.stdout.splitlines()[-1]
+
+
+@pytest.fixture
+def shell(control_plane: Cluster, tmp_path: Path) -> Shell:
+    return Shell(tmp_path, control_plane.program)
+
+
+def test_from_the_first_command_to_a_restore(shell: Shell) -> None:
+    """README.md's beginning, with the pages on what is kept; all on one folder."""
+    dev = f"{shell.recipe('dev')} --secure-port 0"  # the port of the page may be taken
+    with shell.running(dev, "aggserver serves https://127.0.0.1:") as line:
+        assert line.endswith(f" (data: .data). Next: export KUBECONFIG={shell.folder}/.data/kubeconfig; kubectl api-resources\n")
+        shell.variables["KUBECONFIG"] = f"{shell.folder}/.data/kubeconfig"
+        assert "crontabs" in shell.run("kubectl api-resources")
+        assert shell.run(APPLY) == "crontab.stable.example.com/my-new-cron-object created\n"
+        assert "my-new-cron-object" in shell.run(LIST)
+        assert shell.run(CHECK) == printed_by(CHECK)
+        assert shell.run(BACKUP) == printed_by(BACKUP)
+    assert shell.run(MOVE) == printed_by(MOVE)
+    assert shell.run(RESTORE) == printed_by(RESTORE)
+    asyncio.run(_put_what_nobody_can_read(shell.folder / ".data"))
+    with shell.running(dev, "aggserver serves"):
+        assert '"status":"Success"' in shell.run(REMOVE)
+        assert "my-new-cron-object" in shell.run(LIST)
+
+
+async def _put_what_nobody_can_read(folder: Path) -> None:
+    storage = SQLiteStorage(folder / FILE_NAME)
+    await storage.start()
+    await storage.create("/stable.example.com/crontabs/default/x", b"this is no JSON")
+    await storage.close()
+
+
+@pytest.mark.parametrize("command", ON_A_CLUSTER)
+def test_on_a_cluster(command: str, aggregated: Cluster, shell: Shell) -> None:
+    more, printed = ON_A_CLUSTER[command]
+    shell.variables["KUBECONFIG"] = str(aggregated.kubeconfig)
+    assert re.search(printed, shell.run(f"{command} {more}"))
+
+
+def test_a_control_plane_for_yourself(shell: Shell, own_control_plane: ControlPlane) -> None:
+    build = shell.run(shell.recipe("controlplane"))
+    assert Path(build.splitlines()[-1], "kube-apiserver").exists()
+    kubeconfig = shell.folder / "kubeconfig"
+    with shell.running(UP.replace("/tmp/kubeconfig", str(kubeconfig)), "interrupt to end it"):
+        shell.variables["KUBECONFIG"] = str(kubeconfig)
+        assert shell.run("kubectl get --raw /readyz") == "ok"

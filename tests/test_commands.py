@@ -1,0 +1,89 @@
+"""Each command that README.md and docs/ show is run by a test, or read by its parser, or stands here with the reason why not."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aggserver.options import parse
+from tests import test_cel_page, test_readme
+from tests.fenced import PAGES, blocks, commands
+from tests.integration import test_commands as integration
+
+NOT_RUN = {
+    "make test": "it is what runs the tests",
+    "aggserver dev -f https://example.com/crds.yaml --kubeconfig ~/.kube/config": "the definitions are on another machine",
+    "docker build -t aggserver .": "needs docker and a registry of images",
+    "docker build --tag aggserver:0.1.0 .": "needs docker and a registry of images",
+    "kubectl rollout status deployment/aggserver --namespace aggserver-system": "needs a node to run the pod: tests/kind has one",
+    "pip install 'aggserver[etcd]'": "needs a release on the package index",
+}
+
+# Each takes minutes, or machines of its own: here the command's parser takes its options.
+READ = [
+    "python -m benchmarks",
+    "python -m benchmarks --storage etcd",
+    "python -m benchmarks --growth",
+    "python -m benchmarks --hostile",
+    "python -m benchmarks --soak 15",
+    "python -m benchmarks --quick",
+    "python -m benchmarks --workloads get list-500 --rounds 5",
+    "python -m benchmarks --only aggserver --workloads get --profile get.pstats",
+    "python -m benchmarks.cel",
+    "python -m benchmarks.encodings",
+    "python -m benchmarks.watchers",
+    "python -m benchmarks --write-docs",
+    "python -m benchmarks --report benchmarks/results/20260101T000000Z.json --write-docs",
+    ".venv/bin/python -m tests.history --minutes 10 --seed 7 --store etcd",
+    "aggserver serve --storage etcd --etcd-servers https://a:2379,https://b:2379,https://c:2379"
+    " --etcd-cafile ca.crt --etcd-certfile client.crt --etcd-keyfile client.key --definitions DIR",
+]
+
+RUN = [*test_readme.RUNS, *test_cel_page.RUNS, *integration.RUNS]
+
+
+def test_every_command_is_run_or_has_a_reason() -> None:
+    """A reason for a command that no page shows any more goes, too."""
+    shown = {command.text for command in commands()}
+    known = [*RUN, *READ, *NOT_RUN]
+    assert sorted(known) == sorted(set(known)), "a command stands in several places"
+    assert shown - set(known) == set(), "a page shows these, and no test runs them"
+    assert set(known) - shown == set(), "no page shows these any more"
+
+
+@pytest.mark.parametrize("page", [page.name for page in PAGES])
+def test_every_block_says_what_it_is(page: str) -> None:
+    """A command in a block without a language would be run by nobody."""
+    languages = {block.language for block in blocks() if block.page == page}
+    assert languages <= {"sh", "console", "text", "yaml", "python", "go", "mermaid"}
+
+
+class Taken(Exception):
+    """The parser has taken the options."""
+
+
+@pytest.mark.parametrize("command", READ)
+def test_the_options_of_a_command_that_takes_long(command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    program, *arguments = shlex.split(command)
+    if program == "aggserver":
+        options = parse([str(tmp_path) if word == "DIR" else word for word in arguments], {})
+        assert (options.storage, len(options.etcd_servers)) == ("etcd", 3)
+        return
+    read = argparse.ArgumentParser.parse_args
+
+    def read_only(*given: Any) -> None:
+        read(*given)
+        raise Taken
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", read_only)
+    _, module, *rest = arguments
+    name = module if "." in module and not module.endswith(".history") else f"{module}.__main__"
+    monkeypatch.setattr("sys.argv", [name, *rest])
+    main = importlib.import_module(name).main
+    with pytest.raises(Taken):
+        main() if module == "tests.history" else main(rest)
