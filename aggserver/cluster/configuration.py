@@ -1,8 +1,8 @@
-"""Credentials of the hosting API server: from the files of a pod's service account, or from a kubeconfig.
+"""Credentials for the hosting API server: from the files of a pod's service account, or from a kubeconfig.
 
-`cluster/client.py` asks a source for `Credentials` at the start, when `changed()` says that files were replaced, and after a 401.
-The pod's files are read here, since that needs no library; a kubeconfig, with its exec plugins and auth providers, is read by
-`kubernetes.aio.config`, the only use of that library and imported only then.
+`client.py` loads `Credentials` from a `Source` at the start, after `changed()` reports that files were replaced, and after a 401.
+The service account's files are read without a library. A kubeconfig, which may have exec plugins and auth providers, is read with
+`kubernetes.aio.config`; this is the only use of that library, and it is imported only then.
 Source: k8s.io/client-go rest/config.go (InClusterConfig), transport/token_source.go, v0.36.3.
 """
 
@@ -23,12 +23,15 @@ SERVICE_ACCOUNT_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 class ConfigurationError(Exception):
-    """There is no usable way to the API server; the text says what was looked for and what is wrong with it."""
+    """The configuration for the API server is missing or invalid. The text says what was read and what is wrong with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """`server` has no slash at its end. `authorization` is the whole header, '' for none. `server_name` '' is that of the URL."""
+    """`server` is a URL without a trailing slash. `authorization` is the header's value, '' for none.
+
+    `server_name` is the name to verify the certificate for, '' for the URL's host.
+    """
 
     server: str
     tls: ssl.SSLContext | None
@@ -39,14 +42,14 @@ class Credentials:
 
 class Source(Protocol):
     async def load(self) -> Credentials:
-        """Reads everything anew. Raises ConfigurationError; then `changed` stays false until the files differ again."""
+        """Read all files. Raises ConfigurationError; after that, `changed` is false until the files change again."""
 
     def changed(self) -> bool:
-        """Whether a file differs from what `load` saw. Called before every request, so a few microseconds at most."""
+        """Whether a file changed since `load`. Runs before every request, so it must not take more than a few microseconds."""
 
 
 class InClusterSource:
-    """The service account of the pod: its token is replaced under a running process, and so may be the CA."""
+    """The pod's service account. The kubelet replaces its token, and may replace the CA, while the process runs."""
 
     def __init__(self, environment: Mapping[str, str] = os.environ, folder: Path = SERVICE_ACCOUNT_FOLDER) -> None:
         self._environment = environment
@@ -67,7 +70,7 @@ class InClusterSource:
         token = _read(self._token).strip()
         pem = _read(self._ca)
         if self._tls is None or pem != self._ca_pem:
-            # One context for as long as the CA stays: connections are pooled by it.
+            # Keep the context while the CA is the same, because connections are pooled by context.
             self._tls = _client_context(str(self._ca), ca_pem=pem)
             self._ca_pem = pem
         return Credentials(f"https://{f'[{host}]' if ':' in host else host}:{port}", self._tls, f"Bearer {token}")
@@ -105,8 +108,8 @@ class KubeconfigSource:
         except (ConfigException, OSError, ValueError) as error:
             raise ConfigurationError(f"kubeconfig {os.pathsep.join(map(str, self._paths))}: {error}") from error
         except Exception as error:
-            # The library takes any file for what it expects, and fails of what it finds in every way there is.
-            raise ConfigurationError(f"{os.pathsep.join(map(str, self._paths))} is no kubeconfig") from error
+            # The library does not validate the file, so an invalid one can raise any exception.
+            raise ConfigurationError(f"{os.pathsep.join(map(str, self._paths))} is not a kubeconfig") from error
         return Credentials(
             found.host.rstrip("/"),
             self._context_for(found) if found.host.startswith("https") else None,
@@ -133,7 +136,7 @@ class KubeconfigSource:
 def _client_context(
     ca: str | None, *, ca_pem: str = "", certificate: str | None = None, key: str | None = None, verify: bool = True
 ) -> ssl.SSLContext:
-    """Not `create_default_context`: its strict mode (Python 3.13) refuses CAs that Go, and so every cluster, takes for good."""
+    """A TLS context that is not `create_default_context`: its strict mode (Python 3.13) rejects CAs that Go accepts."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         if ca_pem:
@@ -158,7 +161,7 @@ def _read(path: Path) -> str:
     except OSError as error:
         raise ConfigurationError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise ConfigurationError(f"{path} is no text") from error
+        raise ConfigurationError(f"{path} is not a text file") from error
     if not text.strip():
         raise ConfigurationError(f"{path} is empty")
     return text

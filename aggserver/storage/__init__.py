@@ -1,3 +1,1 @@
-"""What is kept: a store of keys and bytes with one revision counter (`interface.py`), its backends, and the watch cache over
-them.
-"""
+"""Storage: the interface of a key-value store with one revision counter (`interface.py`), its backends, and the watch cache."""

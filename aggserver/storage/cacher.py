@@ -1,8 +1,8 @@
-"""The watch cache: all objects under a prefix, the recent changes, and everyone who watches them.
+"""The watch cache: all objects under a prefix in memory, their recent changes, and the watches on them.
 
-Generic over an opaque object: `registry/store.py` says how one is made of stored bytes, and holds one cacher per resource.
-Decides which reads memory can answer, and what each watch is told. A write's event comes here before the writer gets its
-answer, so whoever asks after a write sees it. Knows nothing of Kubernetes beyond the four types of events.
+`registry/store.py` holds one cacher per resource, and decides how objects are decoded; here they are opaque. Decides which reads
+can be answered from memory, and which events each watch gets. With a backend in this process, the event of a write arrives here
+before the writer gets its answer, so that reads after a write see it.
 Source: k8s.io/apiserver pkg/storage/cacher (cacher.go, watch_cache.go), v0.36.3; KEP-2340 for consistent reads.
 """
 
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from aggserver.meta.backoff import Backoff
-from aggserver.storage.changes import STALE_BYTES, Cached, Change, Telling, WatchEvent, Window
+from aggserver.storage.changes import STALE_BYTES, Cached, Change, ChangeEvents, WatchEvent, Window
 from aggserver.storage.interface import (
     Compacted,
     Corrupt,
@@ -40,10 +40,10 @@ from aggserver.storage.watcher import CacheWatcher
 
 __all__ = ["CacheWatcher", "Cached", "Cacher", "ListPage", "WatchEvent"]
 
-WAIT = 3.0  # seconds a request waits for a revision that the cache hasn't reached, as upstream
-CHUNK = 500  # objects made before other requests have their turn: a few milliseconds
-PAGE = 10_000  # objects read from the store at once while loading, as upstream: what is there twice for a moment
-RETRY = Backoff(initial=0.1, longest=5.0)  # between attempts to follow a store that was lost
+WAIT = 3.0  # seconds that a request waits for a revision that the cache hasn't reached, as upstream
+CHUNK = 500  # objects decoded before other requests run: a few milliseconds
+PAGE = 10_000  # objects read from the store at once while loading, as upstream; this many are in memory twice for a moment
+RETRY = Backoff(initial=0.1, longest=5.0)  # between attempts to watch the store again after the watch was lost
 
 
 logger = logging.getLogger(__name__)
@@ -54,8 +54,10 @@ Matches = Callable[[T], bool]
 
 @dataclass(frozen=True, slots=True)
 class ListPage(Generic[T]):
-    """A part of a list, sorted by key. `next_start` is where the next part begins, '' if there is none; `remaining` counts what
-    follows, None if nothing does or a selector keeps it from being known. `revision` is the list's.
+    """A page of a list, sorted by key. `revision` is that of the list.
+
+    `next_start`: the key where the next page begins, '' if there is none. `remaining`: the number of objects after this page,
+    None if there are none, or if a selector makes it unknown.
     """
 
     items: Sequence[T]
@@ -66,14 +68,14 @@ class ListPage(Generic[T]):
 
 
 class Cacher(Generic[T]):
-    """One prefix of a store, in memory. `revision` is how far it has come, by the store's counter. For the event loop's thread.
+    """The cache of one prefix of a store. `revision` is the store's revision up to which it is complete. Not thread-safe.
 
-    `make` turns stored bytes into an object, or raises Corrupt; `at` gives an object as it was, shown with the revision of its
-    deletion. What can't be made is in `corrupt`, by key, which several cachers may share; a read that would have to show it is
-    refused, a watch that would have to tell of it ends, and everything else goes on. `prepare` is awaited before the first read.
-    `clock` is in seconds and monotonic; `sleep` waits between attempts to follow a lost store.
+    `make` decodes stored bytes, or raises Corrupt; `at` returns an object with another revision, for DELETED events. Objects that
+    can't be decoded are in `corrupt`, by key, which several cachers may share: a read that includes one fails, a watch that
+    should get an event for one ends, and everything else works. `prepare` is awaited before the first read. `clock` is monotonic,
+    in seconds; `sleep` waits between attempts to watch the store again.
 
-    epoch: how often the objects have come to look otherwise, see `break_off`.
+    epoch: counts the calls of `break_off`.
     """
 
     def __init__(
@@ -91,7 +93,7 @@ class Cacher(Generic[T]):
         self.revision = 0
         self.corrupt = {} if corrupt is None else corrupt
         self.epoch = 0
-        self.broken_off = 0  # revision: up to which all that was told looked as it did before the last `break_off`
+        self.broken_off = 0  # the revision at the last `break_off`; earlier events showed objects as they were before it
         self._storage = storage
         self._prefix = prefix
         self._make = make
@@ -101,28 +103,28 @@ class Cacher(Generic[T]):
         self._sleep = sleep
         self._objects: Ordered[T] = Ordered()
         self._window: Window[T] = Window(0)
-        self._swept = 0  # of what the window has let go of, the bytes that its watches have let go of too
+        self._swept = 0  # the window's `dropped` bytes at the last `_sweep`
         self._watchers: dict[str, dict[CacheWatcher[T], None]] = {}
-        self._behind: dict[CacheWatcher[T], None] = {}  # those that are still told of the past
+        self._behind: dict[CacheWatcher[T], None] = {}  # watches that still get past events
         self._waiting: builtins.list[tuple[int, int, asyncio.Future[None]]] = []
         self._subscription: Subscription | None = None
         self._loaded = False
         self._loading: asyncio.Task[None] | None = None
         self._lost: StorageError | None = None
-        self._following: asyncio.Task[None] | None = None
+        self._rewatching: asyncio.Task[None] | None = None
         self._closed = False
 
-    # Loading and following the store
+    # Loading and watching the store
 
     async def ready(self) -> None:
-        """Loads everything, at first use; concurrent callers share one load. Raises StorageError, and may be tried again."""
+        """Load the cache at first use. Concurrent callers share one load. Raises StorageError; the next call tries again."""
         while not self._loaded:
             self._check_open()
             if self._loading is None:
                 self._loading = asyncio.create_task(self._load())
                 self._loading.add_done_callback(_retrieve)
             loading = self._loading
-            # A caller that gives up leaves the load to the others.
+            # Not cancelled with the caller, because others may be waiting for the load.
             await asyncio.wait([loading])
             if self._loading is loading:
                 self._loading = None
@@ -135,32 +137,33 @@ class Cacher(Generic[T]):
         objects: builtins.list[T] = []
         corrupt: builtins.list[Corrupt] = []
         revision = await self._read_all(objects, corrupt)
-        # After a loss: what happened in between can't be told, so the watches end with an error that makes clients list anew.
+        # After a lost watch on the store, the events in between are unknown: watches end with an error that makes clients list
+        # again.
         self._end_watchers(Compacted(self.revision, revision))
         self._objects = Ordered([item.key for item in objects], objects)
         self._window = Window(revision)
         self._swept = 0
         self._forget_corrupt()
         for error in corrupt:
-            self._spoil(error)
+            self._note_corrupt(error)
         self._advance(revision)
         self._subscription = await self._storage.watch(self._prefix, revision, self)
         self._loaded = True
         self._prepare = None
 
     async def _read_all(self, into: builtins.list[T], corrupt: builtins.list[Corrupt]) -> int:
-        """Every object, page by page at the revision of the first, which is returned."""
+        """Read every object, page by page, all at the revision of the first page, which is returned."""
         page = await self._storage.list(self._prefix, limit=PAGE)
         await self._make_all(page.items, into, corrupt)
         while page.more:
-            # Or the collector goes through all that is loaded, over and over: 0.2 s each time for 500,000 objects, none garbage.
+            # Otherwise the garbage collector scans all that is loaded again and again: 0.2 s each time for 500,000 objects.
             gc.freeze()
             start, revision = page.items[-1].key + "\0", page.revision
-            del page  # before the next one comes
+            del page  # free its memory before the next page is read
             try:
                 page = await self._storage.list(self._prefix, revision=revision, start=start, limit=PAGE)
             except Compacted as error:
-                # Not the caller's revision: to a client this is a server that can't answer yet, not a list that is too old.
+                # The client did not ask for that revision, so it must not get Compacted: the server can't answer yet.
                 raise Unavailable(f"loading {self._prefix} took longer than the store keeps history: {error}") from error
             await self._make_all(page.items, into, corrupt)
         return page.revision
@@ -179,7 +182,7 @@ class Cacher(Generic[T]):
             await asyncio.sleep(0)
 
     def events(self, batch: Sequence[Event], revision: int) -> None:
-        """As the store's sink: takes committed writes in, and tells the watches."""
+        """As the store's sink: apply committed writes, and pass their events to the watches."""
         if self._window.dropped - self._swept > STALE_BYTES:
             self._sweep()
         now = self._clock()
@@ -188,7 +191,7 @@ class Cacher(Generic[T]):
         self._advance(revision)
 
     def _sweep(self) -> None:
-        """What has left the window is not to be kept in memory by watches that nobody reads, each for itself."""
+        """Close watches whose pending events are older than the window: only they keep those objects in memory."""
         self._swept, floor = self._window.dropped, self._window.floor
         for watcher in [watcher for watcher in self._all_watchers() if watcher.lags(floor)]:
             watcher.close()
@@ -198,7 +201,7 @@ class Cacher(Generic[T]):
 
     def _apply(self, event: Event, now: float) -> None:
         old = self._objects.get(event.key)
-        key = event.key if old is None else old.key  # one text for all that is kept of a key
+        key = event.key if old is None else old.key  # one string object for all uses of a key
         before = self.corrupt.pop(key, None) if self.corrupt else None
         if before is not None and event.value is None:
             before = Corrupt(key, event.revision, before.why, deleted=True)
@@ -207,7 +210,7 @@ class Cacher(Generic[T]):
             new = self._made(event, key)
         except Corrupt as error:
             new, after = None, error
-            self._spoil(error)
+            self._note_corrupt(error)
         if new is not None:
             self._objects.put(key, new)
         elif old is not None:
@@ -215,26 +218,26 @@ class Cacher(Generic[T]):
         change = Change(key, event.revision, None if before else old, new, now, after or before, before is not None)
         self._window.append(change)
         if self._watchers:
-            self._tell(change)
-        # One by one, so that after a failure the rest of the batch, and no more, is asked for again.
+            self._dispatch(change)
+        # Advanced with each event, so that after a failure the store is watched again from the first event not applied.
         self.revision = event.revision
 
     def _made(self, event: Event, key: str) -> T | None:
-        """What the event leaves at its key, None if nothing. Raises Corrupt."""
+        """The object after the event, None for a deletion. Raises Corrupt."""
         if event.value is None:
             return None
         return self._make(KeyValue(key, event.value, event.create_revision, event.revision, event.fault))
 
-    def _tell(self, change: Change[T]) -> None:
+    def _dispatch(self, change: Change[T]) -> None:
         slow: builtins.list[CacheWatcher[T]] = []
         ended: builtins.list[tuple[CacheWatcher[T], Corrupt]] = []
-        telling = Telling(change, self._at)
+        events = ChangeEvents(change, self._at)
         for prefix in ancestors(change.key):
             for watcher in self._watchers.get(prefix, ()):
                 try:
                     if change.corrupt is not None:
                         raise change.corrupt
-                    event = telling.event() if watcher.matches is None else telling.selected(watcher.matches)
+                    event = events.event() if watcher.matches is None else events.selected(watcher.matches)
                 except Corrupt as error:
                     ended.append((watcher, error))
                     continue
@@ -246,34 +249,34 @@ class Cacher(Generic[T]):
             self.forget(watcher)
             watcher.end(change.revision, reason)
 
-    # What can't be read
+    # Objects that can't be read
 
     def spoil(self, error: Corrupt) -> Corrupt:
-        """Takes note of an object that turned out to be unreadable when somebody looked inside; returns the error, to be raised.
+        """Record that an object can't be read, which may show only when it is decoded further. Returns the error, to be raised.
 
-        One that was replaced meanwhile is none of the cache's any more.
+        Ignored if the object was replaced meanwhile.
         """
         found = self._objects.get(error.key)
         if found is not None and found.revision == error.revision:
-            self._spoil(error)
+            self._note_corrupt(error)
         return error
 
-    def _spoil(self, error: Corrupt) -> None:
+    def _note_corrupt(self, error: Corrupt) -> None:
         known = self.corrupt.get(error.key)
         if known is None or known.revision != error.revision:
             logger.error("%s", error)
         self.corrupt[error.key] = error
 
     def corrupt_in(self, start: str, end: str) -> builtins.list[Corrupt]:
-        """What is known to be unreadable of the keys with start <= key < end, in order."""
+        """The objects known to be unreadable with start <= key < end, sorted by key."""
         return [self.corrupt[key] for key in sorted(self.corrupt) if start <= key < end]
 
     def sound(self, prefix: str) -> builtins.list[T]:
-        """The objects under `prefix` that were made, whatever else there is."""
+        """The readable objects under `prefix`."""
         return self._objects.values(*self._objects.span(prefix, end_of(prefix)))
 
     def reconsider(self) -> None:
-        """Forgets what was found inside of objects, for those who look by other rules from now on."""
+        """Clear what `spoil` recorded, because the objects are decoded by other rules from now on."""
         for error in self.corrupt_in(self._prefix, prefix_end(self._prefix)):
             if self._objects.get(error.key) is not None:
                 del self.corrupt[error.key]
@@ -290,20 +293,20 @@ class Cacher(Generic[T]):
                 future.set_result(None)
 
     def lost(self, error: StorageError) -> None:
-        """As the store's sink: follows the store again, from where the cache is if the store still knows that."""
+        """As the store's sink: watch the store again, from the cache's revision if the store still has it."""
         self._subscription = None
         self._lost = error
-        if self._following is None and not self._closed:
-            self._following = asyncio.create_task(self._follow_again())
-            self._following.add_done_callback(_retrieve)
+        if self._rewatching is None and not self._closed:
+            self._rewatching = asyncio.create_task(self._watch_again())
+            self._rewatching.add_done_callback(_retrieve)
 
-    async def _follow_again(self) -> None:
+    async def _watch_again(self) -> None:
         pauses = RETRY.pauses()
         while self._lost is not None:
             error, self._lost = self._lost, None
             try:
                 if isinstance(error, FutureRevision):
-                    text = "the store was set back from revision %d to %d, %s is read anew"
+                    text = "the store's revision went back from %d to %d; reading %s again"
                     logger.warning(text, error.revision, error.current, self._prefix)
                 if isinstance(error, (Compacted, FutureRevision)):
                     await self._load()
@@ -312,13 +315,13 @@ class Cacher(Generic[T]):
                     self._subscription = await self._storage.watch(self._prefix, self.revision, self)
             except StorageError as failure:
                 self._lost = failure
-        self._following = None
+        self._rewatching = None
 
     def close(self) -> None:
-        """Ends everything: watches end as if the server closed them, and all who wait get Unavailable. May be called twice."""
+        """End all watches as if the server closed them; waiting calls raise Unavailable. May be called twice."""
         self._closed = True
         self._forget_corrupt()
-        for task in (self._loading, self._following):
+        for task in (self._loading, self._rewatching):
             if task is not None:
                 task.cancel()
         if self._subscription is not None:
@@ -329,13 +332,13 @@ class Cacher(Generic[T]):
                 future.set_exception(Unavailable(f"the cache of {self._prefix} is closed"))
 
     def end_watches(self) -> None:
-        """Ends all watches as if the server closed them, each once all that happened until now was told. The cache goes on."""
+        """End all watches as if the server closed them, after they got all events until now. The cache goes on."""
         self._end_watchers(None)
 
     def break_off(self) -> None:
-        """The objects look otherwise from now on to whoever holds this cache: watches end, as by `end_watches`.
+        """End all watches, as `end_watches` does, because objects are converted or pruned differently from now on.
 
-        Who watches from `broken_off` or before would go on with objects that look as before; that is for the caller to refuse.
+        A watch that resumes from `broken_off` or before would mix objects of both forms; the caller has to reject it.
         """
         self.end_watches()
         self.epoch += 1
@@ -354,16 +357,16 @@ class Cacher(Generic[T]):
     # Reading
 
     async def sync(self) -> int:
-        """Waits until the cache has all that was written before the call; returns its revision.
+        """Wait until the cache has all writes from before the call; returns its revision.
 
-        Raises Unavailable; FutureRevision if it takes too long.
+        Raises Unavailable, or FutureRevision if it takes too long.
         """
         await self.ready()
         await self.wait_for(await self._storage.revision())
         return self.revision
 
-    async def wait_for(self, revision: int, timeout: float = WAIT) -> None:  # noqa: ASYNC109 - an error of its own, with the revision reached
-        """Waits until the cache has reached `revision`, at most `timeout` seconds. Raises FutureRevision, Unavailable."""
+    async def wait_for(self, revision: int, timeout: float = WAIT) -> None:  # noqa: ASYNC109 - raises an error of its own, with the revision reached
+        """Wait until the cache has reached `revision`, at most `timeout` seconds. Raises FutureRevision, Unavailable."""
         await self.ready()
         self._check_open()
         if revision > self.revision:
@@ -384,19 +387,22 @@ class Cacher(Generic[T]):
                 heapq.heapify(self._waiting)
 
     def progress(self) -> int:
-        """Lets the store say how far it is; the revision known after that."""
+        """Request progress from the store; returns the revision known after that."""
         if self._subscription is not None:
             self._subscription.progress()
         return self.revision
 
     def get(self, key: str) -> T | None:
-        """The object at `key` as the cache has it; `ready`, and `sync` for a consistent read, come before. Raises Corrupt."""
+        """The object at `key` in the cache, None if there is none. Raises Corrupt.
+
+        Await `ready` before, and for a consistent read `sync`.
+        """
         if self.corrupt and (error := self.corrupt.get(key)):
             raise error
         return self._objects.get(key)
 
     def list(self, prefix: str, *, start: str = "", limit: int = 0, matches: Matches[T] | None = None) -> ListPage[T]:
-        """The objects under `prefix` as the cache has them, from the key `start` on, at most `limit` that match (0: all).
+        """The cached objects under `prefix`, beginning at the key `start`, at most `limit` that match (0: all).
 
         Raises CorruptList.
         """
@@ -404,7 +410,7 @@ class Cacher(Generic[T]):
         return self._before_corrupt(page, prefix, start, limit) if self.corrupt else page
 
     def _before_corrupt(self, page: ListPage[T], prefix: str, start: str, limit: int) -> ListPage[T]:
-        """The page, if what can't be read comes after it."""
+        """The page, if objects that can't be read come only after it. Raises CorruptList."""
         found = self.corrupt_in(max(start, prefix), page.next_start or prefix_end(prefix))
         if not found:
             return page
@@ -429,7 +435,7 @@ class Cacher(Generic[T]):
         if revision < self._window.floor:
             return await self._list_stored(revision, prefix, start, limit, matches)
         start, end = max(start, prefix), prefix_end(prefix)
-        # What the first later change of each key replaced is its state then.
+        # The state of a changed key at `revision` is what its first later change replaced.
         then: dict[str, T | None] = {}
         for change in self._window.since(revision):
             if start <= change.key < end and change.key not in then:
@@ -448,9 +454,9 @@ class Cacher(Generic[T]):
         return _select(heapq.merge(unchanged, restored, key=_key), revision, limit, matches, total)
 
     async def _list_stored(self, revision: int, prefix: str, start: str, limit: int, matches: Matches[T] | None) -> ListPage[T]:
-        """From the store, page by page until enough match."""
+        """From the store, page by page until `limit` objects match."""
         found: builtins.list[T] = []
-        # Where few match, small pages would ask the store over and over.
+        # If few objects match, small pages would mean many requests to the store.
         size = max(limit, CHUNK) if limit and matches is not None else limit
         while True:
             page = await self._storage.list(prefix, revision=revision, start=start, limit=size)
@@ -481,12 +487,14 @@ class Cacher(Generic[T]):
         initial_end: bool = False,
         readable_only: bool = False,
     ) -> CacheWatcher[T]:
-        """A watch on what is under `prefix`, or on one key if it doesn't end in '/'.
+        """A watch on a prefix, or on one key if it doesn't end with '/'.
 
-        `after` None: the objects of now come first, as ADDED in order of key, then what happens. `after` N: what happened since N
-        comes first, from the store's history where the window doesn't reach back; with `initial`, the objects of now do, once the
-        cache has reached N. `initial_end` adds the bookmark that says where the objects of now end. `readable_only`:
-        they are those that can be read.
+        after: None starts with the present objects, as ADDED events sorted by key. A revision starts with the changes since then,
+            from the store's history if the window does not reach back so far.
+        initial: start with the present objects, once the cache has reached `after`.
+        initial_end: send a bookmark after the present objects.
+        readable_only: skip present objects that can't be read.
+
         Raises FutureRevision, Compacted, Corrupt, CorruptList, Unavailable.
         """
         await self.wait_for(after or 0)
@@ -502,7 +510,7 @@ class Cacher(Generic[T]):
         watcher = CacheWatcher(prefix, matches, self, past)
         self._behind[watcher] = None
         if begin < self._window.floor:
-            # The first part is read before the caller is told that the watch stands, so that Compacted is raised here.
+            # Read the first part now, so that Compacted is raised here and not after the watch was answered.
             try:
                 await watcher.look_ahead()
             except BaseException:
@@ -522,7 +530,7 @@ class Cacher(Generic[T]):
         )
 
     def join(self, watcher: CacheWatcher[T]) -> None:
-        """As the feed of its watches: this one has been told all until now."""
+        """As the feed of its watches: deliver live events to `watcher`, which has got all past ones."""
         self._behind.pop(watcher, None)
         self._watchers.setdefault(watcher.prefix, {})[watcher] = None
 
@@ -535,7 +543,7 @@ class Cacher(Generic[T]):
 
 
 def _select(items: Iterable[tuple[str, T]], revision: int, limit: int, matches: Matches[T] | None, total: int = 0) -> ListPage[T]:
-    """The first `limit` of `items` that match. The next part begins after the last one looked at, as upstream's does."""
+    """The first `limit` of `items` that match. The next page begins after the last item examined, as upstream."""
     taken: builtins.list[T] = []
     last = ""
     for key, item in items:
@@ -552,6 +560,6 @@ def _key(item: tuple[str, T]) -> str:
 
 
 def _retrieve(task: asyncio.Task[None]) -> None:
-    """Whoever waits for the task has its error; if nobody does any more, nobody is to be told."""
+    """Retrieve a failed task's exception. asyncio would log it as never retrieved if no caller waits any more."""
     if not task.cancelled():
         task.exception()

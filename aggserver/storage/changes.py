@@ -1,7 +1,7 @@
-"""Changes of objects as watchers see them, and the window of recent ones.
+"""Changes of objects, the watch events they become, and the window of recent changes. Pure.
 
-Used by `cacher.py` and `watcher.py`. Decides what a watch with a selector is told (entering is ADDED, leaving is DELETED with
-the old content at the new revision), and how much history is kept in memory. Pure.
+Decides which event a watch with a selector gets (an object that begins to match is ADDED; one that no longer matches is DELETED,
+with the old content at the new revision), and how much history is kept in memory.
 Source: k8s.io/apiserver pkg/storage/cacher/cache_watcher.go (convertToWatchEvent), watch_cache.go, v0.36.3.
 """
 
@@ -13,19 +13,19 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from aggserver.storage.interface import Corrupt
 
-__all__ = ["ADDED", "BOOKMARK", "DELETED", "MODIFIED", "STALE_BYTES", "Cached", "Change", "Telling", "WatchEvent", "Window"]
+__all__ = ["ADDED", "BOOKMARK", "DELETED", "MODIFIED", "STALE_BYTES", "Cached", "Change", "ChangeEvents", "WatchEvent", "Window"]
 
 ADDED, MODIFIED, DELETED, BOOKMARK = "ADDED", "MODIFIED", "DELETED", "BOOKMARK"
 
-FRESH = 75.0  # seconds for which changes are kept at least, as upstream: a client that reconnects comes back within a minute
-MIN_CHANGES = 100  # kept however old they are, as upstream
-MAX_CHANGES = 100 * 1024  # kept however young they are, as upstream
-MAX_BYTES = 16 << 20  # of replaced objects, however few; older changes are still in the store's history, where a watch finds them
-STALE_BYTES = 1 << 20  # of objects that the window has let go of, and that may stay in memory a little longer
+FRESH = 75.0  # seconds that changes are kept at least, as upstream: clients reconnect within a minute
+MIN_CHANGES = 100  # kept regardless of age, as upstream
+MAX_CHANGES = 100 * 1024  # kept at most, regardless of age, as upstream
+MAX_BYTES = 16 << 20  # of replaced objects, regardless of their number; watches find older changes in the store's history
+STALE_BYTES = 1 << 20  # of objects that were dropped from the window and may stay in memory for now
 
 
 class Cached(Protocol):
-    """What a cacher holds. `size` is about how many bytes of memory."""
+    """An object in the watch cache. `size` is approximately its bytes in memory."""
 
     @property
     def key(self) -> str: ...
@@ -42,10 +42,10 @@ C = TypeVar("C", bound=Cached)
 
 
 class WatchEvent(Generic[T]):
-    """What one watch is told. Shared by all watches that are told the same: never changed, but for `encodings`.
+    """An event of a watch. Shared by all watches that get the same one, so it is never changed, except for `encodings`.
 
-    `object` is None in a bookmark. `encodings` is for whoever sends the event: its frames by form, made once for all watches, and
-    gone with the event when the last of them was told. `size` is about how many bytes of memory the object takes.
+    `object` is None in a bookmark. `encodings` caches the encoded frames by format, so that they are made once for all watches;
+    the sender of events fills it. `size` is approximately the object's bytes in memory.
     """
 
     __slots__ = ("__weakref__", "encodings", "initial_events_end", "object", "revision", "size", "type")
@@ -63,10 +63,10 @@ class WatchEvent(Generic[T]):
 
 
 class Change(NamedTuple, Generic[C]):
-    """One write of one object: `old` is None for a creation, `new` for a deletion. `time` is the clock's when it was seen.
+    """One write of one object: `old` is None for a creation, `new` for a deletion. `time` is the clock's when it was received.
 
-    `corrupt`: why what was written can't be read, or what it replaced couldn't be: `new` or `old` is None then too, and nobody
-    can be told of the change. `from_corrupt`: it is the latter.
+    `corrupt`: why the new or the replaced value can't be read. Then `new` or `old` is None too, and no watch can get an event for
+    the change. `from_corrupt`: the replaced value is the unreadable one.
     """
 
     key: str
@@ -78,10 +78,10 @@ class Change(NamedTuple, Generic[C]):
     from_corrupt: bool = False
 
 
-class Telling(Generic[C]):
-    """What watches are told of one change. Every event is made once, for as long as it is being told.
+class ChangeEvents(Generic[C]):
+    """The watch events of one change. Each event is made once, and shared by the watches.
 
-    `at` gives an object as it was, shown with the revision of its deletion.
+    `at` returns an object with another revision, for DELETED events: the last content with the revision of the deletion.
     """
 
     __slots__ = ("_at", "_change", "_deleted", "_entered", "_plain")
@@ -94,29 +94,29 @@ class Telling(Generic[C]):
         self._deleted: WatchEvent[C] | None = None
 
     def event(self) -> WatchEvent[C]:
-        """What a watch without a selector is told."""
+        """The event for a watch without a selector."""
         change = self._change
         if change.new is None:
-            return self._gone()
+            return self._removed()
         if self._plain is None:
             self._plain = WatchEvent(ADDED if change.old is None else MODIFIED, change.new, change.revision, change.new.size)
         return self._plain
 
     def selected(self, matches: Callable[[C], bool]) -> WatchEvent[C] | None:
-        """What a watch with a selector is told, None if nothing."""
+        """The event for a watch with a selector, None if it gets none."""
         old, new = self._change.old, self._change.new
         before = old is not None and matches(old)
         if new is not None and matches(new):
-            return self.event() if before or old is None else self._come(new)
-        return self._gone() if before else None
+            return self.event() if before or old is None else self._added(new)
+        return self._removed() if before else None
 
-    def _come(self, new: C) -> WatchEvent[C]:
+    def _added(self, new: C) -> WatchEvent[C]:
         if self._entered is None:
             self._entered = WatchEvent(ADDED, new, self._change.revision, new.size)
         return self._entered
 
-    def _gone(self) -> WatchEvent[C]:
-        """A removal, or the leaving of a selection: the last content, at the revision of its end."""
+    def _removed(self) -> WatchEvent[C]:
+        """For a deletion, or an object that no longer matches: DELETED with the last content, at the revision of the change."""
         if self._deleted is None:
             _, revision, old, *_ = self._change
             assert old is not None
@@ -125,17 +125,17 @@ class Telling(Generic[C]):
 
 
 class Window(Generic[C]):
-    """The recent changes, in order, without a gap after `floor`. What it adds to the objects of now is what they replaced."""
+    """The recent changes, in order, complete after the revision `floor`. Its memory is that of the replaced objects."""
 
     __slots__ = ("_bytes", "_changes", "_first", "_stale", "dropped", "floor")
 
     def __init__(self, floor: int) -> None:
         self.floor = floor
-        self.dropped = 0  # bytes, of all that it has let go of
+        self.dropped = 0  # bytes of all changes dropped so far
         self._changes: list[Change[C]] = []
-        self._first = 0  # where the window begins: what lies before it is dropped in bulk, to keep appending cheap
+        self._first = 0  # index of the first change; those before it are removed in bulk, which keeps appending cheap
         self._bytes = 0
-        self._stale = 0  # bytes of what lies before `_first`
+        self._stale = 0  # bytes of the changes before `_first`
 
     def append(self, change: Change[C]) -> None:
         self._changes.append(change)
@@ -148,7 +148,7 @@ class Window(Generic[C]):
             self.dropped += size
             self.floor = oldest.revision
             self._first += 1
-        # What is dropped must not be held on to by the list for long.
+        # The list must not hold dropped changes in memory for long.
         if self._first > MIN_CHANGES or self._stale > STALE_BYTES:
             del self._changes[: self._first]
             self._first = self._stale = 0
@@ -160,7 +160,7 @@ class Window(Generic[C]):
         return count > MIN_CHANGES and (count > MAX_CHANGES or self._changes[self._first].time < now - FRESH)
 
     def since(self, revision: int, limit: int | None = None) -> Sequence[Change[C]]:
-        """The changes after `revision`, which is not before `floor`; of many the first `limit`."""
+        """The first `limit` changes after `revision`, which must not be before `floor`."""
         first = bisect_right(self._changes, revision, lo=self._first, key=_revision)
         return self._changes[first : None if limit is None else first + limit]
 

@@ -1,15 +1,14 @@
-"""Checksums: what tells that a file still has what was written to it.
+"""Checksums that detect damage of the SQLite file. Pure.
 
-Three sums, so that each reader can check what it reads without reading more:
-`value_sum`  of one value, bound to its revision, so that another's value in its place shows too.
-`head_sum`   of what the list of objects has of one key.
-the state    of a revision is the sum of the heads of all keys that exist then. Every event carries the state after it; it follows
-             from the one before by what the event itself says, so that a chain of events proves itself, and the newest one proves
-             the whole list of objects: a row that is lost, altered or too many changes the sum.
+There are three, so that every reader can check what it reads without reading more:
+`value_sum`  of one value and its revision, which also detects the value of another revision in its place.
+`head_sum`   of the row that the list of objects has for a key.
+the state    of a revision: the sum of the `head_sum`s of all keys that exist at it. Every event carries the state after it. That
+             state can be computed from the previous one and the event, so a chain of events verifies itself; and the newest state
+             verifies the whole list of objects, because a row that is lost, altered or added changes the sum.
 
-Pure. Used by `sqlite.py`, `sqlite_file.py` (existing files), `sqlite_writer.py` and `sqlite_maintenance.py`.
-CRC-32, as ext4, zip and etcd's own log have it: it finds every damage of up to 32 bits in a row and all but one of 4,000,000,000
-others. It takes 0.9 us for 2 KB; BLAKE2b takes 4.9, and nobody who can write the file is kept out by either.
+The algorithm is CRC-32, as in ext4, zip and etcd's WAL: it detects all errors of up to 32 consecutive bits, and all but one in
+4,000,000,000 others. It takes 0.9 us for 2 KB, where BLAKE2b takes 4.9 us. Neither protects from somebody who can write the file.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ STATE_MASK = 0xFFFFFFFF
 
 
 def value_sum(value: bytes | None, revision: int) -> int:
-    """Of a value, or of the lack of one (a deletion), at its revision."""
+    """The sum of a value, None for a deletion, at its revision."""
     return crc32(value or b"", revision & STATE_MASK)
 
 
 def head_sum(key: str, revision: int, create_revision: int) -> int:
-    """Of a key that exists, at its newest revision."""
+    """The sum of a key's row in the list of objects."""
     return crc32(f"{revision} {create_revision} {key}".encode())
 
 
 def next_state(state: int, key: str, revision: int, create_revision: int, previous: int, *, deleted: bool) -> int:
-    """The state after an event. previous: the revision that it replaced, 0 for a creation."""
+    """The state after an event. previous: the revision of the key that the event replaced, 0 for a creation."""
     if previous:
         state -= head_sum(key, previous, create_revision)
     if not deleted:

@@ -1,8 +1,8 @@
-"""Regular compaction: what keeps a store from growing by every write that ever was.
+"""Regular compaction, which deletes old history so that a store does not grow with every write.
 
-One background task of a server. Decides how long history is kept: between one and two intervals, so that a client has that long
-to go on with a continue token or a watch; and, in a store of its own, never more than MOST_EVENTS, so that a burst of writes
-can't fill the disk meanwhile. Of several servers on one store, the one whose turn it is compacts.
+One background task per server. History is kept for one to two intervals: that long a client can use a continue token or resume a
+watch. In a store of the server's own, no more than MOST_EVENTS are kept, so that a burst of writes can't fill the disk. Of
+several servers with a shared store, one compacts in each interval.
 Source: k8s.io/apiserver pkg/storage/etcd3/compact.go, v0.36.3 (`--etcd-compaction-interval`, 5 minutes).
 """
 
@@ -18,11 +18,11 @@ __all__ = ["INTERVAL", "MOST_EVENTS", "compact_regularly"]
 
 INTERVAL = 300.0  # seconds, as kube-apiserver's
 
-# 1 GB of objects of 2 KB, half of etcd's default quota. It is 800 writes a second for two intervals; where more is written,
+# 1 GB with objects of 2 KB: half of etcd's default quota. This is 800 writes per second for two intervals; with more writes,
 # history is shorter.
 MOST_EVENTS = 500_000
 
-LOOK = 10.0  # seconds between looks at the number of events
+LOOK = 10.0  # seconds between checks of the number of events
 
 logger = logging.getLogger(__name__)
 
@@ -34,10 +34,9 @@ async def compact_regularly(
     *,
     bounded: bool = True,
 ) -> None:
-    """Every `interval` seconds (0: never) forgets what was history an interval ago, and more often what is beyond MOST_EVENTS,
-    if it is `bounded`.
+    """Compact every `interval` seconds (0: never) to the revision of an interval ago and, if `bounded`, always to MOST_EVENTS.
 
-    Runs until cancelled; a failure is tried again at the next look.
+    Runs until cancelled. After a failure, the next check tries again.
     """
     pause = min(LOOK, interval or LOOK)
     before, waited = 0, interval
@@ -50,6 +49,6 @@ async def compact_regularly(
             if old:
                 before, waited = now, 0.0
         except StorageError as error:
-            logger.warning("the store was not compacted: %s", error)
+            logger.warning("compaction of the store failed: %s", error)
         await sleep(pause)
         waited += pause

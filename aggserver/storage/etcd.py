@@ -1,12 +1,12 @@
-"""The store in etcd: for several servers on one store, and for what kube-apiserver has written.
+"""The store in etcd, which several servers can share, and which can hold objects that kube-apiserver wrote.
 
-Keys and values lie as kube-apiserver lays out custom resources, so that either reads what the other wrote; an etcd revision is a
-revision of the contract, and a write is one transaction that compares the key's. Nothing is kept here between calls.
+Keys and values are as kube-apiserver stores custom resources, so that either server can read what the other wrote. Revisions are
+etcd's, and a write is one transaction that compares the key's mod revision.
 
-Other servers write too. So a write's event comes when etcd sends it, maybe after the writer has its answer, and `revision` asks
-the cluster each time: that, and waiting for a watch to get as far, is what makes a read consistent.
-Callers: `storage/cacher.py`, `registry/store.py`; made by `app/engine.py`, which imports it when `--storage etcd` is given.
-Source: the contract in `interface.py`; k8s.io/apiserver pkg/storage/etcd3 (store.go, compact.go), pkg/storage/feature, v0.36.3.
+Other servers write to the store too. So the event of a write arrives when etcd sends it, possibly after the writer has its
+answer, and `revision` queries etcd at each call. A read is consistent if it waits until a watch has reached that revision.
+`app/engine.py` imports this module only for `--storage etcd`.
+Source: `interface.py`; k8s.io/apiserver pkg/storage/etcd3 (store.go, compact.go), pkg/storage/feature, v0.36.3.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from aggserver.storage import etcd_wire as wire
 from aggserver.storage.etcd_client import LONG_READ, READ, Client, OutOfRange
-from aggserver.storage.etcd_watch import Follower, Watch
+from aggserver.storage.etcd_watch import EtcdSubscription, Watch
 from aggserver.storage.interface import (
     Compacted,
     Conflict,
@@ -37,10 +37,10 @@ from aggserver.storage.keys import prefix_end
 
 __all__ = ["EtcdStorage"]
 
-PAGE = 1000  # keys read at once: some MB
-START = 10.0  # seconds that etcd has to answer at start
-PROBE = 2.0  # seconds between looks whether etcd still answers
-# Whose turn it is to compact: kube-apiserver's own key, outside of every prefix.
+PAGE = 1000  # keys read at once: a few MB
+START = 10.0  # seconds to wait for etcd at start
+PROBE = 2.0  # seconds between checks that etcd answers
+# By this key servers agree on who compacts: kube-apiserver's own, outside of its prefix.
 TURN = b"compact_rev_key"
 
 _RANGE = "/etcdserverpb.KV/Range"
@@ -51,9 +51,9 @@ _STATUS = "/etcdserverpb.Maintenance/Status"
 
 
 class EtcdStorage:
-    """A `Storage` in the etcd cluster at `servers`, URLs of its members. All keys begin with `prefix`, as kube-apiserver's do.
+    """A `Storage` in the etcd cluster at `servers`, URLs of its members. All keys begin with `prefix`, as kube-apiserver's.
 
-    The files are PEM, for https. `sleep` waits between looks whether etcd answers, and between tries of a read.
+    The files are PEM, for https. `sleep` waits between checks that etcd answers, and between retries of a read.
     """
 
     def __init__(
@@ -76,11 +76,11 @@ class EtcdStorage:
         self._probing: asyncio.Task[None] | None = None
         self._asking: asyncio.Task[int] | None = None
         self._next: asyncio.Task[int] | None = None
-        self._newest = 0  # of the revisions that etcd has named
-        self._turns = 0  # how often somebody had the turn to compact, as far as is known here
+        self._newest = 0  # the newest revision in etcd's answers
+        self._turns = 0  # the version of TURN that this server last saw
         self._trouble: str | None = None
 
-    # Being there
+    # Connection
 
     async def start(self) -> None:
         self._client = Client(self._servers, **self._files, sleep=self._sleep)
@@ -101,7 +101,7 @@ class EtcdStorage:
             await client.close()
 
     async def _probe(self) -> None:
-        """Knows when etcd is lost though nobody asks; and leaves a member that hangs, before requests do."""
+        """Detect without requests that etcd is lost, and leave a member that hangs before requests have to wait for it."""
         while True:
             await self._sleep(PROBE)
             try:
@@ -126,7 +126,7 @@ class EtcdStorage:
 
     async def revision(self) -> int:
         self._opened()
-        # A query that is under way may have been answered before this call; the next one begins after it, for all who wait.
+        # A running query may have been answered before this call, so wait for the next one, which all waiting callers share.
         if self._next is None:
             self._next = asyncio.create_task(self._query(self._asking))
         query = self._next
@@ -194,7 +194,7 @@ class EtcdStorage:
         return revision
 
     async def _write(self, key: str, expected: int, operation: bytes) -> tuple[int, KeyValue | None]:
-        """(the write's revision, None), or (0, what is there instead) if the key's revision is not `expected`."""
+        """(the write's revision, None), or (0, the key's state) if its revision is not `expected`."""
         raw = self._key(key)
         request = wire.txn_request(raw, wire.MOD, expected, operation, wire.range_op(raw))
         answer = wire.txn_answer(await self._opened().write(_TXN, request), self._skip)
@@ -208,9 +208,9 @@ class EtcdStorage:
 
     async def watch(self, prefix: str, after: int, sink: Sink) -> Subscription:
         present = await self._check_kept(after)
-        follower = Follower(await self._open_watch(prefix, after), sink)
-        await follower.start(present)
-        return follower
+        subscription = EtcdSubscription(await self._open_watch(prefix, after), sink)
+        await subscription.start(present)
+        return subscription
 
     async def history(self, prefix: str, after: int, upto: int, limit: int) -> Sequence[Event]:
         await self._check_kept(after)
@@ -235,7 +235,7 @@ class EtcdStorage:
         return watch
 
     async def _check_kept(self, revision: int) -> int:
-        """The newest revision. Raises Compacted, FutureRevision for one that can't be watched after."""
+        """The newest revision. Raises Compacted or FutureRevision if `revision` can't be watched after."""
         try:
             return (await self._range(wire.range_request(self._key("/"), revision=revision, count_only=True))).revision
         except OutOfRange as error:
@@ -247,7 +247,7 @@ class EtcdStorage:
         return FutureRevision(revision, await self.revision())
 
     async def _oldest(self) -> int:
-        """The revision of the last compaction, which etcd tells only a watch that comes too late. 1 if there was none."""
+        """The revision of the last compaction, 1 if there was none. etcd reports it only to a watch from an older revision."""
         watch = await self._open_watch("/", 0)
         try:
             watch.progress()
@@ -277,7 +277,7 @@ class EtcdStorage:
         try:
             await self._opened().write(_COMPACT, wire.compaction_request(revision))
         except OutOfRange as error:
-            # Somebody who has got further is no failure.
+            # It is no failure if another server has compacted further.
             if "compacted" not in str(error):
                 raise FutureRevision(revision, await self.revision()) from None
 
@@ -286,10 +286,10 @@ class EtcdStorage:
 
 
 def _check_version(version: str) -> None:
-    """Older ones may report a watch's progress ahead of its events. Raises Unavailable."""
+    """Reject versions that may report a watch's progress before its events. Raises Unavailable."""
     found = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
     if found is None:
         return
     numbers = tuple(int(number) for number in found.groups())
     if numbers < (3, 4, 31) or (3, 5, 0) <= numbers < (3, 5, 13):
-        raise Unavailable(f"etcd {version} can't be relied on for consistent reads: 3.4.31, 3.5.13 or newer is needed")
+        raise Unavailable(f"etcd {version} does not support consistent reads from a cache: 3.4.31, 3.5.13 or newer is required")

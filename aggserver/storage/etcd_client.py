@@ -1,9 +1,9 @@
-"""The connection to an etcd cluster: one member at a time, another one when that fails.
+"""The client of an etcd cluster: uses one member at a time, and the next one when that fails.
 
-Decides when a call may be made again. A read may, until PATIENCE is over, on whichever member answers. A write is sent once, over
-a connection that stands: when it fails after that, nobody knows whether it happened, and the caller is told so. A member that
-doesn't answer in time is left: its watch streams are ended, for they would stay silent, and begin anew on the next member.
-The only door to gRPC, whose errors become `Unavailable` here. Called by `etcd.py` and `etcd_watch.py`; knows no messages.
+Decides which calls are retried. A read is, until PATIENCE is over, on any member. A write is sent once, over an established
+connection: if it fails after that, it may or may not have happened, and the caller gets Unavailable. When a member does not
+answer in time, its watch streams are ended too, because they would stay silent, and start again on the next member. Messages are
+opaque bytes here. Only this module uses gRPC; its errors become `Unavailable`.
 Source: go.etcd.io/etcd/client/v3 (balancer, retry_interceptor.go, `WithRequireLeader`), k8s.io/apiserver
 pkg/storage/storagebackend/factory/etcd3.go, v0.36.3.
 """
@@ -25,14 +25,14 @@ from aggserver.storage.interface import TooLarge, Unavailable
 
 __all__ = ["Client", "OutOfRange", "Stream"]
 
-PATIENCE = 5.0  # seconds that a read is tried again: an election takes one or two
-PAUSE = 0.05  # seconds between tries
-CONNECT = 2.0  # seconds for a connection to stand
-READ = 3.0  # seconds for an answer of a few keys, before another member is asked
-LONG_READ = 30.0  # seconds for a page of a list; a member that is gone is noticed by KEEPALIVE
+PATIENCE = 5.0  # seconds that a read is retried: a leader election takes one or two
+PAUSE = 0.05  # seconds between attempts
+CONNECT = 2.0  # seconds to establish a connection
+READ = 3.0  # seconds to wait for a few keys before trying another member
+LONG_READ = 30.0  # seconds for a page of a list; a lost connection is detected earlier by keepalive
 WRITE = 10.0  # seconds; etcd itself gives up after 7
 
-_KEEPALIVE = (10_000, 5_000)  # milliseconds between pings (etcd refuses more than one in 5 s), and for their answer
+_KEEPALIVE = (10_000, 5_000)  # milliseconds between pings (etcd rejects more than one in 5 s), and to wait for the reply
 _CHANNEL_OPTIONS = [
     ("grpc.max_receive_message_length", -1),  # a page of large objects has more than the default of 4 MiB
     ("grpc.max_send_message_length", -1),
@@ -41,14 +41,14 @@ _CHANNEL_OPTIONS = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
-    ("grpc.use_local_subchannel_pool", 1),  # members fail each for itself, and so do two stores in one process
+    ("grpc.use_local_subchannel_pool", 1),  # members fail independently, and so do two stores in one process
 ]
-# A member that is cut off from the others refuses, and ends watches, instead of answering from what it still has.
+# Requires a leader: a member that has lost the others then rejects requests and ends watches, instead of serving old data.
 _METADATA = (("hasleader", "true"),)
-# The member is gone, slow, or without its cluster: another may do better.
+# Failures of one member, after which another may succeed.
 _MEMBERS_FAULT = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED})
 
-# How a member refuses a request of more than its --max-request-bytes (1.5 MiB), and gRPC one of more than that and 512 KiB.
+# Errors of etcd for requests above its --max-request-bytes (1.5 MiB), and of its gRPC server for those 512 KiB larger still.
 _TOO_LARGE = (
     (grpc.StatusCode.INVALID_ARGUMENT, "etcdserver: request is too large"),
     (grpc.StatusCode.RESOURCE_EXHAUSTED, "received message larger than max"),
@@ -58,17 +58,17 @@ logger = logging.getLogger(__name__)
 
 
 class OutOfRange(Exception):
-    """etcd refuses the revision asked for; the text says whether it is compacted or in the future."""
+    """etcd rejects the requested revision; the text tells whether it is compacted or in the future."""
 
 
 class _MemberFailed(Unavailable):
-    """Another member, or the same one later, may do better."""
+    """Another member, or the same one later, may succeed."""
 
 
 class Client:
-    """servers: URLs of the members, http or https; the files are PEM, read once: CAs, and the client's certificate and key.
+    """servers: URLs of the members, http or https. The files are PEM and read once: CAs, and the client's certificate and key.
 
-    Raises Unavailable for a URL or a file that can't be used. For one event loop, which must run.
+    Raises Unavailable for an invalid URL or file. Must be created on the event loop that uses it.
     """
 
     def __init__(
@@ -92,7 +92,10 @@ class Client:
         return ",".join(member.url for member in self._members)
 
     async def read(self, method: str, request: bytes, *, seconds: float = READ, patience: float = PATIENCE) -> bytes:
-        """The answer of a call that changes nothing, tried for `seconds` at a time. Raises Unavailable, OutOfRange."""
+        """The response to a read. Attempts have a timeout of `seconds`, and are repeated for `patience` seconds.
+
+        Raises Unavailable, OutOfRange.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + patience
         while True:
@@ -106,7 +109,7 @@ class Client:
             await self._sleep(PAUSE)
 
     async def write(self, method: str, request: bytes) -> bytes:
-        """The answer of a call that is made once at most. Raises Unavailable, OutOfRange, TooLarge."""
+        """The response to a call that is never retried. Raises Unavailable, OutOfRange, TooLarge."""
         member = await self._connected()
         try:
             return await member.call(method, request, WRITE)
@@ -115,7 +118,7 @@ class Client:
             raise
 
     async def stream(self, method: str) -> Stream:
-        """Raises Unavailable."""
+        """Open a bidirectional stream. Raises Unavailable."""
         member = await self._connected()
         return Stream(member, method, self._leave)
 
@@ -124,7 +127,7 @@ class Client:
             await member.channel.close()
 
     async def _connected(self) -> _Member:
-        """The member in use, or the next one that a connection can be made to. Raises Unavailable."""
+        """The current member, or the next one that accepts a connection. Raises Unavailable."""
         for _ in self._members:
             member = self._members[self._at]
             if await member.connect():
@@ -135,7 +138,7 @@ class Client:
     def _leave(self, member: _Member, why: object) -> None:
         if len(self._members) > 1 and self._members[self._at] is member:
             self._at = (self._at + 1) % len(self._members)
-            logger.warning("going on to etcd's member %s: %s", self._members[self._at].url, why)
+            logger.warning("switching to etcd member %s: %s", self._members[self._at].url, why)
             member.end_streams()
 
 
@@ -143,7 +146,7 @@ class _Member:
     def __init__(self, url: str, credentials: grpc.ChannelCredentials) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.netloc or parts.path.strip("/"):
-            raise Unavailable(f"{url!r} is no URL of an etcd member: it must be as https://host:2379")
+            raise Unavailable(f"{url!r} is not the URL of an etcd member: it must have the form https://host:2379")
         self.url = url
         self.streams: set[Stream] = set()
         self.channel = (
@@ -154,7 +157,7 @@ class _Member:
         self._calls: dict[str, grpc.aio.UnaryUnaryMultiCallable] = {}
 
     async def connect(self) -> bool:
-        """Whether there is a connection, made if need be."""
+        """Connect if necessary. Returns whether there is a connection."""
         ready, failed = grpc.ChannelConnectivity.READY, grpc.ChannelConnectivity.TRANSIENT_FAILURE
         state = self.channel.get_state(try_to_connect=True)
         with contextlib.suppress(TimeoutError):
@@ -178,7 +181,7 @@ class _Member:
 
 
 class Stream:
-    """A call with messages both ways. `receive` raises Unavailable at its end, however it came."""
+    """A bidirectional stream. `receive` raises Unavailable when it has ended for any reason."""
 
     def __init__(self, member: _Member, method: str, leave: Callable[[_Member, object], None]) -> None:
         self._member = member
@@ -187,7 +190,7 @@ class Stream:
         member.streams.add(self)
 
     async def send(self, message: bytes) -> None:
-        """Nothing happens if the call is over: `receive` tells."""
+        """Send a message. Does nothing if the stream has ended; `receive` reports that."""
         with contextlib.suppress(grpc.RpcError, asyncio.InvalidStateError):
             await self._call.write(message)
 
@@ -211,7 +214,7 @@ class Stream:
 
 @contextlib.contextmanager
 def _translated(url: str) -> Iterator[None]:
-    """Errors of gRPC as ours."""
+    """Raise errors of gRPC as our own."""
     try:
         yield
     except grpc.aio.AioRpcError as error:
@@ -222,11 +225,11 @@ def _translated(url: str) -> Iterator[None]:
         kind = _MemberFailed if error.code() in _MEMBERS_FAULT else Unavailable
         raise kind(f"etcd {url}: {error.details() or error.code().name}") from None
     except asyncio.CancelledError:
-        # gRPC says so too when the call was cancelled, or its channel closed, and not the task that waits.
+        # gRPC raises this also if the call or its channel was closed, and not this task cancelled.
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
-        raise _MemberFailed(f"etcd {url}: the connection was given up") from None
+        raise _MemberFailed(f"etcd {url}: the connection was closed") from None
 
 
 def _read(file: Path | None) -> bytes | None:
@@ -237,8 +240,9 @@ def _read(file: Path | None) -> bytes | None:
 
 
 def _check(ca_file: Path | None, cert_file: Path | None, key_file: Path | None) -> None:
-    """Of gRPC one hears too late: it finds out when it connects, says so in lines of its own, and
-    tries for ever. Raises Unavailable.
+    """Check the TLS files. Raises Unavailable.
+
+    gRPC would report invalid files only when it connects, in log lines of its own, and retry for ever.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
@@ -255,5 +259,5 @@ def _check(ca_file: Path | None, cert_file: Path | None, key_file: Path | None) 
 
 
 def _no_password() -> str:
-    # without this OpenSSL asks on the terminal, and a server waits there for ever
+    # Without this, OpenSSL asks for a password on the terminal, and the server waits for it.
     raise ValueError("the private key is encrypted")

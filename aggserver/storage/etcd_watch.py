@@ -1,8 +1,8 @@
-"""Watches on etcd: whole revisions out of a stream of answers, and what that stream knows about its own progress.
+"""Watches on etcd: complete revisions from a stream of responses, and progress requests.
 
-One gRPC stream for each watch, for etcd answers a progress request for all watches of a stream at once, and only when every one
-of them has been told everything. While a watch is behind it doesn't answer at all, so whoever waits asks again.
-Called by `etcd.py`; a `Watch` is read either by a `Follower`, which feeds a sink, or until a part of history is complete.
+Each watch has a gRPC stream of its own, because etcd answers a progress request for all watches of a stream together, and only
+when all of them have got all events. While a watch is behind, etcd does not answer at all, so the request is repeated. A `Watch`
+is read either by an `EtcdSubscription`, which feeds a sink, or until a part of history is complete.
 Source: go.etcd.io/etcd/server/v3 etcdserver/api/v3rpc/watch.go, v3.6.8; k8s.io/apiserver pkg/storage/etcd3/watcher.go,
 pkg/storage/cacher/progress/watch_progress.go, v0.36.3.
 """
@@ -17,9 +17,9 @@ from aggserver.storage.etcd_client import Stream
 from aggserver.storage.etcd_wire import PROGRESS, watch_answer, watch_request
 from aggserver.storage.interface import Compacted, Event, Sink, StorageError, Unavailable
 
-__all__ = ["Follower", "Watch"]
+__all__ = ["EtcdSubscription", "Watch"]
 
-ASK_AGAIN = 0.1  # seconds until an unanswered progress request is made again, as upstream
+ASK_AGAIN = 0.1  # seconds until an unanswered progress request is repeated, as upstream
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 class Watch:
     """The writes to a range of keys after the revision `after`.
 
-    skip: bytes of each key that are the prefix of all keys. present: the newest revision that is known in this process.
+    skip: length in bytes of the prefix of all keys. present: returns the newest revision known in this process.
     """
 
     def __init__(self, stream: Stream, after: int, skip: int, present: Callable[[], int]) -> None:
@@ -37,22 +37,25 @@ class Watch:
         self._skip = skip
         self._present = present
         self._target = 0
-        self._asked = False  # since the last request was sent
+        self._asked = False  # whether `progress` was called since the last request was sent
         self._again: asyncio.TimerHandle | None = None
         self._sending: asyncio.Task[None] | None = None
 
     async def begin(self, key: bytes, end: bytes, *, previous: bool) -> None:
-        """previous: events shall have what they replaced. Raises Compacted, Unavailable."""
+        """previous: events are to have the state they replaced. Raises Compacted, Unavailable."""
         try:
             await self._stream.send(watch_request(key, end, self.revision + 1, previous=previous))
-            # What is refused at once is refused by the first answer; otherwise that has nothing to deliver.
+            # The first response has no events; it shows whether etcd accepts the watch.
             await self.next()
         except BaseException:
             self.close()
             raise
 
     async def next(self) -> Sequence[Event]:
-        """What comes next, whole revisions; then `revision` is how far all has been told. Raises Compacted, Unavailable."""
+        """The next events, of complete revisions; after that, all events up to `revision` were returned.
+
+        Raises Compacted, Unavailable.
+        """
         events: list[Event] = []
         while True:
             answer = watch_answer(await self._stream.receive(), self._skip)
@@ -64,7 +67,7 @@ class Watch:
             if answer.fragment:
                 continue
             if events:
-                # The header's revision may be ahead of what has been told by now.
+                # The header's revision may be ahead of the events sent so far.
                 self.revision = events[-1].revision
             elif not answer.created:
                 self.revision = max(self.revision, answer.revision)
@@ -72,9 +75,9 @@ class Watch:
             return events
 
     def progress(self) -> None:
-        """Asks for an answer without events that says how far the watch is, until there is one that is no older than this call.
+        """Request a response that reports the watch's progress; repeated until one is not older than this call.
 
-        One request is under way at a time: who asks meanwhile needs an answer to the next.
+        There is one request at a time. A call during a request needs the response to the next one.
         """
         self._target = max(self._target, self._present())
         self._asked = True
@@ -94,7 +97,7 @@ class Watch:
 
     @property
     def at_start(self) -> bool:
-        """Nothing is known to have been written since `after`: etcd doesn't answer before there is something."""
+        """Whether no write is known since `after`: until there is one, etcd does not answer progress requests."""
         return max(self.revision, self._present()) <= self._after
 
     def _answered(self) -> None:
@@ -103,7 +106,7 @@ class Watch:
             self._ask()
         elif self.revision >= self._target:
             self._stop_asking()
-        # Else it answers a request before, or the member is behind the others: the next one may do.
+        # Otherwise it answers an earlier request, or the member is behind the others: wait for the next response.
 
     def _stop_asking(self) -> None:
         if self._again is not None:
@@ -118,8 +121,8 @@ class Watch:
         self._stream.cancel()
 
 
-class Follower:
-    """A `Subscription`: reads a watch and feeds a sink until one of them ends."""
+class EtcdSubscription:
+    """A `Subscription` that reads a watch and feeds a sink until either ends."""
 
     def __init__(self, watch: Watch, sink: Sink) -> None:
         self._watch = watch
@@ -127,7 +130,7 @@ class Follower:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self, present: int) -> None:
-        """Returns when the sink has all up to `present`. Raises Compacted, Unavailable."""
+        """Returns when the sink has all events up to `present`. Raises Compacted, Unavailable."""
         try:
             self._watch.progress()
             while self._watch.revision < present:

@@ -1,9 +1,8 @@
-"""etcd's messages as bytes: the few that are used here, with the fields that are used.
+"""Encoding and decoding of etcd's messages: only those, and only their fields, that are used here. Pure.
 
-Requests are built, answers are taken apart straight into the types of `interface.py`, in one pass; one that is malformed raises
-Unavailable. The protobuf library would
-decode no faster, since what costs is to make the objects, and it would be one more dependency.
-Numbers of fields are in the code, with the message's name beside them. Called by `etcd.py` and `etcd_watch.py`. Pure.
+Responses are decoded in one pass into the types of `interface.py`; a malformed one raises Unavailable. The protobuf library would
+not be faster, because most of the time goes into making the objects, and it would be one more dependency. Field numbers are in
+the code, with the message's name beside them.
 Source: go.etcd.io/etcd/api/v3 etcdserverpb/rpc.proto and mvccpb/kv.proto, v3.6.8; protobuf's encoding guide.
 """
 
@@ -37,7 +36,7 @@ __all__ = [
     "watch_request",
 ]
 
-# What a Compare looks at: (Compare.target, the field with the number that it must equal).
+# What a Compare compares: (Compare.target, the number of the field with the expected value).
 VERSION, MOD = (0, 4), (2, 6)
 # WatchRequest.progress_request
 PROGRESS = b"\x1a\x00"
@@ -48,7 +47,7 @@ def range_request(key: bytes, end: bytes = b"", *, limit: int = 0, revision: int
 
 
 def range_op(key: bytes) -> bytes:
-    """RequestOp.request_range; as the next two, a part of a `txn_request`."""
+    """RequestOp.request_range: like the next two, an operation of a `txn_request`."""
     return _bytes(1, range_request(key))
 
 
@@ -61,9 +60,9 @@ def delete_op(key: bytes) -> bytes:
 
 
 def txn_request(key: bytes, what: tuple[int, int], number: int, then: bytes, otherwise: bytes) -> bytes:
-    """`then` if the key's VERSION or MOD is `number` (0: there is no such key), else `otherwise`."""
+    """Runs `then` if the key's VERSION or MOD is `number` (0: the key does not exist), else `otherwise`."""
     target, field = what
-    # The number is of a oneof, and there even when it is 0. Compare.result is 0, EQUAL.
+    # The number belongs to a oneof, so it is encoded even if it is 0. Compare.result is left out: 0 is EQUAL.
     compare = _number(2, target) + _bytes(3, key) + tag(field, VARINT) + varint(number)
     return _bytes(1, compare) + _bytes(2, then) + _bytes(3, otherwise)
 
@@ -73,14 +72,14 @@ def compaction_request(revision: int) -> bytes:
 
 
 def watch_request(key: bytes, end: bytes, start_revision: int, *, previous: bool) -> bytes:
-    """Large answers may come in fragments, since a message has a limit."""
+    """A WatchRequest that creates a watch. Large responses may come in fragments, because the size of a message is limited."""
     create = _bytes(1, key) + _bytes(2, end) + _number(3, start_revision) + _number(6, previous) + _number(8, True)
     return _bytes(1, create)
 
 
 @dataclass(slots=True)
 class RangeAnswer:
-    """`count` is of the whole range, whatever the limit was; `version` is the last item's, how often it was written."""
+    """`count` is that of the whole range, regardless of the limit; `version` is the last item's number of writes."""
 
     revision: int
     items: list[KeyValue]
@@ -90,7 +89,7 @@ class RangeAnswer:
 
 
 class TxnAnswer(NamedTuple):
-    """`found` is the answer to the `range_op` of the branch that was taken, if it had one."""
+    """`found` is the result of the `range_op` in the branch that was run, if it had one."""
 
     revision: int
     succeeded: bool
@@ -99,7 +98,7 @@ class TxnAnswer(NamedTuple):
 
 @dataclass(slots=True)
 class WatchAnswer:
-    """`revision` is the store's when it was sent: only without events does it say that all before it was told."""
+    """`revision` is the store's when this was sent. All events up to it were sent only if this one has no events."""
 
     events: list[Event]
     revision: int = 0
@@ -129,7 +128,7 @@ def _answer(read: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
 
 @_answer
 def range_answer(data: bytes, skip: int) -> RangeAnswer:
-    """skip: bytes of each key that are the prefix of all keys."""
+    """skip: length in bytes of the prefix of all keys."""
     return _range_answer(data, 0, len(data), skip)
 
 
@@ -188,7 +187,7 @@ def watch_answer(data: bytes, skip: int) -> WatchAnswer:
 
 @_answer
 def status_version(data: bytes) -> str:
-    """StatusResponse.version, as 3.6.8."""
+    """StatusResponse.version, such as 3.6.8."""
     return next((data[value:stop].decode() for field, value, stop in fields(data) if field == 2), "")
 
 

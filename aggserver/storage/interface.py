@@ -1,13 +1,12 @@
-"""The contract of a store: etcd's, cut down to what an API server needs.
+"""The interface of a store: the part of etcd's that an API server needs.
 
-One revision counter runs over all keys; the empty store is at revision 1, as etcd's. Every acknowledged write has a revision
-of its own, is durable, and reaches every subscription exactly once, in order of revision. A store knows keys and bytes and
-nothing of Kubernetes. Keys are paths such as `/stable.example.com/crontabs/default/a`; they sort by their bytes (UTF-8).
-Prefixes end in `/`.
+All keys share one revision counter; the empty store is at revision 1, as etcd. Every acknowledged write has a revision of its
+own, is durable, and reaches every subscription exactly once, in order of revision. A store holds bytes by key and knows nothing
+of Kubernetes. Keys are paths such as `/stable.example.com/crontabs/default/a`, and sort by their bytes (UTF-8). Prefixes end with
+`/`.
 
-Callers: `storage/cacher.py` (reads and subscriptions) and `registry/store.py` (writes). Everything here runs on the event
-loop's thread; what blocks is the backend's own affair. `tests/storage/contract.py` states the behaviour as tests, for every
-backend.
+`storage/cacher.py` reads and subscribes, `registry/store.py` writes. All calls are made on the event loop's thread and do not
+block it. `tests/storage/contract.py` tests this behaviour for every backend.
 Source: etcd API v3; k8s.io/apiserver pkg/storage/interfaces.go, v0.36.3.
 """
 
@@ -37,15 +36,15 @@ __all__ = [
 ]
 
 
-MOST_SHOWN = 200  # characters in a log of why an object can't be read
+MOST_SHOWN = 200  # characters of the reason in a log line
 
 
 class StorageError(Exception):
-    """The root of what a store raises; anything else is a bug."""
+    """The base of all errors that a store raises; any other exception is a bug."""
 
 
 class KeyExists(StorageError):
-    """Create of a key that is there. `current` is what is there."""
+    """Create of a key that exists. `current` is its state."""
 
     def __init__(self, key: str, current: KeyValue) -> None:
         super().__init__(key)
@@ -54,7 +53,7 @@ class KeyExists(StorageError):
 
 
 class NotFound(StorageError):
-    """Update or delete of a key that is not there."""
+    """Update or delete of a key that does not exist."""
 
     def __init__(self, key: str) -> None:
         super().__init__(key)
@@ -62,7 +61,7 @@ class NotFound(StorageError):
 
 
 class Conflict(StorageError):
-    """The key's revision is not the expected one. `current` is what is there now, so that the caller may try again on it."""
+    """The key's revision is not the expected one. `current` is the key's state, with which the caller may retry."""
 
     def __init__(self, key: str, current: KeyValue) -> None:
         super().__init__(key)
@@ -71,7 +70,7 @@ class Conflict(StorageError):
 
 
 class Compacted(StorageError):
-    """The revision asked for is no longer kept; `oldest` is the first that can still be listed at, and watched after."""
+    """The requested revision has been compacted; `oldest` is the first that can still be listed at, and watched after."""
 
     def __init__(self, revision: int, oldest: int) -> None:
         super().__init__(f"revision {revision} has been compacted, the oldest kept is {oldest}")
@@ -80,7 +79,7 @@ class Compacted(StorageError):
 
 
 class FutureRevision(StorageError):
-    """The revision asked for has not happened yet; `current` is the newest."""
+    """The requested revision is greater than the newest one, `current`."""
 
     def __init__(self, revision: int, current: int) -> None:
         super().__init__(f"revision {revision} is in the future, the newest is {current}")
@@ -89,18 +88,18 @@ class FutureRevision(StorageError):
 
 
 class TooLarge(StorageError):
-    """The backend takes no write of that size; nothing has happened. `str()` is its own words."""
+    """The backend rejects a write of that size; nothing was written. The text is the backend's."""
 
 
 class Unavailable(StorageError):
-    """The backend can't do it now: disk full, file locked, connection lost. What was asked may or may not have happened."""
+    """The backend failed: disk full, file locked, connection lost. A write may or may not have happened."""
 
 
 class Corrupt(StorageError):
-    """What is stored at a key is not what was written, or nothing that can be read. `why` says what is wrong with it.
+    """The value of a key is damaged or can't be decoded. `why` is the reason.
 
-    deleted: it was there until its deletion at `revision`, of which nobody can be told. The text is for logs, and has the
-    beginning of `why`, which may show what is in the object.
+    deleted: the key was deleted at `revision`, and no DELETED event can be made of the unreadable value. The text is for logs; it
+    has only the beginning of `why`, because that may contain parts of the object.
     """
 
     def __init__(self, key: str, revision: int, why: str, *, deleted: bool = False) -> None:
@@ -112,7 +111,7 @@ class Corrupt(StorageError):
 
 
 class CorruptList(StorageError):
-    """A list would have to show what can't be read. `errors` are in order of key."""
+    """A list contains objects that can't be read. `errors` are sorted by key."""
 
     def __init__(self, errors: Sequence[Corrupt]) -> None:
         super().__init__("; ".join(map(str, errors)))
@@ -121,10 +120,10 @@ class CorruptList(StorageError):
 
 @dataclass(frozen=True, slots=True)
 class KeyValue:
-    """A key at its last write: `revision` is that write's, `create_revision` the one that made it.
+    """The state of a key: `revision` is that of its last write, `create_revision` that of its creation.
 
-    `fault`: why `value` is not what was written, '' if it is. Only a backend that can tell has any; it gives no other warning, so
-    that one damaged value keeps nobody from the rest.
+    `fault`: why `value` is not what was written, '' if it is. A backend with checksums reports a damaged value this way instead
+    of raising an error, so that the other values can still be read.
     """
 
     key: str
@@ -137,9 +136,9 @@ class KeyValue:
 class Event(NamedTuple):
     """One committed write. `value` is None for a deletion; `create_revision` equals `revision` for a creation.
 
-    `previous` is what the write replaced, None for a creation. `Storage.history` always has it; a subscription may leave it None,
-    and `create_revision` of a deletion 0, because its sink knows the state that the write found, and reading every replaced value
-    again would slow down all writes. `fault` is that of a KeyValue.
+    `previous` is the state that the write replaced, None for a creation. `Storage.history` always has it. A subscription may
+    leave it None, and `create_revision` 0 for a deletion: its sink knows the previous state, and reading every replaced value
+    again would slow down all writes. `fault` is as in KeyValue.
     """
 
     revision: int
@@ -152,7 +151,7 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A part of a list. `revision` is the one listed at; `more` says that keys follow; `remaining` counts them."""
+    """A page of a list. `revision` is that of the list; `more` tells whether further keys follow; `remaining` is their number."""
 
     items: Sequence[KeyValue]
     revision: int
@@ -161,53 +160,53 @@ class Page:
 
 
 class Sink(Protocol):
-    """Where a subscription delivers. All three are called on the event loop, must not block and must not raise."""
+    """The receiver of a subscription. Both methods are called on the event loop, must not block and must not raise."""
 
     def events(self, batch: Sequence[Event], revision: int) -> None:
-        """Writes under the prefix, in order; `revision` is the store's after them (events of other prefixes included).
+        """Writes under the prefix, in order. `revision` is the store's after them, including events of other prefixes.
 
-        Also called with an empty batch, as progress. A backend in this process calls before the writer's call returns; from etcd
-        the event comes in its own time, and whoever must have it asks for `Storage.revision` and waits until that is reached.
+        An empty batch reports progress only. A backend in this process calls this before the writer's call returns. From etcd,
+        events arrive later: to read consistently, ask for `Storage.revision` and wait until the subscription has reached it.
         """
 
     def lost(self, error: StorageError) -> None:
-        """The subscription is over (Compacted, Unavailable) and delivers no more; list and subscribe again."""
+        """The subscription has ended with `error` (Compacted, Unavailable); list and subscribe again."""
 
 
 class Subscription(Protocol):
     def progress(self) -> None:
-        """Asks for a call of `Sink.events`, maybe empty, whose revision is at least the store's now.
+        """Request a call of `Sink.events`, possibly empty, with at least the store's present revision.
 
-        Backends in this process call before they return; etcd's answer comes later.
+        Backends in this process make the call before this returns; etcd answers later.
         """
 
     def close(self) -> None:
-        """Ends delivery at once. May be called twice."""
+        """End delivery immediately. May be called twice."""
 
 
 class Storage(Protocol):
-    """What every backend does. `start` before all else, `close` last."""
+    """The interface of every backend. `start` comes before all other calls, `close` last."""
 
     async def start(self) -> None:
-        """Opens the store; raises Unavailable with the reason if it can't be used."""
+        """Open the store. Raises Unavailable with the reason if it can't be used."""
 
     async def close(self) -> None:
-        """Finishes what is under way and lets go of everything. May be called twice."""
+        """Finish the writes in progress and release all resources. May be called twice."""
 
     def trouble(self) -> str | None:
-        """Why nothing can be stored or read now, None if all is well: for readiness. Answers from what is known, at once."""
+        """For readiness: why the store can't be used, None if it can. Does not query the backend."""
 
     def location(self, key: str) -> str:
-        """Where the key is found by somebody who looks into the backend: for messages."""
+        """The key as it is in the backend, for messages."""
 
     async def revision(self) -> int:
         """The newest revision: at least that of every write acknowledged before the call."""
 
     async def get(self, key: str) -> KeyValue | None:
-        """The key's newest state."""
+        """The key's newest state, None if it does not exist."""
 
     async def list(self, prefix: str, *, revision: int = 0, start: str = "", limit: int = 0) -> Page:
-        """Keys under `prefix`, from `start` (a whole key, inclusive) on, at most `limit` (0: all), as of `revision` (0: newest).
+        """Keys under `prefix`, beginning at the key `start` (inclusive), at most `limit` (0: all), at `revision` (0: newest).
 
         Raises Compacted or FutureRevision.
         """
@@ -216,33 +215,34 @@ class Storage(Protocol):
         """Returns the write's revision. Raises KeyExists, TooLarge."""
 
     async def update(self, key: str, value: bytes, expected: int) -> int:
-        """Replaces the value if the key's revision is `expected`. Returns the write's revision. Raises NotFound, Conflict,
-        TooLarge.
+        """Replace the value if the key's revision is `expected`. Returns the write's revision.
+
+        Raises NotFound, Conflict, TooLarge.
         """
 
     async def delete(self, key: str, expected: int) -> int:
-        """Removes the key if its revision is `expected`. Returns the deletion's own revision. Raises NotFound, Conflict."""
+        """Delete the key if its revision is `expected`. Returns the deletion's revision. Raises NotFound, Conflict."""
 
     async def count(self, prefix: str) -> int:
-        """How many keys there are under `prefix` now."""
+        """The number of keys under `prefix`."""
 
     async def watch(self, prefix: str, after: int, sink: Sink) -> Subscription:
-        """Delivers every write under `prefix` with a revision greater than `after`; has delivered the past ones when it returns.
+        """Deliver every write under `prefix` with a revision greater than `after`. Past ones are delivered before this returns.
 
         Raises Compacted or FutureRevision.
         """
 
     async def history(self, prefix: str, after: int, upto: int, limit: int) -> Sequence[Event]:
-        """The first `limit` writes under `prefix` with `after` < revision <= `upto`, in order, each with what it replaced.
+        """The first `limit` writes under `prefix` with `after` < revision <= `upto`, in order, each with the state it replaced.
 
-        Fewer than `limit` means that there are no more. `upto` has happened. Raises Compacted.
+        Fewer than `limit` means that there are no more. `upto` must not be in the future. Raises Compacted.
         """
 
     async def claim_compaction(self, revision: int) -> bool:
-        """Whether it falls to this server to compact to `revision` now. Each server that shares a store asks once an interval."""
+        """Whether this server is to compact to `revision`. Of the servers that share a store, one gets True in each interval."""
 
     async def compact(self, revision: int) -> None:
-        """Forgets what is only needed to answer for revisions before `revision`; no-op if that is done. Raises FutureRevision.
+        """Delete the history before `revision`; does nothing if that was done already. Raises FutureRevision.
 
-        After it, a list at an older revision and a watch after an older one are refused with Compacted.
+        After that, lists at an older revision and watches after an older one raise Compacted.
         """

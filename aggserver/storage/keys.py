@@ -1,9 +1,8 @@
-"""Keys and continue tokens: where an object lies in the store, and how a client is told where its list goes on.
+"""Keys of objects in the store, and the continue tokens of lists. Pure.
 
-Called by `registry/store.py` (keys, tokens), and by the subscription indexes of `log.py` and `cacher.py` (`ancestors`). Pure.
-A key is `/<group>/<plural>/<namespace>/<name>`, without the namespace for cluster-scoped resources: kube-apiserver's own
-layout of custom resources below its `--etcd-prefix`, so that either server can read what the other wrote. The core group,
-which kube-apiserver leaves out of its keys, is `core` here; no custom resource's group can be, since those have a dot.
+A key is `/<group>/<plural>/<namespace>/<name>`, without the namespace for cluster-scoped resources. This is kube-apiserver's
+layout of custom resources below its `--etcd-prefix`, so that either server can read what the other wrote. The core group, which
+kube-apiserver leaves out of its keys, is `core` here; no custom resource can have that group, because theirs contain a dot.
 Source: k8s.io/apiserver pkg/storage/continue.go, pkg/registry/generic/registry/store.go; k8s.io/apiextensions-apiserver
 pkg/apiserver/customresource_handler.go (GetRESTOptions), v0.36.3.
 """
@@ -39,12 +38,12 @@ _ENCODING = "meta.k8s.io/v1"
 _TOKEN_ALPHABET = frozenset(string.ascii_letters + string.digits + "-_\r\n")
 _LINE_BREAKS = {ord("\r"): None, ord("\n"): None}
 _INVALID = "continue key is not valid"
-# The members of a token: the type in JSON and, for the refusal, in Go.
+# The members of a token: their type in Python and, for the error, in Go.
 _MEMBERS: Mapping[str, tuple[type, str]] = {"v": (str, "string"), "rv": (int, "int64"), "start": (str, "string")}
 
 
 class ObjectKey(NamedTuple):
-    """A key taken apart. `group` is '' for the core group, `namespace` is '' for a cluster-scoped object."""
+    """The parts of a key. `group` is '' for the core group, `namespace` is '' for a cluster-scoped object."""
 
     group: str
     resource: str
@@ -53,16 +52,16 @@ class ObjectKey(NamedTuple):
 
 
 class InvalidContinue(ValueError):
-    """A continue token that this server didn't make; the text is upstream's and goes into a 400 as it is."""
+    """An invalid continue token. The text is upstream's, and becomes the message of a 400."""
 
 
 def resource_prefix(group: str, resource: str) -> str:
-    """Where all objects of a resource lie; ends in '/'."""
+    """The prefix of all objects of a resource; ends with '/'."""
     return f"/{group or CORE}/{resource}/"
 
 
 def object_key(group: str, resource: str, namespace: str, name: str) -> str:
-    """The key of one object. Raises ValueError for a namespace or name that would change the key's depth or climb out of it."""
+    """The key of an object. Raises ValueError for a namespace or name that is not one path segment."""
     for segment in (namespace, name) if namespace else (name,):
         if "/" in segment or segment in ("", ".", ".."):
             raise ValueError(f"{segment!r} can't be a segment of a key")
@@ -80,17 +79,17 @@ def split(key: str) -> ObjectKey:
 
 
 def prefix_end(prefix: str) -> str:
-    """The first key after all that begin with `prefix`, which ends in '/' ('0' follows '/' in ASCII)."""
+    """The first key after all that begin with `prefix`, which ends with '/' ('0' follows '/' in ASCII)."""
     return prefix[:-1] + "0"
 
 
 def end_of(prefix: str) -> str:
-    """The first key after what a prefix, or one whole key, stands for."""
+    """The end of the range of a prefix, or of one key."""
     return prefix_end(prefix) if prefix.endswith("/") else prefix + "\0"
 
 
 def ancestors(key: str) -> list[str]:
-    """Every prefix that covers the key, shortest first, the key itself last: `/`, `/g/`, `/g/r/`, `/g/r/ns/`, `/g/r/ns/name`."""
+    """Every prefix of the key, shortest first, and the key itself: `/`, `/g/`, `/g/r/`, `/g/r/ns/`, `/g/r/ns/name`."""
     found = []
     at = key.find("/")
     while at >= 0:
@@ -102,16 +101,16 @@ def ancestors(key: str) -> list[str]:
 
 
 def encode_continue(start: str, revision: int) -> str:
-    """The token for a list that goes on at `start`, a key without the list's prefix (`<last key>` and NUL, as upstream has it).
+    """The token of a list that continues at `start`: a key without the list's prefix (`<last key>` and NUL, as upstream).
 
-    `revision` is the one listed at; -1 lets the rest be listed at the newest, after an expired token.
+    `revision` is that of the list; -1, for a client whose token has expired, lists the rest at the newest revision.
     """
     document = orjson.dumps({"v": _ENCODING, "rv": revision, "start": start})
     return base64.urlsafe_b64encode(document).rstrip(b"=").decode()
 
 
 def decode_continue(token: str, prefix: str) -> tuple[str, int]:
-    """The whole key to go on at, below `prefix` whatever the client wrote, and the revision. Raises InvalidContinue."""
+    """The key to continue at, which is always below `prefix`, and the revision. Raises InvalidContinue."""
     version, revision, start = _members(token)
     if version != _ENCODING:
         raise InvalidContinue(f"{_INVALID}: server does not recognize this encoded version {version}")
@@ -120,14 +119,14 @@ def decode_continue(token: str, prefix: str) -> tuple[str, int]:
     if not start:
         raise InvalidContinue(f"{_INVALID}: encoded start key empty (version {_ENCODING})")
     inside = start.removeprefix("/")
-    # A path that cleaning would change could climb out of the prefix, into another namespace or resource.
+    # Empty and dot segments could lead out of the prefix, into another namespace or resource.
     if inside and any(segment in ("", ".", "..") for segment in inside.split("/")):
         raise InvalidContinue(f"{_INVALID}: {start}")
     return prefix + inside, revision
 
 
 def _members(token: str) -> tuple[str, int, str]:
-    """Version, revision and start; what is missing is empty. As Go's decoder, which takes a member's name in any case."""
+    """Version, revision and start; missing ones are empty. Names match in any case, as in Go's decoder."""
     found: dict[str, Any] = {}
     document = _document(token)
     for key, value in document.items():

@@ -1,8 +1,7 @@
-"""What every backend in this process shares: which writes are allowed, and who hears of those that were committed.
+"""The parts that the backends in this process share: the compare-and-swap rule, and delivery to subscriptions.
 
-`plan` is the compare-and-swap rule of the contract, the one place that has it. `Feed` delivers committed events to
-subscriptions and knows how far that has come. Called by `memory.py` and `sqlite.py`; knows no backend and keeps no value.
-Source: the contract in `interface.py`; etcd's txn(compare mod_revision) and watch, as k8s.io/apiserver pkg/storage/etcd3 uses
+`plan` decides whether a write is allowed. `Feed` delivers committed events to subscriptions. Neither stores values.
+Source: `interface.py`; etcd's txn(compare mod_revision) and watch, as k8s.io/apiserver pkg/storage/etcd3 uses
 them.
 """
 
@@ -21,11 +20,11 @@ from aggserver.storage.keys import ancestors
 
 __all__ = ["CATCH_UP", "Feed", "Head", "Stale", "Write", "plan"]
 
-CATCH_UP = 1000  # events read at once while a subscription is led up to the present: a few MB, so that it never holds all history
+CATCH_UP = 1000  # past events read at once for a new subscription: a few MB, so that it never holds all history
 
 logger = logging.getLogger(__name__)
 
-# (prefix, after, upto, limit) -> events, each with what it replaced: Storage.history
+# Storage.history: (prefix, after, upto, limit) -> events, each with the state it replaced.
 History = Callable[[str, int, int, int], Awaitable[Sequence[Event]]]
 
 
@@ -38,7 +37,7 @@ class Head(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """What a caller wants: `value` None deletes; `expected` 0 creates, otherwise it is the revision that must be found."""
+    """A write request: `value` None deletes; `expected` is the key's required revision, 0 to create it."""
 
     key: str
     value: bytes | None
@@ -46,7 +45,7 @@ class Write:
 
 
 class Stale(Exception):
-    """The key is not as the write expects: it is at `head`. Made KeyExists or Conflict by whoever can read the value found."""
+    """The key is not at the expected revision but at `head`. The backend, which has its value, raises KeyExists or Conflict."""
 
     def __init__(self, head: Head) -> None:
         super().__init__()
@@ -54,7 +53,7 @@ class Stale(Exception):
 
 
 def plan(write: Write, head: Head | None, revision: int) -> Event:
-    """The event that `write` makes of a key at `head` (None: absent), at `revision`. Raises NotFound or Stale."""
+    """The event of `write` for a key at `head` (None: does not exist), at `revision`. Raises NotFound or Stale."""
     if head is None:
         if write.expected:
             raise NotFound(write.key)
@@ -65,9 +64,9 @@ def plan(write: Write, head: Head | None, revision: int) -> Event:
 
 
 class Feed:
-    """Subscriptions by prefix, and the revision up to which they have heard all. On the event loop's thread only.
+    """Subscriptions by prefix, and the revision up to which events were delivered. On the event loop's thread only.
 
-    A write costs what its own subscriptions cost, however many there are: its key is cut at the slashes and looked up.
+    Subscriptions are found by the prefixes of a key, so a write costs nothing for those with other prefixes.
     """
 
     def __init__(self, revision: int) -> None:
@@ -76,7 +75,7 @@ class Feed:
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
 
     def publish(self, events: Sequence[Event], revision: int) -> None:
-        """Delivers committed events, in order, and then is at `revision`."""
+        """Deliver committed events, in order, and advance to `revision`."""
         self.revision = revision
         found: dict[str, list[_Subscription]] = {}
         batches: dict[_Subscription, list[Event]] = {}
@@ -98,14 +97,14 @@ class Feed:
         return [subscription for prefix in ancestors(folder) for subscription in self._by_prefix.get(prefix, ())]
 
     async def reached(self, revision: int) -> None:
-        """Returns once everything up to `revision`, which is committed, has been delivered."""
+        """Wait until all events up to the committed `revision` were delivered."""
         if revision > self.revision:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             heapq.heappush(self._waiting, (revision, id(future), future))
             await future
 
-    async def follow(self, prefix: str, after: int, sink: Sink, history: History) -> _Subscription:
-        """`Storage.watch`: what `history` has after `after` first, then what is published, without a gap or a repetition."""
+    async def subscribe(self, prefix: str, after: int, sink: Sink, history: History) -> _Subscription:
+        """`Storage.watch`: deliver past events from `history`, then published ones, each exactly once."""
         now = self.revision
         if after > now:
             raise FutureRevision(after, now)
@@ -123,7 +122,7 @@ class Feed:
         return subscription
 
     def forget(self, subscription: _Subscription) -> None:
-        """Takes a subscription out of the index; it is no error if it isn't there any more."""
+        """Remove a subscription, if it is still there."""
         remaining = [other for other in self._by_prefix.get(subscription.prefix, ()) if other is not subscription]
         if remaining:
             self._by_prefix[subscription.prefix] = remaining
@@ -132,7 +131,7 @@ class Feed:
 
 
 class _Subscription:
-    """One sink. While `held`, published events are kept back, for the past is still being delivered."""
+    """One sink. While `held`, published events are queued, because past ones are still being delivered."""
 
     __slots__ = ("_feed", "_held", "_open", "_sink", "prefix")
 
@@ -150,7 +149,7 @@ class _Subscription:
             self._held.append((events, revision))
 
     def catch_up(self, events: Sequence[Event], revision: int) -> None:
-        """Delivers past what is held back. A sink that raises loses its subscription: no other sink misses an event for it."""
+        """Deliver events without queueing. A sink that raises loses its subscription, so that other sinks are not affected."""
         if not self._open:
             return
         try:

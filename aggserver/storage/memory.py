@@ -1,7 +1,7 @@
-"""The store that keeps everything in memory: for tests, and for `aggserver dev` where nothing shall be left behind.
+"""The store in memory: for tests, and for `aggserver dev --data :memory:`.
 
-Decides nothing of its own: the rule of writes and the delivery are `log.py`'s, and lists at an old revision come from walking
-the log back from the present, as in `sqlite.py`. Every call answers without giving up the event loop. Source: `interface.py`.
+Writes and delivery use `log.py`. A list at an old revision undoes the later writes in the log. No call yields to the event loop.
+Source: `interface.py`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _revision(event: Event) -> int:
 
 
 class MemoryStorage:
-    """A `Storage` without a disk. What was written is gone with the process; the revisions start again at 1."""
+    """A `Storage` in memory. Its content ends with the process, and revisions start at 1."""
 
     def __init__(self) -> None:
         self._feed = Feed(1)
@@ -79,7 +79,7 @@ class MemoryStorage:
         return Page(page, at, len(items) > len(page), len(items) - len(page))
 
     def _after(self, revision: int, start: str, end: str) -> builtins.list[Event]:
-        """The writes after `revision` to keys of a range, newest first: undone in this order they lead back to it."""
+        """The writes after `revision` to the keys of a range, newest first, which is the order to undo them in."""
         events = self._log[bisect_right(self._log, revision, key=_revision) :]
         return [event for event in reversed(events) if start <= event.key < end]
 
@@ -122,7 +122,7 @@ class MemoryStorage:
 
     async def watch(self, prefix: str, after: int, sink: Sink) -> Subscription:
         self._check()
-        return await self._feed.follow(prefix, after, sink, self.history)
+        return await self._feed.subscribe(prefix, after, sink, self.history)
 
     async def history(self, prefix: str, after: int, upto: int, limit: int) -> Sequence[Event]:
         self._check()

@@ -1,8 +1,8 @@
-"""A map sorted by key, for lists: arrays of keys and of values side by side, so that a list of objects is a copy of memory.
+"""A map sorted by key, for the watch cache. Keys and values are in separate arrays, so that a list of values is a slice.
 
-Used by `cacher.py` alone. The arrays are cut into parts of bounded size: adding to one array of 500,000 moves half of it, which
-at 0.2 ms would be a quarter of what a create costs. Looking up is two binary searches; a position is counted over the parts,
-some microseconds for 500,000.
+The arrays are divided into parts of limited size: an insertion into one array of 500,000 moves half of it, which takes 0.2 ms, a
+quarter of the time of a create. A look-up is two binary searches; finding a position sums the sizes of the parts, which takes a
+few microseconds with 500,000 keys.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from typing import Generic, TypeVar
 
 __all__ = ["Ordered"]
 
-PART = 2000  # keys of a part when it is made; at twice that it is cut in two
+PART = 2000  # keys of a new part; at twice that it is divided
 
 T = TypeVar("T")
 
 
 class Ordered(Generic[T]):
-    """Keys compare as str does: by code point, which is the order of their UTF-8 bytes. The empty key is none."""
+    """Keys compare as str: by code point, which is the order of their UTF-8 bytes. A key must not be empty."""
 
     __slots__ = ("_keys", "_starts", "_values")
 
     def __init__(self, keys: Sequence[str] = (), values: Sequence[T] = ()) -> None:
-        """With sorted keys and their values."""
+        """`keys` are sorted; `values` are theirs, in the same order."""
         cuts = range(0, max(len(keys), 1), PART)
         self._keys = [list(keys[cut : cut + PART]) for cut in cuts]
         self._values = [list(values[cut : cut + PART]) for cut in cuts]
-        # Where each part begins: its keys are not before that, and before where the next begins.
+        # The least key that belongs to each part.
         self._starts = ["", *(part[0] for part in self._keys[1:])]
 
     def get(self, key: str) -> T | None:
@@ -50,7 +50,7 @@ class Ordered(Generic[T]):
             self._starts.insert(part + 1, keys[PART])
 
     def remove(self, key: str) -> None:
-        """The key is there."""
+        """Remove a key, which must exist."""
         part, at = self._find(key)
         del self._keys[part][at], self._values[part][at]
         if not self._keys[part] and len(self._keys) > 1:
@@ -58,12 +58,12 @@ class Ordered(Generic[T]):
             self._starts[0] = ""
 
     def _find(self, key: str) -> tuple[int, int]:
-        """The part that a key belongs to, and its place there."""
+        """The part that a key belongs to, and its index in it."""
         part = bisect_right(self._starts, key) - 1
         return part, bisect_left(self._keys[part], key)
 
     def span(self, start: str, end: str) -> tuple[int, int]:
-        """The positions of the keys with start <= key < end, as of a slice."""
+        """The positions of the keys with start <= key < end, as the bounds of a slice."""
         return self._position(start), self._position(end)
 
     def _position(self, key: str) -> int:
@@ -81,13 +81,13 @@ class Ordered(Generic[T]):
         return found
 
     def items(self, first: int, last: int) -> Iterator[tuple[str, T]]:
-        """Lazily; the map must not change meanwhile."""
+        """A lazy iterator; the map must not change meanwhile."""
         for keys, values in zip(_pieces(self._keys, first, last), _pieces(self._values, first, last), strict=True):
             yield from zip(keys, values, strict=True)
 
 
 def _pieces(parts: Sequence[list[T]], first: int, last: int) -> Iterator[list[T]]:
-    """What lies at these positions, part by part."""
+    """The slice from `first` to `last`, as a list per part."""
     begin = 0
     for part in parts:
         if begin >= last:

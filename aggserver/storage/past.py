@@ -1,11 +1,11 @@
-"""What a watch is told before the live events: the objects of one moment, or what has happened since a revision.
+"""The past of a watch: the events before the live ones. These are the objects at a revision, or the changes since a revision.
 
-Made by `cacher.Cacher.watch`, asked by the `CacheWatcher` for one part after another. A client may take long, or never read, so
-between two parts this holds a position and not what lies there: the objects of a moment are those of now, with what the window
-says that later changes replaced; where the window no longer reaches back, the store's own history has both. A watch takes part in
-live events once it has been told all that went before; until then writes cost nothing for it, and it holds none of their objects.
-Source: none; k8s.io/apiserver pkg/storage/cacher keeps a list of all objects and a buffer of events for each watch, and ends the
-watch when the buffer is full, v0.36.3.
+The `CacheWatcher` reads it part by part. A client may read slowly, or not at all, so between two parts this holds a position and
+no objects. The objects at a revision are the present ones, where the window's later changes are undone; if the window does not
+reach back so far, they come from the store's history. A watch gets live events only after all past ones; until then writes cost
+nothing for it, and it keeps none of their objects in memory.
+Source: none. k8s.io/apiserver pkg/storage/cacher keeps a list of all objects and a buffer of events for each watch, and closes
+the watch when the buffer is full, v0.36.3.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from aggserver.storage.changes import ADDED, BOOKMARK, Cached, Change, Telling, WatchEvent, Window
+from aggserver.storage.changes import ADDED, BOOKMARK, Cached, Change, ChangeEvents, WatchEvent, Window
 from aggserver.storage.interface import Event, KeyValue, Storage
 from aggserver.storage.keys import end_of
 from aggserver.storage.ordered import Ordered
 
 __all__ = ["PART_BYTES", "Past", "Sources"]
 
-# Bytes of objects told at once. On its way through HTTP and TLS to a socket that takes nothing a part is in memory up to six
-# times, for each watch. So the more watches are behind, the less each is told at once: ALL_PARTS is for all of them, and MIN_PART
-# the least, since small parts cost CPU. Measured with 200 watches that nobody reads, over HTTP/1.1: 44 MB.
+# Bytes of objects in a part. On its way through HTTP and TLS to a blocked socket, a part is in memory up to six times, for each
+# watch. So the more watches are behind, the smaller are their parts: ALL_PARTS is for all of them together, and MIN_PART the
+# least, because small parts cost CPU. 200 watches that nobody read took 44 MB, over HTTP/1.1.
 PART_BYTES = 64 * 1024
 MIN_PART = 8 * 1024
 ALL_PARTS = 512 * 1024
-LOOK = 500  # objects or changes looked at before other requests have their turn: a few milliseconds
-FIRST_READ = 8  # objects or changes asked of the store, as long as nobody knows how large they are; later as many as a part has
+LOOK = 500  # objects or changes examined before other requests run: a few milliseconds
+FIRST_READ = 8  # objects or changes in the first read from the store, before their size is known; later as many as fit a part
 
 T = TypeVar("T", bound=Cached)
 
 
 @dataclass(frozen=True, slots=True)
 class Sources(Generic[T]):
-    """Where the past is found: a cacher's own parts, until it is loaded anew.
+    """Where past events are read from: the parts of a cacher, until it is loaded again.
 
-    newest: the revision it has come to. behind: how many watches are told of the past.
+    newest: returns its revision. behind: returns the number of watches that still read their past.
     """
 
     objects: Ordered[T]
@@ -52,14 +52,15 @@ class Sources(Generic[T]):
 
     @property
     def part(self) -> int:
-        """Bytes to tell at once."""
+        """The size of a part in bytes."""
         return max(MIN_PART, min(PART_BYTES, ALL_PARTS // max(self.behind(), 1)))
 
 
 class Past(Generic[T]):
-    """Of one watch on `prefix`: the state at `revision` if `initial`, and then what happened after that.
+    """The past of a watch on `prefix`: the objects at `revision` if `initial`, then the changes after it.
 
-    mark: the state ends with its bookmark. `upto` is set where the watch ends: the revision up to which it is still told.
+    mark: send the initial-events-end bookmark after the objects. `upto`, set when the watch ends, is the last revision to
+    deliver.
     """
 
     __slots__ = (
@@ -94,34 +95,34 @@ class Past(Generic[T]):
         self._end = end_of(prefix)
         self._matches = matches
         self._revision = revision
-        # Where the objects begin that were not told yet; None when there are no more.
+        # The key where the remaining objects begin; None if there are no more.
         self._start: str | None = prefix if initial else None
         self._mark = mark
-        # What changes after `revision` replaced, of the keys to come, and these keys in order; `_seen` is the last such change.
+        # What changes after `revision` replaced, for the remaining keys, and these keys sorted; `_seen` is the last such change.
         self._then: dict[str, T | None] = {}
         self._keys: list[str] = []
         self._seen = revision
-        self._after = revision  # all that happened until then is told, or will be as part of the state
+        self._after = revision  # changes until then were delivered, or will be with the objects
         self._limit = FIRST_READ
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is to be told, as is known without looking far."""
+        """Whether there are certainly no events. A selector is not considered."""
         if self._start is None:
             return self._after >= self._sources.newest()
         first, last = self._sources.objects.span(self._start, self._end)
         return first == last and not self._mark
 
     def trim(self) -> None:
-        """Lets go of what the window has let go of."""
+        """Drop what was noted from changes that are no longer in the window."""
         if self._sources.window.floor > self._revision:
             self._then.clear()
             self._keys.clear()
 
     async def next(self) -> list[WatchEvent[T]] | None:
-        """The next part, of about `Sources.part` bytes, maybe empty. None when all was told, up to `upto` or the newest revision.
+        """The next part, of about `Sources.part` bytes, possibly empty. None after the last, at `upto` or the newest revision.
 
-        Raises StorageError, Compacted where the store has forgotten it meanwhile, Corrupt where something can't be read.
+        Raises StorageError: Compacted if the store has compacted it meanwhile, Corrupt if an object can't be read.
         """
         if self._start is not None:
             return await self._state(self._start)
@@ -129,10 +130,10 @@ class Past(Generic[T]):
         if self._after >= upto:
             return None
         if self._sources.window.floor <= self._after:
-            return self._told(self._recent(upto))
-        return self._told(await self._stored(upto))
+            return self._events(self._recent(upto))
+        return self._events(await self._stored(upto))
 
-    # The state
+    # The objects at `revision`
 
     async def _state(self, start: str) -> list[WatchEvent[T]]:
         self.trim()
@@ -164,7 +165,7 @@ class Past(Generic[T]):
         return found
 
     def _note_changes(self, start: str) -> None:
-        """What the first later change of a key replaced is its state then."""
+        """Note the changes since the last call: what the first change of a key replaced is its state at `revision`."""
         for change in self._sources.window.since(self._seen):
             self._seen = change.revision
             if start <= change.key < self._end and change.key not in self._then:
@@ -196,13 +197,13 @@ class Past(Generic[T]):
         return self._prefix[: self._prefix.rindex("/") + 1]
 
     def _read(self, count: int, size: int) -> None:
-        """From what the store gave: how many to ask for next."""
+        """Set the size of the next read by that of the last one."""
         self._limit = min(LOOK, max(1, self._sources.part * count // max(size, 1))) if count else LOOK
 
-    # What happened since
+    # The changes after `revision`
 
     def _recent(self, upto: int) -> list[Change[T]]:
-        """As the window has it."""
+        """From the window."""
         found: list[Change[T]] = []
         size, part = 0, self._sources.part
         changes = self._sources.window.since(self._after, LOOK)
@@ -216,11 +217,11 @@ class Past(Generic[T]):
                 if size >= part:
                     return found
         if len(changes) < LOOK or changes[-1].revision > upto:
-            self._after = upto  # beyond the last change there are only other prefixes' revisions
+            self._after = upto  # later revisions are those of other prefixes
         return found
 
     async def _stored(self, upto: int) -> list[Change[T]]:
-        """As the store has it."""
+        """From the store's history."""
         folder, limit = self._folder, self._limit
         events = await self._sources.storage.history(folder, self._after, upto, limit)
         self._after = events[-1].revision if len(events) == limit else upto
@@ -236,16 +237,16 @@ class Past(Generic[T]):
             new = make(KeyValue(event.key, event.value, event.create_revision, event.revision, event.fault))
         return Change(event.key, event.revision, old, new)
 
-    def _told(self, changes: Sequence[Change[T]]) -> list[WatchEvent[T]]:
-        """Raises Corrupt."""
+    def _events(self, changes: Sequence[Change[T]]) -> list[WatchEvent[T]]:
+        """The events of the changes that match. Raises Corrupt."""
         for change in changes:
             if change.corrupt is not None:
                 raise change.corrupt
         matches = self._matches
-        tellings = [Telling(change, self._sources.at) for change in changes]
+        found = [ChangeEvents(change, self._sources.at) for change in changes]
         if matches is None:
-            return [telling.event() for telling in tellings]
-        return [event for telling in tellings if (event := telling.selected(matches)) is not None]
+            return [one.event() for one in found]
+        return [event for one in found if (event := one.selected(matches)) is not None]
 
 
 def _key(item: tuple[str, T]) -> str:

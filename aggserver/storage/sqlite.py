@@ -1,21 +1,20 @@
-"""The store in one SQLite file: what was acknowledged survives a power cut, at thousands of writes a second.
+"""The store in one SQLite file. Acknowledged writes survive a power failure, at thousands of writes per second.
 
-Two tables: `events`, the append-only log that holds every value once, and `current`, which says for each key that exists which
-event is its newest. Triggers keep the second in step with the first. Callers: `storage/cacher.py`, `registry/store.py`; made
-by `app.py`.
+There are two tables: `events`, the append-only log with every value, and `current`, the list of objects, with the newest event of
+each key that exists. Triggers update the second with the first.
 
-One thread writes. It drains its queue, decides every compare-and-swap against an index in memory, and commits the whole batch
-by ONE SQL statement in autocommit mode. One, for every statement gives up the interpreter's lock, and a thread that gets it
-back from a busy event loop waits for at least the switch interval: with a statement a row, a busy loop let through 5 to 13 times
-fewer batches. After the commit one callback on the loop delivers the events and then answers the writers, so that a writer who
-returns reads its own write in whatever a subscription feeds.
+One thread writes. It takes all queued writes, decides every compare-and-swap with an index in memory, and commits the batch with
+ONE SQL statement in autocommit mode. Every statement releases the GIL, and to get it back from a busy event loop a thread waits
+for at least the switch interval: with a statement per row, a busy loop let through 5 to 13 times fewer batches. After the commit,
+one callback on the loop delivers the events and then answers the writers, so that a writer finds its own write in the watch
+cache.
 
-Lists, counts and history run on a second thread with a connection of its own, `get` on the event loop with a third (10 us; a
-hop between threads costs more). In WAL mode none waits for the writer.
+Lists, counts and history run on a second thread with a connection of its own, `get` on the event loop with a third (10 us, less
+than a switch of threads). In WAL mode readers do not wait for the writer.
 
-What is read is compared with its checksum. A value that differs is handed on with its fault, and whoever makes objects of values
-says so; a list of objects that isn't the one that was written is refused at the start.
-Source: the contract in `interface.py`; sqlite.org/wal.html, sqlite.org/lang_createtrigger.html; the table of k3s-io/kine.
+What is read is verified by its checksum. A damaged value is returned with its `fault`; a damaged list of objects is rejected at
+the start.
+Source: `interface.py`; sqlite.org/wal.html, sqlite.org/lang_createtrigger.html; the table of k3s-io/kine.
 """
 
 from __future__ import annotations
@@ -52,16 +51,16 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# An outer join, so that an object is not missed because its event can't be found. The cast costs nothing: values are blobs, and
-# what damage makes of one is not decoded.
+# An outer join, so that an object is not missing because its event is. Values are blobs, so the cast costs nothing; it keeps a
+# value whose type was damaged from being decoded as text.
 _VALUE_OF = "LEFT JOIN events e ON e.revision = c.revision"
 _COLUMNS = "c.key, CAST(e.value AS BLOB), c.create_revision, c.revision, e.checksum"
-_GET = f"SELECT {_COLUMNS} FROM current c {_VALUE_OF} WHERE c.key = ?"  # noqa: S608 - put together from constants
+_GET = f"SELECT {_COLUMNS} FROM current c {_VALUE_OF} WHERE c.key = ?"  # noqa: S608 - made of constants
 _LIST = f"""
 SELECT {_COLUMNS} FROM current c {_VALUE_OF} WHERE c.key >= ? AND c.key < ? ORDER BY c.key LIMIT ?
 """  # noqa: S608 - as above
 _COUNT = "SELECT count(*) FROM current WHERE key >= ? AND key < ?"
-# The state at an old revision: what hasn't been written since, and what the first later write of each key replaced.
+# The state at an old revision: keys that were not written since, and what the first later write of each other key replaced.
 # (SQLite takes a bare column from the row that has the min().)
 _STATE_AT = """(
     SELECT key, revision, create_revision FROM current WHERE key >= :start AND key < :end AND revision <= :at
@@ -84,10 +83,10 @@ WHERE e.revision > ? AND e.revision <= ? AND e.key >= ? AND e.key < ? ORDER BY e
 
 
 class SQLiteStorage:
-    """A `Storage` in the file at `path`, which is made if it isn't there.
+    """A `Storage` in the file at `path`, which is created if it doesn't exist.
 
-    The file is on a local disk (WAL needs shared memory) and belongs to one server at a time. synchronous: with `normal` commits
-    don't wait for the disk; a power cut may then lose the last ones (never a kill), but not damage the file.
+    The file must be on a local disk (WAL needs shared memory), and one server uses it at a time. synchronous: with `normal`,
+    commits don't wait for the disk; then a power failure, but not a kill, may lose the last ones. It never damages the file.
     """
 
     def __init__(self, path: Path, synchronous: str = "full") -> None:
@@ -130,8 +129,8 @@ class SQLiteStorage:
         self._history = History(self._writer.revision)
 
     def _refuse_damaged(self) -> NoReturn:
-        """Says which keys it is about. Raises Unavailable."""
-        from aggserver.storage.sqlite_maintenance import (  # the commands' part of the package, which serving has no need of
+        """Raises Unavailable with the keys that are damaged."""
+        from aggserver.storage.sqlite_maintenance import (  # not needed for serving, so imported only here
             DamagedError,
             check,
         )
@@ -140,7 +139,7 @@ class SQLiteStorage:
             check(self._path, logger.info)
         except DamagedError as error:
             raise Unavailable(str(error)) from None
-        raise Unavailable(f"the store {self._path} is damaged: its list of objects is not the one that was written")
+        raise Unavailable(f"the store {self._path} is damaged: its list of objects does not match its checksum")
 
     async def close(self) -> None:
         writer, self._writer = self._writer, None
@@ -176,7 +175,7 @@ class SQLiteStorage:
     async def list(self, prefix: str, *, revision: int = 0, start: str = "", limit: int = 0) -> Page:
         start, end, history = max(start, prefix), prefix_end(prefix), self._opened(self._history)
         page = await self._read(lambda connection: _list(connection, history, start, end, revision, limit))
-        # The commit may have come before its delivery: the caller may subscribe from this revision on.
+        # The write may be committed but not delivered yet. Wait, because the caller may subscribe from this revision.
         await self._feed.reached(page.revision)
         return page
 
@@ -195,7 +194,7 @@ class SQLiteStorage:
 
     async def watch(self, prefix: str, after: int, sink: Sink) -> Subscription:
         self._opened(self._writer)
-        return await self._feed.follow(prefix, after, sink, self.history)
+        return await self._feed.subscribe(prefix, after, sink, self.history)
 
     async def history(self, prefix: str, after: int, upto: int, limit: int) -> Sequence[Event]:
         history = self._opened(self._history)
@@ -210,7 +209,7 @@ class SQLiteStorage:
         await self._opened(self._writer).compact(revision)
 
     async def _read(self, query: Callable[[sqlite3.Connection], T]) -> T:
-        """Runs `query` in one read transaction, on the reader's thread."""
+        """Run `query` in one read transaction, on the reader's thread."""
         connection, checkpointer = self._opened(self._reading), self._opened(self._checkpointer)
 
         def run() -> T:

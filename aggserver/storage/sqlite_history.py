@@ -1,10 +1,9 @@
-"""Whether the past can be told from the SQLite file: it must not be compacted, and must be what was written.
+"""Verification of the history in the SQLite file, before watches and lists at old revisions use it.
 
-An event that is lost, or whose key was altered, is missing from a watch's past or from a list at an old revision, and nothing
-else would show it. So before anything is told of the time after a revision, the chain of events since then is walked once
-(`checksums.py`): each event must follow from the one before. What was walked is not walked again, and what this process has
-written itself needs no proof. 100,000 events take some 0.2 s, on the thread that reads.
-Used by `sqlite.py`.
+An event that is lost, or whose key is damaged, would be missing from a watch or a list at an old revision without an error. So
+before the history after a revision is used, the chain of events since then is verified once: each state must follow from the
+previous one (`checksums.py`). Events that this process wrote need no verification. 100,000 events take about 0.2 s, on the
+reader's thread.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ logger = logging.getLogger(__name__)
 
 
 class History:
-    """For the reader's thread. `proven`: the revision after which all events are known to be as they were written."""
+    """For the reader's thread. `proven`: all events after this revision are verified."""
 
     def __init__(self, newest: int) -> None:
         self.proven = newest
-        self._broken = 0  # the newest revision whose event isn't; 0: none is known
+        self._broken = 0  # the newest revision with a damaged event; 0 if none is known
 
     def check(self, connection: sqlite3.Connection, revision: int) -> None:
-        """Returns if what came after `revision` can be told. Raises Compacted: whoever asked lists anew."""
+        """Returns if the history after `revision` can be used. Raises Compacted if it is compacted or damaged."""
         (compacted,) = connection.execute(COMPACTED).fetchone()
         if revision < compacted:
             raise Compacted(revision, compacted)
@@ -50,7 +49,7 @@ class History:
 
     def _prove(self, connection: sqlite3.Connection, after: int) -> None:
         (state,) = connection.execute(_STATE_AT, (after,)).fetchone()
-        # Nothing has the revision 1, at which an empty store begins.
+        # No event has revision 1, because an empty store begins with it.
         expected = max(after, 1)
         for revision, key, created, previous, deleted, found in connection.execute(_CHAIN, (after, self.proven)):
             expected += 1
@@ -63,6 +62,6 @@ class History:
 
     def _break(self, after: int, revision: int) -> None:
         self._broken = max(self._broken, revision)
-        text = "the history of the store is damaged before revision %d: clients that knew an older one list anew; see what it is"
-        logger.error(f"{text} with `aggserver storage check`", revision)
+        text = "the history of the store is damaged before revision %d: clients with an older resourceVersion must list again."
+        logger.error(f"{text} Run `aggserver storage check` for details", revision)
         raise Compacted(after, revision)

@@ -1,8 +1,8 @@
-"""One watch on a cacher: what is still to be told, and the end.
+"""One watch on a cacher: its pending events and its end.
 
-Made by `cacher.Cacher.watch`, iterated by the handler of the request. The cacher only appends to it and wakes it, so a client
-that reads slowly holds up nobody: its watch is ended when too much is pending, or when what is pending is held in memory for it
-alone, and it comes back with the last revision it saw.
+`Cacher.watch` makes it, and the request's handler iterates it. The cacher only appends events and wakes it, so a slow client does
+not delay others. Its watch is closed when too many events are pending, or when their objects are no longer in the cache's window
+and would be in memory for this watch only. The client then resumes from the last resourceVersion it received.
 Source: k8s.io/apiserver pkg/storage/cacher/cache_watcher.go, v0.36.3.
 """
 
@@ -18,37 +18,36 @@ from aggserver.storage.past import PART_BYTES, Past
 
 __all__ = ["CacheWatcher", "Feed"]
 
-MAX_PENDING = 16 * 1024  # events: some ten seconds of the fastest writers; upstream gives up after 1,000 and 50 ms
-MAX_PENDING_BYTES = 16 << 20  # of objects, which pending events keep in memory (shared with other watches as slow)
-BATCH_BYTES = PART_BYTES  # of objects handed out at once: whoever sends them makes one piece of it, for each watch its own
+MAX_PENDING = 16 * 1024  # events: ten seconds of the fastest writers; upstream closes a watch after 1,000 and 50 ms
+MAX_PENDING_BYTES = 16 << 20  # of objects in pending events, which may be shared with other slow watches
+BATCH_BYTES = PART_BYTES  # of objects per batch, which the handler sends as one piece, encoded for each watch
 
 T = TypeVar("T", bound=Cached)
 
 
 class Feed(Protocol[T]):
-    """The cacher, as its watches see it."""
+    """What a watch needs of the cacher."""
 
     def join(self, watcher: CacheWatcher[T]) -> None:
-        """From now on events are offered to it: it has been told all that went before."""
+        """Offer live events to the watch, because it has got all past ones."""
 
     def forget(self, watcher: CacheWatcher[T]) -> None: ...
 
     def progress(self) -> int:
-        """The newest revision."""
+        """Request progress; returns the newest known revision."""
 
 
 class CacheWatcher(Generic[T]):
-    """Iteration gives lists of events, never empty: all that is pending, up to `BATCH_BYTES`, so a busy client is told of many at
-    once.
+    """An asynchronous iterator of non-empty lists of events: all that are pending, up to `BATCH_BYTES`.
 
-    It ends when the watch was closed, the cacher was closed or the client was too slow, and raises StorageError when events were
-    lost: `Compacted` asks the client to list anew. One task iterates; a cancelled `anext` loses nothing that is live.
+    It ends when the watch or the cacher was closed or the client was too slow, and raises StorageError when events were lost:
+    after `Compacted` the client must list again. Only one task may iterate. Cancelling `anext` loses no live events.
     """
 
     __slots__ = ("_bytes", "_error", "_feed", "_first", "_over", "_past", "_pending", "_waiter", "matches", "prefix")
 
     def __init__(self, prefix: str, matches: Callable[[T], bool] | None, feed: Feed[T], past: Past[T] | None) -> None:
-        """past: what is told first; without it the feed offers events from the start."""
+        """past: the events to deliver first. Without it the feed must offer live events from the start."""
         self.prefix = prefix
         self.matches = matches
         self._feed = feed
@@ -61,7 +60,7 @@ class CacheWatcher(Generic[T]):
         self._error: StorageError | None = None
 
     async def look_ahead(self) -> None:
-        """Reads the first part of the past, so that a past that is forgotten is known at once. Raises StorageError."""
+        """Read the first part of the past now, so that Compacted is raised here. Raises StorageError."""
         if self._past is not None:
             self._first = await self._earlier(self._past)
 
@@ -73,7 +72,7 @@ class CacheWatcher(Generic[T]):
             first, self._first = self._first, None
             return first
         while (past := self._past) is not None:
-            # Parts follow upon each other as fast as the client takes them: the others' turn comes between.
+            # Let other requests run between parts, because a fast client would read them all without a pause.
             await asyncio.sleep(0)
             if batch := await self._earlier(past):
                 return batch
@@ -115,7 +114,7 @@ class CacheWatcher(Generic[T]):
         return batch
 
     def offer(self, event: WatchEvent[T]) -> bool:
-        """Adds an event; False if there were too many, and the watch is over."""
+        """Add an event. Returns False if too much is pending; then the watch must be closed."""
         self._pending.append(event)
         self._bytes += event.size
         if self._waiter is not None and not self._waiter.done():
@@ -123,24 +122,24 @@ class CacheWatcher(Generic[T]):
         return len(self._pending) <= MAX_PENDING and self._bytes <= MAX_PENDING_BYTES
 
     def bookmark(self) -> None:
-        """Adds a bookmark at the newest revision up to which this watch has been told all.
+        """Add a bookmark with the newest revision up to which this watch has got all events.
 
-        Nothing while the past is still being told: its revisions come after the objects they belong to.
+        Does nothing while past events are being delivered: their revisions are older than the cacher's.
         """
         if self._past is None and not self._over:
             revision = self._feed.progress()
             self.offer(WatchEvent(BOOKMARK, None, revision))
 
     def lags(self, floor: int) -> bool:
-        """Whether events are pending that the window, which begins after `floor`, no longer has; the past lets go of such."""
+        """Whether pending events are no longer in the window, which begins after `floor`. Also trims the past."""
         if self._past is not None:
             self._past.trim()
         return bool(self._pending) and self._pending[0].revision <= floor
 
     def end(self, revision: int, error: StorageError | None = None) -> None:
-        """No more events; the past up to `revision` and what is pending are still told, then iteration ends.
+        """Accept no more events. The past up to `revision` and the pending events are still delivered, then iteration ends.
 
-        With an error iteration raises it: the past is no longer there.
+        With an error, the past is dropped, and iteration raises the error after the pending events.
         """
         if error is not None:
             self._past = None
@@ -152,7 +151,7 @@ class CacheWatcher(Generic[T]):
             self._waiter.set_result(None)
 
     def close(self) -> None:
-        """Ends it and frees what it holds, at once. May be called twice."""
+        """End the watch now, without its pending events. May be called twice."""
         self._feed.forget(self)
         self._past = self._first = None
         self._pending = []

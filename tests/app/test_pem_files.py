@@ -69,7 +69,7 @@ AT_START = {
     PAIR_FLAGS.format("ca", "key"): "KEY_VALUES_MISMATCH",
     PAIR_FLAGS.format("crt", "key") + " --ca-bundle-file garbage": f"--ca-bundle-file garbage: {NO_CA}",
     "--kubeconfig bad-ca.json": "unusable certificates for the API server",
-    "--kubeconfig garbage": "garbage is no kubeconfig",
+    "--kubeconfig garbage": "garbage is not a kubeconfig",
     "--kubeconfig noise": "kubeconfig noise: ",
     ETCD + "cafile garbage": "--etcd-cafile garbage: there is no certificate in PEM",
     ETCD + "cafile ca --etcd-certfile garbage --etcd-keyfile key": "--etcd-certfile garbage, --etcd-keyfile key: ",

@@ -156,9 +156,9 @@ def test_the_command_finds_and_removes_it(plane: ControlPlane, theirs: Client, o
     theirs.request("POST", PATH, JSON, json.dumps(body("good")).encode())
     sound = check(plane, tmp_path)
     assert sound.returncode == 0, sound.stderr
-    assert "all that is stored can be read: objects: " in sound.stdout
+    assert "all values can be read: objects: " in sound.stdout
     assert "things.stable.example.com 1)" in sound.stdout
-    assert "of others, not looked into: " in sound.stdout
+    assert "of other servers, not checked: " in sound.stdout
     for name in ("x", "y"):
         put(plane, name, b"this is no JSON")
     found = check(plane, tmp_path)

@@ -324,7 +324,7 @@ async def test_concurrent_questions_for_the_revision_share_queries(store: EtcdSt
 )
 def test_versions_whose_progress_is_not_to_be_trusted(version: str, refused: bool) -> None:
     if refused:
-        with pytest.raises(Unavailable, match="or newer is needed"):
+        with pytest.raises(Unavailable, match="or newer is required"):
             etcd._check_version(version)
     else:
         etcd._check_version(version)
@@ -332,5 +332,5 @@ def test_versions_whose_progress_is_not_to_be_trusted(version: str, refused: boo
 
 @pytest.mark.parametrize("url", ["localhost:2379", "ftp://localhost", "https://", "http://localhost:2379/path"])
 async def test_what_is_no_url(url: str) -> None:
-    with pytest.raises(Unavailable, match="as https://host:2379"):
+    with pytest.raises(Unavailable, match="the form https://host:2379"):
         await EtcdStorage([url]).start()
