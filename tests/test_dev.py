@@ -80,7 +80,7 @@ def test_an_address_of_others(tmp_path: Path) -> None:
 def test_a_file_that_is_no_kubeconfig(tmp_path: Path) -> None:
     (tmp_path / "config").write_text("just text")
     done = dev("--kubeconfig", "config", "--secure-port", "0", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (1, "aggserver: config: no kubeconfig, and it is left as it is\n")
+    assert (done.returncode, done.stderr) == (1, "aggserver: config: not a kubeconfig; left unchanged\n")
     assert [file.name for file in tmp_path.iterdir()] == ["config"]
 
 

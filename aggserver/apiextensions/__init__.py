@@ -1,5 +1,5 @@
-"""The resource that makes resources: CustomResourceDefinitions, from a folder or from the server's own API, to what is served.
+"""CustomResourceDefinitions, from a folder or the server's own API, and the resources that are served for them.
 
-`definition.py`, `validation.py` and `conditions.py` decide, and are pure; the rest acts.
-Called by `app.py`, which wires it; knows nothing of sockets and of who asks.
+`definition.py`, `validation.py` and `conditions.py` decide, and are pure; the rest acts. The package knows nothing of sockets or
+of users.
 """

@@ -1,9 +1,10 @@
-"""Conditions: the status of a definition, as a function of it, of its group's others, and of the time.
+"""Conditions: the status of a definition, computed from it, the other definitions of its group, and the time.
 
-Where upstream has a queue for each condition, here one function finds them all: whose names are whose, whether the definition is
-served, whether its group is approved and its schemas are structural. Names are given to whoever came first, and are kept until
-they are given up. A definition that was once Established stays so, whatever becomes of its names.
-Pure. Called by `controller.py` and `strategy.py`, and by `files.py` for names.
+Upstream has a controller for each condition; here one function computes them all: which names are accepted, whether the
+definition is Established, whether its group is approved and its schemas are structural. A name belongs to the first definition
+that asks for it, until that gives it up. A definition that was once Established stays so, even if it loses names.
+
+Pure.
 Source: k8s.io/apiextensions-apiserver pkg/controller/{status,establish,apiapproval,nonstructuralschema},
 pkg/apihelpers/helpers.go, v0.36.3.
 """
@@ -36,7 +37,7 @@ __all__ = [
 # Status, reason and message of a condition.
 Structure = tuple[str, str, str]
 
-# In the order in which upstream looks; of several conflicts the last one names the condition.
+# In upstream's order; of several conflicts, the last one is the reason of the condition.
 _RESOURCE_NAMES = (("plural", "PluralConflict"), ("singular", "SingularConflict"))
 _KIND_NAMES = (("kind", "KindConflict"), ("listKind", "ListKindConflict"))
 
@@ -51,10 +52,10 @@ _APPROVALS = {
 def conditions(
     crd: Mapping[str, Any], others: Sequence[Mapping[str, Any]], structure: Structure | None, now: float
 ) -> JSONObject:
-    """The new status, equal to the old one where there is nothing to say.
+    """The new status, equal to the old one if nothing changes.
 
-    crd: a valid definition. others: the other definitions, of whichever group. structure: of `non_structural`. now: seconds since
-    the epoch, for lastTransitionTime, which changes with the status of a condition alone.
+    crd: a valid definition. others: the other definitions of any group. structure: result of `non_structural`. now: seconds since
+    the epoch, for lastTransitionTime, which changes only with the status of a condition.
     """
     names, conflict = accept_names(crd, others)
     status = dict(member(crd, "status", {}))
@@ -81,9 +82,9 @@ def conditions(
 
 
 def non_structural(crd: Mapping[str, Any]) -> Structure | None:
-    """The condition NonStructuralSchema, which only a definition from before the rules can have; None where all is well.
+    """The condition NonStructuralSchema, which only definitions from before v1 can have; None if all schemas are structural.
 
-    Takes time for large schemas: ask once for each generation.
+    It takes time for large schemas, so call it once for each generation.
     """
     spec = member(crd, "spec", {})
     errors = []
@@ -115,8 +116,8 @@ def is_true(crd: Mapping[str, Any], type_: str) -> bool:
 
 
 def with_condition(status: Mapping[str, Any], type_: str, value: str, reason: str, message: str, time: str) -> JSONObject:
-    """A status in which this condition is as given. `value` is True, False or Unknown; `time` as in metadata, and not used where
-    `value` is what it was.
+    """The status with this condition set. value: True, False or Unknown. time: formatted as in metadata; used only if the value
+    changes.
     """
     kept: list[JSONObject] = []
     found: JSONObject | None = None
@@ -134,7 +135,7 @@ def with_condition(status: Mapping[str, Any], type_: str, value: str, reason: st
 
 
 def stored_versions(crd: Mapping[str, Any]) -> list[str]:
-    """status.storedVersions: every version that objects may be stored in, the storage version among them."""
+    """status.storedVersions: all versions that objects may be stored in, including the storage version."""
     stored = list(member(member(crd, "status", {}), "storedVersions", []))
     for version in member(member(crd, "spec", {}), "versions", []):
         if version.get("storage"):
@@ -144,10 +145,10 @@ def stored_versions(crd: Mapping[str, Any]) -> list[str]:
 
 
 def accept_names(crd: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) -> tuple[JSONObject, tuple[str, str] | None]:
-    """(acceptedNames, conflict): the names that the definition has, of those it asks for.
+    """(acceptedNames, conflict): those of the requested names that are accepted.
 
-    A name that another definition of the group has been given is not accepted; one that it has itself stays until its successor
-    is free. The conflict is (reason, message), None where all are accepted.
+    A name that another definition of the group has is not accepted; then the definition keeps the name it had before. The
+    conflict is (reason, message); None if all names are accepted.
     """
     spec = member(crd, "spec", {})
     asked = manifest.default_names(member(spec, "names", {}))
@@ -167,7 +168,7 @@ def accept_names(crd: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) ->
             accepted["shortNames"], clash = _short_names(asked, before, resources)
             conflict = clash or conflict
     accepted["categories"] = member(asked, "categories", [])
-    # As the type is encoded: only plural and kind may be empty.
+    # As Go encodes the type: empty names are omitted, except plural and kind.
     return {key: name for key, name in accepted.items() if name or key in ("plural", "kind")}, conflict
 
 
@@ -184,13 +185,13 @@ def _in_use(names: Sequence[str]) -> str:
 
 
 def _aggregate(errors: Sequence[str]) -> str:
-    """The text of several errors, as upstream's Aggregate has it."""
+    """The text of several errors, in the form of upstream's Aggregate."""
     texts = list(dict.fromkeys(errors))
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
 
 def _taken(group: Iterable[Mapping[str, Any]]) -> tuple[set[str], set[str]]:
-    """What the definitions of a group have been given: (names of resources, kinds)."""
+    """The names accepted for the definitions of a group: (names of resources, kinds)."""
     resources: set[str] = set()
     kinds: set[str] = set()
     for other in group:

@@ -1,10 +1,10 @@
-"""What of a definition decides how its objects look to those who read them: the versions, their schemas, and conversion.
+"""The content of a definition: the parts that determine how its objects look to readers, i.e. versions, schemas and conversion.
 
-When that changes, what clients hold of the objects is no longer what they would be told (new defaults, fields that are pruned,
-other versions), and so watches end. Columns, names, descriptions, subresources and deprecations change no object.
-Pure. Called by `definitions.py` and `marks.py`.
-Source: k8s.io/apiextensions-apiserver pkg/apiserver/customresource_handler.go (updateCustomResourceDefinition), v0.36.3, which
-ends watches when anything at all of spec or of the accepted names changes.
+When it changes, objects that clients hold become outdated (new defaults, pruned fields, other versions), so watches end.
+Columns, names, descriptions, subresources and deprecations don't affect objects.
+
+Pure. Source: k8s.io/apiextensions-apiserver pkg/apiserver/customresource_handler.go (updateCustomResourceDefinition), v0.36.3,
+which ends watches when anything in the spec or in the accepted names changes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from aggserver.apiextensions.definition import Definition, Version
 
 __all__ = ["content_digest", "same_content"]
 
-# Members of a schema that say something to people alone, and those that hold further schemas: one, by name, or in a list.
+# Members of a schema that are only documentation, and those that contain further schemas: one, by name, or in a list.
 _FOR_PEOPLE = frozenset({"description", "title", "example", "externalDocs"})
 _ONE = frozenset({"additionalItems", "additionalProperties", "items", "not"})
 _BY_NAME = frozenset({"definitions", "dependencies", "patternProperties", "properties"})
@@ -33,7 +33,7 @@ def same_content(one: Definition, other: Definition) -> bool:
 
 
 def content_digest(definition: Definition) -> str:
-    """The same for definitions of the same content, in every process: SHA-256 in hexadecimal."""
+    """A digest that is equal for definitions of the same content, in every process: SHA-256 in hexadecimal."""
     text = json.dumps(_content(definition), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -51,7 +51,7 @@ def _version(version: Version) -> dict[str, Any]:
 
 
 def _schema(schema: Any) -> Any:
-    """Without what is for people; what stands where a schema should and is none stays as it is."""
+    """A schema without documentation; any other value is returned unchanged."""
     if not isinstance(schema, Mapping):
         return schema
     return {key: _member(key, value) for key, value in schema.items() if key not in _FOR_PEOPLE}

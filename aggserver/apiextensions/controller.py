@@ -1,8 +1,8 @@
-"""DefinitionController: looks after the definitions of the server's own CRD API.
+"""DefinitionController: the controller of the definitions in the server's own CRD API.
 
-It writes the conditions that `conditions.py` finds, has a definition served once its names are accepted, and takes a deleted one
-through its end: its objects are deleted, then its finalizer goes, and with that the definition.
-Called by `app/standalone.py`. Source: k8s.io/apiextensions-apiserver pkg/controller/{status,establish,finalizer}, v0.36.3.
+It writes the conditions that `conditions.py` computes, serves a definition once its names are accepted, and finalizes a deleted
+one: its objects are deleted, then its finalizer is removed, which removes the definition.
+Source: k8s.io/apiextensions-apiserver pkg/controller/{status,establish,finalizer}, v0.36.3.
 """
 
 from __future__ import annotations
@@ -27,43 +27,43 @@ __all__ = ["DefinitionController"]
 
 log = logging.getLogger("aggserver.definitions")
 
-# Seconds between looks at a definition whose objects wait for finalizers of others.
+# Seconds until a deleted definition is checked again while its objects wait for the finalizers of others.
 _LOOK_AGAIN = 0.5
-# Each waits for its writes to be on the disk, which many do together.
+# Each worker waits until its writes are synced to disk; the writes of several workers are synced together.
 _WORKERS = 16
-# Bytes of a spec from which on it is looked into in a thread, for all else goes on in the event loop meanwhile.
+# Bytes of JSON: a larger spec is processed in a thread, so that the event loop is not blocked.
 _LARGE = 32 * 1024
-# Seconds after which a condition says that they were waited for in vain; the looks go on.
+# Seconds after which a condition reports that objects are still left; the controller keeps checking.
 _PATIENCE = 60.0
-_NAMED = 10  # objects that can't be read, in a condition
+_NAMED = 10  # the most unreadable objects named in a condition
 _WRITE = WriteOptions(field_manager="aggserver", bounded=False)
 
 
 class DefinitionController:
-    """store: of the definitions. clock: seconds since the epoch."""
+    """store: that of the definitions. clock: seconds since the epoch."""
 
     def __init__(self, store: Store, definitions: Definitions, clock: Callable[[], float], later: CallLater = call_later) -> None:
         self._status = store.with_strategy(DefinitionStatusStrategy())
         self._definitions = definitions
         self._clock = clock
         self._follower = Follower(store, self._sync, later, workers=_WORKERS)
-        # Definitions whose status is being written: two that want the same name must not both be told that it is free.
+        # Definitions whose status is being written, so that the same name is not accepted for two of them.
         self._writing: dict[str, JSONObject] = {}
         self._settled: dict[str, asyncio.Event] = {}
         self._refused: dict[str, str] = {}  # why a definition is not served
-        # Name -> (uid and generation that were looked at, what was found).
+        # Name -> (uid and generation checked, the result).
         self._structures: dict[str, tuple[tuple[str, int] | None, conditions.Structure | None]] = {}
-        self._emptying: dict[str, float] = {}  # since when objects of a deleted definition are waited for
+        self._emptying: dict[str, float] = {}  # the time since which the objects of a deleted definition are being deleted
 
     async def run(self) -> None:
         await self._follower.run()
 
     async def caught_up(self) -> None:
-        """Returns when every definition that was there at the start has been looked at."""
+        """Return when every definition that existed at the start has been synced."""
         await self._follower.caught_up()
 
     async def settled(self, names: Sequence[str]) -> Mapping[str, str]:
-        """Returns when each of these is served, or is known not to be; the latter, with the reason."""
+        """Return when each of these is served, or refused for good; the result has the refused ones with the reasons."""
         for name in names:
             if self._definitions.get(name) is None and name not in self._refused:
                 await self._settled.setdefault(name, asyncio.Event()).wait()
@@ -112,7 +112,7 @@ class DefinitionController:
             self._settled.pop(name).set()
 
     def _status_of(self, crd: JSONObject) -> JSONObject:
-        """The status it should have; names must be unique among the other definitions of the group."""
+        """The status that the definition should have, considering the names of the group's other definitions."""
         name = crd["metadata"]["name"]
         group = crd["spec"]["group"]
         objects = {**self._follower.objects, **self._writing}
@@ -120,7 +120,7 @@ class DefinitionController:
         return conditions.conditions(crd, others, self._structure_of(crd), self._clock())
 
     async def _examine(self, crd: JSONObject) -> None:
-        """Finds what `_structure_of` will be asked for, where that takes long, beside the event loop."""
+        """For a large definition, compute the result of `_structure_of` in a thread."""
         if not self._is_examined(crd) and len(codec.encode_json(crd["spec"])) > _LARGE:
             structure = await asyncio.to_thread(conditions.non_structural, crd)
             self._structures[crd["metadata"]["name"]] = _identity(crd), structure
@@ -135,7 +135,7 @@ class DefinitionController:
         return self._structures[name][1]
 
     def _look_at_group(self, gone: str) -> None:
-        """A name that was given up may be what another definition waits for."""
+        """Sync the definitions of a group that may have waited for a name of the removed one."""
         group = gone.partition(".")[2]
         for name, crd in self._follower.objects.items():
             if crd["spec"]["group"] == group and not conditions.is_true(crd, "NamesAccepted"):
@@ -166,20 +166,20 @@ class DefinitionController:
         return None
 
     async def _emptied(self, name: str) -> bool:
-        """Deletes what can be deleted; whether nothing is left."""
+        """Delete all objects that can be deleted; return whether none is left."""
         resource = self._definitions.get(name)
         if resource is None:
             return True
         store = resource.store(resource.definition.storage_version)
         await store.delete_collection(Context(CONTROLLER), DeleteOptions(), ALL)
         if unreadable := store.unreadable():
-            # Their finalizers are unknown. As upstream they are waited for, until somebody removes them by name.
+            # Their finalizers are unknown. As upstream, wait until somebody deletes them by name.
             names = "; ".join(map(str, unreadable[:_NAMED])) + ("; and more" if len(unreadable) > _NAMED else "")
             raise StatusError(500, STORE_READ_ERROR, names)
         return await store.count(Context(CONTROLLER)) == 0
 
     async def _finish(self, name: str, reason: str, message: str) -> None:
-        """The last write: with the finalizer goes the definition."""
+        """The last write: it removes the finalizer, and thereby the definition."""
         await self._say(name, "False", reason, message, release=True)
 
     async def _say(self, name: str, status: str, reason: str, message: str, *, release: bool = False) -> None:
@@ -196,7 +196,7 @@ class DefinitionController:
 
     async def _write_status(self, name: str) -> JSONObject:
         async def with_status(crd: JSONObject) -> JSONObject:
-            # Of the definition as it is now, whose storedVersions somebody may have changed since it was looked at.
+            # Computed from the current definition, since somebody may have changed storedVersions in the meantime.
             crd["status"] = self._status_of(crd)
             self._writing[name] = crd
             return crd
@@ -210,7 +210,7 @@ class DefinitionController:
 
 
 def _identity(crd: JSONObject) -> tuple[str, int]:
-    """Of the content that was looked at; what others have stored may lack either."""
+    """Identifies the content that was checked. Definitions stored by other servers may lack uid or generation."""
     metadata = crd["metadata"]
     return metadata.get("uid", ""), metadata.get("generation", 0)
 

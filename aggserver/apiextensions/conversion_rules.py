@@ -1,6 +1,6 @@
-"""Rules of spec.conversion: which strategy, and where its webhook is. Used by `validation.py`, and by `conditions.py` for the CA.
+"""Validation of spec.conversion: the strategy, and the client config of its webhook.
 
-Paths are those of upstream's internal type: `spec.conversion.webhookClientConfig`, where the manifest has `webhook.clientConfig`.
+Paths are those of upstream's internal type: `spec.conversion.webhookClientConfig` for `webhook.clientConfig` in the manifest.
 Pure. Source: k8s.io/apiextensions-apiserver pkg/apis/apiextensions/validation/validation.go (validateCustomResourceConversion);
 k8s.io/apiserver pkg/util/webhook/validation.go, v0.36.3.
 """
@@ -28,7 +28,7 @@ _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----\s(.*?)-----END CERTIFIC
 
 
 def validate(conversion: JSONMapping, path: Path, old: JSONMapping | None = None, *, established: bool = False) -> Errors:
-    """old: the conversion before, which may have been accepted under milder rules. established: whether the definition is."""
+    """old: the previous conversion, which may have been accepted under weaker rules. established: whether the definition is."""
     strategy = member(conversion, "strategy", "")
     webhook = member(conversion, "webhook", {})
     if not strategy:
@@ -38,7 +38,7 @@ def validate(conversion: JSONMapping, path: Path, old: JSONMapping | None = None
     config, versions = webhook.get("clientConfig"), member(webhook, "conversionReviewVersions", [])
     if strategy == "Webhook":
         yield from _client_config(config, path.child("webhookClientConfig"))
-        # Before a definition is Established, a condition tells of a bad bundle; one that was bad may stay so.
+        # Before a definition is Established, an invalid bundle is only reported by a condition; one that was invalid may stay so.
         problem = ca_bundle_problem(conversion) if established and not ca_bundle_problem(old or {}) else ""
         if problem:
             at, bundle = path.child("webhookClientConfig", "caBundle"), member(config or {}, "caBundle", "")
@@ -53,9 +53,9 @@ def validate(conversion: JSONMapping, path: Path, old: JSONMapping | None = None
 
 
 def ca_bundle_problem(conversion: JSONMapping) -> str:
-    """What is wrong with the webhook's CA bundle, in upstream's words; '' where there is a certificate in it, or no bundle.
+    """Upstream's error of the webhook's CA bundle; '' if it contains a certificate, or if there is no bundle.
 
-    What is in a certificate is not read.
+    The content of certificates is not parsed.
     """
     config = member(member(conversion, "webhook", {}), "clientConfig", {})
     try:
@@ -109,7 +109,7 @@ def _url(text: str, path: Path) -> Errors:
 
 
 def _service(service: JSONMapping, path: Path) -> Errors:
-    # Upstream hands name and namespace over in the wrong order, and so blames the other one.
+    # Upstream passes name and namespace in the wrong order, so the error names the other one.
     for name, other in (("namespace", "name"), ("name", "namespace")):
         if not member(service, name, ""):
             yield required(path.child(other))

@@ -1,10 +1,10 @@
-"""Definition: one CustomResourceDefinition as the server uses it.
+"""Definition: one CustomResourceDefinition in the form that the server uses.
 
-`parse` takes a CRD manifest (apiextensions.k8s.io/v1, as a dict) and gives the one frozen dataclass that everything else works
-on; who serves doesn't look into a manifest. It fills in upstream's defaults and refuses what can't be served, with every error
-and its field. What must not be written is a longer list, and `validation.py`'s.
-Pure. Callers: `apiextensions/` (files, the CRD API), which turn a Definition into resources (`apiextensions/serving.py`).
-Source: k8s.io/apiextensions-apiserver pkg/apis/apiextensions/v1/{types,defaults}.go, v0.36.3.
+`parse` converts a CRD manifest (apiextensions.k8s.io/v1, as a dict) to a frozen dataclass, so that serving never reads manifests.
+It sets upstream's defaults, and refuses a definition that can't be served, with all errors and their fields. `validation.py` has
+the stricter rules for writes.
+
+Pure. Source: k8s.io/apiextensions-apiserver pkg/apis/apiextensions/v1/{types,defaults}.go, v0.36.3.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
 
 
 class DefinitionError(Exception):
-    """A manifest that can't be served. `errors` are all that is wrong with it; they are never none."""
+    """A manifest that can't be served. `errors` has all errors, at least one."""
 
     def __init__(self, errors: Sequence[FieldError]) -> None:
         super().__init__("; ".join(map(str, errors)))
@@ -54,9 +54,9 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One of spec.versions. `schema` is openAPIV3Schema, untouched; empty where none is given.
+    """One of spec.versions. schema: openAPIV3Schema as written; empty if there is none.
 
-    structural: whether the schema is; one that is not serves as it is, and is published as a bare object (`with_structure`).
+    structural: whether the schema is; one that is not is used as it is, but published as a bare object (`with_structure`).
     """
 
     name: str
@@ -74,7 +74,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class WebhookClient:
-    """Where a conversion webhook is: a URL, or else a service. `ca_bundle` is base64 as written, and may be no certificate."""
+    """The address of a conversion webhook: a URL or a service. ca_bundle: base64 as written, and may be invalid."""
 
     url: str = ""
     service_namespace: str = ""
@@ -86,7 +86,7 @@ class WebhookClient:
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """`webhook` is None for the strategy None, under which versions differ in nothing but apiVersion."""
+    """webhook: None for the strategy None, which changes only apiVersion."""
 
     webhook: WebhookClient | None = None
     review_versions: tuple[str, ...] = ()
@@ -94,9 +94,9 @@ class Conversion:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """`versions` in the manifest's order, names unique; exactly one has `storage`.
+    """versions: in the manifest's order, with unique names; exactly one has `storage`.
 
-    preserve_unknown_fields: only definitions from before v1 have it; nothing is pruned then.
+    preserve_unknown_fields: nothing is pruned; only definitions from before v1 can have it.
     """
 
     name: str
@@ -119,9 +119,9 @@ def served_versions(definition: Definition) -> list[Version]:
 
 
 def parse(crd: Mapping[str, Any]) -> Definition:
-    """The definition of a manifest of whatever shape. Raises DefinitionError with everything that keeps it from being served.
+    """Parse a manifest, which may be of any shape. Raises DefinitionError with all errors that keep it from being served.
 
-    Other rules are not held against it: a definition that a cluster has accepted may be older than they are.
+    Other rules are not checked, since a cluster may have accepted the definition before they existed.
     """
     errors = manifest.problems(crd) or validation.essentials(crd)
     if errors:
@@ -140,9 +140,9 @@ def parse(crd: Mapping[str, Any]) -> Definition:
 
 
 def with_structure(definition: Definition) -> Definition:
-    """Tells which versions have a schema that is not structural: of a definition that was stored before they had to be.
+    """The definition with `structural` set for each version. Only definitions from before v1 can have non-structural schemas.
 
-    Takes milliseconds for a schema: ask only where the condition NonStructuralSchema says that there are such.
+    It takes milliseconds for each schema, so call it only if the condition NonStructuralSchema is set.
     """
     marked = (replace(version, structural=is_structural(version.schema)) for version in definition.versions)
     return replace(definition, versions=tuple(marked))

@@ -1,8 +1,7 @@
-"""Definitions: which definitions are served now, by name; keeps the installer in step.
+"""Definitions: the definitions that are served now, by name; keeps the installer up to date.
 
-A changed definition takes over its predecessor's watch cache, and watches go on unless the change is one of content
-(`content.py`); a withdrawn one ends them.
-Called by the controller (standalone) and by the follower of a folder (files).
+A changed definition takes over the watch cache of its predecessor, and watches continue unless the content (`content.py`) has
+changed; removing a definition ends them. The controller (standalone) or the follower of a folder (files) calls this.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class Definitions:
         return self._resources.get(name)
 
     def set(self, definition: Definition, *, terminating: bool = False) -> DefinitionResource:
-        """Serves the definition as it is now; the same definition again changes nothing."""
+        """Serve the definition in its current form; the same definition again changes nothing."""
         name = definition.name
         old = self._resources.get(name)
         if old is not None and old.definition == definition and old.terminating == terminating:
@@ -48,9 +47,9 @@ class Definitions:
         return resource
 
     def set_all(self, definitions: Mapping[str, Definition]) -> None:
-        """Serves these and no others, in one step; the installer hears of it even where that changes nothing.
+        """Serve exactly these, in one step; the installer is updated even if nothing changed.
 
-        They come from outside of the store, and may be others at the next start.
+        They come from outside the store, so they may change while no server runs.
         """
         changes: list[tuple[str, tuple[Served, ...]]] = []
         for name in self._resources.keys() - definitions.keys():
@@ -69,20 +68,20 @@ class Definitions:
             resource.close()
 
     async def count_objects(self, name: str) -> int:
-        """How many objects a definition has; none where it isn't served."""
+        """How many objects a definition has; 0 if it is not served."""
         resource = self._resources.get(name)
         if resource is None:
             return 0
         return await resource.store(resource.definition.storage_version).count(Context(CONTROLLER))
 
     def namespaced_stores(self) -> Iterator[Store]:
-        """One store for each namespaced resource, whichever version."""
+        """One store for each namespaced resource, of any version."""
         for resource in self._resources.values():
             if resource.definition.namespaced:
                 yield resource.store(resource.definition.storage_version)
 
     def end_watches(self) -> None:
-        """Of all that is served, for the stop of the server. Requests under way find everything as it was."""
+        """End all watches, since the server stops. Requests in progress are not affected."""
         for resource in self._resources.values():
             resource.end_watches()
 

@@ -1,11 +1,11 @@
-"""Files: the definitions of a folder, now and as it changes.
+"""Files: the definitions in a folder, read once or followed as it changes.
 
-Every *.yaml, *.yml and *.json below the folder counts, hidden names apart; so a mounted ConfigMap, whose files are links into a
-hidden folder, is read once. A document that can't be served is a problem with a file, a place and a reason, and the others are
-served all the same. When a file changes for the worse, what it defined before stays: a slip of the pen in an editor must not take
-an API away.
-`load` reads once, for checks; `FolderSource` follows, for `app/`. Files are few and change seldom: they are polled, since links
-and network file systems make notifications unreliable.
+All *.yaml, *.yml and *.json below the folder are read, except hidden names; so a mounted ConfigMap, whose files are links into a
+hidden folder, is read once. A document that can't be served is a problem with a file, a place and a reason; the others are still
+served. If a changed file is invalid, its previous definitions stay: a typo in an editor must not remove an API.
+
+`load` reads once, for checks; `FolderSource` follows the folder. Files are polled, since they are few and change seldom, and
+links and network file systems make notifications unreliable.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from aggserver.schema.rules import UPSTREAM, RuleOptions
 
 __all__ = ["POLL_SECONDS", "FolderSource", "Loaded", "Problem", "load"]
 
-# The kubelet brings a changed ConfigMap within about a minute; after an editor's save nobody likes to wait.
+# The kubelet updates a ConfigMap within about a minute, but a developer who saves a file does not want to wait.
 POLL_SECONDS = 2.0
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 _LISTS = {("v1", "List"), *((version, f"{manifest.KIND}List") for version in (manifest.API_VERSION, v1beta1.API_VERSION))}
-# As kubectl has it: a line that starts so ends a document. What follows on that line belongs to the next one.
+# As in kubectl: a line that starts with this ends a document. The rest of that line belongs to the next one.
 _SEPARATOR = re.compile(rb"^---(?=\s|$)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that isn't served. `str()` is a line for a log.
+    """A document that isn't served, with the reason. `str()` is a line for the log.
 
-    file: relative to the folder. document: from 1, counting those with anything in them; 0 for the file as a whole.
-    name: of the definition, '' where it can't be told. field: a path; '' for all of it.
+    file: relative to the folder. document: from 1, counting those that are not empty; 0 for the whole file.
+    name: that of the definition, '' if unknown. field: its path, '' for the whole document.
     """
 
     file: str
@@ -60,9 +60,9 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a folder holds: names are unique, sorted by file.
+    """The definitions of a folder, with unique names, sorted by file.
 
-    problems: all there are now. new_problems: those that were not there at the look before.
+    problems: all current ones. new_problems: those that the previous poll did not have.
     """
 
     definitions: tuple[Definition, ...]
@@ -71,13 +71,13 @@ class Loaded:
 
 
 def load(folder: Path, rule_options: RuleOptions = UPSTREAM) -> Loaded:
-    """Everything below the folder. Raises nothing: what can't be read is a problem."""
-    # A folder that was never looked at has changed.
+    """The definitions below the folder. Raises nothing: files that can't be read are reported as problems."""
+    # The first poll always returns a result.
     return FolderSource(folder, lambda _: None, rule_options).poll() or Loaded(())
 
 
 class FolderSource:
-    """Follows a folder. on_change: called with each new content, the first one included, on the event loop."""
+    """Follows a folder. on_change: called on the event loop with each new content, including the first."""
 
     def __init__(self, folder: Path, on_change: Callable[[Loaded], None], rule_options: RuleOptions = UPSTREAM) -> None:
         self._folder = folder
@@ -90,7 +90,7 @@ class FolderSource:
         self._owners: dict[str, str] = {}
 
     async def run(self, sleep: Callable[[float], Awaitable[None]], interval: float = POLL_SECONDS) -> None:
-        """Looks for ever, with `interval` seconds of `sleep` between. Reading is done in a thread: a large CRD takes a second."""
+        """Poll every `interval` seconds, for ever. Files are read in a thread, since a large CRD takes a second."""
         while True:
             loaded = await asyncio.to_thread(self.poll)
             if loaded is not None:
@@ -98,12 +98,12 @@ class FolderSource:
             await sleep(interval)
 
     def poll(self) -> Loaded | None:
-        """What the folder holds now; None where nothing changed since the last look."""
+        """The definitions of the folder now; None if nothing changed since the previous poll."""
         problems: list[Problem] = []
         try:
             paths = dict(_paths(self._folder))
         except OSError as error:
-            # What was served from a folder that went away goes on, as with a file that broke.
+            # The definitions of a folder that vanished stay, as do those of a file that became invalid.
             paths = {}
             problems.append(Problem(str(self._folder), 0, "", "", f"can't be read: {error.strerror}"))
         seen: dict[str, disk.Signature | None] = {name: disk.signature(path) for name, path in paths.items()}
@@ -125,12 +125,12 @@ class FolderSource:
         return found if before is None else found.keeping(before)
 
     def _combine(self, problems: Iterable[Problem]) -> Loaded:
-        """All files together: names must be unique over all of them, and among the definitions of a group."""
+        """Combine all files: names must be unique in all of them, and also the accepted names within a group."""
         found = list(problems)
         entries = [(file, entry) for file in self._files.values() for entry in file.entries]
         taken = _Taken()
         chosen: dict[str, Definition] = {}
-        # Who has a name already keeps it, whatever the newcomer's file is called.
+        # A definition that is already served keeps its name, even if another file comes first in the order.
         for file, entry in sorted(entries, key=lambda pair: self._owners.get(pair[1].definition.name) != pair[0].name):
             clash = taken.add(file.name, entry)
             if clash is None:
@@ -162,7 +162,7 @@ class _File:
     problems: tuple[Problem, ...] = ()
 
     def keeping(self, before: _File) -> _File:
-        """With what `before` defined and this one fails to. A broken document without a name may have been any of them."""
+        """Keep those definitions of `before` that are invalid now. An invalid document without a name may be any of them."""
         broken = {problem.name for problem in self.problems}
         defined = {entry.definition.name for entry in self.entries}
         kept = [
@@ -196,7 +196,7 @@ def _read(name: str, path: Path, rule_options: RuleOptions) -> _File:
 
 
 def _objects(body: bytes, *, is_json: bool) -> Iterator[tuple[int, Any]]:
-    """(number of the document, object), with lists taken apart; a document that is not to be decoded gives its error."""
+    """(number of the document, object), with lists split into items; a document that can't be decoded yields the error."""
     number = 0
     for text in [body] if is_json else _SEPARATOR.split(body):
         try:
@@ -214,7 +214,7 @@ def _objects(body: bytes, *, is_json: bool) -> Iterator[tuple[int, Any]]:
 
 
 def _other_kind(value: Any) -> str:
-    """What the document is instead of a definition; '' if it is one."""
+    """The kind of a document that is not a definition; '' if it is one."""
     only = f"only {manifest.KIND}s of {manifest.API_VERSION} are read"
     if not isinstance(value, dict):
         return f"is no object: {only}"
@@ -225,7 +225,7 @@ def _other_kind(value: Any) -> str:
 
 
 def _define(number: int, value: JSONObject, rule_options: RuleOptions) -> tuple[list[FieldError], _Entry | None]:
-    # The status is of the cluster that the file was taken from.
+    # A status in a file comes from the cluster it was exported from.
     value = {key: member for key, member in value.items() if key != "status"}
     errors = validation.validate(value, rule_options)
     if not errors:
@@ -255,7 +255,7 @@ def _name_of(value: Any) -> str:
 
 @dataclass(slots=True)
 class _Taken:
-    """Which definitions there are so far, by name, and by group with the names they have."""
+    """The names taken so far: definitions by name, and accepted names by group."""
 
     files: dict[str, str] = field(default_factory=dict)
     groups: dict[str, list[JSONObject]] = field(default_factory=dict)
@@ -275,13 +275,13 @@ class _Taken:
 
 
 def _paths(folder: Path) -> Iterator[tuple[str, Path]]:
-    """(name relative to the folder, path) of every file that counts. Raises OSError where the folder itself can't be listed."""
+    """(name relative to the folder, path) of all files to read. Raises OSError if the folder itself can't be listed."""
     os.listdir(folder)
     visited: set[str] = set()
     for root, folders, names in os.walk(folder, followlinks=True):
         real = os.path.realpath(root)
         if real in visited:
-            # A link that leads back.
+            # A link to an enclosing folder.
             folders.clear()
             continue
         visited.add(real)

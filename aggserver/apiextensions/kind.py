@@ -1,6 +1,6 @@
-"""The resource that makes resources: CustomResourceDefinitions, as the server's own API serves them.
+"""The resource `customresourcedefinitions`, as the server's own API serves it.
 
-Called by `app/standalone.py`. Source: k8s.io/apiextensions-apiserver pkg/registry/customresourcedefinition/etcd.go, v0.36.3.
+Source: k8s.io/apiextensions-apiserver pkg/registry/customresourcedefinition/etcd.go, v0.36.3.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from aggserver.scheme.decoding import decode_error
 
 __all__ = ["definition_kind"]
 
-# kube-apiserver's default table, which has the time itself where others have an age.
+# kube-apiserver's default table, which has the time itself instead of an age.
 _COLUMNS = (Column("Created At", "string", ".metadata.creationTimestamp", "When the definition was created."),)
 
 
@@ -39,7 +39,7 @@ def definition_kind(crds: Store, admission: Chain) -> FixedResource:
 
 
 def _conform(obj: JSONObject) -> list[str]:
-    """What upstream's decoder does: members of a wrong type are refused, unknown ones dropped, defaults filled in."""
+    """As upstream's decoder: members of a wrong type are refused, unknown ones dropped, and defaults set."""
     why = decode_error(obj, manifest.TYPE) or ", ".join(map(str, manifest.problems(obj)))
     if why:
         what = 'CustomResourceDefinition in version "v1" cannot be handled as a CustomResourceDefinition'

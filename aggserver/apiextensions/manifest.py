@@ -1,10 +1,10 @@
-"""Manifest: has this JSON the form of a CustomResourceDefinition?
+"""Manifest: checks that JSON has the form of a CustomResourceDefinition.
 
-`scheme/tables/apiextensions_v1.txt` says which members there are and of which types. `problems` finds what upstream's decoder
-would refuse, all of it and not only the first; `prune` drops what it would drop. What the members mean is for `validation.py`;
+`scheme/tables/apiextensions_v1.txt` has the members and their types. `problems` finds everything that upstream's decoder would
+refuse, not only the first error; `prune` drops what the decoder would drop. The meaning of members is checked by `validation.py`;
 both it and `definition.py` rely on the form.
-Pure. Called by those two, and by the CRD API for bodies (`prune`).
-Source: k8s.io/apiextensions-apiserver pkg/apis/apiextensions/v1/{types,types_jsonschema}.go, v0.36.3.
+
+Pure. Source: k8s.io/apiextensions-apiserver pkg/apis/apiextensions/v1/{types,types_jsonschema}.go, v0.36.3.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ TYPE = lookup("apiextensions/v1.CustomResourceDefinition")
 
 
 def member(obj: Mapping[str, Any], name: str, default: Any) -> Any:
-    """`obj[name]`, or `default` where it is missing or null."""
+    """`obj[name]`, or `default` if it is missing or null."""
     value = obj.get(name)
     return default if value is None else value
 
 
 def default_names(names: Mapping[str, Any]) -> JSONObject:
-    """`spec.names` with upstream's defaults, without nulls; what is not given is missing."""
+    """`spec.names` with upstream's defaults and without nulls."""
     filled = {name: value for name, value in names.items() if value is not None}
     kind = filled.get("kind", "")
     if not filled.get("singular"):
@@ -45,7 +45,7 @@ def default_names(names: Mapping[str, Any]) -> JSONObject:
 
 
 def problems(manifest: Any) -> list[FieldError]:
-    """Every member of a wrong type, with its path. Takes any JSON value; members that it doesn't know, it passes over."""
+    """The errors of all members with a wrong type. Accepts any JSON value; unknown members are ignored."""
     if not isinstance(manifest, dict):
         return [type_invalid(Path(), manifest, "must be an object")]
     found = list(form.problems(manifest, TYPE, Path(), {structural.SCHEMA: structural.problems}))
@@ -57,7 +57,7 @@ def problems(manifest: Any) -> list[FieldError]:
 
 
 def _metadata_problems(metadata: Any) -> list[FieldError]:
-    """Of what is read here: the name and the annotations."""
+    """The errors of the metadata that is used here: the name and the annotations."""
     path = Path("metadata")
     if metadata is None:
         return []
@@ -72,8 +72,8 @@ def _metadata_problems(metadata: Any) -> list[FieldError]:
 
 
 def prune(manifest: JSONObject) -> list[str]:
-    """Drops the members that the type doesn't know, and those that say nothing, as Go writes the type. Mutates.
+    """Drop unknown members, and empty ones that Go omits when encoding. Mutates `manifest`.
 
-    Returns the unknown paths, in the order of the manifest. Relies on `problems` finding nothing; metadata is left as it is.
+    Returns the paths of unknown members, in the order of the manifest. `problems` must find nothing; metadata is not changed.
     """
     return form.prune(manifest, TYPE)

@@ -1,14 +1,14 @@
-"""Marks: since which revision the objects of a definition look as they do now, kept in the store.
+"""Marks: records in the store of the revision since which the objects of a definition have their current content.
 
-A watch that comes back with an older revision is told to list anew, or its client would keep objects without the new defaults
-until somebody writes them. The revision can't be that of the definition: labels and status are written to it too, definitions
-from files have none, and clients were told newer revisions of old objects until the change had reached the server that they
-watched. So a server writes a mark when it has changed over, and the revision of that write is what counts: beyond all that was
-told before, and not beyond what is told from then on. A restart without a change writes nothing and refuses nobody.
+A watch that resumes from an older revision must list again, or its client would keep objects without the new defaults until
+somebody writes them. The definition's own revision can't serve for that: it also changes with labels and status, definitions from
+files have none, and until a server has applied the change, its clients get newer revisions of objects with the old content. So a
+server writes a mark after it has applied the change. The revision of that write is newer than everything sent before, and not
+newer than anything sent afterwards. A restart without a change writes nothing and refuses no watch.
 
-All servers of a store read each other's marks: a client may come back to a server that changed over before its last one did.
-Keys are `/aggserver/definitions/<name>`; no custom resource's group is `aggserver`, since those have a dot.
-Source: none. kube-apiserver's watch cache begins anew with the change, and knows nothing older.
+All servers of a store read each other's marks, since a client may reconnect to a server that applied the change earlier.
+Keys are `/aggserver/definitions/<name>`; no custom resource has the group `aggserver`, since their groups have a dot.
+Source: none. kube-apiserver's watch cache starts empty after a change, so it can't resume from older revisions.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ __all__ = ["Marks"]
 log = logging.getLogger("aggserver.definitions")
 
 _PREFIX = resource_prefix("aggserver", "definitions")
-# Seconds between attempts to write a mark, while the store takes none.
+# Seconds between attempts to write a mark, while the store refuses writes.
 _RETRY = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """content: the digest. changed: whether there was other content before, so that what is older must not be resumed."""
+    """content: the digest. changed: whether there was other content before, so that older watches must not resume."""
 
     key: str
     revision: int
@@ -48,19 +48,19 @@ class Marks:
         self._storage = storage
         self._sleep = sleep
         self._cacher: Cacher[_Mark] = Cacher(storage, _PREFIX, make=_make, at=_at)
-        self._written: dict[str, int] = {}  # by this server; from etcd the event comes in its own time
+        self._written: dict[str, int] = {}  # by this server, since etcd's event arrives later
         self._locks: dict[str, asyncio.Lock] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def since(self, name: str) -> int:
-        """The revision from which on what clients hold of a definition's objects is good; 0 where all is."""
+        """The revision since which objects that clients hold have the current content; 0 if all do."""
         mark = self._cacher.get(_PREFIX + name)
         return max(self._written.get(name, 0), mark.revision if mark is not None and mark.changed else 0)
 
     async def compare(self, name: str, content: Callable[[], str], *, remember: bool) -> None:
-        """Before objects are read for the first time: was the definition changed while no server ran?
+        """Check, before objects are read for the first time, whether the definition changed while no server ran.
 
-        remember: keep what it is now, for the next start. A store that takes no write keeps nobody from reading.
+        remember: write a mark even if there is none, for the next start. If the store refuses the write, reads go on.
         """
         await self._cacher.ready()
         mark = self._cacher.get(_PREFIX + name)
@@ -71,10 +71,10 @@ class Marks:
             try:
                 await self._write(name, digest, changed=mark is not None)
             except StorageError as error:
-                log.warning("can't note how %s is defined; clients may keep objects as they were: %s", name, error)
+                log.warning("could not record the content of definition %s; clients may keep outdated objects: %s", name, error)
 
     def changed(self, name: str, content: str) -> None:
-        """Called when this server has changed over; the mark follows in a task."""
+        """Called after this server has applied a change; the mark is written in a task."""
         self._start(self._until_written(name, content))
 
     async def _until_written(self, name: str, content: str) -> None:
@@ -82,7 +82,7 @@ class Marks:
             try:
                 await self._write(name, content, changed=True)
             except StorageError as error:
-                log.warning("can't note that %s has changed, trying again: %s", name, error)
+                log.warning("could not record the change of definition %s, retrying: %s", name, error)
                 await self._sleep(_RETRY)
             else:
                 return
@@ -98,7 +98,7 @@ class Marks:
                     else:
                         revision = await self._storage.update(key, value, current.revision)
                 except (Conflict, KeyExists, NotFound):
-                    continue  # another server was quicker
+                    continue  # another server wrote it first
                 if changed:
                     self._written[name] = revision
                 return

@@ -1,8 +1,9 @@
-"""DefinitionProtection: a definition that still has objects can't be deleted, where somebody asked for that.
+"""DefinitionProtection: refuses to delete a definition that still has objects, if enabled.
 
-Deleting a definition deletes every object of it, and nothing asks twice. Here an annotation on the definition, or a flag for all
-of them, has the deletion refused until the objects are gone. No other server has this; an annotation means nothing there.
-Called by admission, within the registry's loop. A create that comes between the count and the deletion goes with the definition.
+Deleting a definition deletes all of its objects without confirmation. An annotation on the definition, or a flag for all of
+them, makes the server refuse that until the objects are gone. Other servers don't have this, and ignore the annotation.
+
+Admission runs this within the registry's loop. An object created between the count and the deletion is deleted too.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ ANNOTATION = "aggserver.io/deletion-protection"
 
 
 class DefinitionProtection:
-    """count: how many objects a definition has, by its name. everywhere: also without the annotation, unless it says "false"."""
+    """count: returns how many objects a definition has. everywhere: protect all, unless the annotation is "false"."""
 
     def __init__(self, count: Callable[[str], Awaitable[int]], *, everywhere: bool) -> None:
         self._count = count
@@ -39,6 +40,6 @@ class DefinitionProtection:
 
     def _protects(self, metadata: Mapping[str, Any]) -> bool:
         if "deletionTimestamp" in metadata:
-            return False  # too late
+            return False  # it is being deleted already
         said = member(metadata, "annotations", {}).get(ANNOTATION)
         return said == "true" or (self._everywhere and said != "false")

@@ -1,9 +1,9 @@
-"""Registration: the APIServices that make the hosting cluster's aggregator send requests here.
+"""Registration: the APIServices by which the cluster's aggregator sends requests to this server.
 
-`Registrar` keeps one APIService for each group and version that the server serves, as it should be: it makes what is missing,
-mends what drifted (the CA was rotated, somebody edited it) and removes its own that are no longer served. It knows its own by a
-label and by the service they name. Whatever else holds the name is left alone and reported: an APIService that kube-apiserver
-made for a CRD of its own, that of another installation, one made by hand. Called by `app/`, fed by whoever knows what is served.
+`Registrar` reconciles one APIService for each group and version that the server serves: it creates missing ones, updates those
+that differ (the CA was rotated, somebody edited them) and deletes its own that are no longer served. It recognizes its own by a
+label and by the service they name. Others of the same name are left alone and reported: those that kube-apiserver made for its
+own CRDs, those of another installation, and those created by hand.
 Source: k8s.io/kube-aggregator pkg/controllers/autoregister, pkg/apis/apiregistration/validation, v0.36.3.
 """
 
@@ -35,15 +35,15 @@ MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 MANAGED_BY = "aggserver"
 AUTO_MANAGED_LABEL = "kube-aggregator.kubernetes.io/automanaged"
 
-# What kube-apiserver gives the groups of CRDs, so that ours sort among them in discovery.
+# The same as kube-apiserver gives to groups of CRDs, so that ours sort among them in discovery.
 GROUP_PRIORITY = 1000
 
-# Of the most preferred version of a group; the others follow downwards. CRDs have 100 too; the least that is valid is 1.
+# The priority of the preferred version of a group; further versions count down from it. CRDs have 100 too; the minimum is 1.
 FIRST_VERSION_PRIORITY = 100
 
 GRANT = (
     "grant get, list, watch, create, update and delete on apiservices.apiregistration.k8s.io to this server's service account "
-    "(a ClusterRole and a ClusterRoleBinding), or make the APIServices by hand"
+    "(a ClusterRole and a ClusterRoleBinding), or create the APIServices by hand"
 )
 
 
@@ -57,7 +57,7 @@ class Service:
 
 
 def api_service(group: str, version: str, priority: int, service: Service, ca_bundle: bytes) -> JSONObject:
-    """The APIService as it should be. `ca_bundle` is PEM."""
+    """The desired APIService. ca_bundle: PEM."""
     return {
         "apiVersion": "apiregistration.k8s.io/v1",
         "kind": "APIService",
@@ -74,12 +74,12 @@ def api_service(group: str, version: str, priority: int, service: Service, ca_bu
 
 
 def ownership(found: Mapping[str, Any], service: Service) -> str:
-    """'' when the APIService is this server's own; otherwise whose it is, in words that end the sentence "it is ..."."""
+    """'' if the APIService is this server's own; otherwise whose it is, to complete the sentence "it is ..."."""
     labels = found["metadata"].get("labels") or {}
     target = found["spec"].get("service")
     if labels.get(AUTO_MANAGED_LABEL) == "true":
         return "kube-apiserver's own, for a CustomResourceDefinition of the cluster"
-    # Built-in groups too, whose label says `onstart`.
+    # This includes built-in groups, whose label is `onstart`.
     if target is None or labels.get(AUTO_MANAGED_LABEL):
         return "served by kube-apiserver itself"
     if (target.get("namespace"), target.get("name")) != (service.namespace, service.name):
@@ -91,7 +91,7 @@ def ownership(found: Mapping[str, Any], service: Service) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One call that brings the cluster nearer to what is wanted."""
+    """One request that brings the cluster closer to the desired state."""
 
     method: str
     path: str
@@ -100,7 +100,7 @@ class _Step:
 
 
 class Registrar:
-    """`want` says what is served, at any time; `run` is the one task that sees to it."""
+    """`want` sets the desired state, at any time; `run` is the task that reconciles it."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class Registrar:
         return self._reported
 
     def want(self, group_versions: Iterable[tuple[str, str]], ca_bundle: bytes) -> None:
-        """Replaces what is wanted: (group, version) pairs, and the CA (PEM) that the aggregator is to trust."""
+        """Replace the desired state: (group, version) pairs, and the CA (PEM) that the aggregator must trust."""
         wanted: dict[str, JSONObject] = {}
         groups: dict[str, list[str]] = {}
         for group, version in group_versions:
@@ -140,7 +140,7 @@ class Registrar:
         self._changed.set()
 
     async def run(self) -> None:
-        """Until cancelled. Nothing is touched before `want` was called for the first time."""
+        """Run until cancelled. Nothing is changed before `want` is called for the first time."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(
                 Reflector(
@@ -168,7 +168,7 @@ class Registrar:
                 self._changed.set()
 
     async def _settle(self) -> bool:
-        """Takes every step there is to take now. False when one failed and is worth another try."""
+        """Take all steps that are needed now. Returns False if one failed and should be retried."""
         if self._wanted is None or self._found is None:
             return True
         settled = True
@@ -188,7 +188,7 @@ class Registrar:
         for name, target in wanted.items():
             current = found.get(name)
             if current is None:
-                steps.append((name, _Step("POST", API_SERVICES, target, "made")))
+                steps.append((name, _Step("POST", API_SERVICES, target, "created")))
                 continue
             whose = ownership(current, self._service)
             if not whose and current["spec"] != target["spec"]:
@@ -200,13 +200,13 @@ class Registrar:
                 uid = current["metadata"].get("uid", "")
                 body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
                 steps.append((name, _Step("DELETE", f"{API_SERVICES}/{name}", body, "removed")))
-        # What is neither wanted nor to be removed is nobody's problem any more.
+        # Problems of APIServices that are no longer wanted are gone.
         for name in self._reported.keys() - wanted.keys() - {name for name, _ in steps} - {""}:
             self._report(name, "")
         return steps
 
     def _note(self, name: str, step: _Step, answer: JSONObject) -> None:
-        """What we did is known at once; waiting for the watch to tell would do it twice."""
+        """Record the result of a step at once: if it waited for the watch, the step could be taken twice."""
         if self._found is None:
             return
         if step.method == "DELETE":
@@ -215,7 +215,7 @@ class Registrar:
             self._found[name] = answer
 
     def _failed(self, name: str, step: _Step, error: ClusterError | Unreachable) -> bool:
-        """Whether there is nothing to repeat: the watch brings what we lost to, or what we removed is gone already."""
+        """Whether no retry is needed: after a conflict the watch delivers the change; a deleted one may be gone already."""
         if isinstance(error, ClusterError) and error.code == 409:
             return True
         if isinstance(error, ClusterError) and error.code == 404 and step.method != "POST":
@@ -234,12 +234,12 @@ class Registrar:
         if error is None:
             self._report("", "")
         elif isinstance(error, ClusterError) and error.code == 403:
-            self._report("", f"APIServices can't be kept up: {error.message}; {GRANT}")
+            self._report("", f"APIServices can't be watched: {error.message}; {GRANT}")
         else:
-            self._report("", f"APIServices can't be followed: {error}")
+            self._report("", f"APIServices can't be watched: {error}")
 
     def _report(self, name: str, problem: str) -> None:
-        """One line when something is newly wrong, none when it stays so."""
+        """Log a problem once when it is new, not while it persists."""
         if not problem:
             self._reported.pop(name, None)
         elif self._reported.get(name) != problem:

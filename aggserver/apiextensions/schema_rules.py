@@ -1,6 +1,6 @@
-"""Rules of a version's `schema`: which may stand at the root, that it is structural, what is in it, that its CEL compiles.
+"""Validation of a version's `schema`: its root, whether it is structural, its constructs, and its CEL rules.
 
-Pure. Called by `validation.py`, which says at which path: upstream's internal type has at the top what all versions share.
+Pure. `validation.py` passes the path, since upstream's internal type has a schema that all versions share at the top.
 Source: k8s.io/apiextensions-apiserver pkg/apis/apiextensions/validation/validation.go
 (validateCustomResourceDefinitionValidation, validationOptions), v0.36.3.
 """
@@ -34,7 +34,7 @@ __all__ = [
 
 Errors = Iterator[FieldError]
 
-# Where a status subresource takes `properties.status` out of the schema, nothing at the root may be lost by that.
+# The members allowed at the root with a status subresource, which validates `properties.status` alone, without the root.
 _AT_ROOT_WITH_STATUS = (
     "Description",
     "Type",
@@ -63,7 +63,7 @@ _EXTENSIONS = (EMBEDDED, PRESERVE, INT_OR_STRING, LIST_MAP_KEYS, LIST_TYPE, VALI
 
 
 def schema_of(version: JSONMapping) -> Any:
-    """openAPIV3Schema; None where there is none."""
+    """openAPIV3Schema; None if there is none."""
     return member(version, "schema", {}).get("openAPIV3Schema")
 
 
@@ -78,8 +78,8 @@ def length_of_rules(spec: JSONMapping) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SchemaOptions:
-    """structural: whether schemas must be. pruned_defaults: whether defaults have only fields that the schema knows. strict: the
-    rules that hold beside. rule_options: of x-kubernetes-validations.
+    """structural: whether schemas must be. pruned_defaults: whether defaults must have only known fields. strict: which of the
+    newer checks apply. rule_options: for x-kubernetes-validations.
     """
 
     structural: bool
@@ -89,7 +89,7 @@ class SchemaOptions:
 
     @classmethod
     def of(cls, spec: JSONMapping, old: JSONMapping | None, rule_options: RuleOptions) -> SchemaOptions:
-        """For a definition that follows `old`, which may have been accepted before there were these rules."""
+        """The options for an update of `old`, which may have been accepted before some checks existed."""
         schemas = schemas_of(spec)
         structural = (
             not member(spec, "preserveUnknownFields", False)
@@ -104,7 +104,7 @@ class SchemaOptions:
 
 
 def type_defaults(spec: JSONMapping) -> None:
-    """Drops what is unknown in the metadata of resources in defaults. Changes `spec`, in which `validate` has found no fault."""
+    """Drop unknown metadata fields of embedded resources in defaults. Mutates `spec`, in which `validate` found no errors."""
     for schema in schemas_of(spec):
         if has_defaults(schema):
             defaults.type_defaults(schema)
@@ -115,7 +115,7 @@ def has_defaults(schema: JSONMapping) -> bool:
 
 
 def unrecognized_formats(spec: JSONMapping) -> list[str]:
-    """The values of `format` that mean nothing at their place, once for each; of schemas that all versions share, once."""
+    """The values of `format` that are ignored in their place; a schema that all versions share counts once."""
     schemas = schemas_of(spec)
     different = schemas[:1] if all(schema == schemas[0] for schema in schemas) else schemas
     found = []
@@ -143,7 +143,7 @@ def _has_pruned_defaults(schema: JSONMapping) -> bool:
 
 
 def validate(schema: JSONMapping, path: Path, *, status: bool, unchanged: bool, options: SchemaOptions) -> list[FieldError]:
-    """status: whether it has a status subresource. unchanged: it was there before. path: of openAPIV3Schema."""
+    """status: whether it has a status subresource. unchanged: the schema existed before. path: that of openAPIV3Schema."""
     errors = [*_root(schema, path, status=status)]
     unsupported = invariants.unsupported(schema) if options.structural else ""
     violations = []

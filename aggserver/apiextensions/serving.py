@@ -1,8 +1,7 @@
-"""Serving: a definition becomes the resources that are served for it, one for each served version.
+"""Serving: builds the resources that are served for a definition, one for each served version.
 
-Nothing is compiled, opened or loaded until the first request for a version; what the versions of one definition share (the
-storage below, its watch cache) is made with the first of them and closed when the definition is withdrawn.
-Called by the controller (standalone) and the folder's follower (files), which give what comes out to the installer.
+Nothing is compiled, opened or loaded before the first request for a version. The versions of a definition share the storage and
+its watch cache, which are created for the first of them and closed when the definition is removed.
 Source: k8s.io/apiextensions-apiserver pkg/apiserver/customresource_handler.go (getOrCreateServingInfoFor), v0.36.3.
 """
 
@@ -43,10 +42,10 @@ __all__ = ["DefinitionResource", "ServedVersion"]
 
 
 class DefinitionResource:
-    """One definition as it is served. A changed definition is a new one; it takes over the old one's cache by `replacing`.
+    """One definition that is served. A changed definition is a new instance, which takes over the cache of `replacing`.
 
-    terminating: the definition is going away, and its objects can only be looked at and removed.
-    remember: the definition may be changed while no server runs.
+    terminating: the definition is being deleted, so its objects can only be read and deleted.
+    remember: the definition may change while no server runs, so its content is recorded.
     """
 
     def __init__(
@@ -74,39 +73,39 @@ class DefinitionResource:
         self.versions = tuple(ServedVersion(self, version) for version in definition.versions if version.served)
 
     def store(self, version: Version) -> Store:
-        """The store of one version, served or not, compiled at first use."""
+        """The store of one version, whether served or not, built at first use."""
         if version.name not in self._stores:
             self._stores[version.name] = self._build_store(version)
         return self._stores[version.name]
 
     def end_watches(self) -> None:
-        """Of every version, for the stop of the server."""
+        """End the watches of all versions, since the server stops."""
         if self._cacher is not None:
             self._cacher.end_watches()
 
     def schema(self, version: Version) -> CompiledSchema:
-        """One for each version, and the same one for as long as the version's schema doesn't change."""
+        """The compiled schema of a version, kept as long as the version's schema does not change."""
         if version.name not in self._schemas:
             self._schemas[version.name] = CompiledSchema(version.schema, self._rule_options, self._environment.max_object_bytes)
         return self._schemas[version.name]
 
     def prepare(self) -> None:
-        """Compiles what the first request for each served version would; for large definitions, in a thread."""
+        """Compile what the first request for each served version would; run in a thread for large definitions."""
         for version in self.definition.versions:
             if version.served:
                 self.schema(version).prepare()
 
     def close(self) -> None:
-        """Ends the watches and frees the cache. The objects stay where they are."""
+        """End the watches and free the cache. The objects stay in the store."""
         if self._cacher is not None:
             self._cacher.close()
             self._cacher = None
         self._stores.clear()
 
     def _hand_over(self, successor: Definition) -> Cacher[StoredObject] | None:
-        """The cache, unless its objects remember other selectable fields than the successor has: then the watches end.
+        """Pass on the cache, unless the successor has other selectable fields than those cached: then watches end.
 
-        They end, too, where objects look otherwise from now on; who comes back is told to list anew.
+        Watches also end if the content of objects changes; clients that resume must list again.
         """
         if self._cacher is None:
             return None
@@ -121,7 +120,7 @@ class DefinitionResource:
         return self._cacher
 
     def _unchanged_schemas(self, successor: Definition) -> Iterator[tuple[str, CompiledSchema]]:
-        """Of a definition of which something else has changed."""
+        """The compiled schemas that the successor can keep, since its schemas for these versions are the same."""
         written = {version.name: version.schema for version in self.definition.versions}
         for version in successor.versions:
             if version.name in self._schemas and written.get(version.name) == version.schema:
@@ -182,14 +181,14 @@ class DefinitionResource:
         await self._marks.compare(self.definition.name, lambda: content_digest(self.definition), remember=self._remember)
 
     def _conform_stored(self, obj: JSONObject) -> None:
-        """By the schema of the version that the object is stored in, which may no longer be there."""
+        """Conform to the schema of the object's stored version, which the definition may no longer have."""
         name = obj["apiVersion"].rpartition("/")[2]
         for version in self.definition.versions:
             if version.name == name:
                 self.schema(version).conform_stored(obj)
 
     def _field_reader(self) -> Callable[[JSONObject], Mapping[str, str]]:
-        """Reads the selectable fields of an object as it is served, defaults included, as far as there is room for them."""
+        """A function that reads the selectable fields of an object as served, with defaults if these don't exceed the limit."""
         read = read_fields(_selectable_paths(self.definition))
 
         def read_conformed(obj: JSONObject) -> Mapping[str, str]:
@@ -201,7 +200,7 @@ class DefinitionResource:
 
 
 class ServedVersion:
-    """A version of a definition, for the installer."""
+    """A version of a definition, in the form that the installer needs."""
 
     def __init__(self, parent: DefinitionResource, version: Version) -> None:
         self._parent = parent
@@ -269,7 +268,7 @@ class ServedVersion:
         return scope
 
     def store(self) -> Store:
-        """For those who look after all objects of a resource: the end of a definition or a namespace."""
+        """The store, for controllers that delete all objects of a definition or namespace."""
         return self._parent.store(self._version)
 
     def _build_scope(self, subresource: str) -> ResourceScope | None:
@@ -305,7 +304,7 @@ class ServedVersion:
 
     def _scale_scope(self, store: Store) -> ResourceScope:
         paths = self._version.scale
-        assert paths is not None  # the caller has looked
+        assert paths is not None  # checked by the caller
         scope = ResourceScope.of(
             store.strategy.info,
             "scale",
@@ -321,7 +320,7 @@ class ServedVersion:
 
 
 def deprecation_warning(definition: Definition, version: Version) -> str:
-    """The definition's own words, or upstream's, which name the version to use instead."""
+    """The definition's own warning, or upstream's, which names the version to use instead."""
     if not version.deprecated:
         return ""
     if version.deprecation_warning:
@@ -336,7 +335,7 @@ def deprecation_warning(definition: Definition, version: Version) -> str:
 
 
 def _conform_scale(obj: JSONObject) -> list[str]:
-    """A Scale has few fields; those that it doesn't know are dropped."""
+    """Prune a Scale: drop unknown fields."""
     known: Mapping[str, set[str]] = {"spec": {"replicas"}, "status": {"replicas", "selector"}}
     dropped = []
     for key in [key for key in obj if key not in ("apiVersion", "kind", "metadata", *known)]:
@@ -356,7 +355,7 @@ def _selectable_names(version: Version) -> list[str]:
 
 
 def _selectable_paths(definition: Definition) -> dict[str, jsonpath.JSONPath]:
-    """Of all versions: what one may select by is read the same way for all."""
+    """The selectable fields of all versions, by path: the cache reads them for all."""
     return {
         path.removeprefix("."): jsonpath.compile(path) for version in definition.versions for path in version.selectable_fields
     }

@@ -1,8 +1,7 @@
-"""Strategies of CustomResourceDefinitions themselves, in the server's own CRD API.
+"""The strategies of CustomResourceDefinitions in the server's own CRD API.
 
-Defaults are filled in, the rules of `validation.py` decide, the status is the controller's. Deleting one marks it and leaves the
-rest to the controller, which removes the objects first.
-Pure; called by `registry/store.py`.
+They set defaults, validate (`validation.py`), and leave the status to the controller. A delete only marks the definition as
+terminating; the controller deletes its objects first. Pure.
 Source: k8s.io/apiextensions-apiserver pkg/registry/customresourcedefinition/strategy.go, v0.36.3.
 """
 
@@ -31,14 +30,14 @@ INFO = ResourceInfo(
 )
 CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 
-# What is judged in the event loop: a definition of so many bytes, at 0.5 us each, and characters of rules, at 10 us each. Larger
-# ones are judged in a thread.
+# Limits for validation in the event loop: bytes of a definition, which take 0.5 us each, and characters of rules, which take
+# 10 us each. Larger definitions are validated in a thread.
 _QUICK = 32 * 1024
 _QUICK_RULES = 2000
 
 
 def set_defaults(obj: JSONObject) -> None:
-    """Fills in what may be left out, in a definition of the right form."""
+    """Set the defaults in a definition, which must have the right form."""
     spec = obj.get("spec")
     if spec is None:
         return
@@ -111,7 +110,7 @@ class DefinitionStrategy:
 
 
 class DefinitionStatusStrategy(DefinitionStrategy):
-    """`/status`: the spec stays. Metadata is taken, for this one resource, as upstream: the controller drops its finalizer so."""
+    """`/status`: keeps the spec. As upstream, it can change metadata here, by which the controller removes its finalizer."""
 
     def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
         if "spec" in old:
@@ -125,7 +124,7 @@ class DefinitionStatusStrategy(DefinitionStrategy):
 
 
 def _judged(obj: JSONObject, judge: Callable[[], list[FieldError]]) -> Verdict:
-    """The verdict, at once or later. A definition without fault has its defaults tidied."""
+    """The verdict, at once, or later for large definitions. If it is valid, its defaults are pruned."""
     spec = obj.get("spec") or {}
 
     def verdict() -> Verdict:

@@ -1,10 +1,10 @@
-"""v1beta1: definitions that say once above all versions what is alike in each of them, made into v1.
+"""v1beta1: converts definitions from v1beta1, which has the parts common to all versions once at the top, to v1.
 
-Nobody is served v1beta1: kube-apiserver gave it up with 1.22. But files of it are still about; and kube-apiserver goes on storing
-it, so that an etcd which is shared with it, or was taken over from it, has definitions that must not be taken for v1. (What is
-written here is v1, which kube-apiserver reads too.)
-`StoredDefinitions` is given to the definitions' own store by `app/standalone.py`, and changes what it is given. `to_v1`, for
-manifests, is called by `files.py` and `app/standalone.py`, and copies. Pure.
+v1beta1 is not served, as kube-apiserver stopped that in 1.22. But there are still files with it; and kube-apiserver still stores
+it, so an etcd that was used by kube-apiserver, or is shared with it, has such definitions. (This server writes v1, which
+kube-apiserver reads too.)
+`StoredDefinitions` is the converter of the definitions' own store, and mutates its arguments; `to_v1` is for manifests, and
+copies. Pure.
 Source: k8s.io/apiextensions-apiserver pkg/apis/apiextensions/{v1/conversion.go,v1beta1/{types,defaults}.go}, v0.36.3; that
 v1beta1 is stored: k8s.io/kubernetes pkg/controlplane/apiserver/apiextensions.go, v1.36.3.
 """
@@ -32,7 +32,7 @@ _HOISTED = {
 
 
 class StoredDefinitions:
-    """A `Converter` of what is not stored in v1."""
+    """The `Converter` for definitions that are not stored in v1."""
 
     async def convert(self, objects: Sequence[dict[str, Any]], api_version: str) -> list[dict[str, Any]]:
         for obj in objects:
@@ -67,10 +67,10 @@ def _conversion_to_v1(conversion: dict[str, Any]) -> None:
 
 
 def to_v1(obj: Any) -> Any:
-    """A manifest in v1; whatever is no definition of v1beta1 is given back as it is.
+    """Convert a manifest to v1; anything but a definition in v1beta1 is returned unchanged.
 
-    Where the form is wrong, it is left for `manifest.py` to complain of. preserveUnknownFields, which was true unless said
-    otherwise, v1 no longer takes: the schemas say it instead, object by object.
+    A wrong form is left for `manifest.py` to report. v1 does not allow preserveUnknownFields, whose default was true; it becomes
+    x-kubernetes-preserve-unknown-fields in each object of the schemas.
     """
     if not isinstance(obj, dict) or (obj.get("apiVersion"), obj.get("kind")) != (API_VERSION, manifest.KIND):
         return obj
@@ -84,7 +84,7 @@ def to_v1(obj: Any) -> Any:
 
 
 def _has_form(spec: dict[str, Any]) -> bool:
-    """Whether those members can be moved that must be."""
+    """Whether the members that must be moved have the right types."""
     versions = spec.get("versions", [])
     if not isinstance(versions, list) or not all(isinstance(version, dict) for version in versions):
         return False
@@ -116,7 +116,7 @@ def _fill_in(spec: dict[str, Any]) -> None:
 
 
 def _preserving(schema: Any) -> Any:
-    """The schema, in which no object drops a field: what preserveUnknownFields said of all of them."""
+    """The schema with x-kubernetes-preserve-unknown-fields in all objects, as preserveUnknownFields meant."""
     if not isinstance(schema, dict):
         return schema
     made = dict(schema)

@@ -1,12 +1,12 @@
-"""Validation: the rules of CustomResourceDefinitions, with upstream's texts and paths.
+"""Validation of CustomResourceDefinitions, with upstream's messages and paths.
 
-`validate` and `validate_update` are for a definition that is written; they take a manifest of any shape, and where the form is
-wrong (`manifest.py`), its problems are the answer and the rules wait. `essentials` are those of the rules without which there is
-nothing to serve, for a definition that somebody else has accepted.
+`validate` and `validate_update` are for writes. They accept a manifest of any shape; if its form is wrong (`manifest.py`), only
+those errors are returned. `essentials` has only the checks without which a definition can't be served, for definitions that
+another server has accepted.
 
-Upstream validates an internal type, in which what all versions have in common stands at the top. The paths show it: a definition
-of one version has `spec.subresources`, never `spec.versions[0].subresources`.
-Pure. Called by `strategy.py`, `files.py`, `definition.py`.
+Upstream validates an internal type, which has the parts common to all versions at the top. The paths show that: a definition
+with one version has `spec.subresources`, never `spec.versions[0].subresources`.
+Pure.
 Source: k8s.io/apiextensions-apiserver pkg/apis/apiextensions/validation/validation.go, pkg/apis/apiextensions/v1/conversion.go,
 pkg/apihelpers/helpers.go, v0.36.3.
 """
@@ -39,7 +39,7 @@ _STATUS = Path("status")
 
 
 def validate(crd: JSONMapping, rule_options: RuleOptions = UPSTREAM) -> list[FieldError]:
-    """What is wrong with a new definition. Its metadata is not looked at but for the name's relation to the spec."""
+    """The errors of a new definition. Of its metadata, only the name is checked, against the spec."""
     problems = manifest.problems(crd)
     if problems:
         return problems
@@ -54,7 +54,7 @@ def validate(crd: JSONMapping, rule_options: RuleOptions = UPSTREAM) -> list[Fie
 
 
 def validate_update(new: JSONMapping, old: JSONMapping, rule_options: RuleOptions = UPSTREAM) -> list[FieldError]:
-    """What is wrong with a changed definition. `old` has been accepted before, perhaps under milder rules, which go on for it."""
+    """The errors of an update. Checks that `old`, which was accepted under older rules, violates may still be violated."""
     problems = manifest.problems(new)
     if problems:
         return problems
@@ -69,13 +69,13 @@ def validate_update(new: JSONMapping, old: JSONMapping, rule_options: RuleOption
 
 
 def validate_status_update(new: JSONMapping) -> list[FieldError]:
-    """What is wrong with a definition whose status was changed."""
+    """The errors of an update of the status."""
     problems = manifest.problems(new)
     return problems or [*_accepted_names(new)]
 
 
 def essentials(crd: JSONMapping) -> list[FieldError]:
-    """What keeps a definition of the right form from being served at all."""
+    """The errors that prevent a definition of the right form from being served at all."""
     spec = member(crd, "spec", {})
     versions = member(spec, "versions", [])
     return [*_group(spec), *_scope(spec), *_version_names(versions), *_version_set(spec.get("versions")), *_required_names(spec)]
@@ -99,7 +99,7 @@ def _name(crd: JSONMapping, spec: JSONMapping) -> Errors:
 
 
 def is_protected(group: str) -> bool:
-    """Whether the group is the community's, and needs an approval."""
+    """Whether the group is protected (of the Kubernetes community), so that it needs an approval."""
     return any(group == domain or group.endswith("." + domain) for domain in ("k8s.io", "kubernetes.io"))
 
 
@@ -135,7 +135,7 @@ def _approval(crd: JSONMapping, old: JSONMapping | None) -> Errors:
         return
     annotations = _annotations(crd)
     state, why = approval(annotations)
-    # Whoever changes something else shall not be held up by an approval that was missing before.
+    # An approval that was missing before must not block other changes.
     if old is not None and approval(_annotations(old))[0] == state:
         return
     path = Path("metadata.annotations").key(API_APPROVED)
@@ -149,7 +149,7 @@ def _approval(crd: JSONMapping, old: JSONMapping | None) -> Errors:
 
 
 def _spec(spec: JSONMapping, old: JSONMapping | None, rule_options: RuleOptions) -> Errors:
-    """old: the definition before, where there is one."""
+    """old: the previous definition, None on create."""
     old_spec = None if old is None else member(old, "spec", {})
     versions, preserves = member(spec, "versions", []), member(spec, "preserveUnknownFields", False)
     common, options = Facets.in_common(versions), SchemaOptions.of(spec, old_spec, rule_options)
@@ -167,7 +167,7 @@ def _spec(spec: JSONMapping, old: JSONMapping | None, rule_options: RuleOptions)
         yield from version_rules.deprecation_warning(version, path.child("deprecationWarning"))
         yield from version_rules.validate(version, path, common.others(), options, old_spec)
     yield from _version_set(spec.get("versions"))
-    # The internal type names the first version at the top too.
+    # The internal type has the name of the first version at the top too.
     for version in versions[:1]:
         if member(version, "name", ""):
             yield from _label(version["name"], _SPEC.child("version"))
@@ -204,7 +204,7 @@ def _scope(spec: JSONMapping) -> Errors:
 
 
 def _schemas(versions: Sequence[JSONMapping], why_served: str = "") -> Errors:
-    """Every version has a schema; with `why_served` those that are served, for that reason."""
+    """Require a schema in every version; if `why_served` is given, only in served ones, with that reason."""
     for index, version in enumerate(versions):
         if schema_of(version) is None and (member(version, "served", False) or not why_served):
             yield required(_SPEC.child("versions").index(index).child("schema", "openAPIV3Schema"), why_served)
@@ -244,7 +244,7 @@ def _immutable(spec: JSONMapping, old: JSONMapping, *, established: bool) -> Err
     names, old_names = member(spec, "names", {}), member(old, "names", {})
     pairs = [(spec, old, ("group",)), (names, old_names, ("names", "plural"))]
     if established:
-        # Both are in the keys and bytes of what is stored.
+        # Scope and kind are part of the keys and bytes of stored objects.
         pairs = [(spec, old, ("scope",)), (names, old_names, ("names", "kind")), *pairs]
     for new_part, old_part, place in pairs:
         value = member(new_part, place[-1], "")

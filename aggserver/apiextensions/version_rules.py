@@ -1,6 +1,6 @@
-"""Rules of what a version of a definition has: schema, subresources, columns, selectable fields, its deprecation.
+"""Validation of the parts of a version: schema, subresources, columns, selectable fields, deprecation.
 
-Pure. Called by `validation.py`, which says at which path: upstream's internal type has at the top what all versions share.
+Pure. `validation.py` passes the path, since upstream's internal type has parts that all versions share at the top.
 Source: k8s.io/apiextensions-apiserver pkg/apis/apiextensions/validation/validation.go, pkg/apis/apiextensions/v1/conversion.go,
 pkg/apiserver/schema/cel/validation.go (ValidFieldPath), v0.36.3.
 """
@@ -24,14 +24,14 @@ __all__ = ["Facets", "deprecation_warning", "internal_text", "validate", "valida
 Errors = Iterator[FieldError]
 
 _MAX_SELECTABLE_FIELDS = 8
-_MAX_DEPRECATION_WARNING = 256  # bytes, in spite of the text
+_MAX_DEPRECATION_WARNING = 256  # in bytes, although the error says characters
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
 
 
 @dataclass(frozen=True, slots=True)
 class Facets:
-    """Some of what a version has; which of it is judged at one place."""
+    """The parts of a version that are validated in one place."""
 
     subresources: bool
     schema: bool
@@ -40,13 +40,13 @@ class Facets:
 
     @classmethod
     def in_common(cls, versions: Sequence[JSONMapping]) -> Facets:
-        """What is equal in all versions, and judged at the top, once."""
+        """The parts that are equal in all versions, which are validated once, at the top."""
 
         def same(read: Callable[[JSONMapping], Any]) -> bool:
             return all(read(version) == read(versions[0]) for version in versions)
 
         return cls(
-            # Go tells an empty object from none.
+            # Without a default, since Go distinguishes an empty object from none.
             same(lambda version: version.get("subresources")),
             same(lambda version: version.get("schema")),
             same(lambda version: member(version, "additionalPrinterColumns", [])),
@@ -54,12 +54,12 @@ class Facets:
         )
 
     def others(self) -> Facets:
-        """What is judged at each version instead."""
+        """The other parts, which are validated in each version."""
         return Facets(not self.subresources, not self.schema, not self.columns, not self.selectable_fields)
 
 
 def validate(version: JSONMapping, path: Path, which: Facets, options: SchemaOptions, old: JSONMapping | None) -> Errors:
-    """The rules of those facets of a version that `which` has. old: the spec before."""
+    """Validate the parts `which` of a version. old: the previous spec."""
     schema = schema_of(version)
     if which.schema and schema is not None:
         at = path.child("schema", "openAPIV3Schema")
@@ -68,7 +68,8 @@ def validate(version: JSONMapping, path: Path, which: Facets, options: SchemaOpt
     yield from _subresources(version, path, which)
     if which.selectable_fields and member(version, "selectableFields", []):
         if not which.schema or schema is None:
-            why = "may only be set when `version.schema.openAPIV3Schema` is not included"  # who means the opposite
+            # Upstream's text says the opposite of what it means.
+            why = "may only be set when `version.schema.openAPIV3Schema` is not included"
             yield invalid(path.child("selectableFields"), "", why)
         else:
             yield from _selectable_fields(version, schema, path, old)
@@ -77,7 +78,7 @@ def validate(version: JSONMapping, path: Path, which: Facets, options: SchemaOpt
 def validate_common(
     versions: Sequence[JSONMapping], path: Path, which: Facets, options: SchemaOptions, old: JSONMapping | None
 ) -> Errors:
-    """The rules of those facets that all versions have in common, at the top of the internal type."""
+    """Validate the parts `which` that all versions share, at the top of the internal type."""
     version, schema = versions[0], schema_of(versions[0])
     if which.schema and schema is not None:
         at, status = path.child("validation", "openAPIV3Schema"), any(map(_has_status, versions))
@@ -85,8 +86,8 @@ def validate_common(
         yield from schema_rules.validate(schema, at, status=status, unchanged=unchanged, options=options)
     yield from _subresources(version, path, which)
     if which.selectable_fields and member(version, "selectableFields", []):
-        # Upstream refuses fields that all versions share where the schema is not shared too, and the other way round. So does
-        # this: what works here shall work in a cluster.
+        # Upstream refuses selectable fields that all versions share if the schema is not shared, and the reverse. It is the same
+        # here, so that definitions that work here also work in a cluster.
         if not which.schema or version.get("schema") is None:
             yield invalid(path.child("selectableFields"), "", "may only be set when validations.schema is included")
         else:
@@ -94,7 +95,7 @@ def validate_common(
 
 
 def internal_text(versions: Sequence[JSONMapping]) -> str:
-    """The versions as upstream's internal type is printed in errors; what is common to all stands elsewhere."""
+    """The versions as errors show upstream's internal type, without the parts that all versions share."""
     common = Facets.in_common(versions)
     return f"[{','.join(_internal_text(version, common) for version in versions)}]"
 
@@ -163,7 +164,7 @@ def _column(column: JSONMapping, path: Path) -> Errors:
 def _selectable_fields(version: JSONMapping, schema: JSONMapping | None, path: Path, old: JSONMapping | None) -> Errors:
     unsupported = invariants.unsupported(schema) if schema is not None else ""
     if unsupported:
-        # Upstream says so, and then fails for want of a schema.
+        # Upstream returns this error, and then stops, since there is no schema.
         yield invalid(path.child("schema.openAPIV3Schema"), "", unsupported)
         return
     fields, path = member(version, "selectableFields", []), path.child("selectableFields")
@@ -195,13 +196,13 @@ def _selectable_field(node: JSONMapping | None, path: Path, text: str) -> Errors
 
 
 def _had_as_many(version: JSONMapping, old: JSONMapping | None) -> bool:
-    """Definitions from before the limit keep what they have, as long as they leave it alone."""
+    """Whether the version had the same selectable fields before the limit existed; these stay valid while unchanged."""
     fields = member(version, "selectableFields", [])
     return any(member(each, "selectableFields", []) == fields for each in _before(version, old))
 
 
 def _before(version: JSONMapping, old: JSONMapping | None) -> list[JSONMapping]:
-    """The version as it was; none where it is new."""
+    """The previous version of that name, in a list; empty if it is new."""
     return [each for each in member(old or {}, "versions", []) if each.get("name") == version.get("name")]
 
 

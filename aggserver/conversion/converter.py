@@ -1,8 +1,8 @@
-"""Converter: objects of one version in, the same objects in another version out.
+"""Converter: converts objects from one version to another.
 
-The None strategy changes apiVersion and nothing else; pruning and defaulting for the target version follow in the registry.
-Called by `registry/store.py` for every object whose stored version is not the one asked for; asynchronous, since other strategies
-ask a webhook, and in batches, since they ask once for a whole list.
+The None strategy changes only apiVersion; pruning and defaulting for the target version follow in the registry, which converts
+every object whose stored version is not the requested one. It is asynchronous, since other strategies call a webhook, and works
+on batches, since they call it once for a whole list.
 Source: k8s.io/apiextensions-apiserver pkg/apiserver/conversion/{converter,nop_converter}.go, v0.36.3.
 """
 
@@ -16,11 +16,11 @@ __all__ = ["Converter", "NoneConverter"]
 
 class Converter(Protocol):
     async def convert(self, objects: Sequence[dict[str, Any]], api_version: str) -> list[dict[str, Any]]:
-        """Takes the objects over and returns them, in order, in `api_version`."""
+        """Return the objects in `api_version`, in the same order. The objects passed in may be changed."""
 
 
 class NoneConverter:
-    """spec.conversion.strategy None: every version has the same schema but for what it prunes."""
+    """spec.conversion.strategy None: only apiVersion changes."""
 
     async def convert(self, objects: Sequence[dict[str, Any]], api_version: str) -> list[dict[str, Any]]:
         for obj in objects:

@@ -1,1 +1,1 @@
-"""What a server without a cluster needs beside its definitions: namespaces, reviews of oneself, credentials and a kubeconfig."""
+"""The parts that only a server without a cluster needs: namespaces, self reviews, a kubeconfig, and objects from files."""

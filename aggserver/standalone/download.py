@@ -1,7 +1,7 @@
 """Download: a manifest from an http or https URL, as `kubectl apply -f URL` gets it.
 
-By the proxies that the environment names, following redirects, with the system's CAs. Bounded in size and time. Called by
-`seed.py`, which imports it when a URL is named.
+It uses the proxies of the environment, redirects and the system's CAs, and limits size and time. `seed.py` imports it only if a
+URL is given.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from collections.abc import Callable
 
 __all__ = ["DownloadError", "download"]
 
-# Of one file. The largest bundles of definitions that projects publish have 3 to 4 MB.
+# The maximum size of a file. The largest bundles of definitions that projects publish have 3 to 4 MB.
 MAX_BYTES = 32 * 1024 * 1024
-# Seconds for all of it, and until the server says something. kubectl has no end.
+# Timeouts in seconds: for the whole download, and for each wait for the server. kubectl has none.
 TOTAL_SECONDS = 60.0
 SILENCE_SECONDS = 15.0
 _PIECE = 64 * 1024
@@ -38,7 +38,7 @@ class DownloadError(Exception):
 
 def download(url: str, clock: Callable[[], float] = time.monotonic) -> bytes:
     """Raises DownloadError."""
-    # No other schemes, to which a redirect might lead: not ftp, nor files of this machine.
+    # Without handlers for other schemes, since a redirect could lead to ftp or to local files.
     opener = urllib.request.OpenerDirector()
     for handler in _HANDLERS:
         opener.add_handler(handler())

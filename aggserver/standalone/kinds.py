@@ -1,7 +1,4 @@
-"""The kinds that a server without a cluster serves beside definitions: namespaces, and reviews of oneself.
-
-Called by `app/standalone.py`.
-"""
+"""The kinds that a server without a cluster serves beside definitions: namespaces and self reviews."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from aggserver.standalone.reviews import SelfSubjectAccessReviews, SelfSubjectRe
 
 __all__ = ["namespace_kind", "review_kinds"]
 
-# As kube-apiserver lists them: there is no deletecollection of namespaces.
+# As in kube-apiserver: namespaces have no deletecollection.
 _NAMESPACE_VERBS = ("create", "delete", "get", "list", "patch", "update", "watch")
 _NAMESPACE_COLUMNS = (
     Column("Status", "string", ".status.phase", "The status of the namespace"),
@@ -87,7 +84,7 @@ def _part(obj: JSONObject, key: str) -> JSONObject:
 
 
 def _only(part: JSONObject, known: Collection[str], prefix: str) -> list[str]:
-    """Drops the members that the type doesn't know; their paths."""
+    """Drop unknown members; return their paths."""
     unknown = sorted(part.keys() - {*known, "apiVersion", "kind", "metadata"})
     for key in unknown:
         del part[key]

@@ -1,8 +1,8 @@
 """The kubeconfig of a server without a cluster: its address, its CA, and an administrator's certificate, all in one file.
 
-Pure but for `read` and `write_into`. Called by `app/credentials.py` when the server is ready: whoever waits for the file may
-use it at once. Into a file that others have entries in, ours go by the rules of kubectl, kind and minikube: entries of our
-name are replaced, all else stays, and ours becomes the current context.
+Pure except `read` and `write_into`. The file is written when the server is ready, so a process that waits for it can use it at
+once. Entries are merged into an existing file by the rules of kubectl, kind and minikube: entries of our name are replaced, all
+others stay, and ours becomes the current context.
 Source: client-go tools/clientcmd/api/v1/types.go and tools/clientcmd/config.go, v0.36.3.
 """
 
@@ -26,11 +26,11 @@ Config = Mapping[str, Any]
 
 
 class KubeconfigError(Exception):
-    """A file that is there can't be added to. The text names it and says why."""
+    """An existing file can't be merged into. The text names the file and the reason."""
 
 
 def config(server: str, ca_pem: bytes, cert_pem: bytes, key_pem: bytes) -> dict[str, Any]:
-    """server: the URL. The rest is PEM, embedded."""
+    """server: the URL. The others are PEM, and are embedded."""
     user = {"client-certificate-data": _base64(cert_pem), "client-key-data": _base64(key_pem)}
     return {
         "apiVersion": "v1",
@@ -47,7 +47,7 @@ def render(content: Config) -> bytes:
 
 
 def merge(ours: Config, theirs: Config) -> dict[str, Any]:
-    """theirs: of `read`."""
+    """Merge our entries into an existing kubeconfig. theirs: the result of `read`."""
     merged = {**theirs, "apiVersion": "v1", "kind": "Config", "current-context": ours["current-context"]}
     for name in _LISTS:
         others = [entry for entry in theirs.get(name) or [] if entry.get("name") != NAME]
@@ -56,7 +56,7 @@ def merge(ours: Config, theirs: Config) -> dict[str, Any]:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """What is in a kubeconfig; empty where there is no file. Raises KubeconfigError where it is none."""
+    """The content of a kubeconfig; empty if there is no file. Raises KubeconfigError if the file is not a kubeconfig."""
     try:
         content = codec.decode_yaml(path.read_bytes())
     except FileNotFoundError:
@@ -64,17 +64,17 @@ def read(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise KubeconfigError(f"{path}: {error.strerror}") from None
     except codec.DecodeError as error:
-        raise KubeconfigError(f"{path}: no kubeconfig: {error}") from None
+        raise KubeconfigError(f"{path}: not a kubeconfig: {error}") from None
     if content is None:
         return {}
     if not isinstance(content, dict) or not all(_is_list_of_entries(content.get(name)) for name in _LISTS):
-        raise KubeconfigError(f"{path}: no kubeconfig, and it is left as it is")
+        raise KubeconfigError(f"{path}: not a kubeconfig; left unchanged")
     return content
 
 
 def write_into(path: Path, ours: Config) -> None:
-    """Merges into the file, which is made if it isn't there. Raises KubeconfigError, OSError."""
-    path = path.resolve()  # a link stays one
+    """Merge into the file, which is created if missing. Raises KubeconfigError, OSError."""
+    path = path.resolve()  # so that a symbolic link is kept
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _locked(path):
         disk.replace(path, render(merge(ours, read(path))))
@@ -82,7 +82,7 @@ def write_into(path: Path, ours: Config) -> None:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """As kubectl and kind lock it, who would write it at the same time."""
+    """Hold the lock that kubectl and kind use, since they may write the file at the same time."""
     lock = path.with_name(f"{path.name}.lock")
     try:
         lock.touch(mode=0o600, exist_ok=False)

@@ -1,10 +1,9 @@
-"""Namespaces of a server without a cluster: served, created for `default`, and emptied before they go.
+"""Namespaces of a server without a cluster: their strategies and their controller.
 
-A namespace has, as upstream, a finalizer of its own in `spec.finalizers`; deleting it sets the phase Terminating, the controller
-deletes every object in it, of every namespaced resource, and gives the finalizer up once nothing is left. `/finalize` is the one
-way to `spec.finalizers`, for the controller and for clients alike; a namespace whose list a client emptied goes at once, and what
-is in it stays behind, as upstream.
-Called by `app/standalone.py` and, as `admission.namespace_lifecycle.Namespaces`, by admission.
+As upstream, a namespace has a finalizer in `spec.finalizers`. A delete sets the phase Terminating; the controller then deletes
+all objects in it, of all namespaced resources, and removes the finalizer when none is left. `spec.finalizers` can be changed
+only by `/finalize`, by the controller and by clients. If a client empties the list, a deleted namespace is removed at once and
+its objects are left behind, as upstream.
 Source: k8s.io/kubernetes pkg/registry/core/namespace/{strategy.go,storage}, pkg/apis/core/validation, pkg/controller/namespace/
 deletion, v1.36.3.
 """
@@ -35,11 +34,11 @@ __all__ = [
 
 INFO = ResourceInfo(group="", version="v1", resource="namespaces", kind="Namespace", list_kind="NamespaceList", namespaced=False)
 _FINALIZER = "kubernetes"
-# Finalizers that need no domain in front.
+# Finalizers that need no domain prefix.
 _STANDARD_FINALIZERS = frozenset({_FINALIZER, "orphan", "foregroundDeletion"})
 _NAME_LABEL = "kubernetes.io/metadata.name"
 _WRITE = WriteOptions(field_manager="aggserver", bounded=False)
-# Seconds between looks at a namespace whose objects wait for finalizers of others.
+# Seconds until a deleted namespace is checked again while its objects wait for the finalizers of others.
 _LOOK_AGAIN = 0.5
 
 
@@ -122,9 +121,9 @@ class NamespaceFinalizeStrategy(NamespaceStrategy):
 
 
 class StoredNamespaces:
-    """For admission: the phase of a namespace, as the cache has it; one that isn't there may be another server's, just made.
+    """For admission: the phase of a namespace, from the cache, or from the store if another server may have just created it.
 
-    What this lets into a namespace that another server is emptying, that server finds: it counts before it gives up.
+    Objects admitted here while another server deletes the namespace are found by that server, which counts objects last.
     """
 
     def __init__(self, store: Store) -> None:
@@ -144,7 +143,7 @@ class StoredNamespaces:
 
 
 class NamespaceController:
-    """contents: gives the stores of every namespaced resource that is served now."""
+    """contents: returns the stores of all namespaced resources that are served now."""
 
     def __init__(self, store: Store, contents: Callable[[], Iterable[Store]], later: CallLater = call_later) -> None:
         self._writer = store.with_strategy(NamespaceFinalizeStrategy())
@@ -160,7 +159,7 @@ class NamespaceController:
         left = 0
         context = Context(CONTROLLER, name)
         for store in self._contents():
-            # Counted first: most resources have nothing here, and needn't be loaded to say so.
+            # Count first, since most resources have no objects here, and counting does not load them.
             if await store.count(context):
                 await store.delete_collection(context, DeleteOptions(), ALL)
                 left += await store.count(context)
@@ -177,7 +176,7 @@ class NamespaceController:
         try:
             await self._writer.update(Context(CONTROLLER), name, without_finalizer, _WRITE)
         except StatusError as error:
-            if error.code != 404:  # a client was quicker
+            if error.code != 404:  # a client removed it first
                 raise
 
 
@@ -201,7 +200,7 @@ def _read_phase(namespace: JSONObject) -> dict[str, str]:
 
 
 async def ensure(store: Store, name: str) -> None:
-    """Creates the namespace if it is not there."""
+    """Create the namespace if it does not exist."""
     try:
         await store.create(Context(CONTROLLER), {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, _WRITE)
     except StatusError as error:

@@ -1,6 +1,6 @@
-"""Reviews of oneself: who am I (`kubectl auth whoami`), may I (`kubectl auth can-i`), what may I (`kubectl auth can-i --list`).
+"""Self reviews: who am I (`kubectl auth whoami`), may I (`kubectl auth can-i`), what may I (`kubectl auth can-i --list`).
 
-Creater-only resources: nothing is stored. Built by `standalone/kinds.py`; in a cluster the host API server answers these.
+These resources can only be created; nothing is stored. In a cluster, kube-apiserver serves them.
 Source: k8s.io/kubernetes pkg/registry/authentication/selfsubjectreview, pkg/registry/authorization/{selfsubjectaccessreview,
 selfsubjectrulesreview}, v1.36.3.
 """
@@ -60,7 +60,7 @@ class SelfSubjectAccessReviews:
 
 
 class SelfSubjectRulesReviews:
-    """authorization.k8s.io/v1 SelfSubjectRulesReview. What is open to all by a flag is no rule, as upstream."""
+    """authorization.k8s.io/v1 SelfSubjectRulesReview. As upstream, paths that a flag opens to everyone are not listed."""
 
     async def create(self, context: Context, obj: JSONObject, options: WriteOptions, admit: Admit | None = None) -> StoredObject:
         if not (obj.get("spec") or {}).get("namespace"):

@@ -1,8 +1,8 @@
-"""Seed: objects from files and URLs, put into a server without a cluster at its start (`aggserver dev -f FILE...`).
+"""Seed: objects from files and URLs that a server without a cluster creates at its start (`aggserver dev -f FILE...`).
 
-Definitions go first, and what needs them waits until they are served; namespaces go before what is in them. An object that is
-there already is brought to what the file says. Called by `app/standalone.py`. A file that can't be read, or an object that is
-refused, ends the start with a sentence that names both.
+Definitions come first, and their objects wait until they are served; namespaces come before their objects. An object that exists
+already is updated to the content of the file. A file that can't be read, or an object that is refused, ends the start with an
+error that names it.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _STDIN = "-"
 
 
 class SeedError(Exception):
-    """The text says which file, which object and why."""
+    """The text names the file, the object and the reason."""
 
 
 def read(sources: Sequence[str]) -> list[tuple[str, JSONObject]]:
-    """Every document of every source, with where it is from; `kind: List` counts as what is in it.
+    """All objects of all sources, each with its origin; `kind: List` is split into its items.
 
     A source is a file, a folder (its YAML and JSON files), an http or https URL, or `-`, the standard input. Raises SeedError.
     """
@@ -44,7 +44,7 @@ def _bodies(source: str) -> Iterator[tuple[str, bytes]]:
         yield "the standard input", sys.stdin.buffer.read()
         return
     if source.startswith(("http://", "https://")):
-        # Few name a URL, and nobody else is to wait for the library.
+        # Imported only for a URL, since that is rare and the library takes time to load.
         from aggserver.standalone.download import DownloadError, download
 
         try:
@@ -69,7 +69,7 @@ def _documents(origin: str, body: bytes) -> Iterator[JSONObject]:
         items = document.get("items") if isinstance(document, dict) and document.get("kind") == "List" else [document]
         for obj in items if isinstance(items, list) else []:
             if not isinstance(obj, dict) or not isinstance(obj.get("metadata"), dict):
-                raise SeedError(f"{origin}: a document is no Kubernetes object (it needs apiVersion, kind and metadata)")
+                raise SeedError(f"{origin}: a document is not a Kubernetes object (it needs apiVersion, kind and metadata)")
             yield obj
 
 
@@ -78,7 +78,7 @@ async def plant(
     installer: Installer,
     settled: Callable[[Sequence[str]], Awaitable[Mapping[str, str]]],
 ) -> None:
-    """settled: returns when each of these definitions is served or never will be; the latter, with the reason."""
+    """settled: returns when each of these definitions is served or refused; the result has the refused ones with the reasons."""
     definitions = {str(obj["metadata"].get("name")): (file, obj) for file, obj in objects if obj.get("kind") == _DEFINITION}
     for file, obj in definitions.values():
         await _put(file, obj, installer)
@@ -93,7 +93,7 @@ async def _put(file: str, obj: JSONObject, installer: Installer) -> None:
     what = f"{file}: {obj.get('kind')} {obj['metadata'].get('name', '')}"
     scope = _find(obj, installer)
     if scope is None or not isinstance(scope.rest, Creater) or not isinstance(scope.rest, Updater):
-        raise SeedError(f"{what}: nothing here keeps {obj.get('kind')} of {obj.get('apiVersion')}")
+        raise SeedError(f"{what}: this server does not store {obj.get('kind')} of {obj.get('apiVersion')}")
     try:
         await _create_or_update(scope, scope.rest, scope.rest, obj)
     except StatusError as error:
@@ -111,7 +111,7 @@ async def _create_or_update(scope: ResourceScope, creater: Creater, updater: Upd
     metadata = obj["metadata"]
     namespace = (metadata.get("namespace") or "default") if scope.namespaced else ""
     context = Context(CONTROLLER, namespace)
-    # The namespace must be there for objects from files, too.
+    # Admission also checks for objects from files that their namespace exists.
     await scope.admission.mutate(_attributes(scope, context, metadata.get("name", "")), obj)
     try:
         await creater.create(context, dict(obj, metadata=dict(metadata)), _WRITE)

@@ -180,24 +180,24 @@ async def test_what_is_not_ours_is_reported_in_one_line(caplog: pytest.LogCaptur
         pytest.param(
             "POST",
             status(403, "Forbidden", 'User "x" cannot create resource "apiservices"'),
-            'APIService v1.a.io can\'t be made: User "x" cannot create resource "apiservices"; grant get, list, watch, create, '
-            "update and delete on apiservices.apiregistration.k8s.io to this server's service account (a ClusterRole and a "
-            "ClusterRoleBinding), or make the APIServices by hand",
+            'APIService v1.a.io can\'t be created: User "x" cannot create resource "apiservices"; grant get, list, watch, '
+            "create, update and delete on apiservices.apiregistration.k8s.io to this server's service account (a ClusterRole and "
+            "a ClusterRoleBinding), or create the APIServices by hand",
             id="may not write",
         ),
         pytest.param(
             "GET",
             status(403, "Forbidden", "no"),
-            "APIServices can't be kept up: no; grant get, list, watch, create, update and delete on "
+            "APIServices can't be watched: no; grant get, list, watch, create, update and delete on "
             "apiservices.apiregistration.k8s.io to this server's service account (a ClusterRole and a ClusterRoleBinding), or "
-            "make the APIServices by hand",
+            "create the APIServices by hand",
             id="may not read",
         ),
-        pytest.param("POST", Unreachable("gone"), "APIService v1.a.io can't be made: gone", id="no answer"),
+        pytest.param("POST", Unreachable("gone"), "APIService v1.a.io can't be created: gone", id="no answer"),
         pytest.param(
             "POST",
             status(422, "Invalid", "spec.group: Invalid value"),
-            "APIService v1.a.io can't be made: 422 Invalid: spec.group: Invalid value",
+            "APIService v1.a.io can't be created: 422 Invalid: spec.group: Invalid value",
             id="refused",
         ),
     ],

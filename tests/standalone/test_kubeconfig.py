@@ -73,7 +73,7 @@ def test_into_a_new_or_empty_file(tmp_path: Path, content: str | None) -> None:
 def test_what_is_no_kubeconfig_stays_as_it_is(tmp_path: Path, content: str) -> None:
     path = tmp_path / "config"
     path.write_text(content)
-    with pytest.raises(kubeconfig.KubeconfigError, match=f"{path}: no kubeconfig"):
+    with pytest.raises(kubeconfig.KubeconfigError, match=f"{path}: not a kubeconfig"):
         kubeconfig.write_into(path, OURS)
     assert path.read_text() == content
     assert list(tmp_path.iterdir()) == [path]

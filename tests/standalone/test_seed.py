@@ -55,8 +55,8 @@ UNREADABLE = {
     # what is in the file: what the error says after its name; None is no file
     None: "No such file or directory",
     "a: [": "",
-    "[]": "a document is no Kubernetes object (it needs apiVersion, kind and metadata)",
-    "kind: A": "a document is no Kubernetes object (it needs apiVersion, kind and metadata)",
+    "[]": "a document is not a Kubernetes object (it needs apiVersion, kind and metadata)",
+    "kind: A": "a document is not a Kubernetes object (it needs apiVersion, kind and metadata)",
 }
 
 
@@ -76,7 +76,7 @@ def test_a_list_is_what_is_in_it(tmp_path: Path) -> None:
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": [{"kind": "A", "metadata": {}}]}))
     assert [obj["kind"] for _, obj in seed.read([str(file)])] == ["A"]
     file.write_text('{"kind": "List", "items": [{"kind": "A"}]}')
-    with pytest.raises(SeedError, match="is no Kubernetes object"):
+    with pytest.raises(SeedError, match="is not a Kubernetes object"):
         seed.read([str(file)])
 
 
@@ -116,12 +116,12 @@ REFUSED: dict[str, tuple[list[Any], str]] = {
     # name: (objects, what is said)
     "a kind that nothing serves": (
         [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}],
-        "seed.yaml: Pod p: nothing here keeps Pod of v1",
+        "seed.yaml: Pod p: this server does not store Pod of v1",
     ),
-    "no apiVersion": ([{"kind": "Pod", "metadata": {}}], "seed.yaml: Pod : nothing here keeps Pod of None"),
+    "no apiVersion": ([{"kind": "Pod", "metadata": {}}], "seed.yaml: Pod : this server does not store Pod of None"),
     "what is not kept": (
         [{"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview", "metadata": {}}],
-        "seed.yaml: SelfSubjectReview : nothing here keeps SelfSubjectReview of authentication.k8s.io/v1",
+        "seed.yaml: SelfSubjectReview : this server does not store SelfSubjectReview of authentication.k8s.io/v1",
     ),
     "an object that is refused": (
         [CRONTABS, crontab("A b")],
