@@ -31,8 +31,7 @@ _INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Returns the exit status: 0 for success and for a requested stop, 1 for a failure or a negative check, 2 for wrong
-    arguments.
+    """Returns the exit status: 0 for success or a requested stop, 1 for a failure or a negative check, 2 for wrong arguments.
 
     For `aggserver dev -- COMMAND` it is the command's.
     """

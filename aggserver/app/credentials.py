@@ -28,7 +28,7 @@ _ADMIN = "aggserver-admin"
 class Credentials:
     """Call `start` first; `run` is the background task. clock: seconds since the epoch.
 
-    shared: an additional kubeconfig, in which the entries of others are kept.
+    shared: another kubeconfig to put our entry into; the entries of others stay.
     """
 
     def __init__(

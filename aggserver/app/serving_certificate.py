@@ -1,7 +1,7 @@
 """The serving certificate of `aggserver serve`, and the CA bundle by which clients verify it.
 
 They come from the files that flags name. Without these, the server makes its own, and keeps them in a Secret beside its
-Service, or in the folder of `--cert-dir`. The server listens before it could read the Secret; until then it uses a temporary
+Service, or in the folder of `--cert-dir`. The server listens before it has read the Secret; until then it uses a temporary
 certificate, which no client is told to trust.
 """
 
@@ -31,8 +31,7 @@ _CERT, _KEY, _BUNDLE = "tls-cert-file", "tls-private-key-file", "ca-bundle-file"
 
 
 class ServingCertificate:
-    """`ca_bundle` is PEM, and empty until there is a certificate to trust. `run` is the background task, `healthy` a readiness
-    check.
+    """`ca_bundle`: PEM, empty until there is a certificate to trust. `run`: the background task. `healthy`: a readiness check.
 
     Raises TLSError if the files that flags name can't be used.
     """

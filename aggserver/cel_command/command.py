@@ -1,5 +1,4 @@
-"""`aggserver cel`: checks and runs an expression, or checks a definition's rules and validates an object by them, without a
-server.
+"""`aggserver cel`: checks and runs an expression, or checks a definition's rules and validates an object by them.
 
 The findings are first put into a report of JSON types, which is the output of `-o json`; `report.py` makes text of it.
 """

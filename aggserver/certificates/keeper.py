@@ -50,8 +50,7 @@ class Certificates:
 class CertificateKeeper:
     """The rules of renewal:
 
-    - The serving certificate is renewed when a third of its life is left, when the names change, or if it fits neither key nor
-      CA.
+    - The serving certificate is renewed when a third of its life is left, when the names change, or if its key or CA doesn't fit.
     - When a third of the CA's life is left, a successor is made and published in the bundle; after PUBLISH_SECONDS it takes over
       signing. The predecessor stays in the bundle until it expires, which is after everything that it signed.
 

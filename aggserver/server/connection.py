@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 # Longer than the 90 s after which Go's client closes an idle connection. Otherwise a request could arrive while we close it.
 KEEP_ALIVE_SECONDS = 120
 
-# Bytes that are joined at most: with these, the write does not wait for the end of the turn. Four full TLS records.
+# Once so many bytes are joined, they are written without waiting for the end of the turn: four full TLS records.
 WRITE_NOW = 64 * 1024
 
 # Bytes that the socket has not taken yet, above which a writer waits. The event loops' own limit for TLS is 512 KiB: with a

@@ -95,8 +95,7 @@ class _VerifyingObject(ssl.SSLObject):
 
 
 class _DelegatingContext(ssl.SSLContext):
-    """The context that the event loop keeps as long as it listens. Each handshake is done by the `current` context of that
-    moment.
+    """The context that the event loop keeps while it listens. Each handshake is done by the `current` context of that moment.
 
     asyncio and uvloop demand an SSLContext, and only call its `wrap_bio`, once per connection.
     """
@@ -142,9 +141,9 @@ class TLSConfig:
         return self._context
 
     def update(self, *, cert_pem: bytes | None = None, key_pem: bytes | None = None, client_ca_pem: bytes | None = None) -> bool:
-        """Replaces what is given, and keeps the rest. Returns whether anything changed. Empty `client_ca_pem`: request no
-        certificate.
+        """Replaces what is given, and keeps the rest. Returns whether anything changed.
 
+        client_ca_pem: if empty, no certificate is requested.
         Replaces all or nothing. If TLS can't be served with the new ones, that is logged in one line and the old ones stay; if
         there are no old ones, at start, TLSError is raised.
         """

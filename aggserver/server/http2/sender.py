@@ -45,7 +45,7 @@ class Wire(Protocol):
         """Waits while the socket has too much unsent. Raises nothing."""
 
     def idle(self, is_idle: bool) -> None:
-        """Whether no request is in progress. Called at the begin of each, and at the end of the last."""
+        """Whether no request is in progress. Called when a request begins, and when the last one has ended."""
 
     def date(self) -> list[tuple[bytes, bytes]]:
         """The Date header."""
@@ -58,11 +58,11 @@ class OpenStream(Protocol):
     closed: bool
 
     def stalled(self) -> None:
-        """Its client has taken nothing for STALL_SECONDS. Must close the stream, and may not raise."""
+        """Its client has taken nothing for STALL_SECONDS. Must close the stream, and must not raise."""
 
 
 class Sender:
-    """One connection's way out. Only jh2 knows the windows; here is who waits for them."""
+    """Sends on one connection. jh2 keeps the windows, and this the tasks that wait for them to open."""
 
     def __init__(self, protocol: LimitedConnection, wire: Wire, loop: asyncio.AbstractEventLoop) -> None:
         self._protocol = protocol
