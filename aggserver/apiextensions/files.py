@@ -21,11 +21,12 @@ from typing import Any
 from aggserver import disk
 from aggserver.apiextensions import conditions, manifest, v1beta1, validation
 from aggserver.apiextensions.definition import Definition, parse
-from aggserver.meta import codec, object_meta
+from aggserver.meta import codec
 from aggserver.meta.field import FieldError, RawJSON, type_invalid
 from aggserver.meta.field import Path as FieldPath
 from aggserver.meta.json_types import JSONObject
 from aggserver.schema.rules import UPSTREAM, RuleOptions
+from aggserver.scheme import object_meta
 
 __all__ = ["POLL_SECONDS", "FolderSource", "Loaded", "Problem", "load"]
 

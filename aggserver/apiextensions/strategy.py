@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from aggserver.apiextensions import conditions, manifest, schema_rules, validation
-from aggserver.meta import codec, object_meta
+from aggserver.meta import codec
 from aggserver.meta.field import FieldError, Path
 from aggserver.meta.golang import quote
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry.rest import Context
 from aggserver.registry.strategy import ResourceInfo, Verdict
 from aggserver.schema.rules import UPSTREAM, RuleOptions
+from aggserver.scheme import object_meta
 
 __all__ = ["CLEANUP_FINALIZER", "INFO", "DefinitionStatusStrategy", "DefinitionStrategy", "set_defaults"]
 

@@ -27,7 +27,7 @@ from aggserver.cel.types import DYN
 from aggserver.cel.values import CELError, Duration, Timestamp, show
 from aggserver.cel_command import report as text_report
 from aggserver.cel_command.places import Place, Value, find, places, values
-from aggserver.meta import codec, object_meta
+from aggserver.meta import codec
 from aggserver.meta.errors import ObjectTooLarge
 from aggserver.meta.field import FieldError, RawJSON
 from aggserver.meta.field import Path as FieldPath
@@ -42,6 +42,7 @@ from aggserver.schema.rule_costs import MAX_EXPRESSION, MAX_TOTAL
 from aggserver.schema.rule_validation import CALL_LIMIT
 from aggserver.schema.rules import RuleOptions
 from aggserver.schema.structural import VALIDATIONS
+from aggserver.scheme import object_meta
 
 __all__ = ["InputError", "run"]
 

@@ -30,10 +30,11 @@ from aggserver.merge.managers import (
     Updater,
 )
 from aggserver.merge.typed import TypedError, field_set, validate
-from aggserver.meta import errors, object_meta, times
+from aggserver.meta import errors, times
 from aggserver.meta.errors import Cause, StatusError
 from aggserver.meta.golang import quote
 from aggserver.meta.json_types import JSONObject
+from aggserver.scheme import object_meta
 
 __all__ = ["APPLY", "UPDATE", "FieldManager", "ManagedFieldsError", "decode"]
 

@@ -2,7 +2,7 @@
 
 Each rule takes the value and gives the texts of what is wrong with it, in upstream's words; none where nothing is. Rules for
 names take `prefix` as well: true for a generateName, which may end in a dash since something follows.
-Called by `meta/object_meta.py`, `meta/selectors.py` and wherever a schema or definition names something. Pure.
+Called by `scheme/object_meta.py`, `meta/selectors.py` and wherever a schema or definition names something. Pure.
 Source: k8s.io/apimachinery pkg/util/validation/validation.go, pkg/api/validate/content, pkg/api/validation/generic.go, v0.36.3.
 """
 

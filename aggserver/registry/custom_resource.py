@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from aggserver.meta import codec, field, object_meta
+from aggserver.meta import codec, field
 from aggserver.meta.field import FieldError, Path
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.jsonpath import JSONPath
@@ -20,6 +20,7 @@ from aggserver.registry.rest import Context
 from aggserver.registry.strategy import ResourceInfo, Verdict
 from aggserver.schema.compiled import CompiledSchema
 from aggserver.schema.rules import OutOfPatienceError
+from aggserver.scheme import object_meta
 
 __all__ = ["CustomResourceStrategy", "ScalePaths", "StatusStrategy", "read_fields"]
 

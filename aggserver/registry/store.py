@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
 
-from aggserver.meta import codec, errors, field, object_meta, selectors, times
+from aggserver.meta import codec, errors, field, selectors, times
 from aggserver.meta.field import Path
 from aggserver.meta.golang import parse_uint
 from aggserver.meta.json_types import JSONObject
@@ -36,6 +36,7 @@ from aggserver.registry.strategy import Strategy, Verdict
 from aggserver.registry.unreadable import CorruptObjects, Unreadable, unsafe_delete_refused
 from aggserver.registry.views import Views
 from aggserver.registry.watch import Watch
+from aggserver.scheme import object_meta
 from aggserver.storage import keys
 from aggserver.storage.cacher import ListPage
 from aggserver.storage.interface import (

@@ -16,7 +16,7 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aggserver.meta import field, object_meta
+from aggserver.meta import field
 from aggserver.meta.field import FieldError, Path
 from aggserver.meta.json_types import JSONObject
 from aggserver.schema import defaulting, internal, list_type, pruning, structural
@@ -26,6 +26,7 @@ from aggserver.schema.ratcheting import Correlation
 from aggserver.schema.rules import UPSTREAM, RuleFindings, RuleOptions, compile_validator
 from aggserver.schema.validation import validate
 from aggserver.schema.validity import Validity
+from aggserver.scheme import object_meta
 
 if TYPE_CHECKING:
     from aggserver.schema.rule_validation import RuleValidator

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from aggserver.meta import field, object_meta
+from aggserver.meta import field
 from aggserver.meta.field import FieldError, Path
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.names import dns1035_label, path_segment_name
 from aggserver.meta.versions import parse_group_version
 from aggserver.schema.structural import Structural
+from aggserver.scheme import object_meta
+from aggserver.scheme.types import lookup
 
 __all__ = [
     "drop_malformed_resources",
@@ -29,16 +31,15 @@ __all__ = [
     "validate_resources",
 ]
 
-_FIELDS = frozenset(
-    {"name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp"}
-    | {"deletionTimestamp", "deletionGracePeriodSeconds", "labels", "annotations", "ownerReferences", "finalizers"}
-    | {"managedFields"}
-)
+_MEMBERS = lookup("meta/v1.ObjectMeta").members
+_FIELDS = frozenset(_MEMBERS)
+# Of the lists of structs, the members of these.
 _ENTRIES = {
-    "ownerReferences": frozenset({"apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"}),
-    "managedFields": frozenset({"manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1", "subresource"}),
+    name: frozenset(member.type.element.members)
+    for name, member in _MEMBERS.items()
+    if member.type.kind == "list" and member.type.element is not None and member.type.element.kind == "struct"
 }
-_STRING_MAPS = ("labels", "annotations")
+_STRING_MAPS = frozenset(name for name, member in _MEMBERS.items() if member.type.kind == "map")
 # Values that Go omits when encoding. A grace period of 0 is not omitted, since the field is a pointer.
 _NOTHING: tuple[Any, ...] = (None, "", {}, [])
 

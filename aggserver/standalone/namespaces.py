@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from aggserver.meta import field, object_meta
+from aggserver.meta import field
 from aggserver.meta.errors import StatusError
 from aggserver.meta.field import FieldError, Path
 from aggserver.meta.json_types import JSONObject
@@ -21,6 +21,7 @@ from aggserver.registry.follower import ALL, CONTROLLER, CallLater, Follower, ca
 from aggserver.registry.rest import Context, DeleteOptions, WriteOptions
 from aggserver.registry.store import Store
 from aggserver.registry.strategy import ResourceInfo, Verdict
+from aggserver.scheme import object_meta
 
 __all__ = [
     "INFO",

@@ -13,12 +13,13 @@ from pathlib import Path
 
 from aggserver.admission.chain import CREATE, Attributes
 from aggserver.endpoints.installer import Installer, ResourceScope
-from aggserver.meta import codec, errors, object_meta, versions
+from aggserver.meta import codec, errors, versions
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry.follower import CONTROLLER
 from aggserver.registry.rest import Context, Creater, Updater, WriteOptions
 from aggserver.schema.pruning import MalformedError
+from aggserver.scheme import object_meta
 
 __all__ = ["SeedError", "plant", "read"]
 

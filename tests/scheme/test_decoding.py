@@ -86,9 +86,31 @@ def test_misfit(name: str) -> None:
     assert decode_error(obj) == f"json: cannot unmarshal {found} into Go struct field {where} of type {wanted}"
 
 
-def test_a_time_does_not_know_where_it_is() -> None:
-    obj = {"status": {"conditions": [{"lastTransitionTime": 1}]}}
-    assert decode_error(obj) == "json: cannot unmarshal number into Go value of type string"
+TIME = "status.conditions.lastTransitionTime"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1, f"json: cannot unmarshal number into Go struct field CustomResourceDefinitionCondition.{TIME} of type string"),
+        ("x", 'parsing time "x" as "2006-01-02T15:04:05Z07:00": cannot parse "x" as "2006"'),
+    ],
+)
+def test_a_malformed_time_comes_before_all_else(value: object, text: str) -> None:
+    assert decode_error({"spec": {"scope": 1}, "status": {"conditions": [{"lastTransitionTime": value}]}}) == text
+
+
+def test_metadata() -> None:
+    where = "ObjectMeta.metadata.labels of type string"
+    assert decode_error({"metadata": {"labels": {"a": 1}}}) == f"json: cannot unmarshal number into Go struct field {where}"
+
+
+def test_the_root() -> None:
+    wanted = lookup("meta/v1.ObjectMeta")
+    assert decoding.decode_error([], wanted) == "json: cannot unmarshal array into Go value of type v1.ObjectMeta"
+    where = "CustomResourceDefinition.metadata of type v1.ObjectMeta"
+    assert decode_error({"metadata": []}) == f"json: cannot unmarshal array into Go struct field {where}"
+    assert decoding.decode_error([], wanted, "CustomResourceDefinition", "metadata") == decode_error({"metadata": []})
 
 
 def test_neither_schema_nor_boolean() -> None:

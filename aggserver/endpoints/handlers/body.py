@@ -16,11 +16,11 @@ from typing import Any, TypeVar
 from aggserver.endpoints import negotiation
 from aggserver.endpoints.installer import ResourceScope
 from aggserver.endpoints.request import Request
-from aggserver.meta import codec, errors, object_meta
+from aggserver.meta import codec, errors
 from aggserver.meta.golang import json_kind
 from aggserver.meta.json_types import JSONObject
 from aggserver.schema.pruning import MalformedError
-from aggserver.scheme import protobuf
+from aggserver.scheme import object_meta, protobuf
 
 __all__ = [
     "add_warnings",

@@ -16,11 +16,12 @@ from aggserver.endpoints.handlers import attributes, body, options, reply
 from aggserver.endpoints.installer import ResourceScope
 from aggserver.endpoints.request import Request, Response
 from aggserver.merge import patch as patches
-from aggserver.meta import errors, field, golang, object_meta
+from aggserver.meta import errors, field, golang
 from aggserver.meta.field import Path
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry.rest import Context, Updater, WriteOptions
 from aggserver.schema.pruning import MalformedError
+from aggserver.scheme import object_meta
 
 __all__ = ["PATCH_TYPES", "patch"]
 

@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from aggserver.meta import object_meta
 from aggserver.meta.field import Path
+from aggserver.scheme import object_meta
 from tests.meta.texts import LABEL, NAME, SUBDOMAIN, VALUE
 
 CANNOT = "json: cannot unmarshal"
@@ -70,6 +70,14 @@ TYPES: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize(("metadata", "text"), TYPES.values(), ids=TYPES)
 def test_type_error(metadata: Any, text: str) -> None:
     assert object_meta.type_error(metadata) == text
+
+
+def test_of_a_kind_with_a_type_the_first_as_written() -> None:
+    """Nothing sorts its members before they are decoded."""
+    metadata = {"name": 1, "labels": "x"}
+    where = "ObjectMeta.metadata.name of type string"
+    assert object_meta.type_error(metadata, "Scale") == f"{CANNOT} number into Go struct field {where}"
+    assert object_meta.type_error(1, "Scale") == f"{CANNOT} number into Go struct field Scale.metadata of type v1.ObjectMeta"
 
 
 def test_drop_malformed() -> None:

@@ -9,15 +9,14 @@ k8s.io/apiextensions-apiserver pkg/apiserver/schema/objectmeta/coerce.go; k8s.io
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import orjson
 
 from aggserver.meta import field
 from aggserver.meta.field import FieldError, Path, RawJSON
-from aggserver.meta.golang import INT64_MAX, INT64_MIN, format_float, json_kind, quote, to_json
+from aggserver.meta.golang import quote, to_json
 from aggserver.meta.json_types import JSONMapping
 from aggserver.meta.names import (
     NameRule,
@@ -30,6 +29,8 @@ from aggserver.meta.names import (
 )
 from aggserver.meta.times import format_time, parse_time
 from aggserver.meta.versions import GroupVersionKind, parse_group_version
+from aggserver.scheme.decoding import decode_error
+from aggserver.scheme.types import lookup
 
 __all__ = [
     "NameRule",
@@ -59,6 +60,8 @@ _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 
 _IMMUTABLE = "field is immutable"
 
+_OBJECT_META, _OWNER_REFERENCE = lookup("meta/v1.ObjectMeta"), lookup("meta/v1.OwnerReference")
+
 
 def generate_name(base: str, random: Callable[[int], int]) -> str:
     """`base`, cut to 58 bytes, and five random characters. `random(n)` gives an integer from 0 to n-1."""
@@ -69,43 +72,17 @@ def generate_name(base: str, random: Callable[[int], int]) -> str:
 # --- types ---
 
 
-# The same few moments come again with every write of an object; errors are not remembered.
-_remembered_time = lru_cache(maxsize=1024)(parse_time)
-
-
-class _MalformedTimeError(Exception):
-    """Ends the check; its text is the answer."""
-
-
-# A check gives Go's error for a value of a wrong type, or ''. `owner` is the struct, `path` the member as Go names it.
-_Check = Callable[[Any, str, str], str]
-
-
 def type_error(metadata: Any, struct: str = "") -> str:
     """What Go says of metadata that doesn't fit the type ObjectMeta, '' if it fits. Unknown members fit.
 
-    struct: Go's name of the object's type, where it has one; metadata of custom resources is decoded by itself.
-
-    `json: cannot unmarshal number into Go struct field ObjectMeta.labels of type string`: of several the first by the alphabet,
-    as upstream sorts the members on the way; but a malformed time ends the decoding, and so comes before them all.
+    struct: Go's name of the object's type, where it has one. Metadata of custom resources is decoded by itself, and of several
+    misfits the first by the alphabet is told, as upstream sorts the members on the way.
     """
-    if metadata is None:
+    if struct:
+        return decode_error(metadata, _OBJECT_META, struct, "metadata")
+    if not decode_error(metadata, _OBJECT_META):
         return ""
-    if not isinstance(metadata, dict):
-        if struct:
-            return _mismatch(metadata, struct, "metadata", "v1.ObjectMeta")
-        return f"json: cannot unmarshal {json_kind(metadata)} into Go value of type v1.ObjectMeta"
-    prefix = "metadata." if struct else ""
-    if not _object_meta_error(metadata, prefix):
-        return ""
-    return _object_meta_error(orjson.loads(orjson.dumps(metadata, option=orjson.OPT_SORT_KEYS)), prefix)
-
-
-def _object_meta_error(metadata: JSONMapping, prefix: str) -> str:
-    try:
-        return _struct_error(metadata, _OBJECT_META, "ObjectMeta", prefix)
-    except _MalformedTimeError as error:
-        return str(error)
+    return decode_error(orjson.loads(orjson.dumps(metadata, option=orjson.OPT_SORT_KEYS)), _OBJECT_META)
 
 
 def drop_malformed(metadata: dict[str, Any]) -> None:
@@ -113,112 +90,6 @@ def drop_malformed(metadata: dict[str, Any]) -> None:
     if type_error(metadata):
         for key in [key for key, value in metadata.items() if type_error({key: value})]:
             del metadata[key]
-
-
-def _struct_error(value: JSONMapping, checks: Mapping[str, _Check], owner: str, prefix: str) -> str:
-    first = ""
-    for key, member in value.items():
-        check = checks.get(key)
-        if check is not None and member is not None:
-            problem = check(member, owner, prefix + key)
-            first = first or problem
-    return first
-
-
-def _mismatch(value: Any, owner: str, path: str, wanted: str) -> str:
-    return f"json: cannot unmarshal {json_kind(value)} into Go struct field {owner}.{path} of type {wanted}"
-
-
-def _string(wanted: str) -> _Check:
-    def check(value: Any, owner: str, path: str) -> str:
-        return "" if isinstance(value, str) else _mismatch(value, owner, path, wanted)
-
-    return check
-
-
-def _boolean(value: Any, owner: str, path: str) -> str:
-    return "" if isinstance(value, bool) else _mismatch(value, owner, path, "bool")
-
-
-def _integer(value: Any, owner: str, path: str) -> str:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return _mismatch(value, owner, path, "int64")
-    if isinstance(value, int) and INT64_MIN <= value <= INT64_MAX:
-        return ""
-    shown = to_json(value) if isinstance(value, int) else format_float(value) if abs(value) >= 1e21 else to_json(value)
-    return f"json: cannot unmarshal number {shown} into Go struct field {owner}.{path} of type int64"
-
-
-def _time(value: Any, owner: str, path: str) -> str:
-    if not isinstance(value, str):
-        raise _MalformedTimeError(_mismatch(value, owner, path, "string"))
-    try:
-        _remembered_time(value)
-    except ValueError as error:
-        raise _MalformedTimeError(str(error)) from None
-    return ""
-
-
-def _string_map(value: Any, owner: str, path: str) -> str:
-    if not isinstance(value, dict):
-        return _mismatch(value, owner, path, "map[string]string")
-    return _first_other(value.values(), owner, path)
-
-
-def _strings(value: Any, owner: str, path: str) -> str:
-    if not isinstance(value, list):
-        return _mismatch(value, owner, path, "[]string")
-    return _first_other(value, owner, path)
-
-
-def _first_other(values: Iterable[Any], owner: str, path: str) -> str:
-    for value in values:
-        if not isinstance(value, str) and value is not None:
-            return _mismatch(value, owner, path, "string")
-    return ""
-
-
-def _structs(name: str, checks: Mapping[str, _Check]) -> _Check:
-    def check(value: Any, owner: str, path: str) -> str:
-        if not isinstance(value, list):
-            return _mismatch(value, owner, path, f"[]v1.{name}")
-        first = ""
-        for entry in value:
-            problem = ""
-            if isinstance(entry, dict):
-                problem = _struct_error(entry, checks, name, f"{path}.")
-            elif entry is not None:
-                problem = _mismatch(entry, owner, path, f"v1.{name}")
-            first = first or problem
-        return first
-
-    return check
-
-
-_OWNER_REFERENCE: dict[str, _Check] = {
-    **dict.fromkeys(("apiVersion", "kind", "name"), _string("string")),
-    "uid": _string("types.UID"),
-    "controller": _boolean,
-    "blockOwnerDeletion": _boolean,
-}
-_MANAGED_FIELDS_ENTRY: dict[str, _Check] = {
-    **dict.fromkeys(("manager", "apiVersion", "fieldsType", "subresource"), _string("string")),
-    "operation": _string("v1.ManagedFieldsOperationType"),
-    "time": _time,
-}
-_OBJECT_META: dict[str, _Check] = {
-    **dict.fromkeys(("name", "generateName", "namespace", "selfLink", "resourceVersion"), _string("string")),
-    "uid": _string("types.UID"),
-    "generation": _integer,
-    "deletionGracePeriodSeconds": _integer,
-    "creationTimestamp": _time,
-    "deletionTimestamp": _time,
-    "labels": _string_map,
-    "annotations": _string_map,
-    "finalizers": _strings,
-    "ownerReferences": _structs("OwnerReference", _OWNER_REFERENCE),
-    "managedFields": _structs("ManagedFieldsEntry", _MANAGED_FIELDS_ENTRY),
-}
 
 
 # --- values ---
@@ -339,9 +210,9 @@ def _validate_owner_reference(reference: JSONMapping, path: Path) -> list[FieldE
 
 def _show_reference(reference: JSONMapping) -> str:
     """As Go encodes the struct: in its order, the two pointers only where they are set."""
-    members: dict[str, Any] = {key: reference.get(key) or "" for key in ("apiVersion", "kind", "name", "uid")}
-    members |= {key: reference[key] for key in ("controller", "blockOwnerDeletion") if reference.get(key) is not None}
-    return "{" + ",".join(f"{to_json(key)}:{to_json(value)}" for key, value in members.items()) + "}"
+    given = ((member, reference.get(member.name)) for member in _OWNER_REFERENCE.members.values())
+    shown = ((member.name, value if member.pointer else value or "") for member, value in given if not member.is_omitted(value))
+    return "{" + ",".join(f"{to_json(name)}:{to_json(value)}" for name, value in shown) + "}"
 
 
 def _validate_finalizers(finalizers: Sequence[str | None], path: Path) -> list[FieldError]:
