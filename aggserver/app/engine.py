@@ -26,10 +26,10 @@ from aggserver.authorization.delegating import Authorizer
 from aggserver.endpoints import filters
 from aggserver.endpoints.discovery import Discovery
 from aggserver.endpoints.dispatch import Dispatcher
-from aggserver.endpoints.handlers.watch import Watching
+from aggserver.endpoints.handlers.watch import CallLater, Watching, call_later
 from aggserver.endpoints.installer import Installer, ResourceScope
 from aggserver.endpoints.openapi import OpenAPI
-from aggserver.endpoints.request import ASGIApp, Filter
+from aggserver.endpoints.request import ASGIApp, Filter, Handler
 from aggserver.monitoring import routes
 from aggserver.monitoring.health import HealthChecks
 from aggserver.monitoring.metrics import Metrics, RequestObserver
@@ -84,9 +84,26 @@ def _random_uuids() -> Callable[[], str]:
 
 
 class Engine:
-    """namespaces: tells admission which namespaces exist. rule_options: for the validation rules of definitions."""
+    """namespaces: tells admission which namespaces exist. rule_options: for the validation rules of definitions.
 
-    def __init__(self, environment: Environment, namespaces: Namespaces, rule_options: RuleOptions = UPSTREAM) -> None:
+    spread: a number from [0, 1), to spread the ends of watches. call_later: timers of watches. new_audit_id: for requests without
+    one. All three are as of a running server; tests have others, as they have another environment.
+
+    `handler` is what the filters lead to.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        namespaces: Namespaces,
+        rule_options: RuleOptions = UPSTREAM,
+        *,
+        spread: Callable[[], float] = random.random,  # not `secrets`: it only spreads load
+        call_later: CallLater = call_later,
+        new_audit_id: Callable[[], str] | None = None,
+    ) -> None:
+        self._clock = environment.clock
+        self._new_audit_id = new_audit_id or _random_uuids()
         self.installer = Installer()
         self.checks = HealthChecks()
         # Not liveness checks, because a restart would repair nothing.
@@ -96,8 +113,9 @@ class Engine:
         self.installer.on_change(lambda: self.metrics.forget(self._served))
         self.admission = Chain([NamespaceLifecycle(namespaces)])
         self.definitions = Definitions(environment, self.admission, self.installer, rule_options)
-        # Not `secrets`: this randomness only spreads load.
-        self._watching = Watching(random.random, self._observe_watch)
+        self._watching = Watching(spread, self._observe_watch, call_later)
+        self._observer = RequestObserver(self.metrics, self._served)
+        self.handler: Handler = self._dispatcher()
 
     def asgi(
         self,
@@ -107,25 +125,37 @@ class Engine:
         before_authorization: Mapping[str, Filter] = MappingProxyType({}),
     ) -> ASGIApp:
         """The server as one ASGI application. before_authorization: filters by name that only this mode has."""
-        observer = RequestObserver(self.metrics, self._served)
-        chain = filters.chain(
+        return self.application(self.chain(authenticator, authorizer, options, before_authorization))
+
+    def chain(
+        self,
+        authenticator: Authenticator,
+        authorizer: Authorizer,
+        options: Options,
+        before_authorization: Mapping[str, Filter] = MappingProxyType({}),
+    ) -> dict[str, Filter]:
+        """The filters by name, in the order in which a request meets them. Parameters: as of `asgi`."""
+        return filters.chain(
             authenticator,
             authorizer,
-            time.time,
-            observer,
+            self._clock,
+            self._observer,
             timeout_seconds=options.request_timeout_seconds,
             max_reading=options.max_requests_inflight,
             max_mutating=options.max_mutating_requests_inflight,
             before_authorization=before_authorization,
         )
-        return filters.application(self._dispatcher(), chain, observer, _random_uuids())
+
+    def application(self, chain: Mapping[str, Filter]) -> ASGIApp:
+        """`handler` behind these filters."""
+        return filters.application(self.handler, chain, self._observer, self._new_audit_id)
 
     def _dispatcher(self) -> Dispatcher:
         version = aggserver.__version__
         return Dispatcher(
             self.installer,
             Discovery(self.installer),
-            OpenAPI(self.installer, version, time.time),
+            OpenAPI(self.installer, version, self._clock),
             routes.application(self.checks, self.metrics, self._paths, version),
             self._watching,
         )

@@ -1,4 +1,4 @@
-"""LocalServer: a whole server in memory, put together as `app/` does it, with fakes where the world would come in.
+"""LocalServer: a whole server in memory, which is the Engine of every mode, with fakes where the world would come in.
 
 Storage, clock, uids and timers are the tests'; the user of a request is whoever the client says. Definitions are served at once
 (`serve`), or by the controllers, for tests of these (`run`).
@@ -21,17 +21,11 @@ from aggserver.authentication.delegating import Authenticator, Outcome
 from aggserver.authentication.user import ANONYMOUS, PRIVILEGED_GROUP, UserInfo
 from aggserver.authorization.attributes import Attributes
 from aggserver.authorization.delegating import HEALTH_PATHS, Decision, StandaloneAuthorizer
-from aggserver.endpoints import filters
-from aggserver.endpoints.discovery import Discovery
-from aggserver.endpoints.dispatch import Dispatcher
-from aggserver.endpoints.handlers.watch import Watching
 from aggserver.endpoints.installer import Served
-from aggserver.endpoints.openapi import OpenAPI
-from aggserver.endpoints.request import ASGIApp, Handler
+from aggserver.endpoints.request import AnyResponse, Request
 from aggserver.meta import errors
 from aggserver.meta.json_types import JSONObject
-from aggserver.monitoring import routes
-from aggserver.monitoring.metrics import RequestObserver
+from aggserver.options import Options
 from aggserver.registry.environment import Environment
 from aggserver.registry.rest import Context, WriteOptions
 from aggserver.standalone import kinds, namespaces
@@ -106,7 +100,7 @@ class Rules:
 
 
 class LocalServer:
-    """`app` is the ASGI application, `handler` what the filters lead to; `events` counts what watches were sent.
+    """`app` is the ASGI application, `handler` what the filters lead to, which a test may replace.
 
     storage: of another server, to start anew on what it has kept. without: names a filter that is left out of the chain, to see
     what is missed.
@@ -135,15 +129,27 @@ class LocalServer:
         )
         self.namespaces = self.environment.own_store(namespaces.NamespaceStrategy())
         self.crds = self.environment.own_store(DefinitionStrategy(), StoredDefinitions())
-        self.engine = Engine(self.environment, namespaces.StoredNamespaces(self.namespaces))
+        self.engine = Engine(
+            self.environment,
+            namespaces.StoredNamespaces(self.namespaces),
+            spread=lambda: 0.0,
+            call_later=self.timers.call_later,
+            new_audit_id=lambda: "audit-1",
+        )
         self.controller = DefinitionController(self.crds, self.engine.definitions, self.clock, self.timers.call_later)
         self.namespace_controller = namespaces.NamespaceController(
             self.namespaces, self.engine.definitions.namespaced_stores, self.timers.call_later
         )
-        self.events = 0
         self._install()
-        self.handler: Handler = self._dispatcher()
-        self.app = self._application(timeout, reading, mutating, without)
+        self.handler = self.engine.handler
+        self.engine.handler = self._handle
+        options = Options(
+            command="dev", request_timeout_seconds=timeout, max_requests_inflight=reading, max_mutating_requests_inflight=mutating
+        )
+        chain = self.engine.chain(cast(Authenticator, ByPeer()), self.rules, options)
+        self.filters = tuple(chain)
+        chain.pop(without, None)
+        self.app = self.engine.application(chain)
         self._tasks: list[asyncio.Task[None]] = []
 
     def _install(self) -> None:
@@ -155,34 +161,14 @@ class LocalServer:
         ]
         self.engine.installer.install(own)
 
-    def _dispatcher(self) -> Dispatcher:
-        installer = self.engine.installer
-        ends = routes.application(self.engine.checks, self.engine.metrics, lambda: ["/apis"], "0.0.0")
-        self._watching = Watching(lambda: 0.0, self._observe_watch, self.timers.call_later)
-        openapi = OpenAPI(installer, "0.0.0", self.clock)
-        return Dispatcher(installer, Discovery(installer), openapi, cast(ASGIApp, ends), self._watching)
+    async def _handle(self, request: Request) -> AnyResponse:
+        return await self.handler(request)
 
-    def _observe_watch(self, scope: object, count: int, size: int) -> None:
-        self.events += count
-
-    def _application(self, timeout: float, reading: int, mutating: int, without: str) -> ASGIApp:
-        observer = RequestObserver(self.engine.metrics, lambda *path: self.engine.installer.find(*path) is not None)
-
-        async def innermost(request: Any) -> Any:
-            return await self.handler(request)
-
-        chain = filters.chain(
-            cast(Authenticator, ByPeer()),
-            self.rules,
-            self.clock,
-            observer,
-            timeout_seconds=timeout,
-            max_reading=reading,
-            max_mutating=mutating,
-        )
-        self.filters = tuple(chain)
-        chain.pop(without, None)
-        return filters.application(innermost, chain, observer, lambda: "audit-1")
+    @property
+    def events(self) -> int:
+        """What watches were sent, by the metrics."""
+        samples = (sample for metric in self.engine.metrics.registry.collect() for sample in metric.samples)
+        return int(sum(sample.value for sample in samples if sample.name == "apiserver_watch_events_total"))
 
     def client(self, user: UserInfo | None = ADMIN) -> Client:
         return Client(self.app, user)
@@ -205,7 +191,6 @@ class LocalServer:
 
     def end_watches(self) -> None:
         """As at the stop of a server."""
-        self._watching.stop()
         self.engine.end_watches()
         for store in (self.crds, self.namespaces):
             store.end_watches()

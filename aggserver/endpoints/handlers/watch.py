@@ -30,7 +30,7 @@ from aggserver.registry.rest import Context, Watcher, WatchStream
 from aggserver.scheme import protobuf
 from aggserver.storage.cacher import WatchEvent
 
-__all__ = ["Watching"]
+__all__ = ["CallLater", "Watching", "call_later"]
 
 # Seconds a watch lasts at least when the client names no timeoutSeconds; up to twice that, so that they don't end together.
 _MIN_TIMEOUT = 1800.0
@@ -57,7 +57,7 @@ class Timer(Protocol):
 CallLater = Callable[[float, Callable[[], None]], Timer]
 
 
-def _call_later(seconds: float, callback: Callable[[], None]) -> Timer:
+def call_later(seconds: float, callback: Callable[[], None]) -> Timer:
     return asyncio.get_running_loop().call_later(seconds, callback)
 
 
@@ -68,7 +68,7 @@ class Watching:
         self,
         random: Callable[[], float],
         observe: Callable[[ResourceScope, int, int], None],
-        call_later: CallLater = _call_later,
+        call_later: CallLater = call_later,
     ) -> None:
         self._random = random
         self._observe = observe
