@@ -1,10 +1,12 @@
-"""docs/architecture.md against the tree: what it names exists, and what exists is named."""
+"""docs/architecture.md names what exists, and all that exists. Links of pages, and modules named in comments, exist."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from tests.test_layers import LAYERS, PURE, ROOT
 
@@ -51,3 +53,23 @@ def test_the_pure_packages_are_those_of_the_contract() -> None:
     assert sentence is not None
     packages = {name.removeprefix("aggserver.") for name in PURE if Path(ROOT / name.replace(".", "/")).is_dir()}
     assert set(re.findall(r"`(\w+)`", sentence[1])) == packages
+
+
+@pytest.mark.parametrize(
+    "page", sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("certs/*.md")]), ids=lambda page: page.name
+)
+def test_links_lead_somewhere(page: Path) -> None:
+    """Of all pages: files are moved more often than pages are read."""
+    targets = re.findall(r"\]\((?!https?:)([^)#\s]+)(?:#[^)]*)?\)", page.read_text())
+    assert {target for target in targets if not (page.parent / target).exists()} == set()
+
+
+def test_comments_name_modules_that_exist() -> None:
+    """`module.py` of the same package, or of another one: `package/module.py`."""
+    missing = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in sorted((ROOT / "aggserver").rglob("*.py"))
+        for name in re.findall(r"`([\w./]+\.py)`", path.read_text())
+        if not any((folder / name).exists() for folder in path.parents if folder.is_relative_to(ROOT))
+    ]
+    assert missing == []

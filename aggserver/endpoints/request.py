@@ -2,7 +2,7 @@
 
 The hot path is raw ASGI: no framework stands between the server and a handler. A handler takes a `Request` and returns one of the
 three responses, or raises `StatusError`; filters wrap handlers. `endpoints/filters.py` turns the outcome into ASGI messages, in
-one place. Called by `app.py`, which builds the chain, and by everything under `endpoints/`.
+one place.
 """
 
 from __future__ import annotations
