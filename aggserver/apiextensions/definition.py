@@ -16,7 +16,6 @@ from typing import Any
 from aggserver.apiextensions import manifest, validation
 from aggserver.apiextensions.manifest import member
 from aggserver.apiextensions.schema_rules import is_structural
-from aggserver.meta import versions
 from aggserver.meta.field import FieldError
 from aggserver.publish.table import Column
 from aggserver.registry.custom_resource import ScalePaths
@@ -29,7 +28,6 @@ __all__ = [
     "Version",
     "WebhookClient",
     "parse",
-    "served_versions",
     "with_structure",
 ]
 
@@ -110,12 +108,6 @@ class Definition:
     @property
     def storage_version(self) -> Version:
         return next(version for version in self.versions if version.storage)
-
-
-def served_versions(definition: Definition) -> list[Version]:
-    """The served ones, the preferred version first."""
-    served = [version for version in definition.versions if version.served]
-    return sorted(served, key=lambda version: versions.sort_key(version.name))
 
 
 def parse(crd: Mapping[str, Any]) -> Definition:

@@ -1,11 +1,10 @@
-"""Files: the definitions in a folder, read once or followed as it changes.
+"""Files: the definitions in a folder, followed as it changes.
 
 All *.yaml, *.yml and *.json below the folder are read, except hidden names; so a mounted ConfigMap, whose files are links into a
 hidden folder, is read once. A document that can't be served is a problem with a file, a place and a reason; the others are still
 served. If a changed file is invalid, its previous definitions stay: a typo in an editor must not remove an API.
 
-`load` reads once, for checks; `FolderSource` follows the folder. Files are polled, since they are few and change seldom, and
-links and network file systems make notifications unreliable.
+Files are polled, since they are few and change seldom, and links and network file systems make notifications unreliable.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from aggserver.meta.json_types import JSONObject
 from aggserver.schema.rules import UPSTREAM, RuleOptions
 from aggserver.scheme import object_meta
 
-__all__ = ["POLL_SECONDS", "FolderSource", "Loaded", "Problem", "load"]
+__all__ = ["POLL_SECONDS", "FolderSource", "Loaded", "Problem"]
 
 # The kubelet updates a ConfigMap within about a minute, but a developer who saves a file does not want to wait.
 POLL_SECONDS = 2.0
@@ -69,12 +68,6 @@ class Loaded:
     definitions: tuple[Definition, ...]
     problems: tuple[Problem, ...] = ()
     new_problems: tuple[Problem, ...] = ()
-
-
-def load(folder: Path, rule_options: RuleOptions = UPSTREAM) -> Loaded:
-    """The definitions below the folder. Raises nothing: files that can't be read are reported as problems."""
-    # The first poll always returns a result.
-    return FolderSource(folder, lambda _: None, rule_options).poll() or Loaded(())
 
 
 class FolderSource:

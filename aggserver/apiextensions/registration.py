@@ -121,11 +121,6 @@ class Registrar:
         self._changed = asyncio.Event()
         self._reported: dict[str, str] = {}
 
-    @property
-    def problems(self) -> Mapping[str, str]:
-        """What stands in the way, by APIService name ('' for all of them): the lines of the log, for who wants to show them."""
-        return self._reported
-
     def want(self, group_versions: Iterable[tuple[str, str]], ca_bundle: bytes) -> None:
         """Replace the desired state: (group, version) pairs, and the CA (PEM) that the aggregator must trust."""
         wanted: dict[str, JSONObject] = {}

@@ -256,7 +256,6 @@ class ServedVersion:
             status=version.status_subresource,
             scale=version.scale is not None,
             selectable_fields=version.selectable_fields,
-            deprecated=version.deprecated,
         )
 
     def scope(self, subresource: str) -> ResourceScope | None:

@@ -210,10 +210,10 @@ def _schemas(versions: Sequence[JSONMapping], why_served: str = "") -> Errors:
             yield required(_SPEC.child("versions").index(index).child("schema", "openAPIV3Schema"), why_served)
 
 
-def _label(name: str, path: Path, prefix: str = "") -> Errors:
+def _label(name: str, path: Path) -> Errors:
     problems = dns1035_label(name)
     if problems:
-        yield invalid(path, name, prefix + ",".join(problems))
+        yield invalid(path, name, ",".join(problems))
 
 
 def _version_names(versions: Sequence[JSONMapping]) -> Errors:

@@ -48,7 +48,6 @@ class Cluster(Protocol):
         *,
         query: Mapping[str, str] | None = None,
         body: Any = None,
-        content_type: str = "application/json",
         timeout: float = 10.0,  # noqa: ASYNC109 (the HTTP library applies it, and tells a slow connect from a slow response)
     ) -> dict[str, Any]:
         """Send a request with a JSON body; returns the JSON response. `timeout` is in seconds.

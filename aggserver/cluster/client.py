@@ -72,11 +72,10 @@ class ClusterClient:
         *,
         query: Mapping[str, str] | None = None,
         body: Any = None,
-        content_type: str = "application/json",
         timeout: float = 10.0,  # noqa: ASYNC109
     ) -> dict[str, Any]:
         limits = aiohttp.ClientTimeout(total=timeout, sock_connect=CONNECT_SECONDS)
-        async with self._answer(method, path, query or {}, body, content_type, limits) as response:
+        async with self._answer(method, path, query or {}, body, limits) as response:
             text = await response.read()
         try:
             answer = orjson.loads(text)
@@ -88,7 +87,7 @@ class ClusterClient:
 
     async def watch(self, path: str, query: Mapping[str, str]) -> AsyncGenerator[dict[str, Any], None]:
         limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
-        async with self._answer("GET", path, query, None, "", limits) as response:
+        async with self._answer("GET", path, query, None, limits) as response:
             rest = b""
             async for chunk in response.content.iter_any():
                 *lines, rest = (rest + chunk).split(b"\n")
@@ -101,7 +100,7 @@ class ClusterClient:
 
     @asynccontextmanager
     async def _answer(
-        self, method: str, path: str, query: Mapping[str, str], body: Any, content_type: str, limits: aiohttp.ClientTimeout
+        self, method: str, path: str, query: Mapping[str, str], body: Any, limits: aiohttp.ClientTimeout
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """A successful response. Any failure until the caller has read it is raised as ClusterError or Unreachable."""
         if self._source.changed():
@@ -109,11 +108,11 @@ class ClusterClient:
         data = None if body is None else orjson.dumps(body)
         try:
             used = self._credentials
-            response = await self._send(used, method, path, query, data, content_type, limits)
+            response = await self._send(used, method, path, query, data, limits)
             if response.status == 401:
                 response.release()
                 await self._reload(used)
-                response = await self._send(self._credentials, method, path, query, data, content_type, limits)
+                response = await self._send(self._credentials, method, path, query, data, limits)
             async with response:
                 if response.status >= 300:
                     raise _error(response.status, await response.read())
@@ -128,10 +127,9 @@ class ClusterClient:
         path: str,
         query: Mapping[str, str],
         data: bytes | None,
-        content_type: str,
         limits: aiohttp.ClientTimeout,
     ) -> aiohttp.ClientResponse:
-        headers = {"Content-Type": content_type} if data is not None else {}
+        headers = {"Content-Type": "application/json"} if data is not None else {}
         if credentials.authorization:
             headers["Authorization"] = credentials.authorization
         return await self._session.request(

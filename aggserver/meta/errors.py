@@ -39,7 +39,6 @@ __all__ = [
     "service_unavailable",
     "timeout",
     "too_large_resource_version",
-    "too_many_requests",
     "unauthorized",
     "unsupported_media_type",
 ]
@@ -62,7 +61,7 @@ class StatusError(Exception):
     """A request that failed, as clients see it.
 
     `code` is the HTTP status, `reason` the machine-readable word, `retry_after` seconds (also sent as a Retry-After header).
-    `name`, `group`, `kind` and `uid` fill `details`; `kind` is mostly the plural of the resource, as upstream has it.
+    `name`, `group` and `kind` fill `details`; `kind` is mostly the plural of the resource, as upstream has it.
     """
 
     def __init__(
@@ -74,7 +73,6 @@ class StatusError(Exception):
         name: str = "",
         group: str = "",
         kind: str = "",
-        uid: str = "",
         causes: Sequence[Cause] = (),
         retry_after: int = 0,
         continue_token: str = "",
@@ -88,14 +86,13 @@ class StatusError(Exception):
         self.name = name
         self.group = group
         self.kind = kind
-        self.uid = uid
         self.causes = tuple(causes)
         self.retry_after = retry_after
         self.continue_token = continue_token
 
     def status(self) -> dict[str, Any]:
         """The `meta/v1 Status` object, ready to encode; empty members are left out as Go's omitempty does."""
-        members = (("name", self.name), ("group", self.group), ("kind", self.kind), ("uid", self.uid))
+        members = (("name", self.name), ("group", self.group), ("kind", self.kind))
         details: dict[str, Any] = {key: value for key, value in members if value}
         if self.causes:
             details["causes"] = [cause.as_json() for cause in self.causes]
@@ -122,8 +119,8 @@ def bad_request(message: str) -> StatusError:
     return StatusError(400, "BadRequest", message)
 
 
-def unauthorized(message: str = "Unauthorized") -> StatusError:
-    return StatusError(401, "Unauthorized", message or "not authorized")
+def unauthorized() -> StatusError:
+    return StatusError(401, "Unauthorized", "Unauthorized")
 
 
 def forbidden(group: str, resource: str, name: str, why: str) -> StatusError:
@@ -249,10 +246,6 @@ def patch_rejected() -> StatusError:
     return StatusError(422, "Invalid", "the server rejected our request due to an error in our request", bare_details=True)
 
 
-def too_many_requests(message: str, retry_after: int) -> StatusError:
-    return StatusError(429, "TooManyRequests", message, retry_after=retry_after)
-
-
 def internal_error(message: str) -> StatusError:
     return StatusError(500, "InternalError", f"Internal error occurred: {message}", causes=[Cause("", message)])
 
@@ -265,8 +258,8 @@ def timeout(message: str, retry_after: int = 0) -> StatusError:
     return StatusError(504, "Timeout", f"Timeout: {message}", retry_after=retry_after)
 
 
-def too_large_resource_version(wanted: int, current: int, retry_after: int = 1) -> StatusError:
+def too_large_resource_version(wanted: int, current: int) -> StatusError:
     """504: the client has seen a revision that this server has not; it should come back."""
-    error = timeout(f"Too large resource version: {wanted}, current: {current}", retry_after)
+    error = timeout(f"Too large resource version: {wanted}, current: {current}", retry_after=1)
     error.causes = (Cause("ResourceVersionTooLarge", "Too large resource version"),)
     return error

@@ -22,7 +22,6 @@ __all__ = [
     "forbidden",
     "internal_error",
     "invalid",
-    "not_found",
     "not_supported",
     "quote",
     "required",
@@ -136,10 +135,6 @@ def _render(value: Any) -> str:
     if isinstance(value, float):
         return format_float(value)
     return to_json(value)
-
-
-def not_found(path: Path, value: Any) -> FieldError:
-    return FieldError("FieldValueNotFound", path, value, "")
 
 
 def required(path: Path, detail: str = "") -> FieldError:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["GroupVersionKind", "api_version", "compare", "parse_group_version", "sort_key"]
+__all__ = ["GroupVersionKind", "api_version", "parse_group_version", "sort_key"]
 
 _KUBE_VERSION = re.compile(r"v([0-9]+)(?:(alpha|beta)([0-9]+))?")
 _STABILITY = {"": 0, "beta": 1, "alpha": 2}
@@ -33,12 +33,6 @@ def sort_key(version: str) -> SortKey:
     if max(major, minor) > _MAX_INT:
         return (1, 0, 0, 0, version)
     return (0, _STABILITY[match[2] or ""], -major, -minor, "")
-
-
-def compare(left: str, right: str) -> int:
-    """Positive where `left` is preferred to `right`, negative where it is the other way round, 0 where they are the same."""
-    first, second = sort_key(left), sort_key(right)
-    return (first < second) - (first > second)
 
 
 def api_version(group: str, version: str) -> str:

@@ -36,14 +36,13 @@ class HealthChecks:
         self.add("ping", lambda: None)
         self.add("shutdown", lambda: "process is shutting down" if self._shutting_down else None, livez=False)
 
-    def add(self, name: str, check: Check, *, livez: bool = True, readyz: bool = True, warning: Check | None = None) -> None:
+    def add(self, name: str, check: Check, *, livez: bool = True, warning: Check | None = None) -> None:
         """Adds or replaces a check. livez=False: a restart would not repair what it finds."""
         if warning is not None:
             self._warnings[name] = warning
         if livez:
             self._livez[name] = check
-        if readyz:
-            self._readyz[name] = check
+        self._readyz[name] = check
 
     def begin_shutdown(self) -> None:
         self._shutting_down = True

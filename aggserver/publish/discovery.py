@@ -70,12 +70,11 @@ class APIResource:
 
 @dataclass(frozen=True, slots=True)
 class APIGroupVersion:
-    """group: empty for the core group. stale: its resources are not known to be current."""
+    """group: empty for the core group."""
 
     group: str
     version: str
     resources: tuple[APIResource, ...]
-    stale: bool = False
 
     @property
     def group_version(self) -> str:
@@ -183,7 +182,7 @@ def _group_discovery(group: APIGroup) -> JSONObject:
                 "resources": [
                     _resource_discovery(version, resource) for resource in sorted(version.resources, key=lambda item: item.name)
                 ],
-                "freshness": "Stale" if version.stale else "Current",
+                "freshness": "Current",
             }
             for version in group.versions
         ],

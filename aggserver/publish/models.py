@@ -40,7 +40,6 @@ class Published:
     scale: bool = False
     finalize: bool = False
     selectable_fields: tuple[str, ...] = ()
-    deprecated: bool = False
     preserves: bool = False
 
 

@@ -1,12 +1,11 @@
 """Defaulting: set missing fields, and nulls that are not allowed, to the defaults of a structural schema.
 
 Runs after pruning: on request bodies, on objects read from storage, and again after mutating admission. Mutates the object.
-`compile_defaulter` generates code for one schema, which visits only nodes with defaults; `default` is the plain form of the
-algorithm, for single values, and for tests to compare with.
+`compile_defaulter` generates code for one schema, which visits only nodes with defaults.
 
 Defaults within items and additionalProperties are set once for every item, so that a body of 20 KB can expand to hundreds of
-megabytes. Both forms count the bytes of JSON that these add, and stop at the maximum size of an object. Other defaults are set
-at most once, so the definition's own size bounds them. Upstream does not count; etcd refuses what is too large.
+megabytes. The bytes of JSON that these add are counted, and an object that grows beyond its maximum size is refused. Other
+defaults are set at most once, so the definition's own size bounds them. Upstream does not count; etcd refuses what is too large.
 Pure. Source: k8s.io/apiextensions-apiserver pkg/apiserver/schema/defaulting/algorithm.go, v0.36.3.
 """
 
@@ -21,7 +20,7 @@ from aggserver.meta.json_types import JSONObject
 from aggserver.schema.generation import Module
 from aggserver.schema.structural import Structural
 
-__all__ = ["MAX_OBJECT_BYTES", "Defaulter", "compile_defaulter", "default"]
+__all__ = ["MAX_OBJECT_BYTES", "Defaulter", "compile_defaulter"]
 
 # Default maximum of an object in bytes of JSON, the same as that of a request body. Upstream has no limit of its own; etcd's is
 # 1.5 MiB.
@@ -45,44 +44,12 @@ class _Budget:
             raise ObjectTooLarge(self._limit)
 
 
-def default(value: Any, node: Structural | None, limit: int = MAX_OBJECT_BYTES) -> None:
-    """Set the defaults in `value`, in place. They are copied, so that those of the schema can't be changed.
-
-    limit: for the defaults added within items and additionalProperties, in bytes of JSON. Raises ObjectTooLarge beyond it.
-    """
-    _default(value, node, _Budget(limit), repeated=False)
-
-
-def _default(value: Any, node: Structural | None, budget: _Budget, *, repeated: bool) -> None:
-    if node is None:
-        return
-    if isinstance(value, dict):
-        for name, child in node.properties.items():
-            if child.default is not None and (name not in value or _is_bad_null(value[name], child)):
-                if repeated:
-                    budget.spend(_size_of_member(name, child.default))
-                value[name] = _copy(child.default)
-        for key in value:
-            child_of_key = node.properties.get(key)
-            if child_of_key is None:
-                _default_entry(value, key, node.values, budget)
-            else:
-                _default(value[key], child_of_key, budget, repeated=repeated)
-    elif isinstance(value, list):
-        for index in range(len(value)):
-            _default_entry(value, index, node.items, budget)
-
-
-def _default_entry(container: Any, key: Any, node: Structural | None, budget: _Budget) -> None:
-    """An item of a list, or a value of a map."""
-    if node is not None and node.default is not None and _is_bad_null(container[key], node):
-        budget.spend(_size(node.default))
-        container[key] = _copy(node.default)
-    _default(container[key], node, budget, repeated=True)
-
-
 def compile_defaulter(structural: Structural, limit: int = MAX_OBJECT_BYTES) -> Defaulter:
-    """The function that defaults whole objects of one schema. It does nothing if the schema has no defaults."""
+    """The function that defaults whole objects of one schema, in place. It does nothing if the schema has no defaults.
+
+    limit: for the defaults added within items and additionalProperties, in bytes of JSON; the function raises ObjectTooLarge
+    beyond it. Defaults are copied, so that those of the schema can't be changed.
+    """
     module = Module(copy=_copy)
     generator = _Generator(module)
     walk = generator.walks(structural, repeated=False)[0]
@@ -98,10 +65,6 @@ def compile_defaulter(structural: Structural, limit: int = MAX_OBJECT_BYTES) -> 
 
 def _no_defaults(obj: JSONObject) -> None:
     pass
-
-
-def _is_bad_null(value: Any, node: Structural | None) -> bool:
-    return value is None and node is not None and not node.nullable
 
 
 def _copy(value: Any) -> Any:

@@ -44,10 +44,10 @@ _STRING_MAPS = frozenset(name for name, member in _MEMBERS.items() if member.typ
 _NOTHING: tuple[Any, ...] = (None, "", {}, [])
 
 
-def prune_object_meta(metadata: JSONObject, path: str = "metadata") -> list[str]:
+def prune_object_meta(metadata: JSONObject) -> list[str]:
     """Drop unknown fields, and members that are null or empty, or a generation of 0.
 
-    Mutates `metadata`. Returns the paths of the unknown fields, sorted by key. path: that of `metadata` itself.
+    Mutates `metadata`. Returns the paths of the unknown fields, sorted by key.
     """
     if is_clean(metadata):
         return []
@@ -55,7 +55,7 @@ def prune_object_meta(metadata: JSONObject, path: str = "metadata") -> list[str]
     for key in sorted(metadata):
         value = metadata[key]
         if key not in _FIELDS:
-            found.append(f"{path}.{key}")
+            found.append(f"metadata.{key}")
             del metadata[key]
         elif value in _NOTHING or (key == "generation" and value == 0):
             del metadata[key]
@@ -65,7 +65,7 @@ def prune_object_meta(metadata: JSONObject, path: str = "metadata") -> list[str]
         elif key in _ENTRIES and isinstance(value, list):
             for index, entry in enumerate(value):
                 if isinstance(entry, dict):
-                    found.extend(_prune_entry(entry, _ENTRIES[key], f"{path}.{key}[{index}]"))
+                    found.extend(_prune_entry(entry, _ENTRIES[key], f"metadata.{key}[{index}]"))
     return found
 
 

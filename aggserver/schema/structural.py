@@ -19,7 +19,6 @@ from aggserver.scheme import form
 from aggserver.scheme.types import Type, lookup
 
 __all__ = [
-    "KNOWN",
     "MAX_DEPTH",
     "NAMED_SUBSCHEMAS",
     "SCHEMA",
@@ -197,9 +196,6 @@ def _members(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
 
 
 SCHEMA = lookup("apiextensions/v1.JSONSchemaProps")
-
-KNOWN = frozenset(SCHEMA.members)
-"""All members that upstream's type of a schema has."""
 
 
 def _holds_schemas(of: Type) -> bool:

@@ -26,7 +26,7 @@ from aggserver.schema import formats, numbers
 from aggserver.schema.ratcheting import Correlation
 from aggserver.schema.structural import INT_OR_STRING
 
-__all__ = ["is_in", "mismatch", "type_of", "types_and_format", "validate"]
+__all__ = ["is_in", "mismatch", "types_and_format", "validate"]
 
 Schema = Mapping[str, Any]
 Passes = Callable[[Any, Schema], bool]
@@ -75,11 +75,6 @@ def types_and_format(schema: Schema) -> tuple[tuple[str, ...], str]:
     given = schema.get("type")
     types = ("integer", "string") if schema.get(INT_OR_STRING) else (given,) if given else ()
     return types, formats.effective(schema.get("format") or "", types)
-
-
-def type_of(value: Any) -> str:
-    """The name of the value's JSON type."""
-    return _TYPES[value.__class__][0]
 
 
 def mismatch(value: Any, types: tuple[str, ...], format_: str, *, nullable: bool) -> tuple[str, str] | None:

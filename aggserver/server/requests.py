@@ -36,15 +36,15 @@ STALL_SECONDS = 60.0
 class Inbox:
     """The queue of one request's events to the application. Its `get` is ASGI's `receive`.
 
-    limit: unread bytes above which HTTP/1.1 waits. consumed: is told how many bytes the application has read, for HTTP/2's flow
-    control. Once the application has returned, events are dropped; after a disconnect, each further `get` returns it again.
+    HTTP/1.1 waits while more than STREAM_WINDOW bytes are unread. consumed: is told how many bytes the application has read, for
+    HTTP/2's flow control. Once the application has returned, events are dropped; after a disconnect, each further `get` returns
+    it again.
     """
 
-    __slots__ = ("_consumed", "_disconnected", "_done", "_events", "_getter", "_limit", "_room", "_unread")
+    __slots__ = ("_consumed", "_disconnected", "_done", "_events", "_getter", "_room", "_unread")
 
-    def __init__(self, consumed: Callable[[int], None] | None = None, limit: int = STREAM_WINDOW) -> None:
+    def __init__(self, consumed: Callable[[int], None] | None = None) -> None:
         self._events: deque[Message] = deque()
-        self._limit = limit
         self._unread = 0
         self._done = False
         self._disconnected: Message | None = None
@@ -64,7 +64,7 @@ class Inbox:
     async def __call__(self, event: Message) -> None:
         """Like `put`, for hypercorn's streams: waits for room, because HTTP/1.1 has no flow control of its own."""
         self.put(event)
-        while self._unread > self._limit and not self._done:
+        while self._unread > STREAM_WINDOW and not self._done:
             self._room = asyncio.get_running_loop().create_future()
             await self._room
 

@@ -27,7 +27,6 @@ __all__ = [
     "decode_continue",
     "encode_continue",
     "end_of",
-    "object_key",
     "prefix_end",
     "resource_prefix",
     "split",
@@ -60,17 +59,8 @@ def resource_prefix(group: str, resource: str) -> str:
     return f"/{group or CORE}/{resource}/"
 
 
-def object_key(group: str, resource: str, namespace: str, name: str) -> str:
-    """The key of an object. Raises ValueError for a namespace or name that is not one path segment."""
-    for segment in (namespace, name) if namespace else (name,):
-        if "/" in segment or segment in ("", ".", ".."):
-            raise ValueError(f"{segment!r} can't be a segment of a key")
-    inside = f"{namespace}/{name}" if namespace else name
-    return f"/{group or CORE}/{resource}/{inside}"
-
-
 def split(key: str) -> ObjectKey:
-    """The inverse of `object_key`. Raises ValueError for anything else."""
+    """What an object's key says. Raises ValueError for anything else."""
     empty, *parts = key.split("/")
     if empty or len(parts) not in (3, 4) or "" in parts:
         raise ValueError(f"{key!r} is not an object's key")

@@ -17,7 +17,6 @@ from aggserver.apiextensions.definition import (
     Version,
     WebhookClient,
     parse,
-    served_versions,
 )
 from aggserver.publish.table import Column
 from aggserver.registry.custom_resource import ScalePaths
@@ -120,18 +119,6 @@ def test_nulls_are_missing() -> None:
         )
     )
     assert definition == parse(crd())
-
-
-def test_served_versions_in_order_of_preference() -> None:
-    names = ["v1alpha1", "v2", "v1beta1", "v1", "v10", "v3"]
-    versions = [{"name": name, "served": name != "v3", "storage": name == "v1"} for name in names]
-    assert [version.name for version in served_versions(parse(crd(versions=versions)))] == [
-        "v10",
-        "v2",
-        "v1",
-        "v1beta1",
-        "v1alpha1",
-    ]
 
 
 REFUSED: dict[str, tuple[Any, list[str]]] = {

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from aggserver.apiextensions.files import FolderSource, Loaded, load
-from aggserver.schema.rules import RuleOptions
+from aggserver.apiextensions.files import FolderSource, Loaded
+from aggserver.schema.rules import UPSTREAM, RuleOptions
 from tests.fakes.clock import FakeClock
 
 
@@ -36,6 +36,13 @@ def write(path: Path, *documents: Any) -> None:
     """Documents that are strings are written as they are."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n---\n".join(each if isinstance(each, str) else json.dumps(each) for each in documents))
+
+
+def load(folder: Path, rule_options: RuleOptions = UPSTREAM) -> Loaded:
+    """What is found at the first look."""
+    loaded = FolderSource(folder, lambda _: None, rule_options).poll()
+    assert loaded is not None
+    return loaded
 
 
 def names(loaded: Loaded | None) -> list[str]:

@@ -54,8 +54,8 @@ def test_scopes_are_made_once(definitions: Definitions) -> None:
 
 def test_published(definitions: Definitions) -> None:
     first, second = (served.published() for served in definitions.set(parse(CRONTABS)).versions)
-    assert (first.status, first.scale, first.deprecated) == (True, True, False)
-    assert (second.status, second.scale, second.deprecated) == (False, False, True)
+    assert (first.status, first.scale) == (True, True)
+    assert (second.status, second.scale) == (False, False)
     assert first.schema == CRONTABS["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 
 

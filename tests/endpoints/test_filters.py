@@ -106,9 +106,9 @@ async def test_warnings_are_sent_with_errors_too(server: LocalServer, client: Cl
 
 
 async def test_retry_after(server: LocalServer, client: Client) -> None:
-    always(server, errors.too_many_requests("later", 7))
+    always(server, errors.service_unavailable("later", 7))
     answer = await client.get("/x")
-    assert (answer.status, answer.header("retry-after"), answer.json()["details"]) == (429, "7", {"retryAfterSeconds": 7})
+    assert (answer.status, answer.header("retry-after"), answer.json()["details"]) == (503, "7", {"retryAfterSeconds": 7})
 
 
 async def test_a_panic_is_one_requests_own(server: LocalServer, client: Client, caplog: pytest.LogCaptureFixture) -> None:

@@ -74,7 +74,6 @@ class FakeCluster:
         *,
         query: Mapping[str, str] | None = None,
         body: Any = None,
-        content_type: str = "application/json",
         timeout: float = 10.0,  # noqa: ASYNC109
     ) -> JSONObject:
         self.calls.append((method, path))

@@ -82,7 +82,7 @@ DETAILS: dict[str, tuple[StatusError, dict[str, Any]]] = {
         },
     ),
     "a cause without a reason": (errors.internal_error("why"), {"causes": [{"message": "why"}]}),
-    "retry": (errors.too_many_requests("why", 3), {"retryAfterSeconds": 3}),
+    "retry": (errors.service_unavailable("why", 3), {"retryAfterSeconds": 3}),
 }
 
 

@@ -21,7 +21,6 @@ ERRORS = {
     ),
     "type": (field.type_invalid(Path("a"), "string", "why"), 'a: Invalid value: "string": why'),
     "duplicate": (field.duplicate(Path("a"), {"k": "v"}), 'a: Duplicate value: {"k":"v"}'),
-    "not found": (field.not_found(Path("a"), "x"), 'a: Not found: "x"'),
     "not supported": (field.not_supported(Path("a"), "x", ["b", "c"]), 'a: Unsupported value: "x": supported values: "b", "c"'),
     "nothing supported": (field.not_supported(Path("a"), 1, []), "a: Unsupported value: 1"),
     "forbidden": (field.forbidden(Path("a"), "why"), "a: Forbidden: why"),

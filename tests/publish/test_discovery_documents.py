@@ -35,7 +35,7 @@ CRONTABS = APIResource(
     ),
 )
 V1 = APIGroupVersion("stable.example.com", "v1", (CRONTABS, ITCHES))
-STABLE = APIGroup("stable.example.com", (V1, APIGroupVersion("stable.example.com", "v1beta1", (ITCHES,), stale=True)))
+STABLE = APIGroup("stable.example.com", (V1, APIGroupVersion("stable.example.com", "v1beta1", (ITCHES,))))
 NAMESPACES = APIResource("namespaces", "namespace", False, "Namespace", "NamespaceList", ("get",))
 CORE = APIGroup("", (APIGroupVersion("", "v1", (NAMESPACES,)),))
 
@@ -126,7 +126,7 @@ def test_aggregated() -> None:
     assert group["metadata"] == {"name": "stable.example.com"}
     assert [(version["version"], version["freshness"]) for version in group["versions"]] == [
         ("v1", "Current"),
-        ("v1beta1", "Stale"),
+        ("v1beta1", "Current"),
     ]
     assert group["versions"][0]["resources"] == [
         {

@@ -16,7 +16,7 @@ from aggserver.meta.errors import ObjectTooLarge
 from aggserver.meta.json_types import JSONObject
 from aggserver.schema import structural
 from aggserver.schema.compiled import CompiledSchema
-from aggserver.schema.defaulting import MAX_OBJECT_BYTES, compile_defaulter, default
+from aggserver.schema.defaulting import MAX_OBJECT_BYTES, compile_defaulter
 from aggserver.schema.pruning import prune
 from aggserver.schema.validation import validate
 from aggserver.schema.validity import Validity
@@ -62,29 +62,20 @@ COUNTED: dict[str, tuple[JSONObject, Any, int]] = {
 }
 
 
-def plain(schema: JSONObject, limit: int) -> Callable[[JSONObject], None]:
-    compiled = structural.compile(schema)
-    return lambda value: default(value, compiled, limit)
-
-
-def generated(schema: JSONObject, limit: int) -> Callable[[JSONObject], None]:
+def defaulter(schema: JSONObject, limit: int) -> Callable[[JSONObject], None]:
     return compile_defaulter(structural.compile(schema), limit)
 
 
-FORMS = {"plain": plain, "generated": generated}
-
-
-@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 @pytest.mark.parametrize(("schema", "value", "size"), COUNTED.values(), ids=COUNTED)
-def test_defaults_are_counted(schema: JSONObject, value: Any, size: int, form: Callable[..., Any]) -> None:
+def test_defaults_are_counted(schema: JSONObject, value: Any, size: int) -> None:
     expected = copy.deepcopy(value)
-    form(schema, MAX_OBJECT_BYTES)(expected)
+    defaulter(schema, MAX_OBJECT_BYTES)(expected)
     exactly = copy.deepcopy(value)
-    form(schema, size)(exactly)
+    defaulter(schema, size)(exactly)
     assert exactly == expected
     if size:
         with pytest.raises(ObjectTooLarge, match=f"limit is {size - 1}$") as refusal:
-            form(schema, size - 1)(copy.deepcopy(value))
+            defaulter(schema, size - 1)(copy.deepcopy(value))
         assert (refusal.value.code, refusal.value.reason) == (413, "RequestEntityTooLarge")
 
 
@@ -112,11 +103,10 @@ def peak(work: Callable[[], Any]) -> int:
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 @pytest.mark.parametrize(("schema", "value"), EXPLODING.values(), ids=EXPLODING)
-def test_defaults_stop(schema: JSONObject, value: Any, form: Callable[..., Any]) -> None:
+def test_defaults_stop(schema: JSONObject, value: Any) -> None:
     limit = 256 * 1024
-    fill, body = form(schema, limit), json.loads(json.dumps(value))
+    fill, body = defaulter(schema, limit), json.loads(json.dumps(value))
 
     def refused() -> None:
         with pytest.raises(ObjectTooLarge):

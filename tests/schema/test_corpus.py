@@ -16,12 +16,13 @@ from aggserver.meta.field import Path
 from aggserver.schema import structural
 from aggserver.schema.compiled_rules import compile_rules
 from aggserver.schema.decl_type import DeclType, declare
-from aggserver.schema.defaulting import compile_defaulter, default
+from aggserver.schema.defaulting import compile_defaulter
 from aggserver.schema.pruning import compile_pruner, prune
 from aggserver.schema.structural import VALIDATIONS, Structural
 from aggserver.schema.validation import validate
 from aggserver.schema.validity import Validity
 from tests import corpus
+from tests.schema.plain_defaulting import default
 
 
 def schemas() -> dict[tuple[str, str], Structural]:

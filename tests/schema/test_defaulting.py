@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aggserver.schema import structural
-from aggserver.schema.defaulting import compile_defaulter, default
+from aggserver.schema.defaulting import compile_defaulter
+from tests.schema.plain_defaulting import default
 
 
 def number(value: Any, **others: Any) -> dict[str, Any]:

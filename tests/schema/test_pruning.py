@@ -322,7 +322,3 @@ def test_prune_object_meta(before: dict[str, Any], after: dict[str, Any] | None,
     metadata = copy.deepcopy(before)
     assert prune_object_meta(metadata) == dropped
     assert metadata == (before if after is None else after)
-
-
-def test_prune_object_meta_tells_where() -> None:
-    assert prune_object_meta({"foo": 1}, "spec.template.metadata") == ["spec.template.metadata.foo"]

@@ -136,7 +136,7 @@ JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=3),
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(sorted(structural.KNOWN)) | st.text(max_size=2), inner, max_size=5)
+        | st.dictionaries(st.sampled_from(sorted(structural.SCHEMA.members)) | st.text(max_size=2), inner, max_size=5)
     ),
     max_leaves=25,
 )
