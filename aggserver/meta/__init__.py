@@ -1,4 +1,4 @@
-"""The words of the API machinery: errors and their field paths, codecs, versions, names, metadata, selectors, JSONPath.
+"""The API machinery: errors and field paths, codecs, versions, names, metadata, selectors, JSONPath.
 
-Used by every other package. Pure: no I/O, no clock, no randomness of its own; what is needed of them is passed in.
+Used by all other packages. Pure: no I/O, no clock, no randomness; where these are needed, they are passed in.
 """

@@ -1,7 +1,7 @@
-"""Backoff: how long to wait before something that failed is tried again, longer after each failure in a row.
+"""Backoff: how long to wait before retrying, longer after each failure in a row.
 
-Pure: randomness is passed in, and waiting is the caller's. Used by every loop that tries again: requests to a cluster
-(`cluster/pacing.py`), a lost store (`storage/cacher.py`), background tasks (`app/`).
+Pure: randomness is passed in, and the caller waits. All loops that retry use it: requests to a cluster (`cluster/pacing.py`), a
+lost store (`storage/cacher.py`), background tasks (`app/`).
 Source: apimachinery pkg/util/wait/backoff.go, v0.36.3.
 """
 
@@ -19,9 +19,9 @@ def _no_jitter() -> float:
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """initial: seconds before the first repetition. longest: seconds, before jitter. factor: from one pause to the next.
+    """initial: seconds before the first retry. longest: maximum in seconds, before jitter. factor: from one pause to the next.
 
-    jitter: the greatest share that is added to a pause by chance, so that many who failed together don't come back in step.
+    jitter: the maximum share of a pause that is randomly added to it, so that many that failed together don't retry together.
     """
 
     initial: float
@@ -30,7 +30,7 @@ class Backoff:
     jitter: float = 0.0
 
     def pauses(self, random: Callable[[], float] = _no_jitter) -> Iterator[float]:
-        """Seconds, endlessly; begin anew after a success. `random` gives a number from [0, 1)."""
+        """The pauses in seconds, without end; call again after a success. random: returns a number in [0, 1)."""
         pause = self.initial
         while True:
             yield pause * (1 + self.jitter * random())

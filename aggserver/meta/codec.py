@@ -1,8 +1,8 @@
-"""Bytes to JSON values and back, as kube-apiserver reads and writes them.
+"""Codec: decodes and encodes JSON and YAML as kube-apiserver does.
 
-Decides which bodies are accepted and what they mean: numbers, repeated keys, nesting, the YAML that is allowed for JSON. The way
-of a good JSON body is short (a few passes in C); everything else, the words of errors included, takes a slower one.
-Called by the handlers for bodies, by `registry/` for what is stored, by `apiextensions/` and `standalone/` for files. Pure.
+It decides which bodies are accepted and what they mean: numbers, repeated keys, nesting, and YAML in place of JSON. A valid JSON
+body takes a fast path of a few passes in C; everything else, including error messages, takes a slower one. Pure.
+
 Source: k8s.io/apimachinery pkg/runtime/serializer/json/json.go and pkg/util/json/json.go, v0.36.3; sigs.k8s.io/json.
 """
 
@@ -38,62 +38,62 @@ __all__ = [
     "yaml_pieces",
 ]
 
-# Bytes of a malformed body that are searched for the exact words of its error, in at most some 50 ms; above, the decoder's own
-# words have to do.
+# For malformed bodies up to this size in bytes, Go's exact error is computed, which takes at most some 50 ms; for larger ones,
+# the error is that of the fast decoder.
 _EXPLAINED_BYTES = 256 * 1024
 
-# With every digit a 0 and no spaces, a float is zeros before a point or exponent, behind what can come before a number. A string
-# may look the same, which only costs a walk over the value; the tag of an image or a sentence does not.
+# With all digits replaced by 0 and spaces removed, a float is zeros before a point or exponent, after a character that can
+# precede a number. A string may contain the same, which only costs a walk over the value; sentences and image tags do not.
 _DIGITS_ARE_0 = bytes.maketrans(b"123456789E", b"000000000e")
 _SPACES = b" \t\r\n"
 _BEFORE_NUMBERS = (b'":', b"[", b",", b'":-', b"[-", b",-")
 _ZERO = ord("0")
-# Escapes of a quote, a colon and a space, which can hide what looks like the end of a key.
+# Escapes of a quote, a colon and a space, which can hide text that looks like the end of a key.
 _HIDDEN = re.compile(rb"\\u00(?:2[02]|3[aA])")
 _END_OF_KEY = b'":'
-# Places to look at before the value itself is walked over instead: texts with more of them are rare.
+# The most candidates for floats to check in the text; beyond that, which is rare, the value is walked over instead.
 _LOOKED_AT = 64
 
 
 class DecodeError(ValueError):
-    """The body can't be read. `str()` is the text of Go's decoder; the handlers put before it what they wanted of the body.
+    """The body can't be decoded. `str()` is the error of Go's decoder, to which the handlers add a prefix.
 
-    For an object that is `couldn't get version/kind; json parse error: `, for a patch `error decoding patch: `.
+    For an object the prefix is `couldn't get version/kind; json parse error: `, for a patch `error decoding patch: `.
     """
 
 
 def decode_json(body: bytes) -> Any:
     """The value of a JSON text. Raises DecodeError.
 
-    Numbers come out as they would after one write and read by kube-apiserver: an int where it fits into 64 bits and has no
-    fraction (1.0 is 1), else a float. Of repeated keys the last counts. Broken UTF-8 becomes U+FFFD. 250 levels of nesting are
-    accepted, more than 254 never.
+    Numbers become what they are after one write and read by kube-apiserver: an int if it fits into 64 bits and has no fraction
+    (1.0 is 1), else a float. The last of repeated keys counts. Invalid UTF-8 becomes U+FFFD. 250 levels of nesting are accepted,
+    more than 254 never.
     """
     return decode_telling(body)[0]
 
 
 def decode_telling(body: bytes) -> tuple[Any, bool]:
-    """As `decode_json`, and whether the text alone proves that no key is repeated: the value has as many.
+    """As `decode_json`, and whether the text surely has no repeated keys, because the value has as many keys.
 
-    False only means that `duplicate_fields` has to look.
+    False only means that `duplicate_fields` must check.
     """
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         return _decode_unusual(body, error), False
     try:
-        # Fails for integers past 53 bits, which are rare, and for what could never be encoded again, being nested too deeply.
+        # Fails for integers beyond 53 bits, which are rare, and for values that are nested too deeply to be encoded.
         compact = orjson.dumps(value, option=orjson.OPT_STRICT_INTEGER)
     except orjson.JSONEncodeError:
         return _normalise(value, 0), False
     if isinstance(value, float) or _may_have_floats(body):
         value = _normalise(value, 0)
-    # Most clients write compact JSON, and a key that is lost changes the length.
+    # Most clients write compact JSON, which differs from the encoded value if a repeated key was dropped.
     return value, compact == body or compact == body.strip() or _as_many_keys(body, compact)
 
 
 def _as_many_keys(body: bytes, compact: bytes) -> bool:
-    """Whether a text has no more keys than its value. What looks like the end of a key in a string is in both."""
+    """Whether a text has no more keys than its value. Strings that look like the end of a key occur in both."""
     if _HIDDEN.search(body):
         return False
     bare, bare_compact = body.translate(None, _SPACES), compact.translate(None, _SPACES)
@@ -101,7 +101,7 @@ def _as_many_keys(body: bytes, compact: bytes) -> bool:
 
 
 def _may_have_floats(body: bytes) -> bool:
-    """Whether something in the text looks like a number with a point or an exponent. What is in strings may look so too."""
+    """Whether the text may contain a number with a point or an exponent. Strings can cause false positives."""
     bare = body.translate(_DIGITS_ARE_0, _SPACES)
     looked_at = 0
     for mark in (b"0.", b"0e"):
@@ -118,30 +118,30 @@ def _may_have_floats(body: bytes) -> bool:
 
 
 def decode_stored(raw: bytes) -> Any:
-    """The value of bytes that `encode_json` made: what has been checked once is not checked again."""
+    """Decode bytes that `encode_json` made. They are not checked again."""
     return orjson.loads(raw)
 
 
 def same(left: Any, right: Any) -> bool:
-    """Equal as JSON. Python holds 1, 1.0 and True equal, so what it finds equal is compared once more as text."""
+    """Equality of JSON values. In Python 1, 1.0 and True are equal, so values that it finds equal are also compared as text."""
     return left == right and orjson.dumps(left, option=orjson.OPT_SORT_KEYS) == orjson.dumps(right, option=orjson.OPT_SORT_KEYS)
 
 
 def encode_json(value: Any) -> bytes:
-    """Compact JSON. Raises TypeError for what no decoder here returns: other types, integers past 64 bits, over 254 levels."""
+    """Compact JSON. Raises TypeError for values that no decoder here returns: other types, large integers, over 254 levels."""
     return orjson.dumps(value)
 
 
 def decode_yaml(body: bytes) -> Any:
-    """The first document of a YAML text, None if it has none; numbers as in `decode_json`. Raises DecodeError.
+    """The first document of a YAML text, None if it has none; numbers are as in `decode_json`. Raises DecodeError.
 
-    Takes about a millisecond for 8 KB: callers read large ones in a thread.
+    It takes about a millisecond for 8 KB, so callers decode large texts in a thread.
     """
     return decode_yaml_telling(body)[0]
 
 
 def decode_yaml_telling(body: bytes) -> tuple[Any, list[str]]:
-    """As `decode_yaml`, and what a strict decoder says of repeated keys: one text for all, which names the lines, or none."""
+    """As `decode_yaml`, and a strict decoder's error for repeated keys: one text that names all lines, or none."""
     try:
         value, repeated = yaml_text.decode(body)
     except yaml_text.YAMLTextError as error:
@@ -150,7 +150,7 @@ def decode_yaml_telling(body: bytes) -> tuple[Any, list[str]]:
 
 
 def decode_documents(body: bytes) -> list[Any]:
-    """Every document of a YAML (or JSON) file; empty ones are left out. Raises DecodeError."""
+    """All documents of a YAML (or JSON) file, without empty ones. Raises DecodeError."""
     try:
         documents = yaml_text.decode_all(body)
     except yaml_text.YAMLTextError as error:
@@ -159,25 +159,25 @@ def decode_documents(body: bytes) -> list[Any]:
 
 
 def dump_yaml(value: Any) -> bytes:
-    """One YAML document, as upstream writes it for clients that accept nothing else."""
+    """One YAML document, in upstream's form."""
     return yaml_output.encode(value)
 
 
 def yaml_pieces(value: Any) -> Iterator[bytes]:
-    """The same in pieces, of about a millisecond's work each; an iterator in `value` is a list that is made as it is written."""
+    """The same in pieces of about a millisecond's work each. An iterator in `value` stands for a list that is never whole."""
     return yaml_output.pieces(value)
 
 
 def duplicate_fields(body: bytes) -> list[str]:
-    """What a strict decoder says of the repeated keys of a well-formed JSON body: `duplicate field "spec.foo"` for each.
+    """A strict decoder's errors for repeated keys in a well-formed JSON body: `duplicate field "spec.foo"` for each.
 
-    Takes some 30 ms for a MB: callers look only where `decode_telling` has no proof.
+    It takes some 30 ms for a MB, so call it only if `decode_telling` could not exclude repeated keys.
     """
     return json_text.duplicate_fields(body)
 
 
 def _normalise(value: Any, depth: int) -> Any:
-    """Changes containers in place."""
+    """Convert numbers, as `decode_json` says. Changes containers in place."""
     if isinstance(value, float):
         return from_float(value)
     if isinstance(value, int) and not INT64_MIN <= value <= INT64_MAX:
@@ -194,7 +194,7 @@ def _normalise(value: Any, depth: int) -> Any:
 
 
 def _decode_unusual(body: bytes, error: orjson.JSONDecodeError) -> Any:
-    """For what the fast decoder refuses. Half a surrogate pair and broken UTF-8 are no errors in Go; the rest has other words."""
+    """Decode what the fast decoder refuses: lone surrogates and invalid UTF-8 are valid in Go. Else raise Go's error."""
     try:
         value = json.loads(
             body.decode("utf-8", "replace"), parse_int=_parse_int, parse_float=_parse_float, parse_constant=_refuse_constant
@@ -208,7 +208,7 @@ def _decode_unusual(body: bytes, error: orjson.JSONDecodeError) -> Any:
 
 
 def _parse_int(text: str) -> int | float:
-    # The length comes first: int() refuses thousands of digits.
+    # The length is checked first, since int() refuses thousands of digits.
     return int(text) if len(text) < 25 else _parse_float(text)
 
 
@@ -220,7 +220,7 @@ def _parse_float(text: str) -> float:
 
 
 def _refuse_constant(text: str) -> NoReturn:
-    # NaN and Infinity, which Python's decoder takes.
+    # Python's decoder accepts NaN and Infinity.
     char = text.lstrip("-")[0]
     where = "in numeric literal" if text[0] == "-" else "looking for beginning of value"
     raise DecodeError(f"invalid character '{char}' {where}")

@@ -1,6 +1,6 @@
 """Durations as Go writes them: `10s`, `1m30s`, `1.5h`, `300ms`.
 
-Called for flags, configuration files and `?timeout=`. Pure. Source: Go's time.ParseDuration, 1.26.
+Used for flags, configuration files and `?timeout=`. Pure. Source: Go's time.ParseDuration, 1.26.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _PART = re.compile(r"([0-9]*\.?[0-9]*)([^0-9.]*)")
 
 
 def parse(text: str) -> float:
-    """Seconds. Raises ValueError with Go's text."""
+    """A duration in seconds. Raises ValueError with Go's message."""
     sign = -1.0 if text.startswith("-") else 1.0
     rest = text[1:] if text[:1] in ("-", "+") else text
     if rest == "0":

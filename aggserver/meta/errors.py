@@ -1,8 +1,8 @@
-"""Status: the one family of errors that the server answers with.
+"""Status: the errors that the server responds with.
 
-Every refusal is a `StatusError`; it carries what a `meta/v1 Status` needs and nothing else. The functions below are the
-constructors of apimachinery, with its words, so that clients which match on reason, code or text keep working. Raised anywhere,
-turned into a response in `endpoints/filters.py` and into a watch's ERROR event in `endpoints/handlers/watch.py`.
+Every refusal is a `StatusError`, which has exactly the content of a `meta/v1 Status`. The functions below are apimachinery's
+constructors with the same texts, so that clients can match on reason, code or text. Errors are raised anywhere; filters turn them
+into responses, and a watch turns them into its ERROR event.
 Pure. Source: k8s.io/apimachinery pkg/api/errors/errors.go, v0.36.3.
 """
 
@@ -46,7 +46,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One entry of `details.causes`: `reason` is its JSON name, whatever Go calls the field. Empty members are left out."""
+    """One entry of `details.causes`. `reason` is the JSON name (Go's field is Type). Empty members are omitted."""
 
     reason: str
     message: str
@@ -58,10 +58,10 @@ class Cause:
 
 
 class StatusError(Exception):
-    """A request that failed, as clients see it.
+    """An error of a request, as clients see it.
 
-    `code` is the HTTP status, `reason` the machine-readable word, `retry_after` seconds (also sent as a Retry-After header).
-    `name`, `group` and `kind` fill `details`; `kind` is mostly the plural of the resource, as upstream has it.
+    code: the HTTP status. reason: machine-readable. retry_after: seconds, also sent as a Retry-After header. name, group and
+    kind are members of `details`; kind is mostly the plural of the resource, as upstream.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class StatusError(Exception):
         self.continue_token = continue_token
 
     def status(self) -> dict[str, Any]:
-        """The `meta/v1 Status` object, ready to encode; empty members are left out as Go's omitempty does."""
+        """The `meta/v1 Status` object, ready to encode, without empty members, as with Go's omitempty."""
         members = (("name", self.name), ("group", self.group), ("kind", self.kind))
         details: dict[str, Any] = {key: value for key, value in members if value}
         if self.causes:
@@ -124,7 +124,7 @@ def unauthorized() -> StatusError:
 
 
 def forbidden(group: str, resource: str, name: str, why: str) -> StatusError:
-    """403 for a resource request; `why` follows `is forbidden: `."""
+    """403 for a resource request. why: the text after `is forbidden: `."""
     what = qualified(resource, group)
     if not resource:
         message = f"forbidden: {why}"
@@ -142,13 +142,13 @@ def not_found(group: str, resource: str, name: str) -> StatusError:
 
 
 def method_not_allowed() -> StatusError:
-    """405 where upstream has no route of this method; `method_not_supported` is where a handler looks at the verb."""
+    """405 if upstream has no route with this method; `method_not_supported` is for a handler that does not support a verb."""
     message = "the server does not allow this method on the requested resource"
     return StatusError(405, "MethodNotAllowed", message, bare_details=True)
 
 
 def no_route() -> StatusError:
-    """404 where upstream has no route of this path below a group and version that it serves with routes."""
+    """404 if upstream has no route for this path, below a group and version that it serves with routes."""
     return StatusError(404, "NotFound", "the server could not find the requested resource", bare_details=True)
 
 
@@ -173,7 +173,7 @@ def already_exists(group: str, resource: str, name: str) -> StatusError:
 
 
 def generate_name_conflict(group: str, resource: str, name: str) -> StatusError:
-    """A generated name was taken, eight times over; the client may try again after a second."""
+    """Eight generated names were all in use; the client may retry after a second."""
     what = f"{qualified(resource, group)} {quote(name)}"
     message = f"{what} already exists, the server was not able to generate a unique name for the object"
     return StatusError(409, "AlreadyExists", message, name=name, group=group, kind=resource, retry_after=1)
@@ -196,7 +196,7 @@ def apply_conflict(message: str, causes: Sequence[Cause]) -> StatusError:
 
 
 def expired(message: str, continue_token: str = "") -> StatusError:
-    """410 for a revision that is no longer kept; `continue_token` resumes inconsistently where the list may."""
+    """410 for a revision that is no longer kept. continue_token: continues the list inconsistently, if given."""
     return StatusError(410, "Expired", message, continue_token=continue_token)
 
 
@@ -205,9 +205,9 @@ def request_entity_too_large(message: str) -> StatusError:
 
 
 class ObjectTooLarge(StatusError):
-    """413 for an object that is, or would become, larger than one may be: in the words of a body that is too large.
+    """413 for an object that is, or would become, larger than allowed, with the same text as for a body that is too large.
 
-    limit: in bytes of JSON. By code and reason clients know what to do (apimachinery's IsRequestEntityTooLargeError).
+    limit: in bytes of JSON. Clients recognize it by code and reason (apimachinery's IsRequestEntityTooLargeError).
     """
 
     def __init__(self, limit: int) -> None:
@@ -223,9 +223,9 @@ _MORE_ERRORS = "further errors are omitted"
 
 
 def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> StatusError:
-    """422 with every field error: the message drops repeated texts, the causes keep them all.
+    """422 with all field errors; the message leaves out repeated texts, the causes don't.
 
-    Of very many, the first that have room are told.
+    If there are too many, only the first that fit are included.
     """
     told = with_room(map(str, errors))
     texts = list(dict.fromkeys(told))
@@ -242,7 +242,7 @@ def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> S
 
 
 def patch_rejected() -> StatusError:
-    """422 for a JSON patch that does not apply. Upstream drops the reason on the way, and so the text is always the same."""
+    """422 for a JSON patch that does not apply. Upstream loses the reason, so the text is always the same."""
     return StatusError(422, "Invalid", "the server rejected our request due to an error in our request", bare_details=True)
 
 
@@ -259,7 +259,7 @@ def timeout(message: str, retry_after: int = 0) -> StatusError:
 
 
 def too_large_resource_version(wanted: int, current: int) -> StatusError:
-    """504: the client has seen a revision that this server has not; it should come back."""
+    """504: the client asks for a newer revision than this server has; it should retry."""
     error = timeout(f"Too large resource version: {wanted}, current: {current}", retry_after=1)
     error.causes = (Cause("ResourceVersionTooLarge", "Too large resource version"),)
     return error

@@ -1,7 +1,7 @@
-"""Paths into objects and the errors found there.
+"""Field paths and field errors.
 
-`Path` builds the text that clients see (`spec.versions[0].name`, `metadata.labels[app]`); `FieldError` is one violation, and
-its text is upstream's to the letter, since users and tests match on it. Validators gather lists of them, never only the first.
+`Path` builds the text that clients see (`spec.versions[0].name`, `metadata.labels[app]`); `FieldError` is one error, with exactly
+upstream's text, since users and tests match on it. Validation collects all errors, not only the first.
 Pure. Source: k8s.io/apimachinery pkg/util/validation/field/{path,errors}.go, v0.36.3.
 """
 
@@ -31,16 +31,16 @@ __all__ = [
     "with_room",
 ]
 
-# Bytes of texts that one answer tells of one object: of 200,000 invalid items upstream's has 33 MB, and a body may have 300,000
-# unknown fields below a key of 100 KB.
-_TOLD_BYTES = 512 * 1024
+# Bytes of error texts for one object in a response. Upstream's response for 200,000 invalid items has 33 MB, and a body may have
+# 300,000 unknown fields below a key of 100 KB.
+_MAX_BYTES = 512 * 1024
 
 
 class Path:
-    """A place in an object. Immutable; `str()` is the text. The empty path prints as `<nil>`, as Go's nil path does.
+    """A path to a field of an object. Immutable; `str()` is the text. The empty path prints as `<nil>`, as Go's nil path does.
 
-    The text is made when it is asked for: a walk makes a path for each part of a value, and tells of few. A key may be as long as
-    a body, and what is below it would have it in every text.
+    The text is built on demand: a walk makes a path for each part of a value, but only few have errors. A key may be as long as a
+    body, and would be repeated in the texts of all paths below it.
     """
 
     __slots__ = ("_parent", "_part")
@@ -82,9 +82,9 @@ class Path:
 
 
 OMITTED = object()
-"""The value of an error that doesn't show it."""
+"""In place of an error's value that must not be shown."""
 
-# Reason (JSON) -> the words that open the text.
+# Reason (JSON) -> the start of the text.
 _WORDS = {
     "FieldValueNotFound": "Not found",
     "FieldValueRequired": "Required value",
@@ -101,7 +101,7 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One violation: `str()` is `<field>: <kind>: <value>: <detail>`, `body()` the same without the field."""
+    """One error: `str()` is `<field>: <kind>: <value>: <detail>`, `body()` the same without the field."""
 
     reason: str
     path: Path
@@ -122,7 +122,7 @@ class FieldError:
 
 
 class RawJSON(str):
-    """JSON text to be shown as it is: the value of an error whose members have an order of their own, as Go's structs do."""
+    """JSON text to be shown unchanged, for values whose members have the order of a Go struct."""
 
     __slots__ = ()
 
@@ -154,7 +154,7 @@ def type_invalid(path: Path, value: Any, detail: str) -> FieldError:
 
 
 def not_supported(path: Path, value: Any, supported: Iterable[str]) -> FieldError:
-    """`supported values: "a", "b"`: quoted, in the order given (the caller sorts where upstream does)."""
+    """`supported values: "a", "b"`: quoted, in the order given (callers sort if upstream does)."""
     names = ", ".join(map(quote, supported))
     return FieldError("FieldValueNotSupported", path, value, f"supported values: {names}" if names else "")
 
@@ -164,7 +164,7 @@ def forbidden(path: Path, detail: str) -> FieldError:
 
 
 def too_long(path: Path, maximum: int) -> FieldError:
-    """`maximum` in bytes; upstream's text says bytes even where it counted characters."""
+    """maximum: in bytes; upstream's text says bytes even where it counts characters."""
     unit = "byte" if maximum == 1 else "bytes"
     return FieldError("FieldValueTooLong", path, OMITTED, f"may not be more than {maximum} {unit}")
 
@@ -175,14 +175,14 @@ def too_many(path: Path, actual: int, maximum: int) -> FieldError:
 
 
 def internal_error(path: Path, detail: str) -> FieldError:
-    """A fault of the server's, not of the value."""
+    """An error of the server, not of the value."""
     return FieldError("InternalError", path, OMITTED, detail)
 
 
 def with_room(texts: Iterable[str]) -> list[str]:
-    """The first of the texts, as many as one answer has room for; one in any case. No more than those are made."""
+    """The first texts, as many as fit into one response, at least one. No more than those are taken from `texts`."""
     told: list[str] = []
-    left = _TOLD_BYTES
+    left = _MAX_BYTES
     for text in texts:
         told.append(text)
         left -= len(text)

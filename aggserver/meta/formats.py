@@ -1,7 +1,6 @@
-"""Three formats of strings that schemas (`format`) and CEL (`format.named`) check alike: with Go's parsers' oddities.
+"""Three string formats that schemas (`format`) and CEL (`format.named`) check in the same way, with the oddities of Go's parsers.
 
-Pure.
-Source: k8s.io/kube-openapi pkg/validation/strfmt and pkg/internal/third_party/govalidator, v0.36.3.
+Pure. Source: k8s.io/kube-openapi pkg/validation/strfmt and pkg/internal/third_party/govalidator, v0.36.3.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ def is_date(text: str) -> bool:
     if found is None:
         return False
     year, month, day = map(int, found.groups())
-    # The year 0 is a leap year, and one that Python doesn't know.
+    # The year 0 is a leap year; Python's calendar does not have it.
     return 1 <= month <= 12 and 1 <= day <= calendar.monthrange(year or 4, month)[1]
 
 
 def is_date_time(text: str) -> bool:
     date, _, rest = text.lower().partition("t")
-    # What follows another t is not looked at.
+    # Upstream ignores everything after a second t.
     found = _TIME.fullmatch(rest.partition("t")[0])
     return found is not None and is_date(date) and found[1] <= "23" and found[2] <= "59" and found[3] <= "59"

@@ -1,6 +1,6 @@
-"""Values as Go prints and reads them: %q, %v of a float, json.Marshal, integers of 64 bits.
+"""Printing and parsing values as Go does: %q, %v of a float, json.Marshal, integers of 64 bits.
 
-Error texts, Table cells and a few comparisons show values in Go's notation, and clients match on those texts.
+Error texts and Table cells show values in Go's notation, and clients match on those texts.
 Pure. Source: Go's strconv (quote.go, ftoa.go, atoi.go), fmt and encoding/json, 1.26.
 """
 
@@ -21,8 +21,8 @@ _ESCAPES = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t
 
 
 def quote(text: str) -> str:
-    """strconv.Quote: double quotes, Go's escapes, printable characters of any script as they are."""
-    # Python and Go agree on what is printable: letters, marks, numbers, punctuation, symbols and the ASCII space.
+    """strconv.Quote: double quotes and Go's escapes; printable characters of any script are unchanged."""
+    # Python and Go agree on which characters are printable: letters, marks, numbers, punctuation, symbols and the ASCII space.
     if text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
     return '"' + "".join(_quote_char(char) for char in text) + '"'
@@ -41,7 +41,7 @@ def _quote_char(char: str) -> str:
 
 
 def json_kind(value: Any) -> str:
-    """What Go's decoder calls a JSON value in its errors."""
+    """The name of a JSON value's type in errors of Go's decoder."""
     if isinstance(value, bool):
         return "bool"
     for kind, name in ((str, "string"), (list, "array"), (dict, "object")):
@@ -51,19 +51,19 @@ def json_kind(value: Any) -> str:
 
 
 def parse_int(text: str) -> int:
-    """strconv.ParseInt of a decimal of 64 bits, which may have a sign. Raises ValueError with Go's text."""
+    """strconv.ParseInt for decimals of 64 bits, which may have a sign. Raises ValueError with Go's message."""
     return _integer("ParseInt", text, text[1:] if text[:1] in ("+", "-") else text, INT64_MIN, INT64_MAX)
 
 
 def parse_uint(text: str) -> int:
-    """strconv.ParseUint of a decimal of 64 bits, which has no sign. Raises ValueError with Go's text."""
+    """strconv.ParseUint for decimals of 64 bits without a sign. Raises ValueError with Go's message."""
     return _integer("ParseUint", text, text, 0, _UINT64_MAX)
 
 
 def _integer(function: str, text: str, digits: str, lowest: int, highest: int) -> int:
     if not (digits.isascii() and digits.isdigit()):
         raise ValueError(f"strconv.{function}: parsing {quote(text)}: invalid syntax")
-    # The length comes first: int() refuses thousands of digits.
+    # The length is checked first, since int() refuses thousands of digits.
     digits = digits.lstrip("0") or "0"
     number = int(digits) if len(digits) <= _UINT64_DIGITS else _UINT64_MAX + 1
     number = -number if text[0] == "-" else number
@@ -73,23 +73,23 @@ def _integer(function: str, text: str, digits: str, lowest: int, highest: int) -
 
 
 def format_float(value: float) -> str:
-    """%v: the shortest digits that give `value` back, with an exponent below 0.0001 and from 1e+06 on."""
+    """%v: the shortest digits that parse to `value`, with an exponent below 0.0001 and from 1e+06 on."""
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
     return _shortest(value, -4, 6)
 
 
 def from_float(value: float) -> int | float:
-    """What a float64 is after Go has written it as JSON and read it again: an int if it has no fraction and fits into 64 bits."""
+    """The value of a float64 after Go wrote it as JSON and read it again: an int if it has no fraction and fits into 64 bits."""
     if not value.is_integer() or not -1e19 < value < 1e19:
         return value
-    # Go writes the shortest digits and fills up with zeros; from 2**53 on that isn't the float's exact value.
+    # Go writes the shortest digits and appends zeros; from 2**53 on that may differ from the float's exact value.
     whole = int(value) if -1e15 < value < 1e15 else int(Decimal(repr(value)))
     return whole if INT64_MIN <= whole <= INT64_MAX else value
 
 
 def _shortest(value: float, lowest: int, highest: int) -> str:
-    """The shortest digits that give `value` back; with an exponent unless lowest <= exponent < highest."""
+    """The shortest digits that parse to `value`; with an exponent unless lowest <= exponent < highest."""
     sign, digits, scale = _digits(value)
     exponent = len(digits) + scale - 1
     if lowest <= exponent < highest:
@@ -116,12 +116,12 @@ def to_json(value: Any) -> str:
     if isinstance(value, str):
         return _json_string(value)
     if isinstance(value, float):
-        # As in ECMAScript: an exponent below 1e-6 and from 1e21 on, a negative one without its leading zero.
+        # As in ECMAScript: with an exponent below 1e-6 and from 1e21 on; a negative exponent has no leading zero.
         return _shortest(value, -6, 21).replace("e-0", "e-")
     return json.dumps(value)
 
 
-# Escaped so that the text may stand inside HTML and JavaScript.
+# Escaped so that the text is safe inside HTML and JavaScript.
 _HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 
 

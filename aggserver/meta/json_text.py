@@ -1,7 +1,7 @@
-"""What the fast JSON decoder can't say: why a text is no JSON, in Go's words, and which keys it repeats.
+"""Go's error for a text that is no JSON, and the repeated keys of a JSON text: the fast decoder has neither.
 
-Both are needed only for texts that are wrong or unusual, and both read the text itself, not the decoded value.
-Called by `meta/codec.py` alone. Pure. Source: sigs.k8s.io/json internal/golang/encoding/json (scanner.go, decode.go,
+Both are needed only for malformed or unusual texts, and both read the text itself, not the decoded value.
+Pure. Source: sigs.k8s.io/json internal/golang/encoding/json (scanner.go, decode.go,
 kubernetes_patch.go), as of k8s v0.36.3.
 """
 
@@ -15,16 +15,16 @@ from aggserver.meta.golang import quote
 
 __all__ = ["MAX_DEPTH", "duplicate_fields", "syntax_error"]
 
-# Levels of nesting. The encoder ends at 254; upstream allows 10,000, which no schema and no client makes use of.
+# Levels of nesting. The encoder's limit is 254; upstream allows 10,000, which no schema and no client needs.
 MAX_DEPTH = 250
 TOO_DEEP = "exceeded max depth"
 
-# Duplicates reported for one text, as upstream's decoder stops counting there.
+# The most duplicates reported for one text, as in upstream's decoder.
 _MAX_STRICT_ERRORS = 100
 
 _END = "unexpected end of JSON input"
 _SPACE = re.compile(rb"[ \t\r\n]*")
-# The longest run of a string or number that is right so far; what follows it is the culprit.
+# The longest valid start of a string or number; an error is at the character after it.
 _STRING = re.compile(rb'"[^"\\\x00-\x1f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*)*')
 _NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _HEX = re.compile(rb"u[0-9a-fA-F]{0,3}")
@@ -32,13 +32,13 @@ _LITERALS = {ord("t"): b"true", ord("f"): b"false", ord("n"): b"null"}
 
 
 class _MalformedError(Exception):
-    """Ends the scan; its text is the answer."""
+    """Ends the scan; its text is the error."""
 
 
 def syntax_error(body: bytes) -> str:
-    """The text of Go's syntax error for `body`, or '' if it is well-formed and not nested too deeply.
+    """Go's syntax error for `body`, or '' if it is well-formed and not nested too deeply.
 
-    Takes about half a microsecond a token: the caller sees to it that `body` is no larger than it can wait for.
+    It takes about half a microsecond for each token, so the caller must limit the size of `body`.
     """
     try:
         _scan(body)
@@ -48,7 +48,7 @@ def syntax_error(body: bytes) -> str:
 
 
 def _scan(body: bytes) -> None:
-    stack: list[int] = []  # the brackets that are open
+    stack: list[int] = []  # the open brackets
     position = _value(body, _skip(body, 0), stack)
     while True:
         position = _skip(body, position)
@@ -69,7 +69,7 @@ def _scan(body: bytes) -> None:
 
 
 def _value(body: bytes, position: int, stack: list[int]) -> int:
-    """Reads a scalar, or opens containers as far down as the first scalar, end or next member. Returns where it stopped."""
+    """Read a scalar, or open containers down to the first scalar, end or next member. Returns the position after that."""
     while True:
         char = body[position] if position < len(body) else 0
         if char not in b"{[" or not char:
@@ -110,7 +110,7 @@ def _scalar(body: bytes, position: int, char: int) -> int:
 
 def _string(body: bytes, position: int) -> int:
     match = _STRING.match(body, position)
-    assert match is not None  # the caller has seen the quote
+    assert match is not None  # the caller has checked the quote
     end = match.end()
     char = body[end : end + 1]
     if char == b'"':
@@ -139,7 +139,7 @@ def _number(body: bytes, position: int) -> int:
 
 def _skip(body: bytes, position: int) -> int:
     match = _SPACE.match(body, position)
-    assert match is not None  # it matches nothing as well
+    assert match is not None  # it also matches an empty text
     return match.end()
 
 
@@ -148,7 +148,7 @@ def _fail(body: bytes, position: int, where: str, *, inside: bool = False) -> No
 
 
 def _malformed(body: bytes, position: int, where: str, *, inside: bool) -> _MalformedError:
-    """`inside` a token, Go's scanner takes the end of the text for a space and names that."""
+    """The error at a position. inside: within a token, where Go's scanner treats the end of the text as a space."""
     if position >= len(body):
         return _MalformedError(f"invalid character ' ' {where}" if inside else _END)
     return _MalformedError(f"invalid character {_quote_byte(body[position])} {where}")
@@ -164,11 +164,11 @@ def _quote_byte(byte: int) -> str:
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """An object with its repeated keys."""
+    """The members of an object, including repeated keys."""
 
 
 def duplicate_fields(body: bytes) -> list[str]:
-    """`duplicate field "spec.foo"` for each repeated key of a well-formed text: once, in the text's order, at most 100."""
+    """`duplicate field "spec.foo"` for each repeated key of a well-formed text: each once, in order, at most 100."""
     text = body.decode("utf-8", "replace")
     repeated = False
 

@@ -1,8 +1,8 @@
 r"""Kubernetes' JSONPath: `.spec.replicas`, `.status.conditions[?(@.type=="Ready")].status`, `.metadata.labels.example\.com/tier`.
 
-Differs from every other JSONPath; its quirks are kept, since definitions are written against them. A path is compiled to a list
-of steps, each a function from nodes to nodes; a path of plain names is walked directly. Missing members give nothing.
-Called by `publish/table.py` for printer columns and by `apiextensions/` for selectable fields. Pure.
+It differs from every other JSONPath, and its quirks are kept, since definitions rely on them. A path is compiled to a list of
+steps, each a function from nodes to nodes; a path of plain names is walked directly. Missing members yield no result. It is used
+for printer columns and selectable fields. Pure.
 Source: k8s.io/client-go util/jsonpath (parser.go, jsonpath.go), third_party/forked/golang/template/funcs.go, v0.36.3.
 """
 
@@ -26,20 +26,20 @@ _NUMERIC_ESCAPE = re.compile(r"x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]
 
 
 class JSONPathError(ValueError):
-    """The path can't be read. Its text is upstream's."""
+    """The path can't be parsed. Its text is upstream's."""
 
 
 class _EvaluationError(Exception):
-    """Upstream gives up here, and shows nothing."""
+    """Upstream's evaluation fails here, and the result is empty."""
 
 
 class JSONPath:
-    """A compiled path; `str()` is what it was compiled from. Made by `compile`."""
+    """A compiled path, see `compile`; `str()` is its source."""
 
     __slots__ = ("_names", "_steps", "_text")
 
     def __init__(self, text: str, steps: Sequence[_Step | str]) -> None:
-        """steps: a string is a member's name."""
+        """steps: a string is the name of a member."""
         self._text = text
         self._names = tuple(step for step in steps if isinstance(step, str))
         self._steps: tuple[_Step, ...] = ()
@@ -47,9 +47,9 @@ class JSONPath:
             self._steps = tuple(_member(step) if isinstance(step, str) else step for step in steps)
 
     def find(self, obj: Any) -> list[Any]:
-        """What the path leads to, in order; shared with `obj`.
+        """The values at the path, in order; they are shared with `obj`.
 
-        Empty also where upstream's evaluation fails: an index out of bounds, a comparison of unlike types.
+        The result is also empty if upstream's evaluation fails, e.g. for an index out of bounds or a comparison of unlike types.
         """
         if not self._steps:
             return self._walk(obj)
@@ -75,18 +75,18 @@ class JSONPath:
         return f"JSONPath({self._text!r})"
 
 
-# The word of the trade, and never used without its module.
+# It hides the built-in, as re.compile does, since it is always called with its module's name.
 def compile(path: str) -> JSONPath:  # noqa: A001
-    """From `.spec.x` or `{.spec.x}`. Raises JSONPathError.
+    """Compile `.spec.x` or `{.spec.x}`. Raises JSONPathError.
 
-    Of a template with several parts only the first counts; the rest must be well-formed.
+    Only the first part of a template counts; further parts must be well-formed.
     """
     parts = _parse(path if path.startswith("{") else f"{{{path}}}")
     return JSONPath(path, parts[0])
 
 
 def _parse(text: str) -> list[list[_Step | str]]:
-    """The steps of each part of a template: of each `{...}` and of each text between them."""
+    """The steps of each part of a template: of each `{...}`, and of each text between these."""
     parts: list[list[_Step | str]] = []
     position = 0
     while position < len(text):
@@ -103,7 +103,7 @@ def _parse(text: str) -> list[list[_Step | str]]:
 
 
 class _Parser:
-    """Reads the steps of one action, from behind its `{` to behind its `}`."""
+    """Parses the steps of one action, from after its `{` to after its `}`."""
 
     def __init__(self, text: str, position: int) -> None:
         self.position = position
@@ -129,7 +129,7 @@ class _Parser:
             raise JSONPathError("unclosed action")
         if char in " @$":
             self.position += 1
-            # These leave no step, so a `..` before them is still the last one.
+            # These add no step, so a `..` before them is still the last one.
             self._descended = descended
         elif char == "[":
             self._array()
@@ -159,7 +159,7 @@ class _Parser:
     def _field(self) -> None:
         start = self.position
         while self.position < len(self._text) and self._text[self.position] not in _TERMINATORS:
-            # What a backslash stands before is part of the name.
+            # A character after a backslash is part of the name.
             self.position += 2 if self._text[self.position] == "\\" else 1
         self.position = min(self.position, len(self._text))
         name = self._text[start : self.position]
@@ -281,7 +281,7 @@ def _unescape(text: str, inner: str, position: int, quote: str) -> tuple[str, in
     if match is not None:
         *hexadecimal, octal = match.groups()
         code = int(octal, 8) if octal else int(next(filter(None, hexadecimal)), 16)
-        # No half of a surrogate pair, nothing past the last code point, and no more than a byte in octal.
+        # Valid are code points except surrogates, and in octal only bytes.
         if (code < 0xD800 or 0xE000 <= code <= 0x10FFFF) and (not octal or code <= 0xFF):
             return chr(code), match.end()
     raise JSONPathError(f"unquote string {text} error invalid syntax")
@@ -289,7 +289,7 @@ def _unescape(text: str, inner: str, position: int, quote: str) -> tuple[str, in
 
 @dataclass(frozen=True, slots=True)
 class _Slice:
-    """`[start:end:step]`, None where left out; `single` for `[start]`, whose end is the next index."""
+    """`[start:end:step]`, None if omitted. single: for `[start]`, whose end is the next index."""
 
     start: int | None
     end: int | None
@@ -314,7 +314,7 @@ class _Slice:
         end += size if end < 0 or (end == 0 and self.single) else 0
         if start == end:
             return []
-        # Upstream is strict where Python shortens.
+        # Upstream refuses ranges that Python would shorten.
         if not (0 <= start < size and 0 <= end <= size and start <= end):
             raise _EvaluationError
         if self.step is not None and self.step <= 0:
@@ -349,7 +349,7 @@ def _children(node: Any) -> list[Any]:
         return list(node.values())
     if isinstance(node, list):
         return node
-    # A string is a sequence to Go, of bytes.
+    # In Go, a string is a sequence of bytes.
     return list(node.encode()) if isinstance(node, str) else []
 
 
@@ -358,7 +358,7 @@ def _members(nodes: list[Any]) -> list[Any]:
 
 
 def _descendants(nodes: list[Any]) -> list[Any]:
-    """All that has children, itself before them."""
+    """All nodes that have children, parents before children."""
     found: list[Any] = []
     for node in nodes:
         children = _children(node)
@@ -370,14 +370,14 @@ def _descendants(nodes: list[Any]) -> list[Any]:
 
 def _literal(value: Any) -> _Step:
     def run(nodes: list[Any]) -> list[Any]:
-        # A text stands for itself however many nodes there are; numbers and booleans are repeated for each.
+        # Upstream yields a text once, however many nodes there are, but numbers and booleans for each node.
         return [value] if isinstance(value, str) else [value] * len(nodes)
 
     return run
 
 
 def _unknown_identifier(nodes: list[Any]) -> NoReturn:
-    # `range` and `end` are for templates, and anything else is an error to upstream as well.
+    # `range` and `end` are only for templates; any other identifier is an error upstream too.
     raise _EvaluationError
 
 
@@ -433,7 +433,7 @@ def _comparison(left: _Step, operator: str, right: _Step) -> _Step:
 
 def _compare(left: Any, operator: str, right: Any) -> bool:
     compare = _OPERATORS.get(operator)
-    # Only like types compare, numbers with and without a fraction included; booleans have no order.
+    # Only values of the same type compare, where integers and floats differ; booleans have no order.
     if compare is None or type(left) is not type(right) or not isinstance(left, str | int | float):
         raise _EvaluationError
     if isinstance(left, bool) and operator not in ("==", "!="):

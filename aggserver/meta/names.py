@@ -1,8 +1,8 @@
-"""What a name, a label key and a label value may look like.
+"""Validation of names, label keys and label values.
 
-Each rule takes the value and gives the texts of what is wrong with it, in upstream's words; none where nothing is. Rules for
-names take `prefix` as well: true for a generateName, which may end in a dash since something follows.
-Called by `scheme/object_meta.py`, `meta/selectors.py` and wherever a schema or definition names something. Pure.
+Each function takes the value and returns upstream's errors, none if the value is valid. Those for names also take `prefix`: true
+for a generateName, which may end with a dash, since a suffix follows. Pure.
+
 Source: k8s.io/apimachinery pkg/util/validation/validation.go, pkg/api/validate/content, pkg/api/validation/generic.go, v0.36.3.
 """
 
@@ -24,9 +24,9 @@ __all__ = [
 
 NameRule = Callable[[str, bool], list[str]]
 
-# Bytes, as in DNS (RFC 1035, 1123). Half of upstream's texts call them characters, and so do these.
+# In bytes, as in DNS (RFC 1035, 1123). Half of upstream's texts call them characters, and so do these.
 _MAX_LABEL = 63
-# Label keys and finalizers repeat on every object of a kind; clients that make up new ones only push others out.
+# Cached results: label keys and finalizers repeat on every object of a kind. Clients with ever new ones only evict others.
 _REMEMBERED = 1024
 _MAX_SUBDOMAIN = 253
 
@@ -109,7 +109,7 @@ def dns1123_label(value: str, prefix: bool = False) -> list[str]:
 
 
 def dns1035_label(value: str, prefix: bool = False) -> list[str]:
-    """The name of a service, and of what goes into a definition: as `dns1123_label`, but a letter comes first."""
+    """The name of a service, and the names in a definition: as `dns1123_label`, but with a letter first."""
     value = _without_dash(value) if prefix else value
     problems = _too_long(value, _MAX_LABEL, "characters")
     if not _is_label_1035(value):
@@ -118,7 +118,7 @@ def dns1035_label(value: str, prefix: bool = False) -> list[str]:
 
 
 def path_segment_name(value: str, prefix: bool = False) -> list[str]:
-    """What every name must be, to fit into a URL. Empty ones pass."""
+    """The minimum for every name, which must be a segment of a URL's path. Empty names pass."""
     if not prefix and value in (".", ".."):
         return [f"may not be '{value}'"]
     return [f"may not contain '{text}'" for text in ("/", "%") if text in value]
@@ -154,12 +154,12 @@ def label_value(value: str) -> list[str]:
 
 
 def _without_dash(value: str) -> str:
-    # Upstream takes two characters off and puts one on; whether a name fits has never depended on the one that is lost.
+    # Upstream replaces the last two characters with one; validity has never depended on the lost one.
     return value[:-2] + "a" if len(value) > 1 and value.endswith("-") else value
 
 
 def _too_long(value: str, maximum: int, unit: str) -> list[str]:
-    # Four bytes are the most that a character takes: mostly there is nothing to count.
+    # A character has at most four bytes, so most names need not be encoded to be measured.
     if len(value) * 4 <= maximum or len(value.encode()) <= maximum:
         return []
     return [f"must be no more than {maximum} {unit}"]

@@ -1,8 +1,8 @@
-"""Protobuf's wire format: numbers of variable length, tags, and the fields of a message.
+"""Protobuf's wire format: varints, tags, and the fields of a message.
 
-All that reads or writes protobuf does so through here: Kubernetes' own objects (`scheme/protobuf.py`), OpenAPI documents
-(`publish/gnostic.py`) and the messages of etcd (`storage/etcd_wire.py`). Every length is checked: a field that is cut off, or
-claims to be longer than the message it stands in, is an error. Pure. Source: protobuf's encoding guide.
+All protobuf is read and written with it: Kubernetes' objects (`scheme/protobuf.py`), OpenAPI documents (`publish/gnostic.py`) and
+etcd's messages (`storage/etcd_wire.py`). All lengths are checked: a field that is truncated, or longer than the message that
+contains it, is an error. Pure. Source: protobuf's encoding guide.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ _WITH_NUMBER = (LENGTH, VARINT)
 _SIZES = {FIXED64: 8, FIXED32: 4}  # bytes
 
 _UINT64_MASK = (1 << 64) - 1
-# Of the last byte of a varint, the tenth. What it has of more than 64 bits is dropped, as Go does.
+# The shift of the tenth and last byte of a varint. Its bits beyond 64 are dropped, as in Go.
 _LAST_SHIFT = 63
 _CUT_OFF = "unexpected EOF"
 
 
 class ProtobufError(ValueError):
-    """The bytes are no message of this kind."""
+    """The bytes are not a valid message of this kind."""
 
 
 def varint(number: int) -> bytes:
-    """A negative number takes ten bytes, as the 64 bits that it is."""
+    """Encode a varint. A negative number is encoded as 64 bits, in ten bytes."""
     number &= _UINT64_MASK
     if number < 0x80:
         return bytes((number,))
@@ -39,7 +39,7 @@ def varint(number: int) -> bytes:
 
 
 def signed(number: int) -> int:
-    """The int64 or int32 that a varint means."""
+    """The int64 or int32 of a decoded varint."""
     return number - (1 << 64) if number >> 63 else number
 
 
@@ -48,16 +48,16 @@ def tag(number: int, wire: int) -> bytes:
 
 
 def with_length(content: bytes) -> bytes:
-    """What follows the tag of a field of bytes: their length and they themselves."""
+    """The content of a field after its tag: its length and its bytes."""
     size = len(content)
     return (size.to_bytes(1) if size < 0x80 else varint(size)) + content
 
 
 def fields(data: bytes, at: int = 0, end: int | None = None) -> Iterator[tuple[int, int, int]]:
-    """The fields of the message data[at:end], in order: (number of the field, value, 0) for a varint, else (number of the field,
-    start, stop), where data[start:stop] are the bytes of a string, a message or a number of a fixed size. Nothing is copied.
+    """The fields of the message data[at:end], in order: (field number, value, 0) for a varint, else (field number, start, stop),
+    where data[start:stop] are the bytes of a string, a message or a number of fixed size. Nothing is copied.
 
-    `end` must not be past the end of `data`. Raises ProtobufError, with Go's text, at the first field that is malformed.
+    end: not beyond the end of `data`. Raises ProtobufError with Go's message at the first malformed field.
     """
     if end is None:
         end = len(data)
@@ -75,7 +75,7 @@ def fields(data: bytes, at: int = 0, end: int | None = None) -> Iterator[tuple[i
                     value, at = _longer(data, at, value)
                 stop = at + value
                 if wire == VARINT:
-                    # One that its message cuts off goes on in the bytes behind.
+                    # A varint that extends beyond the end of its message.
                     if at > end:
                         raise ProtobufError(_CUT_OFF)
                     yield head >> 3, value, 0
@@ -93,7 +93,7 @@ def fields(data: bytes, at: int = 0, end: int | None = None) -> Iterator[tuple[i
 
 
 def _longer(data: bytes, at: int, first: int) -> tuple[int, int]:
-    """A varint of more than one byte, and where it ends. Raises IndexError where the bytes end before it does."""
+    """Decode a varint of several bytes; returns it and the position after it. Raises IndexError if it is truncated."""
     value, shift = first & 0x7F, 7
     while True:
         byte = data[at]

@@ -1,8 +1,8 @@
-"""Quantities: `100m`, `1.5Gi`, `2e3`; exact numbers, never less than a billionth.
+"""Quantities: `100m`, `1.5Gi`, `2e3`; exact numbers with a precision of one billionth.
 
-Called for rules that calculate with them. Pure. As upstream, a quantity is either short (64 bits and a power of ten) or of any
-length, which only `as_int64` tells apart.
-Source: k8s.io/apimachinery pkg/api/resource/{quantity,amount,suffix}.go, v0.36.3; the words of errors are upstream's.
+As upstream, a quantity is either short (64 bits and a power of ten) or of any length, which makes a difference only for
+`as_int64`. Pure.
+Source: k8s.io/apimachinery pkg/api/resource/{quantity,amount,suffix}.go, v0.36.3, also for error texts.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _EXPONENT = re.compile(r"[eE][+-]?[0-9]+", re.ASCII)
 _TENS = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _TWOS = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _NANO = -9
-# Digits that a short quantity may have.
+# The most digits of a short quantity.
 _SHORT = 18
-# Powers of ten beyond this (either way) are no numbers that anybody means, but would fill the memory.
+# Powers of ten beyond this, positive or negative, make no sense, but would fill the memory.
 _LARGEST_EXPONENT = 100_000
 
 
@@ -44,7 +44,7 @@ class Quantity:
 
     def add(self, other: Quantity) -> Quantity:
         mine, theirs, scale = _aligned(self, other)
-        # What adds nothing doesn't change the scale, by which it is an integer or none.
+        # Adding zero keeps the scale, on which `as_int64` depends.
         if self.is_short and other.is_short and (not self.value or not other.value):
             return self if not other.value else other
         total = mine + theirs
@@ -55,7 +55,7 @@ class Quantity:
         return self.add(Quantity(-other.value, other.scale, other.is_short))
 
     def as_int64(self) -> int | None:
-        """None if it isn't one, or isn't written as one: `1.0`."""
+        """None if it is not an integer, or not written as one: `1.0`."""
         if not self.is_short or self.scale < 0:
             return None
         number = self.value * 10**self.scale
@@ -73,13 +73,13 @@ class Quantity:
 
 
 def _aligned(left: Quantity, right: Quantity) -> tuple[int, int, int]:
-    """Both values by one scale, and the scale."""
+    """Both values with a common scale, and the scale."""
     scale = min(left.scale, right.scale)
     return left.value * 10 ** (left.scale - scale), right.value * 10 ** (right.scale - scale), scale
 
 
 def parse(text: str) -> Quantity:
-    """Raises ValueError with upstream's text."""
+    """Raises ValueError with upstream's message."""
     found = _PARTS.fullmatch(text)
     if found is None or not text:
         raise ValueError(_FORMAT)
@@ -108,7 +108,7 @@ def _is_short(whole: str, fraction: str, twos: int) -> bool:
 
 
 def _long(value: int, scale: int, *, is_binary: bool) -> Quantity:
-    """Rounded away from zero to billionths; binary ones end at 64 bits."""
+    """A quantity rounded away from zero to billionths; with a binary suffix, it is limited to 64 bits."""
     if scale >= _NANO:
         billionths = value * 10 ** (scale - _NANO)
     else:

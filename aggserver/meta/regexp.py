@@ -1,9 +1,8 @@
 """Regular expressions in Go's syntax, matched in time linear in the text.
 
-Patterns of definitions and rules are Go's: RE2, the same grammar and the same meaning, and no pattern can be made to run for
-minutes. Python's `re` differs in both. The one door to google-re2. Called by `schema/` and by whoever checks a pattern that a
-user has written. Pure.
-Source: Go's regexp/syntax, 1.26; the words of errors are Go's.
+Patterns in definitions and rules are Go's. RE2 has the same syntax and meaning, and no pattern can take minutes to match;
+Python's `re` differs in both. This is the only module that imports google-re2. Pure.
+Source: Go's regexp/syntax, 1.26, also for error texts.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ import re2
 
 __all__ = ["PatternError", "finder", "matcher"]
 
-# Compiled patterns that are remembered, of which a large set of definitions has some hundred that differ; and outcomes.
+# The number of cached patterns (a large set of definitions has some hundred different ones), and of cached results.
 _REMEMBERED = 4096
-# Characters of a text whose outcome is remembered.
+# The results for texts of up to so many characters are cached.
 _SHORT = 64
 
-# RE2's words for what is wrong -> Go's.
+# RE2's error -> Go's.
 _GO_WORDS = {
     "missing ]": "missing closing ]",
     "missing )": "missing closing )",
@@ -33,19 +32,19 @@ _GO_WORDS = {
     "invalid perl operator": "invalid or unsupported Perl syntax",
     "invalid named capture group": "invalid named capture",
 }
-# The bytes of a character after its first.
+# The bytes of a UTF-8 character after its first.
 _CONTINUATION = frozenset(bytes([byte]) for byte in range(0x80, 0xC0))
-# Matches a single byte, which Go never had.
+# RE2's escape for a single byte, which Go does not have.
 _ANY_BYTE = re.compile(r"(?<!\\)(?:\\\\)*\\C")
 
 
 class PatternError(ValueError):
-    """The pattern is none. `str()` is what Go's `regexp.Compile` says of it."""
+    """The pattern is invalid. `str()` is the error of Go's `regexp.Compile`."""
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def matcher(pattern: str) -> Callable[[str], bool]:
-    """Whether a text has a match anywhere, as a function. Raises PatternError."""
+    """A function that tells whether a text has a match anywhere. Raises PatternError."""
     search = _compiled(pattern).search
 
     def matches(text: str) -> bool:
@@ -56,7 +55,7 @@ def matcher(pattern: str) -> Callable[[str], bool]:
 
 @lru_cache(maxsize=_REMEMBERED)
 def finder(pattern: str) -> Callable[[str, int], list[str]]:
-    """The matches in a text, one after the other; at most so many, or all if negative. Raises PatternError."""
+    """A function that returns the matches in a text: at most `count`, or all if it is negative. Raises PatternError."""
     expression = _compiled(pattern)
 
     def find(text: str, count: int) -> list[str]:
@@ -65,7 +64,7 @@ def finder(pattern: str) -> Callable[[str, int], list[str]]:
         end = -1
         for match in expression.finditer(encoded) if count else ():
             start = match.start()
-            # As Go: nothing is found right behind a match, nor within a character.
+            # As in Go, there is no empty match right after a match, nor within a character.
             if start == match.end() and (start == end or encoded[start : start + 1] in _CONTINUATION):
                 continue
             end = match.end()
@@ -84,7 +83,7 @@ def _compiled(pattern: str) -> Any:
     options.log_errors = False
     options.never_capture = True
     try:
-        # Of bytes, since the library would count the characters before every match.
+        # Compiled for bytes, since for str the library would count the characters before every match.
         return re2.compile(pattern.encode(), options)
     except re2.error as error:
         raise PatternError(_in_go_words(error)) from None
@@ -92,7 +91,7 @@ def _compiled(pattern: str) -> Any:
 
 @lru_cache(maxsize=_REMEMBERED)
 def _found(search: Callable[[bytes], object], text: str) -> bool:
-    """The same short texts come again and again: kinds, hosts, names of what is referred to."""
+    """A cached search: the same short texts come often, such as kinds, hosts and names of other objects."""
     return search(text.encode()) is not None
 
 

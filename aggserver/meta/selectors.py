@@ -1,7 +1,7 @@
-"""Label and field selectors: their syntax, what they match, and how an authorizer is told of them.
+"""Label and field selectors: parsing, matching, and their requirements for an authorizer.
 
 A selector is parsed once for a request and matched against every object and event of a list or watch, so it is compiled to one
-function. Called by `endpoints/` for queries, `registry/` for lists and watches, `authorization/` and `admission/`. Pure.
+function. Pure.
 Source: k8s.io/apimachinery pkg/labels/selector.go, pkg/fields/selector.go, pkg/apis/meta/v1/helpers.go, v0.36.3.
 """
 
@@ -21,13 +21,13 @@ __all__ = ["FieldSelector", "LabelSelector", "Requirement", "SelectorError", "ex
 
 
 class SelectorError(ValueError):
-    """The selector can't be read. Its text is upstream's; the handlers answer 400 with it."""
+    """The selector can't be parsed. Its text is upstream's; the handlers respond with 400."""
 
 
 class Requirement(NamedTuple):
-    """One of the conditions that must all hold. operator: In, NotIn, Exists, DoesNotExist, and for labels Gt and Lt as well.
+    """One of the conditions that must all hold. operator: In, NotIn, Exists, DoesNotExist, and for labels also Gt and Lt.
 
-    A SubjectAccessReview knows the first four; leaving out the others only makes its question broader.
+    A SubjectAccessReview has only the first four; leaving out the others makes it ask for broader access.
     """
 
     key: str
@@ -51,7 +51,7 @@ def _conjunction(matchers: Sequence[_Matcher]) -> _Matcher:
 _SYMBOLS = "=!(),><"
 _DOUBLE_SYMBOLS = frozenset({"==", "!="})
 _WORDS = frozenset({"in", "notin"})
-# An identifier is whatever is neither symbol nor space.
+# An identifier consists of any characters except symbols and spaces.
 _LEXEME = re.compile(rf"[ \t\r\n]*(?:([{re.escape(_SYMBOLS)}]+)|([^{re.escape(_SYMBOLS)} \t\r\n]+))")
 _COMPARISONS = {"=": "In", "==": "In", "!=": "NotIn", "in": "In", "notin": "NotIn", ">": "Gt", "<": "Lt"}
 _BINARY = "in, notin, =, ==, !=, gt, lt"
@@ -60,7 +60,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
 @dataclass(frozen=True, slots=True)
 class _Term:
-    """A requirement as it was written: `written` is the operator, '' for a bare key and `!` before one. values: sorted."""
+    """A requirement as written. written: the operator; '' for a bare key, `!` for a negated one. values: sorted."""
 
     key: str
     written: str
@@ -84,7 +84,7 @@ class LabelSelector:
 
     def __init__(self, terms: Iterable[_Term]) -> None:
         self._terms = tuple(sorted(terms, key=lambda term: term.key))
-        # Whether it selects everything; then nobody needs to look at labels.
+        # Whether it selects everything, so that labels need not be read.
         self.empty = not self._terms
         # (labels) -> bool.
         self.matches: _Matcher = _conjunction([_label_matcher(term.requirement()) for term in self._terms])
@@ -96,7 +96,7 @@ class LabelSelector:
 
     @classmethod
     def from_object(cls, selector: Mapping[str, Any]) -> LabelSelector:
-        """From a LabelSelector object (matchLabels, matchExpressions). Raises SelectorError; an empty one selects everything."""
+        """Parse a LabelSelector object (matchLabels, matchExpressions). Raises SelectorError. An empty one selects everything."""
         terms = [_checked_term(key, "=", (value,)) for key, value in (selector.get("matchLabels") or {}).items()]
         for expression in selector.get("matchExpressions") or ():
             operator = expression.get("operator", "")
@@ -179,7 +179,7 @@ def _checked_term(key: str, written: str, values: tuple[str, ...]) -> _Term:
 
 
 class _Parser:
-    """Recursive descent over the lexemes. `in` and `notin` are words of the language only where an operator is due."""
+    """A recursive descent parser over the lexemes. `in` and `notin` are operators only where one is expected."""
 
     def __init__(self, text: str) -> None:
         self._lexemes = list(_lex(text))
@@ -217,7 +217,7 @@ class _Parser:
             raise SelectorError(f"unable to parse requirement: {error}") from None
 
     def _key(self) -> tuple[str, str | None]:
-        """The key and, if no values follow, how it was written."""
+        """The key, and the operator of a requirement without values."""
         lexeme, is_word = self._next()
         negated = lexeme == "!" and not is_word
         if negated:
@@ -246,7 +246,7 @@ class _Parser:
         return values
 
     def _identifiers(self) -> set[str]:
-        """Up to the closing parenthesis; nothing between commas is the empty value."""
+        """Parse values up to the closing parenthesis; nothing between commas is an empty value."""
         values: set[str] = set()
         while True:
             lexeme, is_word = self._next()
@@ -298,7 +298,7 @@ def _lex(text: str) -> Iterable[tuple[str, bool]]:
 
 
 def _symbol_length(symbols: str) -> int:
-    """How many of the symbols in a row belong together."""
+    """The length of the first symbol in a run of symbol characters."""
     return 2 if symbols[:2] in _DOUBLE_SYMBOLS else 1
 
 
@@ -311,7 +311,7 @@ _ESCAPED = str.maketrans({"\\": r"\\", ",": r"\,", "=": r"\="})
 
 
 class FieldSelector:
-    r"""`metadata.name=a,spec.x!=b`: all must hold; a field that is absent is ''. In values a `\` goes before `\`, `,` and `=`."""
+    r"""`metadata.name=a,spec.x!=b`: all must hold; a missing field counts as ''. In values, `\` escapes `\`, `,` and `=`."""
 
     __slots__ = ("_terms", "empty", "matches")
 
@@ -337,7 +337,7 @@ class FieldSelector:
         return cls(terms)
 
     def fields(self) -> list[str]:
-        """The fields it looks at, in its order; the caller checks that they are selectable."""
+        """The fields it uses, in order; the caller checks that they are selectable."""
         return [name for name, _, _ in self._terms]
 
     def requirements(self) -> list[Requirement]:
@@ -379,7 +379,7 @@ def _unescape(value: str) -> str:
 
 
 def exact_value(selector: FieldSelector, name: str) -> str:
-    """The value that field `name` must have, '' where the selector leaves it open."""
+    """The value that the selector requires for field `name`; '' if none."""
     for key, operator, values in selector.requirements():
         if key == name and operator == "In":
             return values[0]
@@ -387,7 +387,7 @@ def exact_value(selector: FieldSelector, name: str) -> str:
 
 
 def single_name(text: str) -> str:
-    """The metadata.name that a field selector asks for; '' if it asks for none, can't be read or names no path segment."""
+    """The metadata.name that a field selector requires; '' if it requires none, can't be parsed or is no valid name."""
     if not text:
         return ""
     try:

@@ -1,7 +1,7 @@
-"""Points in time and durations, as text: RFC 3339 in metadata, `5d3h` in tables.
+"""Times and durations as text: RFC 3339 in metadata, `5d3h` in tables.
 
 Times are seconds since 1970-01-01T00:00:00Z as a float, negative before; only whole seconds are ever written.
-Called for creation timestamps, managed fields and columns of type date. Pure: `now` is always passed in.
+Pure: `now` is always passed in.
 Source: k8s.io/apimachinery pkg/apis/meta/v1/time.go and pkg/util/duration/duration.go, v0.36.3; the errors are Go's.
 """
 
@@ -16,8 +16,8 @@ __all__ = ["format_time", "human_duration", "parse_time"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAYOUT = "2006-01-02T15:04:05Z07:00"
-# What Go looks for, in order, and what it calls each in its errors; then the values allowed and the name of what is out of range.
-# The hour may have one digit, as Go's reading of "15" has it.
+# The pieces that Go parses, in order: its name in parse errors, the pattern, the allowed values, and its name in range errors.
+# The hour may have one digit, as Go parses the layout "15".
 _TWO = re.compile(r"[0-9]{2}")
 _PIECES = (
     ("2006", re.compile(r"[0-9]{4}"), None, ""),
@@ -37,13 +37,13 @@ _ZONE = re.compile(r"Z|([+-])([0-9]{2}):([0-9]{2})")
 
 
 def format_time(seconds: float) -> str:
-    """`2006-01-02T15:04:05Z`: UTC, cut (not rounded) to whole seconds."""
+    """`2006-01-02T15:04:05Z`: in UTC, truncated to whole seconds."""
     moment = _EPOCH + timedelta(seconds=seconds // 1)
     return f"{moment.year:04d}-{moment:%m-%dT%H:%M:%SZ}"
 
 
 def parse_time(text: str) -> float:
-    """Reads RFC 3339, with a fraction and any offset. Raises ValueError with Go's text."""
+    """Parse RFC 3339, with a fraction and any offset. Raises ValueError with Go's message."""
     numbers, position = _date_and_clock(text)
     fraction = _FRACTION.match(text, position)
     if fraction is not None:
@@ -52,7 +52,7 @@ def parse_time(text: str) -> float:
     if position != len(text):
         raise ValueError(f"parsing time {quote(text)}: extra text: {quote(text[position:])}")
     try:
-        # Year 0 exists for Go and not for datetime; nothing that was ever written by a clock is lost with it.
+        # Go has a year 0 and datetime does not, but no clock ever wrote such a time.
         moment = datetime(*numbers, tzinfo=UTC)
     except ValueError:
         raise _out_of_range(text, "day") from None
@@ -60,7 +60,7 @@ def parse_time(text: str) -> float:
 
 
 def _date_and_clock(text: str) -> tuple[tuple[int, int, int, int, int, int], int]:
-    """Year to second, and where they end."""
+    """Year to second, and the position after them."""
     numbers = []
     position = 0
     for layout, pattern, allowed, name in _PIECES:
@@ -77,7 +77,7 @@ def _date_and_clock(text: str) -> tuple[tuple[int, int, int, int, int, int], int
 
 
 def _offset(text: str, position: int) -> tuple[int, int]:
-    """Seconds east of UTC, and where the zone ends."""
+    """Seconds east of UTC, and the position after the zone."""
     match = _ZONE.match(text, position)
     if match is None:
         raise _cannot_parse(text, position, "Z07:00")
@@ -106,7 +106,7 @@ _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86400, 365 * 86400
 def human_duration(seconds: float) -> str:
     """Two or three significant figures: `119s`, `9m59s`, `7h5m`, `47h`, `7d3h`, `700d`, `7y364d`, `8y`.
 
-    A little in the future counts as now, since clocks differ; two seconds and more give `<invalid>`.
+    Up to two seconds in the future count as now, since clocks differ; from two seconds on it is `<invalid>`.
     """
     whole = int(seconds)
     if whole < -1:

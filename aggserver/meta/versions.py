@@ -1,8 +1,7 @@
-"""Versions of an API and their order; group, version and kind.
+"""API versions and their order of preference; group, version and kind.
 
-Versions like v1, v2beta1, v1alpha3 come first, and among them GA before beta before alpha, then the higher number; anything else
-follows by the alphabet. Called by `publish/discovery.py` and `apiextensions/` (which version is preferred), and by whoever reads
-an apiVersion.
+Versions like v1, v2beta1, v1alpha3 come first: GA before beta before alpha, then the higher number. All others follow in
+alphabetical order.
 Pure. Source: k8s.io/apimachinery pkg/version/helpers.go and pkg/runtime/schema/group_version.go, v0.36.3.
 """
 
@@ -17,16 +16,16 @@ __all__ = ["GroupVersionKind", "api_version", "parse_group_version", "sort_key"]
 
 _KUBE_VERSION = re.compile(r"v([0-9]+)(?:(alpha|beta)([0-9]+))?")
 _STABILITY = {"": 0, "beta": 1, "alpha": 2}
-# Numbers past Go's int make the version one of the others.
+# A version with a number beyond Go's int is one of the others.
 _MAX_INT = 2**63 - 1
 
 SortKey = tuple[int, int, int, int, str]
 
 
 def sort_key(version: str) -> SortKey:
-    """For sorted(): the most preferred version has the least key."""
+    """The key for sorted(), which puts the preferred version first."""
     match = _KUBE_VERSION.fullmatch(version)
-    # Digits are counted first: int() of very many is refused.
+    # The length is checked first, since int() refuses thousands of digits.
     if match is None or max(len(match[1]), len(match[3] or "")) > 4000:
         return (1, 0, 0, 0, version)
     major, minor = int(match[1]), int(match[3] or 0)
@@ -54,7 +53,7 @@ def parse_group_version(text: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class GroupVersionKind:
-    """Which type an object has. `str()` is Go's `group/version, Kind=kind`."""
+    """The type of an object. `str()` is Go's `group/version, Kind=kind`."""
 
     group: str
     version: str
@@ -62,7 +61,7 @@ class GroupVersionKind:
 
     @classmethod
     def of(cls, obj: Mapping[str, Any]) -> GroupVersionKind:
-        """By the object's apiVersion and kind, which must be strings or absent. Raises ValueError for a malformed apiVersion."""
+        """From an object's apiVersion and kind, which must be strings or absent. Raises ValueError for a malformed apiVersion."""
         group, version = parse_group_version(obj.get("apiVersion", ""))
         return cls(group, version, obj.get("kind", ""))
 

@@ -1,9 +1,9 @@
-"""YAML as the API server writes it: keys in natural order, blocks, text of several lines as a literal, folded after 80 columns.
+"""YAML as the API server writes it: block style, keys in natural order, multi-line text as literals, lines folded at 80 columns.
 
-Text is quoted as go-yaml quotes it: double where a reader would take it for something else (`"yes"`, `"1"`, a timestamp), single
-where YAML's own signs stand in it. The writer is our own because no library has these rules, and libyaml's emitter, fed event by
-event from Python, takes six times as long. A value is written in pieces, each about a millisecond's work, and may have iterators
-in the place of lists, so that a long list never exists as a whole. Called by `meta/codec.py`. Pure.
+Text is quoted as by go-yaml: with double quotes if it would be read as another type (`"yes"`, `"1"`, a timestamp), with single
+quotes if it has YAML's indicators. This is a writer of our own, because no library has these rules, and libyaml's emitter, called
+for each event from Python, takes six times as long. A value is written in pieces of about a millisecond's work, and may have
+iterators in place of lists, so that a long list never exists as a whole. Pure.
 Source: sigs.k8s.io/yaml v1.6.0 (Marshal); go.yaml.in/yaml/v2 v2.4.3 encode.go, emitterc.go, sorter.go.
 """
 
@@ -22,32 +22,32 @@ from aggserver.meta.golang import format_float
 
 __all__ = ["encode", "pieces"]
 
-# Upstream's: columns after which a line is broken at its next space, and bytes that a key may have before its colon.
+# Upstream's limits: columns after which a line is broken at the next space, and bytes of a key that is written before its colon.
 _WIDTH = 80
 _MAX_KEY_BYTES = 128
-# Bytes in a piece: about a millisecond's work. A line counts for more than its text.
+# Bytes in a piece, about a millisecond's work. A line counts more than its text.
 _PIECE_BYTES = 32 * 1024
 _LINE_BYTES = 16
-# How many short texts (in characters) and sets of keys are remembered, and how many keys such a set may have.
+# The number of cached short texts and sets of keys, the characters of such a text, and the keys of such a set.
 _REMEMBERED = 4096
 _SHORT = 40
 _MAX_REMEMBERED_KEYS = 64
-# Digits of a key that count where keys are put in order.
+# The most digits of a key that count in the order of keys.
 _MAX_DIGITS = 1000
 
-# What most text begins with; what begins so is text, or a word with a meaning of its own.
+# The first characters of most text: it is plain text, or a word like `yes`.
 _LETTERS = frozenset(f"{ascii_letters}/_$(")
-# What makes text something else in a block: its first characters, or a sign beside a space.
+# Text that can't be plain in a block, because of its first characters, or an indicator next to a space.
 _INDICATOR = re.compile(r"""(?:---|\.\.\.|[#,\[\]{}&*!|>'"%@`]|[?:-](?: |\Z))|.*?(?::(?: |\Z)| #)""", re.DOTALL)
 _SCALARS = frozenset({int, bool, float, type(None)})
-# What alone numbers and dates may consist of.
+# The characters of which numbers and dates consist.
 _NUMERIC = re.compile(r"[-+0-9a-fA-FxXoO_.,:tTzZ ]*")
 _BASE_60 = re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?")
 _TIME = r"(?:2[0-3]|[01]?[0-9]):[0-5]?[0-9]:[0-5]?[0-9](?:[.,][0-9]+)?"
 _ZONE = r"(?:Z|[+-](?:[01][0-9]|2[0-4]):(?:[0-5][0-9]|60))"
 _TIMESTAMP = re.compile(rf"([0-9]{{4}})-([0-9]{{1,2}})-([0-9]{{1,2}})(?:[Tt]{_TIME}{_ZONE}| {_TIME})?")
-# What needs an escape: what go-yaml does not print (controls, the byte order mark, everything past the basic plane), and two line
-# breaks that nobody can type, which go-yaml would leave as they are.
+# Characters to escape: those that go-yaml treats as not printable (controls, the byte order mark, everything beyond the basic
+# plane), and two unusual line breaks, which go-yaml would not escape.
 _SPECIAL = re.compile(r"[^\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd]")
 _ESCAPED = re.compile(r"[^\x20\x21\x23-\x5b\x5d-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd]")
 _ESCAPES = dict(zip('\0\a\b\t\n\v\f\r\x1b"\\\x85\u2028\u2029', '0abtnvfre"\\NLP', strict=True))
@@ -61,16 +61,16 @@ def encode(value: Any) -> bytes:
 
 
 def pieces(value: Any) -> Iterator[bytes]:
-    """The same, piece by piece. An iterator stands for the list of what it gives; it is asked for an item when that is due."""
+    """The same, piece by piece. An iterator stands for the list of its items; each is taken only when it is to be written."""
     entries, mapping = _opened(value)
     if entries is None:
         yield f"{_text(value, 0, '') if type(value) is str else _constant(value)}\n".encode()
         return
     lines: list[str] = []
     room = _PIECE_BYTES
-    # What is open around the container that is written now: what follows in it, the mapping (None: a sequence), its margin.
+    # The containers around the current one: their remaining entries, the mapping (None for a sequence), and the margin.
     around: list[tuple[Iterator[Any], Any, str]] = []
-    # `lead` is what stands before the next line: the margin, or on the line where the container begins, what is there already.
+    # `lead` is the text before the next line: the margin, or the start of the line on which the container begins.
     margin = lead = ""
     while True:
         for entry in entries:
@@ -103,7 +103,7 @@ def pieces(value: Any) -> Iterator[bytes]:
                 lead, margin = f"{start} ", f"{margin}  "
             else:
                 lines.append(f"{start}\n")
-                # A sequence in a mapping stands where its key does.
+                # A sequence in a mapping has the indentation of its key.
                 lead = margin = margin if inner_mapping is None else f"{margin}  "
             entries, mapping = inner, inner_mapping
             break
@@ -116,7 +116,7 @@ def pieces(value: Any) -> Iterator[bytes]:
 
 
 def _opened(value: Any) -> tuple[Iterator[Any] | None, Any]:
-    """(entries, mapping) of a container that is no empty one: its keys with their labels, and itself; or its items, and None."""
+    """(entries, mapping) of a non-empty container: for a mapping its keys with labels, and itself; else items, and None."""
     if type(value) is dict:
         return (iter(_labels(value)), value) if value else (None, None)
     if type(value) is list:
@@ -128,7 +128,7 @@ def _opened(value: Any) -> tuple[Iterator[Any] | None, Any]:
 
 
 def _constant(value: Any) -> str:
-    """What is no text, or an empty container."""
+    """A scalar that is not text, or an empty container."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -147,7 +147,7 @@ def _labels(mapping: dict[str, Any]) -> Sequence[tuple[str, str]]:
 
 
 def _labelled(keys: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """The keys in order, each with how it is written, colon included; without that where it needs lines of its own."""
+    """The keys in order, each with its written form and colon; '' if the key needs lines of its own."""
     together = "".join(keys)
     plain_order = together.isascii() and together.isalpha()
     ordered = sorted(keys) if plain_order else sorted(keys, key=_NATURAL)
@@ -164,7 +164,7 @@ def _label(key: str) -> str:
 
 
 def _less(left: str, right: str) -> int:
-    """Upstream's natural order: letters behind other signs, runs of digits by their value."""
+    """Upstream's natural order: letters after other characters, runs of digits by their value."""
     for at, (one, other) in enumerate(zip(left, right, strict=False)):
         if one != other:
             return _compare(left, right, at)
@@ -175,7 +175,7 @@ def _compare(left: str, right: str, at: int) -> int:
     one, other = left[at], right[at]
     if one.isalpha() or other.isalpha():
         return ord(one) - ord(other) if one.isalpha() and other.isalpha() else one.isalpha() - other.isalpha()
-    # Behind other digits a 0 counts: the number that it belongs to is the longer.
+    # A 0 after other digits counts, since it makes the number longer.
     before = _digits(left[at - 1 :: -1]) if at and "0" in (one, other) else ""
     seed = "1" if before.strip("0") else "0"
     first, second = _digits(left[at:]), _digits(right[at:])
@@ -183,7 +183,7 @@ def _compare(left: str, right: str, at: int) -> int:
 
 
 def _digits(text: str) -> str:
-    """Those that the text begins with, as many as make a difference."""
+    """The digits at the start of the text, up to the limit."""
     return "".join(takewhile(str.isdecimal, text[:_MAX_DIGITS]))
 
 
@@ -191,18 +191,18 @@ _NATURAL = cmp_to_key(_less)
 
 
 def _form(text: str) -> str:
-    """How text of one line is written, but for the breaks that make long lines short; '' for text of several lines."""
+    """The written form of text of one line, before it is folded; '' for multi-line text."""
     return _remembered_form(text) if len(text) <= _SHORT else _formed(text)
 
 
 def _formed(text: str) -> str:
     if text[:1] in _LETTERS and text.isascii() and text.isprintable() and text not in yaml_text.WORDS:
-        # The short way of most text.
+        # The fast path for most text.
         return _single(text) if text[-1] in ": " or ": " in text or " #" in text else text
     if _SPECIAL.search(text) or _is_ambiguous(text):
         return _double(text)
     if "\n" in text:
-        # A block can't show spaces at the end of a line.
+        # go-yaml writes no literal if a line ends with spaces.
         return _double(text) if text[-1] == " " or " \n" in text else ""
     if text[0] == " " or text[-1] == " " or _INDICATOR.match(text):
         return _single(text)
@@ -213,7 +213,7 @@ _remembered_form = lru_cache(_REMEMBERED)(_formed)
 
 
 def _is_ambiguous(text: str) -> bool:
-    """Whether text would be read as something else if it had no quotes."""
+    """Whether text would be read as another type without quotes."""
     if text[:1] in _LETTERS or (len(text) > _SHORT and not _NUMERIC.fullmatch(text)):
         return text in yaml_text.WORDS
     return yaml_text.is_no_text(text) or _BASE_60.fullmatch(text) is not None or _is_timestamp(text)
@@ -249,7 +249,7 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def _text(text: str, column: int, margin: str) -> str:
-    """Text that begins at a column, in a container with this margin, with the line breaks that it needs."""
+    """The written form of text that begins at a column in a container with this margin, with its line breaks."""
     margin += "  "
     form = _form(text)
     return _folded(form, column, margin) if form else _literal(text, margin)
@@ -263,9 +263,9 @@ def _literal(text: str, margin: str) -> str:
 
 
 def _folded(form: str, column: int, margin: str) -> str:
-    """Text of one line, broken at each first space behind the width."""
+    """Text of one line, folded at the first space after the width of each line."""
     double = form[0] == '"'
-    # Spaces at the ends of quoted text are no places to break, nor are those beside another one (but the first in double quotes).
+    # It can't be folded at spaces at the ends of quoted text, nor at adjacent spaces (except the first in double quotes).
     first, end = (2, len(form) - 2) if double or form[0] == "'" else (1, len(form) - 1)
     parts: list[str] = []
     start = 0

@@ -1,12 +1,15 @@
-"""YAML as the API server reads it: go-yaml v2's YAML 1.1, turned into JSON values.
+"""YAML as the API server reads it: YAML 1.1 of go-yaml v2, converted to JSON values.
 
-PyYAML's parser supplies the events; all meaning is given here, since its own differs: `y` and `on` are booleans, `1e3` and `0o14`
-numbers, dates and `1:30` strings, keys become strings, and a repeated key is remembered, not refused. Of several documents the
-first counts and the rest isn't looked at. Values are made of libyaml's events as they come, in half the time that a tree of nodes
-takes and without its memory; only a text that may have aliases or merges becomes such a tree. Aliases are copied, in bounds.
-libyaml's verdicts are go-yaml's, which is libyaml in Go. Parsers in Rust are two to three times as quick again, but are of YAML
-1.2, and keep neither quotes nor tags nor lines: `yes` and `"yes"`, 0644 and a repeated key can't be told as upstream tells them.
-Called by `meta/codec.py`, `meta/yaml_output.py`, and for the file of options. Pure.
+PyYAML's parser supplies the events; they are interpreted here, since PyYAML's own interpretation differs: `y` and `on` are
+booleans, `1e3` and `0o14` numbers, dates and `1:30` strings, keys become strings, and repeated keys are recorded, not refused.
+Only the first of several documents counts, and the rest isn't read. Values are built from libyaml's events directly, in half the
+time of a tree of nodes and without its memory; only a text that may have aliases or merges becomes such a tree. Aliases are
+copied, up to a limit.
+
+libyaml accepts the same texts as go-yaml, which is a port of it. Parsers in Rust are two to three times as fast, but are for YAML
+1.2, and lose quotes, tags and lines, without which `yes`, 0644 and repeated keys can't be treated as upstream does.
+
+Pure.
 Source: sigs.k8s.io/yaml v1.6.0 yaml.go; go.yaml.in/yaml/v2 v2.4.3 (yaml.go, decode.go, resolve.go).
 """
 
@@ -29,13 +32,13 @@ from aggserver.meta.json_text import MAX_DEPTH, TOO_DEEP
 
 __all__ = ["WORDS", "YAMLTextError", "decode", "decode_all", "is_no_text"]
 
-# The C parser is ten times as fast; wheels have it, a build without libyaml has not.
+# The C parser is ten times as fast; wheels have it, but a build without libyaml does not.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 _PREFIX = "tag:yaml.org,2002:"
 _RESOLVED_TAGS = frozenset({"", *(f"{_PREFIX}{name}" for name in ("str", "bool", "int", "float", "null", "timestamp"))})
 
-# Words that are no text without quotes, and what they are.
+# Unquoted words that are not text, with their values.
 WORDS: dict[str, Any] = {
     **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
     **dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False),
@@ -47,20 +50,20 @@ WORDS: dict[str, Any] = {
 _INTEGER = re.compile(r"([+-]?)(?:(0[xX][0-9a-fA-F]+)|(0[bB][01]+)|0[oO]?([0-7]+)|(0|[1-9][0-9]*))")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt ].*)?")
-# What begins so is text, whatever follows.
+# A scalar that starts with one of these is always text.
 _TEXT = frozenset(ascii_letters) - frozenset("yYnNtTfFoO")
 _UINT64_MAX = 2**64 - 1
 
-# An anchor, without which there is no alias, or a merge, or what looks so; in UTF-16 they look different.
+# Finds possible anchors (without which there are no aliases) and merges. UTF-16 always counts, since they look different there.
 _REFERS = re.compile(rb"&|<<|\A(?:\xff\xfe|\xfe\xff)")
 
-# How much of a document may come out of aliases: 99 % of a small one, 10 % of a large one. Counted in nodes.
+# The limit for nodes copied by aliases: 99 % of a small document, 10 % of a large one.
 _ALIASES_FREE, _NODES_FREE = 100, 1_000
 _SMALL, _LARGE = 400_000, 4_000_000
 
 
 class YAMLTextError(ValueError):
-    """The text is no YAML, or no JSON can be made of it. Its text is upstream's."""
+    """The text is not YAML, or can't be converted to JSON. Its text is upstream's."""
 
 
 @dataclass(slots=True)
@@ -95,7 +98,7 @@ _Node: TypeAlias = _Scalar | _Sequence | _Mapping | _Alias
 
 
 def decode(body: bytes) -> tuple[Any, list[str]]:
-    """The first document's value (None if there is none) and a line of text for each repeated key. Raises YAMLTextError."""
+    """The value of the first document (None if there is none), and an error text for each repeated key. Raises YAMLTextError."""
     if not _REFERS.search(body):
         return _Reader(body).document()
     with _mapped_errors():
@@ -129,7 +132,7 @@ def _problem(error: yaml.YAMLError) -> str:
         return str(getattr(error, "reason", error))
     line = 0
     if error.problem_mark is not None and error.problem_mark.line:
-        # Marks count from 0. The parser's stand behind the faulty token and so are right already; the scanner's are not.
+        # Marks count from 0. The parser's are after the faulty token, which makes up for that; the scanner's are not.
         line = error.problem_mark.line + isinstance(error, yaml.scanner.ScannerError)
     elif error.context_mark is not None:
         line = error.context_mark.line
@@ -142,7 +145,7 @@ def _compose(body: bytes) -> Iterator[_Node]:
     for event in events:
         if isinstance(event, yaml.DocumentStartEvent):
             root = _node(next(events), events, {}, 1)
-            # Its end has to be seen: a text that goes on in a wrong way is wrong.
+            # Read the document's end too, since malformed text after its value is an error.
             next(events)
             yield root
 
@@ -165,7 +168,7 @@ def _node(event: Any, events: Iterator[Any], anchors: dict[str, _Node], depth: i
     else:
         node = _Mapping([], line)
     if event.anchor is not None:
-        # Before the children, which may refer to it, if in vain.
+        # Recorded before its children, which may refer to it (an error, reported later).
         anchors[event.anchor] = node
     if isinstance(node, _Sequence):
         while not isinstance(child := next(events), yaml.SequenceEndEvent):
@@ -182,11 +185,11 @@ def _unknown_anchor(name: Any) -> YAMLTextError:
 
 
 class _UnfitError(YAMLTextError):
-    """YAML of which no JSON can be made."""
+    """YAML that can't be converted to JSON."""
 
 
 class _Reader:
-    """Makes a value of the events as they come."""
+    """Builds a value directly from events."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body
@@ -206,11 +209,11 @@ class _Reader:
         try:
             value = self._value(self._next(), 1)
         except _UnfitError:
-            # What is no YAML further on comes first.
+            # A YAML error later in the document has priority.
             while type(self._next()) is not yaml.DocumentEndEvent:
                 pass
             raise
-        # Its end has to be seen: a text that goes on in a wrong way is wrong.
+        # Read the document's end too, since malformed text after its value is an error.
         self._next()
         return value
 
@@ -230,7 +233,7 @@ class _Reader:
 
     def _mapping(self, depth: int) -> dict[str, Any]:
         out: dict[str, Any] = {}
-        # What keys were, once one is no text: 1, 1.0 and "1" end as the same one, and are not repeated.
+        # The original keys, once one is not text: 1, 1.0 and "1" become the same key, but don't count as repeated.
         seen: set[Any] | None = None
         while type(event := self._next()) is not yaml.MappingEndEvent:
             key = _scalar(event) if type(event) is yaml.ScalarEvent else _refuse_key(self._value(event, depth))
@@ -251,7 +254,7 @@ class _Reader:
 
 
 class _Decoder:
-    """Turns nodes into values, counting how many come from aliases."""
+    """Converts nodes to values, and counts how many come from aliases."""
 
     def __init__(self) -> None:
         self.repeated: list[str] = []
@@ -303,7 +306,7 @@ class _Decoder:
             out[_key(key, value)] = value
 
     def _merge(self, out: dict[str, Any], seen: set[Any], node: _Node, depth: int) -> None:
-        # Of a list of mappings the earlier win, and so come last. Keys before the `<<` lose, those after it win.
+        # Earlier mappings of a list have priority, so they are merged last. A merge overrides keys before `<<`, not those after.
         sources = reversed(node.items) if isinstance(node, _Sequence) else (node,)
         for source in sources:
             self._count(depth)
@@ -328,7 +331,7 @@ class _Decoder:
 
 
 class _Opened:
-    """While an alias is being followed."""
+    """A context in which an alias is being resolved."""
 
     def __init__(self, decoder: _Decoder, alias: _Alias) -> None:
         self._decoder = decoder
@@ -354,7 +357,7 @@ def _alias_share(nodes: int) -> float:
 
 
 def _value(found: Any) -> Any:
-    """A decoded scalar or container as JSON has it."""
+    """Convert a decoded scalar or container to a JSON value."""
     if type(found) is float:
         if not math.isfinite(found):
             raise _UnfitError(f"json: unsupported value: {format_float(found)}")
@@ -369,7 +372,7 @@ def _refuse_key(key: Any) -> NoReturn:
 
 
 def _identity(key: Any) -> Any:
-    """What tells keys apart. Python holds 1, 1.0 and True equal."""
+    """A value that distinguishes keys, since 1, 1.0 and True are equal in Python."""
     return key if type(key) is str else (type(key), key)
 
 
@@ -385,7 +388,7 @@ def _scalar(event: Any) -> str | bool | int | float | None:
 
 
 def _resolve(text: str, tag: str, *, plain: bool) -> str | bool | int | float | None:
-    """A scalar's value; an int may have up to 64 bits unsigned, a float may be infinite."""
+    """The value of a scalar; an int may have up to 64 bits unsigned, a float may be infinite."""
     if not tag:
         return _plain(text)[1] if plain else text
     if tag == f"{_PREFIX}binary":
@@ -413,13 +416,13 @@ _TYPES = {bool: "bool", float: "float", type(None): "null"}
 
 
 def _plain(text: str) -> tuple[str, str | bool | int | float | None]:
-    """(short tag, value) of a scalar without quotes, by its looks."""
+    """(short tag, value) of an unquoted scalar, determined by its form."""
     if text in WORDS:
         word = WORDS[text]
         return _TYPES[type(word)], word
     if text[0] not in "+-.0123456789":
         return "str", text
-    # Only what begins with a digit or a sign may have underscores in it.
+    # Only numbers that start with a digit or a sign may contain underscores.
     number = text if text[0] == "." else text.replace("_", "")
     integer = _INTEGER.fullmatch(number)
     if integer is not None:
@@ -434,7 +437,7 @@ def _plain(text: str) -> tuple[str, str | bool | int | float | None]:
 
 
 def is_no_text(text: str) -> bool:
-    """Whether a scalar without quotes is a number, a boolean or null."""
+    """Whether an unquoted scalar is a number, a boolean or null."""
     return _plain(text)[0] != "str"
 
 
@@ -446,7 +449,7 @@ def _integer(sign: str, hexadecimal: str | None, binary: str | None, octal: str 
     elif octal:
         magnitude = int(octal, 8)
     else:
-        # A longer one is beyond 64 bits anyhow, and int() refuses thousands of digits.
+        # A longer one is beyond 64 bits in any case, and int() refuses thousands of digits.
         magnitude = int((decimal or "")[:30])
     return -magnitude if sign == "-" else magnitude
 
@@ -465,12 +468,12 @@ def _key(key: Any, value: Any) -> str:
 
 
 def _float_key(key: float) -> str:
-    """The shortest digits that give the same 32-bit float; that is upstream's choice."""
+    """The shortest digits that parse to the same 32-bit float, as upstream."""
     packed = _single(key)
     single = struct.unpack("f", packed)[0]
     if not math.isfinite(single):
         return {"+Inf": ".inf", "-Inf": "-.inf"}.get(format_float(single), ".nan")
-    # Nine digits tell any two apart.
+    # Nine digits distinguish any two 32-bit floats.
     candidates = (float(f"{single:.{precision}g}") for precision in range(1, 10))
     return format_float(next(short for short in candidates if _single(short) == packed))
 

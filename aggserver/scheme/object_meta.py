@@ -1,8 +1,7 @@
-"""Metadata: what it must be on creation and on update, and what Go's decoder says where a member has a wrong type.
+"""Validation of ObjectMeta on create and update, and the errors of Go's decoder for members of a wrong type.
 
-The order: `type_error` (400 for an object, dropped with `drop_malformed` for what comes from storage), later, on the object to be
-stored, `validate_object_meta` or `validate_object_meta_update` (422). Nothing is defaulted here.
-Called by the strategies in `registry/` and `apiextensions/`, and by `schema/` for embedded resources. Pure.
+First comes `type_error` (a request is refused with 400; `drop_malformed` drops such members of a stored object), and later, for
+the object to be stored, `validate_object_meta` or `validate_object_meta_update` (422). Nothing is defaulted here. Pure.
 Source: k8s.io/apimachinery pkg/api/validation/objectmeta.go, pkg/apis/meta/v1/validation/validation.go, v0.36.3;
 k8s.io/apiextensions-apiserver pkg/apiserver/schema/objectmeta/coerce.go; k8s.io/apiserver pkg/storage/names/generate.go.
 """
@@ -55,7 +54,7 @@ _MAX_SUBRESOURCE_BYTES = 256
 
 _MAX_GENERATED_BYTES = 63
 _SUFFIX_LENGTH = 5
-# No vowels and nothing that looks like another, so that no suffix is a word or is misread.
+# Without vowels and similar characters, so that a suffix is never a word and can't be misread.
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 
 _IMMUTABLE = "field is immutable"
@@ -64,7 +63,7 @@ _OBJECT_META, _OWNER_REFERENCE = lookup("meta/v1.ObjectMeta"), lookup("meta/v1.O
 
 
 def generate_name(base: str, random: Callable[[int], int]) -> str:
-    """`base`, cut to 58 bytes, and five random characters. `random(n)` gives an integer from 0 to n-1."""
+    """`base`, cut to 58 bytes, and five random characters. random: called with n, returns an integer from 0 to n-1."""
     kept = base.encode()[: _MAX_GENERATED_BYTES - _SUFFIX_LENGTH].decode("utf-8", "ignore")
     return kept + "".join(_SUFFIX_ALPHABET[random(len(_SUFFIX_ALPHABET))] for _ in range(_SUFFIX_LENGTH))
 
@@ -86,7 +85,7 @@ def type_error(metadata: Any, struct: str = "") -> str:
 
 
 def drop_malformed(metadata: dict[str, Any]) -> None:
-    """Removes the members that don't fit, so that what was stored once can always be read. Changes `metadata`."""
+    """Drop members that don't fit the type, so that stored objects can always be read. Mutates `metadata`."""
     if type_error(metadata):
         for key in [key for key, value in metadata.items() if type_error({key: value})]:
             del metadata[key]
@@ -96,7 +95,7 @@ def drop_malformed(metadata: dict[str, Any]) -> None:
 
 
 def validate_object_meta(metadata: JSONMapping, path: Path, *, namespaced: bool, name_rule: NameRule) -> list[FieldError]:
-    """The rules for a new object, whose name has been generated already. A member of a wrong type is the only error then."""
+    """Validate the metadata of a new object with its generated name. If a member has a wrong type, that is the only error."""
     malformed = type_error(metadata)
     if malformed:
         return [field.invalid(path, metadata, malformed)]
@@ -122,7 +121,7 @@ def validate_object_meta(metadata: JSONMapping, path: Path, *, namespaced: bool,
 
 
 def validate_object_meta_update(new: JSONMapping, old: JSONMapping, path: Path) -> list[FieldError]:
-    """The rules for a changed object; `old` is what is stored. The name's form isn't looked at again: it can't have changed."""
+    """Validate the metadata of an update. old: the stored metadata. The form of the name isn't checked, since it can't change."""
     malformed = type_error(new)
     if malformed:
         return [field.invalid(path, new, malformed)]
@@ -150,7 +149,7 @@ def _validate_namespace(namespace: str, path: Path, namespaced: bool) -> list[Fi
 
 
 def validate_labels(labels: Mapping[str, str], path: Path) -> list[FieldError]:
-    """Keys and values of labels; all errors are at `path` itself."""
+    """Validate keys and values of labels; all errors have `path` itself."""
     problems = []
     for key, value in labels.items():
         if texts := qualified_name(key):
@@ -168,7 +167,7 @@ def _validate_annotations(annotations: Mapping[str, str], path: Path) -> list[Fi
 
 
 def are_too_long(annotations: Mapping[str, str | None]) -> bool:
-    """Whether annotations are larger, all together, than those of an object may be."""
+    """Whether the total size of annotations is above the limit for an object."""
     return sum(len(key.encode()) + len((value or "").encode()) for key, value in annotations.items()) > _MAX_ANNOTATIONS_BYTES
 
 
@@ -209,7 +208,7 @@ def _validate_owner_reference(reference: JSONMapping, path: Path) -> list[FieldE
 
 
 def _show_reference(reference: JSONMapping) -> str:
-    """As Go encodes the struct: in its order, the two pointers only where they are set."""
+    """The JSON of Go's struct: in its order, with the two pointers only if they are set."""
     given = ((member, reference.get(member.name)) for member in _OWNER_REFERENCE.members.values())
     shown = ((member.name, value if member.pointer else value or "") for member, value in given if not member.is_omitted(value))
     return "{" + ",".join(f"{to_json(name)}:{to_json(value)}" for name, value in shown) + "}"
@@ -267,7 +266,7 @@ def _validate_unchanged(new: JSONMapping, old: JSONMapping, path: Path) -> list[
             problems.append(field.invalid(path.child(key), value, _IMMUTABLE))
     for key in ("creationTimestamp", "deletionTimestamp"):
         value = new.get(key)
-        # The same moment may be written with another offset.
+        # The same time may be written with another offset.
         if value != old.get(key) and (moment := _moment(value)) != _moment(old.get(key)):
             problems.append(field.invalid(path.child(key), moment, _IMMUTABLE))
     key = "deletionGracePeriodSeconds"
