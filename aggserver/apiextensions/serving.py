@@ -36,9 +36,14 @@ from aggserver.registry.views import Views
 from aggserver.schema.compiled import CompiledSchema
 from aggserver.schema.object_meta import prune_object_meta
 from aggserver.schema.rules import UPSTREAM, RuleOptions
+from aggserver.scheme import form
+from aggserver.scheme.decoding import decode_error
+from aggserver.scheme.types import lookup
 from aggserver.storage.cacher import Cacher
 
 __all__ = ["DefinitionResource", "ServedVersion"]
+
+_SCALE = lookup("autoscaling/v1.Scale")
 
 
 class DefinitionResource:
@@ -334,18 +339,8 @@ def deprecation_warning(definition: Definition, version: Version) -> str:
 
 
 def _conform_scale(obj: JSONObject) -> list[str]:
-    """Prune a Scale: drop unknown fields."""
-    known: Mapping[str, set[str]] = {"spec": {"replicas"}, "status": {"replicas", "selector"}}
-    dropped = []
-    for key in [key for key in obj if key not in ("apiVersion", "kind", "metadata", *known)]:
-        del obj[key]
-        dropped.append(key)
-    for part, names in known.items():
-        inner = obj.get(part)
-        if isinstance(inner, dict):
-            for key in [key for key in inner if key not in names]:
-                del inner[key]
-                dropped.append(f"{part}.{key}")
+    """Prune a Scale: drop unknown fields. One of a wrong type is refused where it is written back (`ScaleStore`)."""
+    dropped = [] if decode_error(obj, _SCALE) else form.prune(obj, _SCALE)
     return dropped + prune_object_meta(obj["metadata"])
 
 

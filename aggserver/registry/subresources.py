@@ -11,16 +11,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from aggserver.meta import codec, errors
-from aggserver.meta.golang import json_kind, to_json
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry.custom_resource import ScalePaths
 from aggserver.registry.nested import NestedError, find_integer, find_string, put
 from aggserver.registry.rest import Admit, Context, Transform, WriteOptions
 from aggserver.registry.store import Store
 from aggserver.registry.stored import StoredObject
+from aggserver.scheme.decoding import decode_error
+from aggserver.scheme.types import lookup
 
 __all__ = ["ScaleStore", "StatusStore"]
 
+_SCALE = lookup("autoscaling/v1.Scale")
 # Stands for a spec.replicas that is not set, so that a patch which leaves it so is seen: the least int32, as upstream.
 _UNSET = -(1 << 31)
 
@@ -91,25 +93,10 @@ class ScaleStore:
 
 def _replicas(scale: JSONObject) -> int:
     """spec.replicas as Go's decoder has it: 0 where it is missing, which is how Go's clients write a zero."""
-    spec = scale.get("spec")
-    if spec is None:
-        return 0
-    if not isinstance(spec, dict):
-        raise _mismatch(json_kind(spec), "Scale.spec", "v1.ScaleSpec")
-    value = spec.get("replicas")
-    if value is None:
-        return 0
-    if isinstance(value, int) and not isinstance(value, bool):
-        if _UNSET <= value <= -_UNSET - 1:
-            return value
-        raise _mismatch(f"number {value}", "ScaleSpec.spec.replicas", "int32")
-    shown = f"number {to_json(value)}" if isinstance(value, float) else json_kind(value)
-    raise _mismatch(shown, "ScaleSpec.spec.replicas", "int32")
-
-
-def _mismatch(shown: str, where: str, wanted: str) -> errors.StatusError:
-    why = f"json: cannot unmarshal {shown} into Go struct field {where} of type {wanted}"
-    return errors.bad_request(f'Scale in version "v1" cannot be handled as a Scale: {why}')
+    if why := decode_error(scale, _SCALE):
+        raise errors.bad_request(f'Scale in version "v1" cannot be handled as a Scale: {why}')
+    replicas: int | None = (scale.get("spec") or {}).get("replicas")
+    return replicas or 0
 
 
 @contextmanager

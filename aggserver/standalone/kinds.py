@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 from aggserver.admission.chain import Chain
 from aggserver.authorization.delegating import Authorizer
 from aggserver.endpoints.fixed import FixedResource, Subresource
 from aggserver.meta import errors
+from aggserver.meta.field import Path
 from aggserver.meta.json_types import JSONObject
 from aggserver.publish.table import Column, TableConvertor
 from aggserver.registry.store import Store
 from aggserver.registry.strategy import ResourceInfo
 from aggserver.registry.subresources import StatusStore
+from aggserver.scheme import form
+from aggserver.scheme.decoding import decode_error
+from aggserver.scheme.types import Type, lookup
 from aggserver.standalone import namespaces
 from aggserver.standalone.reviews import SelfSubjectAccessReviews, SelfSubjectReviews, SelfSubjectRulesReviews
 
@@ -39,53 +43,36 @@ def namespace_kind(store: Store, admission: Chain) -> FixedResource:
             "status": Subresource(StatusStore(store.with_strategy(namespaces.NamespaceStatusStrategy()))),
         },
         short_names=("ns",),
-        conform=_conform_namespace,
+        conform=_conform(lookup("core/v1.Namespace")),
     )
 
 
 def review_kinds(authorizer: Authorizer, admission: Chain, clock: Callable[[], float]) -> list[FixedResource]:
     """clock: seconds since the epoch."""
-    kinds: list[tuple[str, str, object]] = [
-        ("authentication.k8s.io", "SelfSubjectReview", SelfSubjectReviews(clock)),
-        ("authorization.k8s.io", "SelfSubjectAccessReview", SelfSubjectAccessReviews(authorizer)),
-        ("authorization.k8s.io", "SelfSubjectRulesReview", SelfSubjectRulesReviews()),
+    kinds: list[tuple[str, Type, object]] = [
+        ("authentication.k8s.io", lookup("authentication/v1.SelfSubjectReview"), SelfSubjectReviews(clock)),
+        ("authorization.k8s.io", lookup("authorization/v1.SelfSubjectAccessReview"), SelfSubjectAccessReviews(authorizer)),
+        ("authorization.k8s.io", lookup("authorization/v1.SelfSubjectRulesReview"), SelfSubjectRulesReviews()),
     ]
     resources = []
-    for group, kind, rest in kinds:
+    for group, of, rest in kinds:
+        kind = of.short_name
         info = ResourceInfo(group, "v1", f"{kind.lower()}s", kind, "", namespaced=False)
         table = TableConvertor([])
         resources.append(
-            FixedResource(info, rest, admission, singular=kind.lower(), verbs=("create",), table=table, conform=_conform_review)
+            FixedResource(info, rest, admission, singular=kind.lower(), verbs=("create",), table=table, conform=_conform(of))
         )
     return resources
 
 
-def _conform_namespace(obj: JSONObject) -> list[str]:
-    finalizers = _part(obj, "spec").get("finalizers")
-    if finalizers is not None and not (isinstance(finalizers, list) and all(isinstance(name, str) for name in finalizers)):
-        raise errors.bad_request("Namespace.spec.finalizers must be a list of strings")
-    return [
-        *_only(obj, ("spec", "status"), ""),
-        *_only(_part(obj, "spec"), ("finalizers",), "spec."),
-        *_only(_part(obj, "status"), ("phase", "conditions"), "status."),
-    ]
+def _conform(of: Type) -> Callable[[JSONObject], list[str]]:
+    """As upstream's decoder: members of a wrong type are refused, unknown ones dropped."""
+    what = f'{of.short_name} in version "v1" cannot be handled as a {of.short_name}'
 
+    def conform(obj: JSONObject) -> list[str]:
+        why = decode_error(obj, of) or ", ".join(map(str, form.problems(obj, of, Path())))
+        if why:
+            raise errors.bad_request(f"{what}: {why}")
+        return form.prune(obj, of)
 
-def _conform_review(obj: JSONObject) -> list[str]:
-    _part(obj, "spec")
-    return _only(obj, ("spec", "status"), "")
-
-
-def _part(obj: JSONObject, key: str) -> JSONObject:
-    part = obj.get(key)
-    if part is not None and not isinstance(part, dict):
-        raise errors.bad_request(f"{obj['kind']}.{key} must be an object")
-    return part or {}
-
-
-def _only(part: JSONObject, known: Collection[str], prefix: str) -> list[str]:
-    """Drop unknown members; return their paths."""
-    unknown = sorted(part.keys() - {*known, "apiVersion", "kind", "metadata"})
-    for key in unknown:
-        del part[key]
-    return [prefix + key for key in unknown]
+    return conform

@@ -86,19 +86,16 @@ def _problems(spec: JSONObject) -> list[FieldError]:
     if path is None and resource is None:
         why = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
         return [field.invalid(Path("spec.resourceAttributes"), None, why)]
-    for name, given in (("nonResourceAttributes", path), ("resourceAttributes", resource)):
-        if given is not None and not isinstance(given, dict):
-            return [field.type_invalid(Path("spec").child(name), given, "must be an object")]
     return []
 
 
 def _attributes(spec: JSONObject, user: UserInfo) -> Attributes:
     path = spec.get("nonResourceAttributes")
     if path is not None:
-        return Attributes(user, str(path.get("verb", "")), path=str(path.get("path", "")))
+        return Attributes(user, path.get("verb", ""), path=path.get("path", ""))
     given = spec["resourceAttributes"]
     names = ("verb", "group", "version", "resource", "subresource", "namespace", "name")
-    return Attributes(user, *(str(given.get(name, "")) for name in names))
+    return Attributes(user, *(given.get(name, "") for name in names))
 
 
 def _type_of(obj: JSONObject) -> JSONObject:

@@ -77,7 +77,14 @@ REFUSED: dict[str, tuple[Any, int, str]] = {
     "a spec that is none": (
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}, "spec": []},
         400,
-        "Namespace.spec",
+        'Namespace in version "v1" cannot be handled as a Namespace: '
+        "json: cannot unmarshal array into Go struct field Namespace.spec of type v1.NamespaceSpec",
+    ),
+    "finalizers that are none": (
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}, "spec": {"finalizers": [1]}},
+        400,
+        'Namespace in version "v1" cannot be handled as a Namespace: '
+        "json: cannot unmarshal number into Go struct field NamespaceSpec.spec.finalizers of type v1.FinalizerName",
     ),
 }
 

@@ -67,7 +67,6 @@ REFUSED: dict[str, tuple[dict[str, Any], int, str]] = {
         422,
         'spec.nonResourceAttributes: Invalid value: {"path":"/"}: cannot be specified in combination with resourceAttributes',
     ),
-    "a list": ({"resourceAttributes": []}, 422, "spec.resourceAttributes: Invalid value: []: must be an object"),
 }
 
 
@@ -78,9 +77,31 @@ async def test_refused(client: Client, name: str) -> None:
     assert (answer.status, answer.message) == (code, f'SelfSubjectAccessReview.authorization.k8s.io "" is invalid: {message}')
 
 
-async def test_a_spec_of_a_wrong_type(client: Client) -> None:
-    answer = await client.post(MAY, {**may(), "spec": 5})
-    assert (answer.status, answer.message) == (400, "SelfSubjectAccessReview.spec must be an object")
+MISFITS = {
+    "spec": (5, "number into Go struct field SelfSubjectAccessReview.spec of type v1.SelfSubjectAccessReviewSpec"),
+    "attributes": (
+        {"resourceAttributes": []},
+        "array into Go struct field SelfSubjectAccessReviewSpec.spec.resourceAttributes of type v1.ResourceAttributes",
+    ),
+    "an attribute": (
+        {"resourceAttributes": {"verb": 1}},
+        "number into Go struct field ResourceAttributes.spec.resourceAttributes.verb of type string",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISFITS)
+async def test_what_is_of_a_wrong_type(client: Client, name: str) -> None:
+    spec, why = MISFITS[name]
+    answer = await client.post(MAY, {**may(), "spec": spec})
+    what = 'SelfSubjectAccessReview in version "v1" cannot be handled as a SelfSubjectAccessReview'
+    assert (answer.status, answer.message) == (400, f"{what}: json: cannot unmarshal {why}")
+
+
+async def test_unknown_attributes_are_warned_of(client: Client) -> None:
+    answer = await client.post(MAY, may(resourceAttributes={"verb": "get", "verbs": "x"}))
+    assert answer.json()["spec"] == {"resourceAttributes": {"verb": "get"}}
+    assert answer.warnings == ['299 - "unknown field \\"spec.resourceAttributes.verbs\\""']
 
 
 async def test_discovery(client: Client) -> None:

@@ -13,9 +13,11 @@ from typing import Any
 from aggserver.endpoints.installer import ResourceScope
 from aggserver.meta import errors, field
 from aggserver.meta.field import FieldError, Path
-from aggserver.meta.golang import json_kind, parse_int
+from aggserver.meta.golang import parse_int
 from aggserver.meta.selectors import FieldSelector, LabelSelector, SelectorError, exact_value
 from aggserver.registry.rest import DeleteOptions, ListOptions, WriteOptions
+from aggserver.scheme.decoding import decode_error
+from aggserver.scheme.types import lookup
 
 __all__ = ["delete_options", "for_collection", "include_object", "list_options", "write_options"]
 
@@ -23,6 +25,7 @@ _META_GROUP = "meta.k8s.io"
 _FIELD_VALIDATIONS = ("", "Ignore", "Strict", "Warn")
 _PROPAGATIONS = ("Foreground", "Background", "Orphan")
 _MAX_MANAGER_BYTES = 128
+_DELETE_OPTIONS = lookup("meta/v1.DeleteOptions")
 _IGNORE_STORE_READ_ERROR = "ignoreStoreReadErrorWithClusterBreakingPotential"
 
 
@@ -138,41 +141,12 @@ def _delete_query(query: Mapping[str, Sequence[str]]) -> Mapping[str, Any]:
     }
 
 
-# The members of DeleteOptions: the type in JSON and, for the refusal, in Go.
-_MEMBERS: Mapping[str, tuple[type, str]] = {
-    "kind": (str, "string"),
-    "apiVersion": (str, "string"),
-    "gracePeriodSeconds": (int, "int64"),
-    "preconditions": (dict, "v1.Preconditions"),
-    "orphanDependents": (bool, "bool"),
-    "propagationPolicy": (str, "v1.DeletionPropagation"),
-    "dryRun": (list, "[]string"),
-    _IGNORE_STORE_READ_ERROR: (bool, "bool"),
-}
-_PRECONDITIONS: Mapping[str, tuple[type, str]] = {"uid": (str, "types.UID"), "resourceVersion": (str, "string")}
-
-
 def _delete_body(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    _check_members(body, _MEMBERS, "DeleteOptions", "")
-    _check_members(body.get("preconditions") or {}, _PRECONDITIONS, "Preconditions", "preconditions.")
-    for entry in body.get("dryRun") or ():
-        if not isinstance(entry, str):
-            raise _mismatch(entry, "DeleteOptions.dryRun", "string")
+    if why := decode_error(body, _DELETE_OPTIONS):
+        raise errors.bad_request(why)
     if body.get("kind", "DeleteOptions") != "DeleteOptions":
         raise errors.bad_request("decoded object cannot be converted to DeleteOptions")
     return body
-
-
-def _check_members(value: Mapping[str, Any], members: Mapping[str, tuple[type, str]], owner: str, prefix: str) -> None:
-    for key, (wanted, name) in members.items():
-        member = value.get(key)
-        # JSON's true is no number, whatever Python says.
-        if member is not None and (not isinstance(member, wanted) or isinstance(member, bool) is not (wanted is bool)):
-            raise _mismatch(member, f"{owner}.{prefix}{key}", name)
-
-
-def _mismatch(value: Any, where: str, wanted: str) -> errors.StatusError:
-    return errors.bad_request(f"json: cannot unmarshal {json_kind(value)} into Go struct field {where} of type {wanted}")
 
 
 def include_object(query: Mapping[str, str]) -> str:

@@ -159,6 +159,12 @@ REFUSED: dict[str, tuple[str, Any, int, str]] = {
         400,
         "json: cannot unmarshal bool into Go struct field DeleteOptions.gracePeriodSeconds of type int64",
     ),
+    "grace with a fraction": (
+        "",
+        {"gracePeriodSeconds": 1.5},
+        400,
+        "json: cannot unmarshal number 1.5 into Go struct field DeleteOptions.gracePeriodSeconds of type int64",
+    ),
     "dry run of a wrong type": (
         "",
         {"dryRun": "All"},
