@@ -1,9 +1,10 @@
-"""Decoding: what Go's decoder says of an object of a built-in kind with a member of a wrong JSON type.
+"""Decoding: the errors of Go's decoder for members of a wrong JSON type in an object of a built-in kind.
 
-`json: cannot unmarshal string into Go struct field CustomResourceValidation.spec.versions.schema.openAPIV3Schema of type
-v1.JSONSchemaProps`: the struct that has the member, the path without indexes and keys, the type it should have. Of several the
-first as written, but a malformed time comes before them: it ends Go's decoder. What Go takes may still lack the form that others
-rely on (a null in a list, for one): `form.problems` says that, and says it of files, where all is told at once.
+Example: `json: cannot unmarshal string into Go struct field CustomResourceValidation.spec.versions.schema.openAPIV3Schema of type
+v1.JSONSchemaProps`, with the struct that has the member, the path without indexes and keys, and the expected type. Only the first
+error in the order of the text is returned, but a malformed time has priority, since it ends Go's decoder. A value that Go accepts
+may still have a wrong form for other modules (e.g. a null in a list); `form.problems` reports that, and reports all errors, which
+is better for files.
 Pure. Source: encoding/json, and the UnmarshalJSON of the types that have one.
 """
 
@@ -19,22 +20,22 @@ from aggserver.scheme.types import Type
 
 __all__ = ["decode_error"]
 
-# Of the unions only this one complains of a value that is neither (pkg/apis/apiextensions/v1/marshal.go).
+# The only union that refuses values of other types (pkg/apis/apiextensions/v1/marshal.go).
 _NEITHER = {"v1.JSONSchemaPropsOrBool": "boolean or JSON schema expected"}
 
-# A check gives Go's error for a value that is not None, or ''. `owner` is the struct that has the member, '' for the root; `path`
-# is the member as Go names it.
+# A check returns Go's error for a value that is not None, or ''. owner: Go's struct that has the member, '' for the root. path:
+# that of the member in Go's error.
 _Check = Callable[[Any, str, str], str]
 
 
 class _MalformedTimeError(Exception):
-    """Ends the check; its text is the answer."""
+    """Ends the check; its text is the error."""
 
 
 def decode_error(value: Any, of: Type, owner: str = "", path: str = "") -> str:
-    """Go's text for the first misfit in a value, '' if there is none.
+    """Go's error for the first wrong type in a value, '' if there is none. Unknown members are ignored.
 
-    owner, path: the struct and the member that the value is of, where it is not decoded by itself. Unknown members fit.
+    owner, path: the struct and the path of the member that has this value; empty if the value is decoded on its own.
     """
     if value is None:
         return ""
@@ -76,7 +77,7 @@ def _number(of: Type) -> _Check:
     return check
 
 
-# The same few moments come again with every write of an object; errors are not remembered.
+# Cached, since the same few times come with every write of an object. Errors are not cached.
 _remembered_time = lru_cache(maxsize=1024)(parse_time)
 
 
@@ -102,7 +103,7 @@ def _list(of: Type) -> _Check:
 
 
 def _map(of: Type) -> _Check:
-    # Of the 100,000 schemas that a definition may have nearly all are plain, and values of a map.
+    # A definition may have 100,000 schemas; nearly all of them are plain, and values of a map.
     return _elements(of, dict, dict.values, of.element.is_plain if of.element is not None else None)
 
 
@@ -131,13 +132,13 @@ def _struct(of: Type) -> _Check:
 
     def check(value: Any, owner: str, path: str) -> str:
         nonlocal checks
-        if checks is None:  # not before, since types contain themselves
+        if checks is None:  # not earlier, since types contain themselves
             known = ((name, member.type) for name, member in of.members.items() if member.type.kind != "json")
             checks = {name: (_RIGHT.get(type_.kind), _check(type_)) for name, type_ in known}
         if not isinstance(value, dict):
             return _mismatch(value, owner, path, of.name)
         prefix = f"{path}." if path else ""
-        # All members are looked at even when one has been found: a time among them ends it.
+        # All members are checked even after the first error, since a malformed time has priority.
         first = ""
         for name, inner in value.items():
             if inner is None or name not in checks:
@@ -159,7 +160,7 @@ def _union(of: Type) -> _Check:
     return check
 
 
-# Python's types that leave nothing to ask: most members are of these, and a call costs more than the question.
+# Python types that need no further check. Most members have these, and testing for them is faster than a call.
 _RIGHT: Mapping[str, type] = {"string": str, "bytes": str, "bool": bool}
 _LIMITS = {"int32": (-(2**31), 2**31 - 1), "int64": (INT64_MIN, INT64_MAX)}
 _MAKERS: Mapping[str, Callable[[Type], _Check]] = {

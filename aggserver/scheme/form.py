@@ -1,8 +1,7 @@
-"""Form: has a JSON value the form of a type, and what of it would Go write?
+"""Form: checks that a JSON value has the form of a Go type, and prunes it as Go's decoder and encoder do.
 
-`problems` finds every member of a wrong JSON type, with its path, for files and for those who rely on the form. `prune` drops
-what Go's decoder would drop, and what its encoder would leave out.
-Pure. Called by the kinds that are declared in `tables/`.
+`problems` finds all members of a wrong JSON type, with their paths, for files and for modules that rely on the form. `prune`
+drops what Go's decoder would drop, and what its encoder would omit. Pure.
 """
 
 from __future__ import annotations
@@ -40,10 +39,10 @@ Judge = Callable[[Any, Path], Iterable[FieldError]]
 
 
 def problems(value: Any, of: Type, path: Path, judges: Mapping[Type, Judge] | None = None) -> Iterator[FieldError]:
-    """Every member of a wrong type, in the order of the value. None counts as missing; unknown members are passed over.
+    """The errors of all members of a wrong type, in the order of the value. None counts as missing; unknown members are ignored.
 
-    judges: who judges the values of some types instead. Metadata is not looked at: it has rules of its own, wherever objects are
-    written. Recurses as deep as the value goes.
+    judges: functions that check the values of some types instead. Metadata is not checked, since it has its own validation.
+    Recurses as deep as the value is nested.
     """
     yield from _problems(value, of, path, judges or {})
 
@@ -54,7 +53,7 @@ def _problems(value: Any, of: Type, path: Path, judges: Mapping[Type, Judge]) ->
     if of in judges:
         yield from judges[of](value, path)
     elif of.kind == "union":
-        # What is neither is told as what it is nearly always meant to be.
+        # A value of no alternative is reported as a malformed schema, since that is nearly always meant.
         chosen = of.alternative(value) or of.members["Schema"]
         yield from _problems(value, chosen.type, path, judges)
     elif not _fits(value, of.kind):
@@ -68,7 +67,7 @@ def _problems(value: Any, of: Type, path: Path, judges: Mapping[Type, Judge]) ->
 
 
 def _fits(value: Any, kind: str) -> bool:
-    # JSON's true is no number, whatever Python says.
+    # JSON's true is not a number, but in Python it is an int.
     if not isinstance(value, _PYTHON[kind]) or (isinstance(value, bool) and kind != "bool"):
         return False
     return kind != "bytes" or _is_base64(value)
@@ -97,9 +96,9 @@ def _of_elements(value: Any, element: Type, path: Path, judges: Mapping[Type, Ju
 
 
 def prune(value: dict[str, Any], of: Type) -> list[str]:
-    """Drops the members that a struct does not know, and those that Go leaves out when it writes it. Mutates.
+    """Drop unknown members of structs, and members that Go omits when encoding. Mutates `value`.
 
-    Returns the unknown paths, in the order of the value. Relies on `problems` finding nothing; metadata is left as it is.
+    Returns the paths of unknown members, in the order of the value. `problems` must find nothing; metadata is not changed.
     """
     return list(_prune(value, of, ""))
 

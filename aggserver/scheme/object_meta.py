@@ -72,10 +72,10 @@ def generate_name(base: str, random: Callable[[int], int]) -> str:
 
 
 def type_error(metadata: Any, struct: str = "") -> str:
-    """What Go says of metadata that doesn't fit the type ObjectMeta, '' if it fits. Unknown members fit.
+    """Go's error for metadata that does not fit the type ObjectMeta, '' if it fits. Unknown members are ignored.
 
-    struct: Go's name of the object's type, where it has one. Metadata of custom resources is decoded by itself, and of several
-    misfits the first by the alphabet is told, as upstream sorts the members on the way.
+    struct: Go's name of the object's type, if it has one. Metadata of custom resources is decoded separately; its first error is
+    the first in alphabetical order, since upstream sorts the members.
     """
     if struct:
         return decode_error(metadata, _OBJECT_META, struct, "metadata")

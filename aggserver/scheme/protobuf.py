@@ -1,10 +1,9 @@
-"""Kubernetes' protobuf: bodies of the few kinds that Go's typed clients send in it, and answers of the few that they prefer so.
+"""Kubernetes' protobuf, for the few kinds that Go's typed clients send in this form, and the few that they request in it.
 
-A magic number, an envelope that names the kind, and the message. kubectl and client-go's typed clients write built-in kinds so
-whatever they read; client-go's metadata client asks for PartialObjectMetadata in no other form where it can be had. Custom
-resources have no protobuf form, upstream neither. A body becomes the same JSON object that a JSON body would have been; an answer
-is made of one. Which field is which member is in `tables/`.
-Called by `endpoints/handlers/body.py` for bodies, by `endpoints/negotiation.py` and `endpoints/handlers/watch.py` for answers.
+It consists of a magic number, an envelope that names the kind, and the message. kubectl and client-go's typed clients always send
+built-in kinds in this form; client-go's metadata client requests PartialObjectMetadata only in this form, if the server has it.
+Custom resources have no protobuf form, as upstream. A request body is decoded to the same JSON object as a JSON body; a response
+is encoded from one. `tables/` maps the fields to members.
 Pure. Source: k8s.io/apimachinery pkg/runtime/generated.proto and pkg/runtime/serializer/protobuf/protobuf.go, v0.36.3.
 """
 
@@ -26,7 +25,7 @@ def _by_kind(*names: str) -> Mapping[str, Type]:
     return {name.rpartition(".")[2]: lookup(name) for name in names}
 
 
-# What bodies may be.
+# The kinds that request bodies may have.
 BODIES = _by_kind(
     "apiextensions/v1.CustomResourceDefinition",
     "authentication/v1.SelfSubjectReview",
@@ -36,7 +35,7 @@ BODIES = _by_kind(
     "core/v1.Namespace",
     "meta/v1.DeleteOptions",
 )
-# What answers may be.
+# The kinds that responses may have.
 ANSWERS = _by_kind(
     "apidiscovery/v2.APIGroupDiscoveryList",
     "meta/v1.APIGroup",
@@ -47,11 +46,11 @@ ANSWERS = _by_kind(
     "meta/v1.PartialObjectMetadataList",
     "meta/v1.Status",
 )
-# Made with the module: a thread must not see one that is half made.
+# Built when the module is imported, since a thread must not see an incomplete one.
 _READERS = {of: reader(of) for of in BODIES.values()}
 _WRITERS = {kind: writer(of) for kind, of in ANSWERS.items()}
 
-# runtime.TypeMeta numbers its members otherwise than that of meta/v1.
+# runtime.TypeMeta numbers its members differently from that of meta/v1.
 _TYPE_META = Type(
     "runtime.TypeMeta",
     "struct",
@@ -61,18 +60,18 @@ _TYPE_META = Type(
     },
 )
 _read_type_meta, _write_type_meta = reader(_TYPE_META), writer(_TYPE_META)
-# The fields of runtime.Unknown: what the kind is, and its message.
+# The fields of runtime.Unknown: the TypeMeta, and the message.
 _WHAT, _RAW = 1, 2
 # Those of meta/v1.WatchEvent, and of the runtime.RawExtension in it.
 _EVENT_TYPE, _EVENT_OBJECT, _OBJECT_RAW = 1, 2, 1
 
 
 class UnknownKind(ValueError):
-    """A kind that is not read here; the text is its name."""
+    """A kind that can't be decoded here; the text is its name."""
 
 
 def decode(body: bytes, kinds: Mapping[str, Type] = BODIES) -> dict[str, Any]:
-    """The object, with apiVersion and kind as the envelope names them. Raises ProtobufError, UnknownKind."""
+    """Decode an object, with apiVersion and kind from the envelope. Raises ProtobufError, UnknownKind."""
     if not body.startswith(_MAGIC):
         raise ProtobufError("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
     type_meta: dict[str, Any] = {}
@@ -92,22 +91,22 @@ def decode(body: bytes, kinds: Mapping[str, Type] = BODIES) -> dict[str, Any]:
 
 
 def encode(obj: dict[str, Any]) -> bytes:
-    """The bytes of an object of one of the kinds in ANSWERS, whose members have the types that its kind has."""
+    """Encode an object of one of the kinds in ANSWERS. Its members must have the types of the kind."""
     return _enveloped(obj, _WRITERS[obj["kind"]](obj))
 
 
 def encode_items(kind: str, items: Iterable[dict[str, Any]]) -> bytes:
-    """Some of the items of a list of that kind, for `encode_list`."""
+    """Encode some of the items of a list of that kind, for `encode_list`."""
     return _WRITERS[kind]({"items": list(items)})
 
 
 def encode_list(before: dict[str, Any], items: Iterable[bytes]) -> bytes:
-    """The bytes of a list, all of which but its items is in `before`; these are what `encode_items` has made, in order."""
+    """Encode a list. before: the list without its items. items: results of `encode_items`, in order."""
     return _enveloped(before, _WRITERS[before["kind"]](before) + b"".join(items))
 
 
 def encode_event(type_: str, obj: bytes) -> bytes:
-    """A frame of a watch, its length in front: `obj` is what `encode` has made."""
+    """Encode a frame of a watch, which starts with its length. obj: result of `encode`."""
     event = _field(_EVENT_TYPE, type_.encode()) + _field(_EVENT_OBJECT, _field(_OBJECT_RAW, obj))
     return len(event).to_bytes(4) + event
 

@@ -1,8 +1,8 @@
-"""Protobuf of a type: what its table's field numbers make of a message, and of a JSON value.
+"""Protobuf of a type: decoding and encoding of messages by the field numbers of its table.
 
-`reader` and `writer` turn a type into a function, once; the functions are what runs for each object. Reading gives the object's
-JSON without the members that say nothing: Go writes plain members to protobuf even when they are zero, so that only a pointer's
-zero is kept. Writing takes the members that are there, in their order.
+`reader` and `writer` build a function for a type once; these functions run for each object. Decoding returns JSON without
+zero values: Go writes zeros of plain members to protobuf too, so only a pointer's zero has a meaning and is kept. Encoding
+writes the members that exist, in their order.
 Pure. Source: the generated.proto files of k8s.io/apimachinery, k8s.io/api and k8s.io/apiextensions-apiserver, v0.36.3, and the
 codecs generated from them (generated.pb.go), apimachinery's pkg/apis/meta/v1/time_proto.go.
 """
@@ -24,23 +24,23 @@ from aggserver.scheme.types import Member, Type
 
 __all__ = ["reader", "writer"]
 
-# The deepest schema that is taken has a hundred levels of two messages each.
+# The deepest schema that is accepted has a hundred levels of two messages each.
 _MAX_DEPTH = 250
 
-# Of these a field holds the value itself; of all others it holds bytes.
+# Kinds whose fields have the value itself as a varint; fields of all others have bytes.
 _NUMBERS = frozenset({"bool", "int32", "int64"})
 
 
 # --- reading ---
 
-# (data, start, stop, depth) -> the JSON value of data[start:stop], or of the number `start`; `depth` messages are around it.
+# (data, start, stop, depth) -> the JSON value of data[start:stop], or of the number `start`. depth: how many messages contain it.
 _Read = Callable[[bytes, int, int, int], Any]
 
 _ONE, _LIST, _MAP = range(3)
 
 
 class _Field(NamedTuple):
-    """keep: whether a zero value says something."""
+    """keep: whether a zero value has a meaning."""
 
     name: str
     read: _Read
@@ -49,18 +49,18 @@ class _Field(NamedTuple):
     keep: bool
 
 
-# Types contain themselves, so that a reader is here before the fields that it knows are complete.
+# Types contain themselves, so a reader is registered here before its fields are complete.
 _READERS: dict[Type, _Read] = {}
 
 
 def reader(of: Type) -> Callable[[bytes, int, int], dict[str, Any]]:
-    """Reads a message of a struct: (data, start, stop) -> its JSON object. Raises ProtobufError, which names the member."""
+    """A function that decodes a message of a struct: (data, start, stop) -> JSON object. Raises ProtobufError with the member."""
     read = _message_reader(of)
     return lambda data, start, stop: read(data, start, stop, 0)
 
 
 def _message_reader(of: Type) -> _Read:
-    """Of a type that is a message: a struct, a union, or a list that is one."""
+    """The reader of a type that is a message: a struct, a union, or a list that has a message of its own."""
     if (made := _READERS.get(of)) is not None:
         return made
     known: dict[int, _Field] = {}
@@ -103,12 +103,12 @@ def _numbered(of: Type) -> list[tuple[int, Member]]:
 
 
 def _finished(of: Type, read: _Read) -> _Read:
-    """As `read`, but for the types whose JSON is not an object of their members."""
+    """Convert the result of `read` for types whose JSON is not an object of their members."""
     if of.is_message:
         return lambda data, start, stop, depth: read(data, start, stop, depth).get("items", [])
     if of.kind != "union":
         return read
-    # Go sets the boolean beside the schema, too: the last that is there counts.
+    # Go also sets the boolean if there is a schema, so the last member that is present counts.
     names = list(reversed(of.members))
     nothing = False if any(member.type.kind == "bool" for member in of.members.values()) else None
 
@@ -125,12 +125,12 @@ def _field(member: Member) -> _Field:
         return _Field(name, _entry_reader(name, of), False, _MAP, False)
     if of.kind == "list" and of.element is not None and not of.is_message:
         return _Field(name, _value_reader(name, of.element), of.element.kind in _NUMBERS, _LIST, False)
-    # A pointer to no time is null in JSON, which says as much as nothing.
+    # A pointer to a zero time is null in JSON, which is the same as missing.
     return _Field(name, _value_reader(name, of), of.kind in _NUMBERS, _ONE, member.pointer and of.kind != "time")
 
 
 def _entry_reader(name: str, of: Type) -> _Read:
-    """Of an entry of a map from strings: (key, value)."""
+    """The reader of an entry of a map from strings: (key, value)."""
     assert of.element is not None
     value, is_number = _value_reader(name, of.element), of.element.kind in _NUMBERS
     text = _value_reader(name, Type("string", "string"))
@@ -176,7 +176,7 @@ def _integer(_: bytes, value: int, __: int, ___: int) -> int:
 
 
 def _json(message: bytes) -> Any:
-    """A message with a text of JSON in its only field."""
+    """Decode a message whose only field is JSON text."""
     text = b""
     for number, start, stop in fields(message):
         if number == 1:
@@ -192,7 +192,7 @@ def _double(value: bytes) -> int | float:
 
 
 def _time(message: bytes) -> str:
-    """Nanoseconds are there, too, but JSON has none."""
+    """Decode a time. Its nanoseconds are dropped, since JSON has none."""
     seconds = 0
     for number, value, stop in fields(message):
         if number == 1 and not stop:
@@ -214,13 +214,13 @@ _LEAVES: Mapping[str, Callable[[bytes], Any]] = {
 
 # --- writing ---
 
-# Makes bytes of a JSON value: of a message its fields, of a field its tag, too.
+# Encodes a JSON value: a message as its fields, a field with its tag.
 _Write = Callable[[Any], bytes]
 _WRITERS: dict[Type, _Write] = {}
 
 
 def writer(of: Type) -> _Write:
-    """Writes a message of a type, without its length. Members that the type has no field for, and nulls, are left out."""
+    """A function that encodes a message of a type, without its length. Members without a field, and nulls, are left out."""
     if (made := _WRITERS.get(of)) is not None:
         return made
     known: dict[str, _Write] = {}
@@ -266,7 +266,7 @@ def _with_length(number: int, inside: _Write) -> _Write:
     head = tag(number, LENGTH)
 
     def write(value: Any) -> bytes:
-        # As `with_length`, without the call: most of what is written is short strings.
+        # `with_length` inlined, since most fields are short strings.
         content = inside(value)
         size = len(content)
         return head + (size.to_bytes(1) if size < 0x80 else varint(size)) + content
@@ -274,7 +274,7 @@ def _with_length(number: int, inside: _Write) -> _Write:
     return write
 
 
-# The same few moments come again with every object.
+# Cached, since the same few times come with every object.
 @lru_cache(maxsize=1024)
 def _moment(text: str) -> bytes:
     return tag(1, VARINT) + varint(int(times.parse_time(text)))

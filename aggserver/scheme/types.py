@@ -1,7 +1,7 @@
 """Types: the Go types of Kubernetes' kinds, read from the tables beside this module.
 
-A table has the types of one group and version, as tests/controlplane/types prints them from upstream's packages by reflection; a
-test holds the two equal, and a new kind is a new root there. A line that does not begin with a blank declares a type:
+A table has the types of one group and version, as tests/controlplane/types prints them from upstream's packages by reflection. A
+test compares the two; to add a kind, add a root there. A line that does not start with a space declares a type:
 
     ResourceScope string                     a name for another type: string, []T, map[string]T
     JSONSchemaProps struct                   its members follow
@@ -27,8 +27,8 @@ __all__ = ["Member", "Type", "lookup"]
 
 _TABLES = Path(__file__).with_name("tables")
 
-# How a type that reads and writes its JSON itself does so: time is RFC 3339, json is any value, kept as it is. All other custom
-# types are unions: their JSON is that of the member whose kind of JSON it has.
+# Types with their own JSON encoding: a time is RFC 3339, json is any value, unchanged. All other custom types are unions, whose
+# JSON is that of one of their members, chosen by its JSON type.
 _CUSTOM = {"meta/v1.Time": "time", "meta/v1.FieldsV1": "json", "apiextensions/v1.JSON": "json"}
 
 _JSON_KINDS = {
@@ -40,7 +40,7 @@ _JSON_KINDS = {
 }
 
 
-# Of each kind the Python types that are right at once; numbers are looked at twice.
+# The Python types that are valid for each kind; `is_plain` also checks the range of numbers.
 _PLAIN = {
     "string": frozenset({str}),
     "bool": frozenset({bool}),
@@ -51,7 +51,7 @@ _PLAIN = {
 
 @dataclass(slots=True, eq=False)
 class Type:
-    """One Go type. Shared, and never changed once read; types contain each other, so two are equal only if they are one.
+    """One Go type. Shared, and never changed after it was read. Types contain each other, so they are compared by identity.
 
     name: as Go prints it (`v1.ResourceScope`, `[]string`).
     kind: string, bytes (base64 in JSON), bool, int32, int64, float64, list, map (from strings), struct, time, json or union.
@@ -68,19 +68,19 @@ class Type:
 
     @property
     def json_kind(self) -> str:
-        """What `golang.json_kind` calls the values of this type; '' where they can be of several kinds."""
+        """The result of `golang.json_kind` for values of this type; '' if they can have several JSON types."""
         return _JSON_KINDS.get(self.kind, "")
 
     @property
     def short_name(self) -> str:
-        """Without the package."""
+        """The name without the package."""
         return self.name.rpartition(".")[2]
 
     def is_plain(self, value: Any) -> bool:
-        """Whether `value` is of this struct and has nothing but plain members, of the right types and none of them zero.
+        """Whether `value` is an object of this struct with only scalar members, of the right types and not zero.
 
-        Then no decoder, checker or encoder finds anything in it, which is quick to see: the largest definitions have 100,000
-        schemas, and nearly all of them are so.
+        Then decoding, checks and pruning need not visit it. The test is fast, which matters since the largest definitions have
+        100,000 schemas, and nearly all of them are plain.
         """
         if value.__class__ is not dict or self.kind != "struct":
             return False
@@ -94,7 +94,7 @@ class Type:
         return True
 
     def alternative(self, value: Any) -> Member | None:
-        """The member of a union that `value`, which is not None, is of by its kind of JSON."""
+        """The member of a union that has the JSON type of `value`, which must not be None; None if no member has it."""
         kind = json_kind(value)
         return next((member for member in self.members.values() if member.type.json_kind == kind), None)
 
@@ -103,7 +103,7 @@ class Type:
 class Member:
     """One field of a struct.
 
-    name: in JSON. number: in protobuf, 0 where it is not there. pointer: Go tells a zero value from none. omitempty: a zero value
+    name: in JSON. number: in protobuf, 0 if it has no field there. pointer: Go distinguishes zero from missing. omitempty: zero
     is not written to JSON.
     """
 
@@ -115,20 +115,20 @@ class Member:
     omitempty: bool
 
     def is_omitted(self, value: Any) -> bool:
-        """Whether Go does not write this value, which is of the member's type or None."""
+        """Whether Go omits this value, which has the member's type or is None."""
         return value is None or (self.omitempty and not self.pointer and self.type.kind != "struct" and not value)
 
 
 @cache
 def lookup(name: str) -> Type:
-    """The type of a name with its package, such as `apiextensions/v1.CustomResourceDefinition`. Raises KeyError."""
+    """The type with this name and package, such as `apiextensions/v1.CustomResourceDefinition`. Raises KeyError."""
     package, _, short = name.rpartition(".")
     return _package(package)[short]
 
 
 @cache
 def _package(package: str) -> Mapping[str, Type]:
-    """All types of one table. They are made before any member is read: types contain themselves."""
+    """All types of one table. All are created before any member is read, since types contain themselves."""
     lines = (_TABLES / f"{package.replace('/', '_')}.txt").read_text().splitlines()
     prefix = package.rpartition("/")[2]
     heads = [line.split() for line in lines if not line.startswith(" ")]
@@ -155,7 +155,7 @@ def _fill(lines: list[str], types: Mapping[str, Type]) -> None:
 
 
 def _members(words: list[str], types: Mapping[str, Type]) -> Iterator[Member]:
-    """The member of a line; those of the struct that it embeds."""
+    """The member that a line declares; for an embedded struct, the members of that."""
     name, wanted, number, *rest = words
     made = _resolve(wanted.removeprefix("*"), types)
     if "inline" in rest:
