@@ -1,8 +1,8 @@
-"""The store's file: who may open it, which files are refused, its schema, and how its write-ahead log is kept small.
+"""The SQLite file of the store: its lock, checks before it is opened, its schema, and the size of its write-ahead log.
 
-Used by `sqlite.py`, which serves from it, and by `sqlite_maintenance.py`, the commands. Beside the file lie SQLite's `-wal` and
-`-shm` while it is open, and `.lock`, which also remembers that there was a store. A file that is not as it should be is refused
-as it is: nothing here repairs. A new one is made under another name first, so that an empty file is never ours.
+Beside the file are SQLite's `-wal` and `-shm` while it is open, and `.lock`, which also records that a store was created. An
+invalid file is rejected unchanged; nothing is repaired here. A new file is created under another name and then renamed, so that
+an empty file is never a valid store.
 Source: sqlite.org/fileformat2.html (header, log), sqlite.org/wal.html, sqlite.org/rescode.html.
 """
 
@@ -41,13 +41,12 @@ __all__ = [
 
 FILE_NAME = "aggserver.db"  # in the folder of --data
 
-APPLICATION_ID = 0x61676773  # "aggs", in the file's header: tells our files from other databases
+APPLICATION_ID = 0x61676773  # "aggs", in the file's header, to recognize our files
 
-# The steps that lead from an empty file to the newest schema. The file's user_version counts those it has had; the others are run
-# at open, in one transaction. A step that has been released is never changed.
-#
-# `previous` is the revision that an event replaced, 0 for a creation: it is what lists at old revisions, history and compaction
-# follow, so that none needs an index over (key, revision). `value` comes last: scans that don't need it don't read its pages.
+# The steps from an empty file to the newest schema. The file's user_version is the number of steps it has had; the others are run
+# when it is opened, in one transaction. A released step is never changed.  `previous` is the revision that an event replaced, 0
+# for a creation. With it lists at old revisions, history and compaction need no index over (key, revision). `value` is the last
+# column, so that scans without it do not read its pages.
 STEPS = (
     """
 CREATE TABLE events (
@@ -66,7 +65,7 @@ CREATE TRIGGER removed AFTER INSERT ON events WHEN new.value IS NULL BEGIN
     DELETE FROM current WHERE key = new.key;
 END;
 """,
-    # Checksums (`checksums.py`). Of what a compaction has left there is no state but the one at the compaction.
+    # Checksums (`checksums.py`). For the events that a compaction has left, the only known state is the one at the compaction.
     """
 ALTER TABLE events ADD COLUMN state INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE events ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0;
@@ -87,9 +86,9 @@ UPDATE events SET checksum = value_sum(value, revision) WHERE revision <= (SELEC
 )
 
 COMPACTED = "SELECT revision FROM compaction"
-# Compaction never passes the newest revision and may take its event away, so it is what the counter can't fall below.
+# The event of the newest revision may have been compacted away, so the counter is at least the revision of the compaction.
 NEWEST = "SELECT max(1, (SELECT coalesce(max(revision), 0) FROM events), (SELECT revision FROM compaction))"
-# The sum that the list of objects must have now.
+# The state (`checksums.py`) of the present list of objects.
 STATE = """
 SELECT coalesce(
     (SELECT state FROM events WHERE revision > (SELECT revision FROM compaction) ORDER BY revision DESC LIMIT 1),
@@ -97,18 +96,19 @@ SELECT coalesce(
 )
 """
 
-# What the log may come to before it is emptied between two reads. The writer's own checkpoint, each 1,000 pages, keeps it at
-# 4.3 MB (16 writers: p99 5 ms), but it can't begin the log anew while a list is going on, so with lists back to back never:
-# 659 MB after 8 s of 8,600 writes a second beside lists of 100,000 objects of 2 KB. With this limit: 32 MB beside lists of 1,000
-# objects, 49 MB of 20,000, up to 140 MB of 100,000, which is what is written during one such list.
+# Size of the log (WAL) at which it is checkpointed and truncated between two reads. The writer's own checkpoint every 1,000 pages
+# keeps it at 4.3 MB (16 writers: p99 5 ms), but can't restart the log during a list, so with continuous lists never: it had 659
+# MB after 8 s of 8,600 writes per second beside lists of 100,000 objects of 2 KB. With this limit it has 32 MB beside lists of
+# 1,000 objects, 49 MB beside lists of 20,000, and up to 140 MB beside lists of 100,000, which is what is written during one such
+# list.
 LOG_LIMIT = 32 << 20
-LOG_KEPT = 8 << 20  # what stays allocated after it is begun anew, as room for a compaction when the disk is full
+LOG_KEPT = 8 << 20  # what stays allocated after a truncation, as room for a compaction when the disk is full
 
-# Bytes, of a new file: an object of 2 KB with its key leaves half of SQLite's own 4,096 empty.
+# Bytes per page of a new file. With SQLite's default of 4,096, an object of 2 KB and its key would leave half of a page empty.
 PAGE_SIZE = 8192
 
-# How long an emptying waits for others' reads (a backup, a check). Writers wait as long, so it is seldom tried again: not before
-# the log has grown by as much again.
+# How long a truncation waits for reads of other processes (a backup, a check). Writers wait too, so after a failure it is not
+# tried again before the log has grown by LOG_LIMIT.
 CHECKPOINT_WAIT_MS = 200
 
 _LOG_MAGIC = (0x377F0682, 0x377F0683)
@@ -125,15 +125,15 @@ _ADVICE = {
     ),
     sqlite3.SQLITE_NOTADB: "keep the file if it is yours, and give another folder with --data",
     sqlite3.SQLITE_CANTOPEN: _PERMISSION,
-    sqlite3.SQLITE_BUSY: "another program is writing to it; only one aggserver may",
+    sqlite3.SQLITE_BUSY: "another program is writing to it; only one aggserver may use it",
 }
 
-_LOST = "put the file back or restore a backup (aggserver storage restore); to begin anew, without what it held, remove"
+_LOST = "put the file back or restore a backup (aggserver storage restore); to start with an empty store, remove"
 
 _SYSTEM_ADVICE = {
     errno.EACCES: _PERMISSION,
-    errno.EISDIR: "a file is wanted; move the folder away, or give another one with --data",
-    errno.ENOENT: "make the folder, or give another one with --data",
+    errno.EISDIR: "it must be a file; move the folder away, or give another one with --data",
+    errno.ENOENT: "create the folder, or give another one with --data",
     errno.ENOSPC: _ADVICE[sqlite3.SQLITE_FULL],
     errno.EROFS: _ADVICE[sqlite3.SQLITE_READONLY],
 }
@@ -142,7 +142,7 @@ logger = logging.getLogger(__name__)
 
 
 def explain(error: Exception) -> str:
-    """The error in SQLite's or the system's words, and what to do about it, in one line."""
+    """The error of SQLite or the system, and what to do about it, in one line."""
     if isinstance(error, OSError):
         text, advice = error.strerror or str(error), _SYSTEM_ADVICE.get(error.errno or 0)
     else:
@@ -151,9 +151,9 @@ def explain(error: Exception) -> str:
 
 
 def lock(path: Path) -> int:
-    """Takes the file for this process, by a lock on a file beside it (closing SQLite's own file would drop SQLite's locks).
+    """Lock the store for this process. The lock is on a separate file, because closing SQLite's file would drop SQLite's locks.
 
-    The kernel lets go of it when the process ends, however it ends. Returns its descriptor. Raises Unavailable, OSError.
+    The kernel releases it when the process ends. Returns the lock's file descriptor. Raises Unavailable, OSError.
     """
     descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -167,7 +167,7 @@ def lock(path: Path) -> int:
 
 
 def checked(key: str, value: object, create_revision: int, revision: int, checksum: object) -> KeyValue:
-    """What was read of a key, with its fault if it isn't what was written. value: None where the event itself is missing."""
+    """The state of a key as read, with a `fault` if its checksum differs. value: None if the event is missing."""
     if type(value) is bytes and value_sum(value, revision) == checksum:
         return KeyValue(key, value, create_revision, revision)
     if type(value) is not bytes:
@@ -177,28 +177,28 @@ def checked(key: str, value: object, create_revision: int, revision: int, checks
 
 
 def is_marked(descriptor: int) -> bool:
-    """Whether a store has been opened under this lock before."""
+    """Whether a store was created under this lock before."""
     return os.fstat(descriptor).st_size > 0
 
 
 def mark(descriptor: int) -> None:
-    """Remembers that there is a store, so that its loss is not taken for a first start."""
+    """Record that there is a store, so that its loss is not mistaken for a first start."""
     if not is_marked(descriptor):
         os.pwrite(descriptor, _MARK, 0)
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    # Autocommit; the connections are handed between threads at start and at close, never used by two at once.
+    # Autocommit. Connections are passed between threads at start and at close, but never used by two at the same time.
     return sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
 
 
 def open_to_write(
     path: Path, synchronous: str = "full", steps: Sequence[str] = STEPS, *, was_there: bool = False
 ) -> sqlite3.Connection:
-    """A connection to a file of the newest schema, made if it isn't there. The caller holds the lock.
+    """A connection for writing. Creates the file or updates its schema if necessary. The caller must hold the lock.
 
-    synchronous: `full` or `normal`, as sqlite.org/pragma.html#pragma_synchronous has them. was_there: there must be one already.
-    Raises Unavailable, sqlite3.Error, OSError; the file is then as it was.
+    synchronous: `full` or `normal`, see sqlite.org/pragma.html#pragma_synchronous. was_there: the file must exist.
+    Raises Unavailable, sqlite3.Error, OSError; then the file is unchanged.
     """
     _check_log(path)
     if not path.exists():
@@ -207,7 +207,7 @@ def open_to_write(
         _make(path, steps)
     elif not path.stat().st_size:
         raise Unavailable(f"the store {path} is an empty file: {_LOST} it and {path}.lock")
-    os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC))  # says what is wrong in plainer words than SQLite
+    os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC))  # its error is clearer than SQLite's
     connection = connect(path)
     try:
         version = _version(connection, path, len(steps))
@@ -223,9 +223,9 @@ def open_to_write(
 
 
 def _make(path: Path, steps: Sequence[str]) -> None:
-    """An empty store: whole, or not at all. By its mode other users of the machine don't read what the API guards."""
+    """Create an empty store, atomically. Its mode keeps other users of the machine from reading it."""
     temporary = path.with_name(f"{path.name}.new")
-    temporary.unlink(missing_ok=True)  # of a start that was killed
+    temporary.unlink(missing_ok=True)  # left by a start that was killed
     os.close(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     with contextlib.closing(connect(temporary)) as connection:
         connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
@@ -235,7 +235,7 @@ def _make(path: Path, steps: Sequence[str]) -> None:
 
 
 def open_to_read(path: Path, *, older: bool = False) -> sqlite3.Connection:
-    """A connection that can't write, beside a server or without one. older: an older schema will do.
+    """A read-only connection, also while a server uses the store. older: accept an older schema.
 
     Raises Unavailable, sqlite3.Error, OSError.
     """
@@ -247,7 +247,7 @@ def open_to_read(path: Path, *, older: bool = False) -> sqlite3.Connection:
     connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)
     try:
         if _version(connection, path, len(STEPS)) < len(STEPS) and not older:
-            raise Unavailable(f"the store {path} was made by an older version: start the server once, it brings it up to date")
+            raise Unavailable(f"the store {path} was made by an older version: start the server once to update it")
     except BaseException:
         connection.close()
         raise
@@ -255,14 +255,14 @@ def open_to_read(path: Path, *, older: bool = False) -> sqlite3.Connection:
 
 
 def _check_log(path: Path) -> None:
-    """Refuses what SQLite would take for an empty log, or an empty store, and write over."""
+    """Reject files that SQLite would treat as an empty log or an empty store, and overwrite. Raises Unavailable."""
     log = Path(f"{path}-wal")
     try:
         with log.open("rb") as file:
             header = file.read(32)
     except FileNotFoundError:
         return
-    # A power cut may leave zeros; then nothing in the log has been acknowledged.
+    # A power failure may leave zeros; then no write in the log was acknowledged.
     if not any(header):
         return
     if not path.exists() or not path.stat().st_size:
@@ -277,7 +277,7 @@ def _check_log(path: Path) -> None:
 
 
 def _version(connection: sqlite3.Connection, path: Path, known: int) -> int:
-    """Of the file's schema, 0 for an empty file. Raises Unavailable for a file that is not ours, or of the future."""
+    """The file's schema version, 0 for an empty file. Raises Unavailable for another program's file, or a newer version."""
     application, version, tables = (
         connection.execute(question).fetchone()[0]
         for question in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
@@ -287,7 +287,7 @@ def _version(connection: sqlite3.Connection, path: Path, known: int) -> int:
     if version > known:
         raise Unavailable(
             f"the store {path} was made by a newer version (schema {version}, known is {known}): "
-            "start that version, or restore a backup of this one's"
+            "start that version, or restore a backup from this one"
         )
     return int(version)
 
@@ -307,11 +307,11 @@ def _migrate(connection: sqlite3.Connection, version: int, steps: Sequence[str])
             connection.rollback()
         raise
     if version:
-        logger.info("the store was brought from schema %d to %d", version, len(steps))
+        logger.info("the store was migrated from schema %d to %d", version, len(steps))
 
 
 class Checkpointer:
-    """Empties the log between two reads when it has grown beyond LOG_LIMIT. `connection` is the one that reads, on `reader`."""
+    """Truncates the log between two reads when it exceeds LOG_LIMIT. `connection` is the reader's, `reader` its thread."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection, reader: Executor) -> None:
         self._log = f"{path}-wal"
@@ -319,30 +319,30 @@ class Checkpointer:
         self._reader = reader
         self._due = False
         self._limit = LOG_LIMIT
-        # Held while somebody writes: SQLite's own lock is polled for, and a busy writer rarely leaves it free just then.
+        # Held during a write. SQLite polls for its own lock, and rarely finds it free while a writer is busy.
         self.writing = threading.Lock()
         connection.execute(f"PRAGMA busy_timeout = {CHECKPOINT_WAIT_MS}")
         connection.execute(f"PRAGMA journal_size_limit = {LOG_KEPT}")
 
     def committed(self) -> None:
-        """For the writer's thread, after each commit. The file only shrinks when its log begins anew, so its size tells."""
+        """Call after each commit, on the writer's thread. The log's file shrinks only when it is truncated, so its size tells."""
         if not self._due and self._size() > self._limit:
             self._due = True
             self._reader.submit(self.between_reads)
 
     def between_reads(self) -> None:
-        """For the reader's thread, while it reads nothing: what is queued behind a checkpoint that is due doesn't delay it."""
+        """Call between reads, on the reader's thread: a checkpoint that is due must not wait behind the queued reads."""
         if not self._due:
             return
         try:
-            # The bulk of the copying beside the writers; what remains is short, and makes them wait.
+            # Most is copied while writers go on. They wait only for the rest, which is short.
             self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             with self.writing:
                 (busy, _, _) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             self._limit = self._size() + LOG_LIMIT if busy else LOG_LIMIT
         except sqlite3.Error as error:
             self._limit = self._size() + LOG_LIMIT
-            logger.warning("the store's log could not be emptied: %s", explain(error))
+            logger.warning("truncating the store's log failed: %s", explain(error))
         finally:
             self._due = False
 

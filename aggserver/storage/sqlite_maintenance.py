@@ -1,8 +1,7 @@
-"""`aggserver storage`: check, backup, restore and compact, over the SQLite file of a data folder.
+"""`aggserver storage`: check, backup, restore and compact the SQLite file of a data folder.
 
-Called by `cli.py`. Each returns the line that says what was done, tells of long work by `say`, and raises StorageError or OSError
-with a text for the person who asked. Check and backup read beside a running server; restore and compact want the file for
-themselves.
+Each command returns a line with its result, reports progress with `say`, and raises StorageError or OSError with a text for the
+user. Check and backup work while a server uses the store; restore and compact lock it.
 Source: etcd's `etcdutl snapshot restore --bump-revision --mark-compacted`, sqlite.org/backup.html.
 """
 
@@ -45,28 +44,28 @@ __all__ = [
     "backup",
     "check",
     "compact",
-    "held",
+    "explained",
     "is_object",
+    "locked",
     "restore",
-    "spoken",
 ]
 
-BUMP = 1_000_000_000  # revisions that a store is raised by, beyond all that clients have seen: etcd's own advice
-COPY_PAGES = 2048  # pages of 8 KiB copied before the progress is told
-TELL_EVENTS = 100_000  # events checked before the progress is told
-# The casts are for damaged files, where a column may be anything.
+BUMP = 1_000_000_000  # how far to raise the revision, so that it is beyond all that clients have seen: etcd's recommendation
+COPY_PAGES = 2048  # pages of 8 KiB between two progress lines
+TELL_EVENTS = 100_000  # events between two progress lines
+# The casts are for damaged files, where a column may have any type.
 EVENTS = """
 SELECT revision, CAST(key AS TEXT), create_revision, previous, CAST(value AS BLOB), state, checksum FROM events ORDER BY revision
 """
 LISTED = "SELECT CAST(key AS TEXT), CAST(revision AS INTEGER), create_revision FROM current ORDER BY key"
 
-MOST_PROBLEMS = 10  # problems told; a damaged page makes thousands
+MOST_PROBLEMS = 10  # problems that are reported; a damaged page causes thousands
 
 Say = Callable[[str], None]
 
 
 class DamagedError(StorageError):
-    """The store is not as the server left it; the text has the problems and what to do."""
+    """The store is damaged. The text has the problems and what to do."""
 
     def __init__(self, path: Path, problems: list[str]) -> None:
         told = "; ".join(problems[:MOST_PROBLEMS]) + ("; and more" if len(problems) > MOST_PROBLEMS else "")
@@ -78,13 +77,13 @@ class DamagedError(StorageError):
 
 
 def check(path: Path, say: Say) -> str:
-    """SQLite's own check of all pages, and ours of what is in them. Raises DamagedError."""
-    with spoken(path), contextlib.closing(open_to_read(path)) as connection:
+    """Check all pages with SQLite's integrity check, then their content. Returns the line of the result. Raises DamagedError."""
+    with explained(path), contextlib.closing(open_to_read(path)) as connection:
         say(f"checking the pages of {path} ({_megabytes(path.stat().st_size)})")
         found = [row[0] for row in connection.execute(f"PRAGMA integrity_check({MOST_PROBLEMS + 1})")]
         if found != ["ok"]:
             raise DamagedError(path, found)
-        connection.execute("BEGIN")  # one state, whatever a server writes meanwhile
+        connection.execute("BEGIN")  # a consistent snapshot, while a server may write
         connection.text_factory = as_text
         contents = _Contents(connection, say)
     if contents.problems:
@@ -97,12 +96,12 @@ def is_damage(error: sqlite3.DatabaseError) -> bool:
 
 
 def as_text(raw: bytes) -> str:
-    """A damaged key is shown, not stumbled over."""
+    """Decode a key that may be damaged, so that it can be shown."""
     return raw.decode(errors="replace")
 
 
 class _Contents:
-    """One pass over all events, in order, which makes the current state again from them. `problems` is what doesn't hold."""
+    """One pass over all events, in order, that rebuilds the list of objects and collects `problems`."""
 
     def __init__(self, connection: sqlite3.Connection, say: Say) -> None:
         self.problems: list[str] = []
@@ -110,11 +109,11 @@ class _Contents:
         self._resources: Counter[str] = Counter()
         compactions = connection.execute("SELECT revision, state FROM compaction").fetchall()
         if len(compactions) != 1:
-            self.problems.append(f"the compacted revision is kept {len(compactions)} times")
+            self.problems.append(f"there are {len(compactions)} compacted revisions")
         self._compacted: int
         self._compacted, state = max(compactions, default=(0, 0))
-        self._state = 0  # of the heads as far as they have come
-        self._chained = False  # whether the first event after the compaction was seen
+        self._state = 0  # the state after the events so far
+        self._chained = False  # whether the first event after the compaction was reached
         (self._newest,) = connection.execute(NEWEST).fetchone()
         (total,) = connection.execute("SELECT count(*) FROM events").fetchone()
         self._last = max(self._compacted, 1)
@@ -134,7 +133,7 @@ class _Contents:
     def _begin_chain(self, state: int) -> None:
         self._chained = True
         if self._state != state:
-            self.problems.append(f"the events up to the compaction at {self._compacted} are not those that were left there")
+            self.problems.append(f"the events up to the compaction at {self._compacted} do not match its checksum")
             self._state = state
 
     def _event(
@@ -144,9 +143,9 @@ class _Contents:
         before = previous if revision > self._compacted else 0
         self._state = next_state(self._state, key, revision, created, before, deleted=value is None)
         if revision <= self._compacted:
-            # Of each key that existed at the compaction there is the one event that made it what it was.
+            # A compaction leaves one event for each key that existed.
             if head is not None or value is None:
-                self._problem(revision, key, "is kept although it was compacted")
+                self._problem(revision, key, "should have been removed by the compaction")
         else:
             if revision != self._last + 1:
                 self._problem(revision, key, f"comes after {self._last}: revisions are missing")
@@ -154,9 +153,9 @@ class _Contents:
             if previous != (head.revision if head else 0):
                 self._problem(revision, key, f"says it replaced {previous}, which was at {head.revision if head else 0}")
             if created != (head.create_revision if head else revision):
-                self._problem(revision, key, f"says the object was created at {created}")
+                self._problem(revision, key, f"has the wrong create revision {created}")
             if self._state != state:
-                self._problem(revision, key, "doesn't follow from the events before it")
+                self._problem(revision, key, "does not match the checksum of the events before it")
                 self._state = state
         if value is None:
             self._heads.pop(key, None)
@@ -165,10 +164,10 @@ class _Contents:
         if fault := checked(key, value, created, revision, checksum).fault:
             self._problem(revision, key, f"is damaged: {fault}")
         elif not is_object(value):
-            self._problem(revision, key, "has a value that is no JSON object")
+            self._problem(revision, key, "has a value that is not a JSON object")
 
     def _compare(self, current: dict[str, Head]) -> None:
-        """What lists read, with what the events make of it."""
+        """Compare the stored list of objects with the one that the events result in."""
         for key in sorted(self._heads.keys() | current.keys()):
             if self._heads.get(key) != current.get(key):
                 at, stored = (head.revision if head else "absent" for head in (self._heads.get(key), current.get(key)))
@@ -200,10 +199,10 @@ def is_object(value: Any) -> bool:
 
 
 def backup(path: Path, target: Path, say: Say) -> str:
-    """Copies the store as it is at one moment to `target`, which must not be there."""
+    """Copy a consistent snapshot of the store to `target`, which must not exist."""
     if os.path.lexists(target):
-        raise Unavailable(f"{target} is there already: give another name")
-    with spoken(path), contextlib.closing(open_to_read(path)) as source, _new_file(target) as temporary:
+        raise Unavailable(f"{target} already exists: give another name")
+    with explained(path), contextlib.closing(open_to_read(path)) as source, _new_file(target) as temporary:
         _copy(source, temporary, say)
         _check_copy(path, temporary, say)
         size = temporary.stat().st_size
@@ -211,35 +210,35 @@ def backup(path: Path, target: Path, say: Say) -> str:
 
 
 def restore(path: Path, source: Path, say: Say, bump: int) -> str:
-    """Makes a backup the store at `path`, where none may be, `bump` revisions later and with no history.
+    """Copy a backup to `path`, where no store may exist, with its revision raised by `bump` and without history.
 
-    Clients have seen revisions that the backup doesn't have. Were the counter to go back, a watch from one of these would miss
-    what is written until the counter is there again; so all before the raised one is marked compacted, and clients list anew.
+    Clients have seen revisions that the backup doesn't have. If the counter went back, a watch from one of these would miss what
+    is written until the counter is there again. So the revision is raised and all before it is compacted, and clients list again.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with held(path) as marked:
+    with locked(path) as marked:
         for file in (path, Path(f"{path}-wal")):
             if file.exists() and file.stat().st_size:
-                raise Unavailable(f"there is a store already: move {file} away first, or give another folder with --data")
+                raise Unavailable(f"there is already a store: move {file} away first, or give another folder with --data")
         path.unlink(missing_ok=True)
-        with spoken(source), contextlib.closing(open_to_read(source, older=True)) as opened, _new_file(path) as temporary:
+        with explained(source), contextlib.closing(open_to_read(source, older=True)) as opened, _new_file(path) as temporary:
             _copy(opened, temporary, say)
             opened.close()
-            open_to_write(temporary).close()  # brings the copy up to date
+            open_to_write(temporary).close()  # updates the copy's schema
             _check_copy(source, temporary, say)
             with contextlib.closing(connect(temporary)) as connection:
                 revision = _forget(connection, bump)
-                # One file again, without a log beside it.
+                # A single file, without a log beside it.
                 connection.execute("PRAGMA journal_mode = DELETE").fetchone()
         mark(marked)
-    return f"{path} is restored from {source}, at revision {revision}; clients that knew an older one list anew"
+    return f"{path} is restored from {source}, at revision {revision}; clients with an older resourceVersion must list again"
 
 
 def compact(path: Path, say: Say) -> str:
-    """Forgets all history, and gives the room back to the file system."""
-    with held(path):
-        check(path, say)  # a damaged value is not made to look like new
-        with spoken(path), contextlib.closing(open_to_write(path)) as connection:
+    """Delete all history, and shrink the file."""
+    with locked(path):
+        check(path, say)  # a damaged store must not be rewritten with valid checksums
+        with explained(path), contextlib.closing(open_to_write(path)) as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             before = path.stat().st_size
             say(f"compacting {path} ({_megabytes(before)})")
@@ -248,12 +247,12 @@ def compact(path: Path, say: Say) -> str:
         after = path.stat().st_size
     return (
         f"{path} has no history before revision {revision}, and {_megabytes(after)} instead of {_megabytes(before)}; "
-        "clients that knew an older one list anew"
+        "clients with an older resourceVersion must list again"
     )
 
 
 def _forget(connection: sqlite3.Connection, bump: int) -> int:
-    """Leaves nothing but the current objects, in as little room as they need. Returns the revision, `bump` after the newest."""
+    """Delete everything but the present objects, and shrink the file. Returns the revision, `bump` after the newest."""
     revision = int(connection.execute(NEWEST).fetchone()[0]) + bump
     (state,) = connection.execute(STATE).fetchone()
     connection.execute("BEGIN IMMEDIATE")
@@ -265,7 +264,7 @@ def _forget(connection: sqlite3.Connection, bump: int) -> int:
 
 
 def _copy(source: sqlite3.Connection, target: Path, say: Say) -> None:
-    # The open transaction keeps to one state: without it a copy in steps begins anew whenever a server writes.
+    # The open transaction keeps the snapshot: without it, a copy in steps starts again whenever a server writes.
     source.execute("BEGIN")
     source.execute(NEWEST).fetchone()
 
@@ -274,14 +273,14 @@ def _copy(source: sqlite3.Connection, target: Path, say: Say) -> None:
             say(f"copied {total - remaining} of {total} pages")
 
     with contextlib.closing(connect(target)) as copy:
-        copy.execute("PRAGMA synchronous = OFF")  # synced as a whole by `__new_file`
+        copy.execute("PRAGMA synchronous = OFF")  # `_new_file` syncs the file as a whole
         source.backup(copy, pages=COPY_PAGES, progress=progress)
-        # One file, without a log beside it, which can be read where nothing can be written.
+        # A single file, without a log beside it, which can be read from a read-only file system.
         copy.execute("PRAGMA journal_mode = DELETE").fetchone()
 
 
 def _check_copy(source: Path, copy: Path, say: Say) -> None:
-    """The copy is checked, not the source: what was read once is what will be read again. Raises DamagedError of the source."""
+    """Check the copy rather than the source, because the copy is what will be used. Raises DamagedError for the source."""
     say("checking the copy")
     try:
         check(copy, lambda line: None)
@@ -291,13 +290,13 @@ def _check_copy(source: Path, copy: Path, say: Say) -> None:
 
 @contextlib.contextmanager
 def _new_file(path: Path) -> Iterator[Path]:
-    """A file to be filled, which becomes `path` when the block has gone well: whole and on the disk, or not at all."""
+    """A temporary file that becomes `path`, synced to disk, if the block succeeds. Never overwrites a file."""
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # mode 0600
     temporary = Path(name)
     try:
         yield temporary
         os.fsync(descriptor)
-        os.link(temporary, path)  # other than a rename, never replaces what is there
+        os.link(temporary, path)  # unlike a rename, fails if `path` exists
     finally:
         os.close(descriptor)
         temporary.unlink()
@@ -305,8 +304,8 @@ def _new_file(path: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def held(path: Path) -> Iterator[int]:
-    """The store is nobody else's meanwhile; gives the lock's descriptor. Raises Unavailable if a server has it."""
+def locked(path: Path) -> Iterator[int]:
+    """Hold the store's lock; yields its descriptor. Raises Unavailable if another process holds it."""
     descriptor = lock(path)
     try:
         yield descriptor
@@ -315,7 +314,8 @@ def held(path: Path) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def spoken(path: Path) -> Iterator[None]:
+def explained(path: Path) -> Iterator[None]:
+    """Raise errors of SQLite and the system as DamagedError or Unavailable, with what to do."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:

@@ -1,10 +1,9 @@
-"""`aggserver storage check --repair`: a new store of what is sound in a damaged one, which is kept beside it as it is.
+"""`aggserver storage check --repair`: copies what is undamaged to a new store, and keeps the damaged one beside it.
 
-Decides what is sound. A value is, if it has its checksum. What is said of a key (`current` says it, and so does its event) is
-believed where both agree, or where the event follows from the one before (`checksums.py`). Nothing is put in the place of what
-was lost: an older value of an object is not the object. As after a restore (`sqlite_maintenance.py` says why) the revision is
-raised and all before it is compacted, so that clients list anew.
-Called by `sqlite_maintenance.check`'s caller, `cli.py`.
+A value is undamaged if it matches its checksum. The revisions of a key are in `current` and in its event; they are trusted if
+both agree, or if the event follows from the previous one (`checksums.py`). A lost object is not replaced by an older version of
+it. As after a restore (`sqlite_maintenance.py` has the reason), the revision is raised and all before it is compacted, so that
+clients list again.
 """
 
 from __future__ import annotations
@@ -21,18 +20,29 @@ from aggserver import disk
 from aggserver.storage import keys
 from aggserver.storage.checksums import STATE_MASK, head_sum, next_state, value_sum
 from aggserver.storage.sqlite_file import checked, mark, open_to_read, open_to_write
-from aggserver.storage.sqlite_maintenance import BUMP, EVENTS, LISTED, DamagedError, Say, as_text, check, held, is_object, spoken
+from aggserver.storage.sqlite_maintenance import (
+    BUMP,
+    EVENTS,
+    LISTED,
+    DamagedError,
+    Say,
+    as_text,
+    check,
+    explained,
+    is_object,
+    locked,
+)
 
 __all__ = ["repair"]
 
-_MOST = 1 << 62  # a revision beyond that is damage, and there would be none after it
+_MOST = 1 << 62  # greater revisions are damage
 _DELETIONS = "SELECT revision FROM events INDEXED BY tombstones WHERE value IS NULL ORDER BY revision"
 _COMPACTION = "SELECT revision, state FROM compaction ORDER BY rowid"
-MOST_NAMED = 20  # objects of each kind in the last line; the lines before it name all
+MOST_NAMED = 20  # objects named in the last line, of those removed and of those put back; the lines before it name all
 
 
 class _Event(NamedTuple):
-    """What is kept in memory of one: `fault` of its value, '' for none; `chained`: it follows from the one before."""
+    """An event, without its value. `fault`: why the value is damaged, '' if not. `chained`: it follows the one before."""
 
     key: str
     create_revision: int
@@ -42,14 +52,14 @@ class _Event(NamedTuple):
 
 
 def repair(path: Path, say: Say) -> str:
-    """Raises Unavailable where there is nothing that can be read at all."""
-    with held(path) as marked:
+    """Repair the store; returns the line of the result. Raises Unavailable if nothing of it can be read."""
+    with locked(path) as marked:
         try:
             return f"{check(path, say)}; there is nothing to repair"
         except DamagedError as damaged:
             for problem in damaged.problems:
                 say(problem)
-        with spoken(path):
+        with explained(path):
             return _repair(path, marked, say)
 
 
@@ -63,8 +73,8 @@ def _repair(path: Path, marked: int, say: Say) -> str:
         for line in salvage.told():
             say(line)
         revision = _fill(target, source, salvage)
-        target.execute("PRAGMA journal_mode = DELETE").fetchone()  # one file, and all of it on the disk
-    # From here on the old file is there under one name or the other, whatever happens.
+        target.execute("PRAGMA journal_mode = DELETE").fetchone()  # a single, synced file
+    # The old file is only renamed, so that it is never lost.
     mark(marked)
     for suffix in ("-wal", ""):
         if os.path.lexists(f"{path}{suffix}"):
@@ -73,31 +83,31 @@ def _repair(path: Path, marked: int, say: Say) -> str:
     os.rename(fresh, path)
     disk.sync_folder(path.parent)
     return (
-        f"{path} is repaired: {salvage.describe()}; the store as it was is {aside}; revision {revision}, and clients that knew "
-        "an older one list anew"
+        f"{path} is repaired: {salvage.describe()}; the damaged store is kept as {aside}; revision {revision}, and "
+        "clients with an older resourceVersion must list again"
     )
 
 
 def _free(path: Path) -> Path:
-    """A name beside it that nothing has."""
+    """An unused name for the damaged file."""
     numbers = itertools.chain([""], (f"-{number}" for number in itertools.count(2)))
     names = (path.with_name(f"{path.name}.damaged{number}") for number in numbers)
     return next(name for name in names if not os.path.lexists(name))
 
 
 class _Salvage:
-    """Which objects are kept: `kept` has key and create_revision by the revision of their event. `removed` says why, by key."""
+    """Decides which objects are kept: `kept` has key and create revision by the event's revision, `removed` the reason by key."""
 
     def __init__(self, source: sqlite3.Connection) -> None:
         self.kept: dict[int, tuple[str, int]] = {}
         self.removed: dict[str, str] = {}
-        self.put_back: list[str] = []  # not in the list of objects, but by their events they are there
+        self.put_back: list[str] = []  # keys that the list of objects has lost, but which exist according to their events
         self._events: dict[int, _Event] = {}
         self._newest: dict[str, int] = {}
-        self._last_gap = 0  # the event before which the last of those are that were lost, or are not what they were
+        self._last_gap = 0  # the first event after the last gap: events before it are lost or damaged
         self._read_events(source)
         listed = {key: (revision, created) for key, revision, created in _readable(source, LISTED)}
-        # The index of deletions knows of the last ones though the table has lost them.
+        # The index of deletions may still have the last ones if the table has lost them.
         deletions = [row[0] for row in _readable(source, _DELETIONS)]
         revisions = [*(revision for revision, _ in listed.values()), *deletions]
         if max(revisions, default=0) > max(self._events, default=0):
@@ -116,7 +126,7 @@ class _Salvage:
         for revision, key, created, previous, value, stated, checksum in _readable(source, EVENTS):
             deleted = value is None
             if revision <= self._compacted:
-                chained = True  # they prove themselves together, by the first that follows
+                chained = True  # the state of the first event after the compaction verifies them together
                 stated = next_state(state, key, revision, created, 0, deleted=deleted)
             else:
                 if before <= self._compacted:
@@ -134,11 +144,11 @@ class _Salvage:
         event = self._events.get(revision)
         newest = self._newest.get(key, 0)
         if newest > revision and self._events[newest].chained:
-            self._judge_unlisted(key, newest)  # the list is older than the events are
+            self._judge_unlisted(key, newest)  # the list is older than the events
         elif event is None:
             self.removed[key] = f"its event {revision} is missing from the file"
         elif event.deleted or (event.key, event.create_revision) != (key, created):
-            self.removed[key] = f"the event {revision} is not its own"
+            self.removed[key] = f"the event {revision} belongs to another key"
         else:
             self._keep(key, revision, event)
 
@@ -175,7 +185,7 @@ class _Salvage:
 
 
 def _no_object(value: bytes) -> str:
-    return "" if is_object(value) else "its value is no JSON object"
+    return "" if is_object(value) else "its value is not a JSON object"
 
 
 def _no_key(key: str) -> str:
@@ -187,7 +197,7 @@ def _no_key(key: str) -> str:
 
 
 def _fill(target: sqlite3.Connection, source: sqlite3.Connection, salvage: _Salvage) -> int:
-    """Writes what is kept, as a compaction leaves it. Returns the revision, which is beyond all that clients have seen."""
+    """Write the kept objects, as after a compaction. Returns the revision, which is greater than any that clients have seen."""
     revision = salvage.newest + BUMP
     state = 0
     target.execute("BEGIN IMMEDIATE")
@@ -204,7 +214,7 @@ def _fill(target: sqlite3.Connection, source: sqlite3.Connection, salvage: _Salv
 
 
 def _readable(connection: sqlite3.Connection, query: str) -> Iterator[tuple[Any, ...]]:
-    """The rows of an ordered query up to a damaged page, and those behind it, which are found from the other end."""
+    """The rows of an ordered query up to a damaged page, and those after it, which are read in reverse order from the end."""
     last: tuple[Any, ...] | None = None
     try:
         for row in connection.execute(query):

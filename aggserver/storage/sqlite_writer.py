@@ -1,8 +1,7 @@
 """The thread that writes to SQLite: group commit, compare-and-swap, compaction.
 
-Only `sqlite.py` uses it; that page tells why a batch is one statement. What is decided here: which writes share a commit (all
-that wait, up to `MAX_BATCH`), in which order their effects are seen (events first, then the writers' answers), and what is true
-after a commit that failed (what the file says).
+All waiting writes, up to `MAX_BATCH`, share a commit, which is one statement (`sqlite.py` has the reason). After a commit, events
+are delivered first, then the writers are answered. After a failed commit, the file is read to find out what was written.
 Source: sqlite.org/wal.html; k8s.io/apiserver pkg/storage/etcd3/compact.go for what compaction promises.
 """
 
@@ -25,9 +24,9 @@ from aggserver.storage.sqlite_file import COMPACTED, NEWEST, STATE, Checkpointer
 
 __all__ = ["DamagedList", "Writer"]
 
-MAX_BATCH = 128  # writes per commit: its fixed cost no longer shows, and the statement stays below SQLite's 999 parameters
+MAX_BATCH = 128  # writes per commit: its fixed cost is negligible then, and the statement has less than SQLite's 999 parameters
 
-# Revisions per commit of a compaction, for which writers wait: more than a batch, so that it gets done however much is written.
+# Revisions per commit of a compaction, for which writers wait: more than a batch, so that compaction keeps up with any writers.
 # While 500,000 events of 2 KB were compacted, in half a minute, 16 writers had a p99 of 25 ms with steps of 100 and of 57 ms with
 # steps of 500 (6 to 10 ms without a compaction).
 COMPACTION_STEP = 150
@@ -61,9 +60,7 @@ Job = tuple[Write | _Compaction, Future]
 
 @dataclass(slots=True)
 class _Batch:
-    """Writes on their way to one commit. `heads` are those of the changed keys after it, None for a removed one; `state` is the
-    sum of all.
-    """
+    """The writes of one commit. `heads` are the changed keys after it, None if deleted; `state` is the store's after it."""
 
     state: int = 0
     events: list[Event] = field(default_factory=list)
@@ -73,17 +70,17 @@ class _Batch:
 
 
 class DamagedList(Exception):
-    """The list of objects is not the one that the newest event belongs to."""
+    """The list of objects does not match the state of the newest event."""
 
 
 class Writer:
-    """Owns the writing connection from `start` to `stop`. `revision` is the newest that is committed."""
+    """Owns the writing connection from `start` to `stop`. `revision` is the newest committed one."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
         self.revision = 1
         self._state = 0
-        # The fields of Heads, as tuples: those the collector leaves alone, of Heads it would go through each one again and again.
+        # The fields of Heads as plain tuples: the garbage collector untracks those, but would scan every Head again and again.
         self._heads: dict[str, tuple[int, int]] = {}
         self._compacted = 0
         self._doubtful: _Batch | None = None
@@ -97,11 +94,11 @@ class Writer:
         self._checkpointer: Checkpointer
 
     def load(self) -> None:
-        """Reads what the compare-and-swap needs: about 300 bytes a key stay in memory. Raises DamagedList, sqlite3.Error."""
+        """Read the index for compare-and-swap: about 300 bytes per key. Raises DamagedList, sqlite3.Error."""
         heads: dict[str, tuple[int, int]] = {}
         state, before = 0, ""
         for key, revision, created in self.connection.execute("SELECT key, revision, create_revision FROM current"):
-            # Out of order, a search for one key would not find what a list shows.
+            # If keys are out of order, a look-up of a key would not find what a list shows.
             if not isinstance(key, str) or key <= before:
                 raise DamagedList
             state += head_sum(key, revision, created)
@@ -121,14 +118,14 @@ class Writer:
         self._thread.start()
 
     async def stop(self) -> None:
-        """Finishes what is queued, then ends the thread. Nothing is queued after it."""
+        """Finish the queued writes, then end the thread. Nothing may be queued after this."""
         self._jobs.append(None)
         self._bell.put(None)
         if self._thread.ident is not None:
             await asyncio.to_thread(self._thread.join)
 
     def write(self, write: Write) -> Future:
-        """Resolves to the write's revision once it is durable and delivered, or raises as the contract says."""
+        """A future of the write's revision, set once it is durable and delivered, or of the errors of `Storage`."""
         return self._enqueue(write)
 
     async def compact(self, revision: int) -> None:
@@ -143,7 +140,7 @@ class Writer:
         return future
 
     def _ring(self) -> None:
-        """Wakes the thread once for all that one turn of the loop wrote: at each waking it fights for the interpreter's lock."""
+        """Wake the thread once for all writes of one turn of the event loop, because at each wake-up it must wait for the GIL."""
         self._ringing = False
         self._bell.put(None)
 
@@ -162,7 +159,7 @@ class Writer:
                 self._post((), [(job[1], Unavailable("the store is closed"))])
 
     def _waiting(self) -> list[Job | None]:
-        """All that wait, at least one, at most `MAX_BATCH`; None can only be the last."""
+        """The waiting jobs: at least one, at most `MAX_BATCH`. None, which ends the thread, can only be the last."""
         while not self._jobs:
             self._bell.get()
         jobs = [self._jobs.popleft()]
@@ -183,7 +180,7 @@ class Writer:
                 with self._checkpointer.writing:
                     self.connection.execute(_INSERT + ",".join([_ROW] * len(batch.events)), batch.parameters)
         except Exception as error:
-            # Whatever it was (disk full, I/O, a key that is no UTF-8), the thread goes on and nobody waits for ever.
+            # After any error (disk full, I/O, a key that is not UTF-8) the thread goes on, and all writers get an answer.
             self._report(error)
             self._doubtful = self._doubtful or batch
             with suppress(sqlite3.Error):
@@ -195,7 +192,7 @@ class Writer:
         self._post(batch.events, batch.answers)
         if self._failing:
             self._failing = False
-            logger.warning("the store takes writes again")
+            logger.warning("the store accepts writes again")
         self._checkpointer.committed()
 
     def _apply(self, batch: _Batch) -> None:
@@ -208,11 +205,11 @@ class Writer:
         self._state = batch.state
 
     def _settle(self) -> None:
-        """Finds out whether a batch whose commit failed has happened, before anything else is decided.
+        """Find out whether a batch whose commit failed was written, before any further write is decided.
 
-        SQLite rolls a failed statement back, and what a failed sync left in the log no reader sees and the next commit writes
-        over. So nothing has happened; but the file is asked, since all that is answered later rests on it. Raises sqlite3.Error
-        while it can't say.
+        SQLite rolls back a failed statement, and the next commit overwrites what a failed sync left in the log. So it should not
+        be written; but the file is read to be certain, because all later answers depend on it. Raises sqlite3.Error if that
+        fails.
         """
         if self.connection.in_transaction:
             self.connection.rollback()
@@ -230,7 +227,7 @@ class Writer:
             logger.error("the store can't be written to: %s", explain(error))
 
     def _decide(self, write: Write, batch: _Batch) -> Outcome:
-        """Adds the write to the batch if it is allowed, as if those before it in the batch had happened."""
+        """Add the write to the batch if it is allowed after the earlier ones in the batch. Returns its revision or the error."""
         head = batch.heads[write.key] if write.key in batch.heads else self._head(write.key)
         try:
             event = plan(write, head, self.revision + len(batch.events) + 1)
@@ -248,12 +245,12 @@ class Writer:
         return revision
 
     def _head(self, key: str) -> Head | None:
-        """As of the last commit."""
+        """The head of a key at the last commit."""
         found = self._heads.get(key)
         return found and Head(*found)
 
     def _refusal(self, write: Write, head: Head, batch: _Batch) -> StorageError:
-        """The error for a key that is at `head`, with its value: from this batch, or from the file."""
+        """The error for a key that is at `head`, with the key's value from this batch or from the file."""
         if head.revision > self.revision:
             value = batch.events[head.revision - self.revision - 1].value
             assert value is not None
@@ -264,7 +261,7 @@ class Writer:
         return Conflict(write.key, current) if write.expected else KeyExists(write.key, current)
 
     def _compact(self, task: _Compaction, future: Future) -> None:
-        """One step, and the rest at the end of the queue: writers that came meanwhile go first."""
+        """Compact one step, and queue the rest behind the writes that arrived meanwhile."""
         if task.revision <= self._compacted:
             self._post((), [(future, self._compacted)])
             return
@@ -274,7 +271,7 @@ class Writer:
             with self._checkpointer.writing:
                 self.connection.executescript(_COMPACT.format(after=self._compacted, upto=upto))
         except sqlite3.Error as error:
-            # Had it happened after all, doing it again would change nothing.
+            # If it was written nevertheless, repeating it changes nothing.
             self._post((), [(future, Unavailable(f"can't compact the store: {explain(error)}"))])
             return
         self._checkpointer.committed()
@@ -289,7 +286,7 @@ class Writer:
         if events:
             self._feed.publish(events, revision)
         for future, outcome in answers:
-            if future.done():  # the caller gave up; the write stands
+            if future.done():  # the caller was cancelled; the write stays
                 continue
             if isinstance(outcome, int):
                 future.set_result(outcome)

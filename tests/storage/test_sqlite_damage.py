@@ -201,7 +201,7 @@ async def test_a_repair_keeps_what_is_sound_and_names_the_rest(
     if "nothing to repair" in line:
         return
     assert (tmp_path / f"{FILE_NAME}.damaged").read_bytes() == before
-    assert f"the store as it was is {path}.damaged" in line
+    assert f"the damaged store is kept as {path}.damaged" in line
     assert "is sound" in check(path, lambda line: None)
     store = SQLiteStorage(path)
     await store.start()

@@ -115,7 +115,7 @@ async def test_a_refused_commit(
     await agrees(store, tmp_path / "store.db")
     assert [event.revision for event in recorder.seen] == [2, 3]
     told = [record.message for record in caplog.records]
-    assert [line.split(":")[0] for line in told] == ["the store can't be written to", "the store takes writes again"]
+    assert [line.split(":")[0] for line in told] == ["the store can't be written to", "the store accepts writes again"]
 
 
 @pytest.mark.parametrize("known", ["at once", "later"])

@@ -172,9 +172,9 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "a newer version's": (newer, r"made by a newer version \(schema 3, known is 2\): start that version, or restore"),
     "no database": (text, "file is not a database: keep the file if it is yours, and give another folder with --data"),
     "truncated": (truncated, "database disk image is malformed: the file is damaged; restore a backup"),
-    "a folder": (folder, "Is a directory: a file is wanted; move the folder away"),
+    "a folder": (folder, "Is a directory: it must be a file; move the folder away"),
     "garbage in the log": (garbage_log, "-wal is damaged: restore a backup, or move the log away"),
-    "emptied": (empty, r"is an empty file: put the file back or restore a backup .* to begin anew, .* remove it and .*\.lock"),
+    "emptied": (empty, r"is an empty file: put the file back or .* to start with an empty store, remove it and .*\.lock"),
     "removed": (lost, r"was there and is missing now: put the file back or restore a backup .* remove .*\.lock"),
     "emptied beside its log": (emptied, "is missing or empty, but its log .*-wal is not: put the file back"),
     "removed from its log": (removed, "is missing or empty, but its log .*-wal is not: put the file back"),
@@ -245,7 +245,7 @@ def test_a_log_of_zeros_was_never_synced(older: Path) -> None:
 
 
 async def test_a_folder_that_is_not_there(path: Path) -> None:
-    with pytest.raises(Unavailable, match="No such file or directory: make the folder"):
+    with pytest.raises(Unavailable, match="No such file or directory: create the folder"):
         await served(path / "below")
 
 

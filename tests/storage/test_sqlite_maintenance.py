@@ -134,7 +134,7 @@ async def test_restore_raises_the_revision(data: Path, tmp_path: Path) -> None:
     """A client that saw what was written after the backup is sent to list anew, as are those that knew less."""
     done("backup", "--data", "data", "b.db", cwd=tmp_path)
     assert done("restore", "--data", "new", "b.db", cwd=tmp_path) == (
-        f"new/{FILE_NAME} is restored from b.db, at revision {BUMP + 6}; clients that knew an older one list anew"
+        f"new/{FILE_NAME} is restored from b.db, at revision {BUMP + 6}; clients with an older resourceVersion must list again"
     )
     facts = done("check", "--data", "new", cwd=tmp_path)
     assert f"objects: 2 (crontabs.stable.example.com 1, namespaces 1); revision {BUMP + 6}, history since {BUMP + 6}" in facts
@@ -190,12 +190,12 @@ async def test_a_running_server_keeps_its_store(server: SQLiteStorage, tmp_path:
 
 def test_nothing_is_written_over(data: Path, tmp_path: Path) -> None:
     (tmp_path / "b.db").write_text("mine")
-    assert refused("backup", "--data", "data", "b.db", cwd=tmp_path) == "b.db is there already: give another name"
+    assert refused("backup", "--data", "data", "b.db", cwd=tmp_path) == "b.db already exists: give another name"
     assert (tmp_path / "b.db").read_text() == "mine"
     done("backup", "--data", "data", "c.db", cwd=tmp_path)
     before = (data / FILE_NAME).read_bytes()
     assert refused("restore", "--data", "data", "c.db", cwd=tmp_path) == (
-        f"there is a store already: move data/{FILE_NAME} away first, or give another folder with --data"
+        f"there is already a store: move data/{FILE_NAME} away first, or give another folder with --data"
     )
     (data / FILE_NAME).unlink()
     (data / f"{FILE_NAME}-wal").write_bytes(b"x")
@@ -251,7 +251,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "a creation in the middle": (
         spoiled("UPDATE events SET create_revision = 4 WHERE revision = 4"),
-        f"the event 4 of {A} says the object was created at 4",
+        f"the event 4 of {A} has the wrong create revision 4",
     ),
     "a byte of a value": (
         spoiled("UPDATE events SET value = CAST(replace(CAST(value AS TEXT), '1', '3') AS BLOB) WHERE revision = 4"),
@@ -263,11 +263,11 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "a byte of a state": (
         spoiled("UPDATE events SET state = state + 256 WHERE revision = 4"),
-        f"the event 4 of {A} doesn't follow from the events before it",
+        f"the event 4 of {A} does not match the checksum of the events before it",
     ),
     "a byte of a key": (
         spoiled("UPDATE events SET key = replace(key, 'default/a', 'default/q') WHERE revision = 4"),
-        f"the event 4 of {KEY}q doesn't follow from the events before it",
+        f"the event 4 of {KEY}q does not match the checksum of the events before it",
     ),
     "another's value": (
         spoiled(
@@ -280,18 +280,18 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
             "DELETE FROM events WHERE revision IN (2, 3, 5); UPDATE events SET previous = 0;"
             "UPDATE compaction SET revision = 5, state = 7"
         ),
-        "the events up to the compaction at 5 are not those that were left there",
+        "the events up to the compaction at 5 do not match its checksum",
     ),
     "no JSON": (spoiled("UPDATE events SET value = CAST('{' AS BLOB) WHERE revision = 6"), "the event 6 of /core/namespaces"),
     "no object": (
         spoiled(f"UPDATE events SET value = CAST('[]' AS BLOB), checksum = {value_sum(b'[]', 6)} WHERE revision = 6"),
-        "has a value that is no JSON object",
+        "has a value that is not a JSON object",
     ),
     "left of a compaction": (
         spoiled("UPDATE compaction SET revision = 5"),
-        f"the event 4 of {A} is kept although it was compacted",
+        f"the event 4 of {A} should have been removed by the compaction",
     ),
-    "two compactions": (spoiled("INSERT INTO compaction VALUES (0, 0)"), "the compacted revision is kept 2 times"),
+    "two compactions": (spoiled("INSERT INTO compaction VALUES (0, 0)"), "there are 2 compacted revisions"),
     "no object's key": (
         spoiled("INSERT INTO events VALUES (7, 'x', 7, 0, CAST('{}' AS BLOB), 0, 0); INSERT INTO current VALUES ('x', 7, 7)"),
         "'x' is not an object's key",
@@ -362,7 +362,8 @@ async def test_repair(name: str, data: Path, tmp_path: Path) -> None:
     line = done("check", "--repair", "--data", "data", cwd=tmp_path)
     assert line.startswith(f"data/{FILE_NAME} is repaired: {told}")
     assert line.endswith(
-        f"; the store as it was is data/{FILE_NAME}.damaged; revision {BUMP + 6}, and clients that knew an older one list anew"
+        f"; the damaged store is kept as data/{FILE_NAME}.damaged; revision {BUMP + 6}, and "
+        "clients with an older resourceVersion must list again"
     )
     copy = data / f"{FILE_NAME}.damaged"
     assert (copy.read_bytes(), stat.S_IMODE(copy.stat().st_mode)) == (before, 0o600)
