@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.h2spec import suite
-from tests.server.test_serving import Running
+from tests.server.running import Running
 
 # One that ran less has looked at less.
 CASES = 146

@@ -19,6 +19,7 @@ from tests.cases.judged import JUDGED_SPEC, JUDGED_STATUS
 from tests.controlplane.cluster import Cluster
 from tests.integration import (
     cases_bodies,
+    cases_definition_schemas,
     cases_definitions,
     cases_limits,
     cases_metadata,
@@ -38,6 +39,7 @@ from tests.integration.sides import Side, both, played
 CASES: Cases = {}
 for _module in (
     cases_bodies,
+    cases_definition_schemas,
     cases_definitions,
     cases_metadata,
     cases_writes,

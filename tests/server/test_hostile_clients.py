@@ -11,7 +11,7 @@ from hyperframe.frame import HeadersFrame, PingFrame, SettingsFrame, WindowUpdat
 
 from tests.server.clients import tls_context
 from tests.server.frames import HEAD, PREFACE
-from tests.server.test_serving import CA, LOOPS, Running, eventually
+from tests.server.running import CA, LOOPS, Running, eventually
 
 ASK_FOR_LARGE = {
     "http/1.1": b"GET /endless HTTP/1.1\r\nhost: a\r\n\r\n",

@@ -12,7 +12,7 @@ import pytest
 
 from aggserver.server.connection import UNSENT
 from tests.server.clients import tls_context
-from tests.server.test_serving import CA, Running, eventually
+from tests.server.running import CA, Running, eventually
 
 PIECE = 32 * 1024
 

@@ -138,14 +138,14 @@ HERE: dict[str, tuple[str, ...]] = {
         "test_cacher_watches:test_watch_from_a_revision",
     ),
     "DelayedWatchDelivery": (
-        "test_cacher_watches:test_all_that_is_pending_comes_at_once",
-        "test_cacher_watches:test_much_that_is_pending_comes_in_parts",
+        "test_cacher_readers:test_all_that_is_pending_comes_at_once",
+        "test_cacher_readers:test_much_that_is_pending_comes_in_parts",
     ),
     "WatchContextCancel": (
         "contract_watches:a_closed_subscription_is_silent",
-        "test_cacher_watches:test_a_closed_watch_is_over_and_forgotten",
+        "test_cacher_ends:test_a_closed_watch_is_over_and_forgotten",
     ),
-    "WatcherTimeout": ("test_cacher_watches:test_a_slow_watch_is_ended_and_the_others_go_on",),
+    "WatcherTimeout": ("test_cacher_readers:test_a_slow_watch_is_ended_and_the_others_go_on",),
     "WatchDeleteEventObjectHaveLatestRV": (
         "test_cacher_watches:test_a_deletion_shows_the_last_content_at_its_own_revision",
         "registry/test_store_watch:test_a_deleted_object_has_the_revision_of_its_end",
@@ -165,15 +165,15 @@ HERE: dict[str, tuple[str, ...]] = {
         "endpoints/handlers/test_watches:test_bookmarks",
     ),
     "OptionalWatchBookmarksWithCorrectResourceVersion": (
-        "test_cacher_watches:test_bookmarks_follow_what_was_told",
-        "test_cacher_watches:test_no_bookmark_before_the_past_is_told",
+        "test_cacher_bookmarks:test_bookmarks_follow_what_was_told",
+        "test_cacher_bookmarks:test_no_bookmark_before_the_past_is_told",
     ),
     "SendInitialEventsBackwardCompatibility": ("registry/test_store_watch:test_beginnings",),
     "WatchSemantics": (
         "registry/test_store_watch:test_beginnings",
-        "test_cacher_watches:test_initial_events_end_with_their_bookmark",
+        "test_cacher_bookmarks:test_initial_events_end_with_their_bookmark",
     ),
-    "WatchSemanticInitialEventsExtended": ("test_cacher_watches:test_initial_events_not_older_than",),
+    "WatchSemanticInitialEventsExtended": ("test_cacher_bookmarks:test_initial_events_not_older_than",),
     "WatchListMatchSingle": ("registry/test_store_watch:test_beginnings",),
     # etcd3
     "etcd3 Compact": (
@@ -194,9 +194,9 @@ HERE: dict[str, tuple[str, ...]] = {
     "etcd3 WatchChanSync": ("contract_watches:watch_delivers_the_past_then_the_present",),
     # cacher
     "cacher CacheWatcherHandlesFiltering": ("test_cacher_watches:test_watch_with_a_selector",),
-    "cacher CacheWatcherStoppedInAnotherGoroutine": ("test_cacher_watches:test_a_closed_watch_is_over_and_forgotten",),
-    "cacher ResourceVersionAfterInitEvents": ("test_cacher_watches:test_initial_events_end_with_their_bookmark",),
-    "cacher CacheWatcherDraining": ("test_cacher_watches:test_closing_the_cacher_ends_watches_after_what_is_pending",),
+    "cacher CacheWatcherStoppedInAnotherGoroutine": ("test_cacher_ends:test_a_closed_watch_is_over_and_forgotten",),
+    "cacher ResourceVersionAfterInitEvents": ("test_cacher_bookmarks:test_initial_events_end_with_their_bookmark",),
+    "cacher CacheWatcherDraining": ("test_cacher_ends:test_closing_the_cacher_ends_watches_after_what_is_pending",),
     "cacher ConsistentReadFallback": (
         "test_cacher_reads:test_sync_comes_to_writes_of_other_prefixes",
         "registry/test_store_list:test_what_another_writer_wrote_is_read",
@@ -212,7 +212,7 @@ HERE: dict[str, tuple[str, ...]] = {
     "cacher WatchNotHangingOnStartupFailure": ("test_cacher_loss:test_a_failed_load_is_told_and_tried_again",),
     "cacher WatcherNotGoingBackInTime": ("test_cacher_watches:test_list_then_watch_is_a_later_list_while_writers_run",),
     "cacher CacherDontAcceptRequestsStopped": (
-        "test_cacher_watches:test_closing_the_cacher_ends_watches_after_what_is_pending",
+        "test_cacher_ends:test_closing_the_cacher_ends_watches_after_what_is_pending",
         "registry/test_store_list:test_closed",
     ),
     "cacher CacherDontMissEventsOnReinitialization": (
@@ -220,7 +220,7 @@ HERE: dict[str, tuple[str, ...]] = {
         "test_cacher_loss:test_a_compacted_store_is_loaded_anew_and_watches_end",
     ),
     "cacher CacherNoLeakWithMultipleWatchers": (
-        "test_cacher_watches:test_a_closed_watch_is_over_and_forgotten",
+        "test_cacher_ends:test_a_closed_watch_is_over_and_forgotten",
         "endpoints/handlers/test_watches:test_a_client_that_goes_away_frees_its_watch",
     ),
     "cacher CacherSendBookmarkEvents": (
@@ -232,15 +232,15 @@ HERE: dict[str, tuple[str, ...]] = {
         "endpoints/handlers/test_watches:test_initial_events",
         "endpoints/handlers/test_watches:test_a_watch_without_a_revision_is_told_where_the_state_ends",
     ),
-    "cacher BookmarksOnResourceVersionUpdates": ("test_cacher_watches:test_bookmarks_follow_what_was_told",),
+    "cacher BookmarksOnResourceVersionUpdates": ("test_cacher_bookmarks:test_bookmarks_follow_what_was_told",),
     "cacher StartingResourceVersion": ("test_cacher_watches:test_watch_from_a_revision",),
     "cacher DispatchEventWillNotBeBlockedByTimedOutWatcher": (
-        "test_cacher_watches:test_a_slow_watch_is_ended_and_the_others_go_on",
-        "test_cacher_watches:test_a_slow_watch_holds_nothing_once_it_is_ended",
+        "test_cacher_readers:test_a_slow_watch_is_ended_and_the_others_go_on",
+        "test_cacher_readers:test_a_slow_watch_holds_nothing_once_it_is_ended",
     ),
     "cacher CachingDeleteEvents": ("test_cacher_watches:test_a_deletion_shows_the_last_content_at_its_own_revision",),
     "cacher CachingObjects": (
-        "test_cacher_watches:test_watches_share_their_events",
+        "test_cacher_readers:test_watches_share_their_events",
         "registry/test_cache_memory:test_a_change_keeps_what_it_replaced_and_nothing_of_its_watches",
     ),
     "cacher WaitUntilFreshAndList": ("test_cacher_reads:test_wait_for_a_revision_that_comes",),
@@ -249,7 +249,7 @@ HERE: dict[str, tuple[str, ...]] = {
         "registry/test_store_list:test_of_the_future",
     ),
     "cacher WatchListIsSynchronisedWhenNoEventsFromStoreReceived": (
-        "test_cacher_watches:test_initial_events_end_with_their_bookmark",
+        "test_cacher_bookmarks:test_initial_events_end_with_their_bookmark",
     ),
     "cacher ComputeListLimit": ("registry/test_store_list:test_resource_versions",),
     "cacher ListerWatcherListResourceVersionPropagation": ("test_cacher_loss:test_one_load_for_all_who_wait",),
