@@ -119,8 +119,8 @@ HERE: dict[str, tuple[str, ...]] = {
         "contract_history:compaction_never_goes_back",
     ),
     "KeySchema": (
-        "test_keys:test_keys_go_both_ways",
-        "test_keys:test_segments_that_would_move_a_key",
+        "test_keys:test_split",
+        "registry/test_store_update:test_names_that_are_no_key",
     ),
     # watcher_tests.go
     "Watch": (
@@ -184,7 +184,7 @@ HERE: dict[str, tuple[str, ...]] = {
         "contract_lists:list_is_at_the_stores_revision_not_its_items",
         "contract_lists:a_list_after_a_write_has_it",
     ),
-    "etcd3 InvalidKeys": ("test_keys:test_segments_that_would_move_a_key",),
+    "etcd3 InvalidKeys": ("registry/test_store_update:test_names_that_are_no_key",),
     "etcd3 GetCurrentResourceVersion": (
         "contract_history:a_compacted_deletion_does_not_take_its_revision_along",
         "contract_writes:one_counter_runs_over_all_keys",
