@@ -9,16 +9,17 @@ Pure. Source: k8s.io/apiextensions-apiserver pkg/apis/apiextensions/v1/{types,de
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from aggserver.apiextensions import manifest, validation
-from aggserver.apiextensions.manifest import member
 from aggserver.apiextensions.schema_rules import is_structural
 from aggserver.meta.field import FieldError
+from aggserver.meta.json_types import JSONMapping
 from aggserver.publish.table import Column
 from aggserver.registry.custom_resource import ScalePaths
+from aggserver.schema import structural
+from aggserver.scheme import form
 
 __all__ = [
     "Conversion",
@@ -30,6 +31,10 @@ __all__ = [
     "parse",
     "with_structure",
 ]
+
+_SPEC = manifest.TYPE.members["spec"].type
+# Where the manifest names no port of the webhook's service.
+_WEBHOOK_PORT = 443
 
 
 class DefinitionError(Exception):
@@ -60,7 +65,7 @@ class Version:
     name: str
     served: bool
     storage: bool
-    schema: Mapping[str, Any] = field(default_factory=dict)
+    schema: JSONMapping = field(default_factory=dict)
     status_subresource: bool = False
     scale: ScalePaths | None = None
     columns: tuple[Column, ...] = ()
@@ -78,7 +83,7 @@ class WebhookClient:
     service_namespace: str = ""
     service_name: str = ""
     service_path: str = ""
-    service_port: int = 443
+    service_port: int = _WEBHOOK_PORT
     ca_bundle: str = ""
 
 
@@ -110,7 +115,7 @@ class Definition:
         return next(version for version in self.versions if version.storage)
 
 
-def parse(crd: Mapping[str, Any]) -> Definition:
+def parse(crd: JSONMapping) -> Definition:
     """Parse a manifest, which may be of any shape. Raises DefinitionError with all errors that keep it from being served.
 
     Other rules are not checked, since a cluster may have accepted the definition before they existed.
@@ -118,7 +123,7 @@ def parse(crd: Mapping[str, Any]) -> Definition:
     errors = manifest.problems(crd) or validation.essentials(crd)
     if errors:
         raise DefinitionError(errors)
-    spec = crd["spec"]
+    spec = form.filled(crd["spec"], _SPEC, (structural.SCHEMA,))
     names = _names(spec["names"])
     return Definition(
         name=f"{names.plural}.{spec['group']}",
@@ -126,8 +131,8 @@ def parse(crd: Mapping[str, Any]) -> Definition:
         names=names,
         namespaced=spec["scope"] == "Namespaced",
         versions=tuple(map(_version, spec["versions"])),
-        conversion=_conversion(member(spec, "conversion", {})),
-        preserve_unknown_fields=member(spec, "preserveUnknownFields", False),
+        conversion=_conversion(spec["conversion"]),
+        preserve_unknown_fields=spec["preserveUnknownFields"],
     )
 
 
@@ -140,64 +145,68 @@ def with_structure(definition: Definition) -> Definition:
     return replace(definition, versions=tuple(marked))
 
 
-def _names(names: Mapping[str, Any]) -> Names:
-    filled = manifest.default_names(names)
+# What follows takes structs as `form.filled` gives them; pointers may be None.
+
+
+def _names(names: JSONMapping) -> Names:
+    defaulted = manifest.default_names(names)
     return Names(
-        plural=filled["plural"],
-        singular=filled["singular"],
-        kind=filled["kind"],
-        list_kind=filled["listKind"],
-        short_names=tuple(filled.get("shortNames", ())),
-        categories=tuple(filled.get("categories", ())),
+        plural=defaulted["plural"],
+        singular=defaulted["singular"],
+        kind=defaulted["kind"],
+        list_kind=defaulted["listKind"],
+        short_names=tuple(defaulted["shortNames"]),
+        categories=tuple(defaulted["categories"]),
     )
 
 
-def _version(version: Mapping[str, Any]) -> Version:
-    subresources = member(version, "subresources", {})
-    scale = subresources.get("scale")
+def _version(version: JSONMapping) -> Version:
+    validation, subresources = version["schema"] or {}, version["subresources"] or {}
     return Version(
         name=version["name"],
-        served=member(version, "served", False),
-        storage=member(version, "storage", False),
-        schema=member(member(version, "schema", {}), "openAPIV3Schema", {}),
+        served=version["served"],
+        storage=version["storage"],
+        schema=validation.get("openAPIV3Schema") or {},
         status_subresource=subresources.get("status") is not None,
-        scale=None if scale is None else _scale(scale),
-        columns=tuple(map(_column, member(version, "additionalPrinterColumns", []))),
-        selectable_fields=tuple(member(entry, "jsonPath", "") for entry in member(version, "selectableFields", [])),
-        deprecated=member(version, "deprecated", False),
-        deprecation_warning=member(version, "deprecationWarning", ""),
+        scale=_scale(subresources.get("scale")),
+        columns=tuple(map(_column, version["additionalPrinterColumns"])),
+        selectable_fields=tuple(each["jsonPath"] for each in version["selectableFields"]),
+        deprecated=version["deprecated"],
+        deprecation_warning=version["deprecationWarning"] or "",
     )
 
 
-def _scale(scale: Mapping[str, Any]) -> ScalePaths:
-    return ScalePaths(
-        member(scale, "specReplicasPath", ""), member(scale, "statusReplicasPath", ""), member(scale, "labelSelectorPath", "")
-    )
+def _scale(scale: JSONMapping | None) -> ScalePaths | None:
+    if scale is None:
+        return None
+    return ScalePaths(scale["specReplicasPath"], scale["statusReplicasPath"], scale["labelSelectorPath"] or "")
 
 
-def _column(column: Mapping[str, Any]) -> Column:
+def _column(column: JSONMapping) -> Column:
     return Column(
-        name=member(column, "name", ""),
-        type=member(column, "type", ""),
-        json_path=member(column, "jsonPath", ""),
-        description=member(column, "description", ""),
-        format=member(column, "format", ""),
-        priority=member(column, "priority", 0),
+        name=column["name"],
+        type=column["type"],
+        json_path=column["jsonPath"],
+        description=column["description"],
+        format=column["format"],
+        priority=column["priority"],
     )
 
 
-def _conversion(conversion: Mapping[str, Any]) -> Conversion:
-    if conversion.get("strategy") != "Webhook":
+def _conversion(conversion: JSONMapping | None) -> Conversion:
+    if conversion is None or conversion["strategy"] != "Webhook":
         return Conversion()
-    webhook = member(conversion, "webhook", {})
-    config = member(webhook, "clientConfig", {})
-    service = member(config, "service", {})
-    client = WebhookClient(
-        url=member(config, "url", ""),
-        service_namespace=member(service, "namespace", ""),
-        service_name=member(service, "name", ""),
-        service_path=member(service, "path", ""),
-        service_port=member(service, "port", 443),
-        ca_bundle=member(config, "caBundle", ""),
+    webhook = conversion["webhook"] or {}
+    return Conversion(_webhook_client(webhook.get("clientConfig") or {}), tuple(webhook.get("conversionReviewVersions", ())))
+
+
+def _webhook_client(config: JSONMapping) -> WebhookClient:
+    service = config.get("service") or {}
+    return WebhookClient(
+        url=config.get("url") or "",
+        service_namespace=service.get("namespace", ""),
+        service_name=service.get("name", ""),
+        service_path=service.get("path") or "",
+        service_port=_WEBHOOK_PORT if service.get("port") is None else service["port"],
+        ca_bundle=config.get("caBundle", ""),
     )
-    return Conversion(client, tuple(member(webhook, "conversionReviewVersions", [])))

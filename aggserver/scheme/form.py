@@ -1,19 +1,20 @@
 """Form: checks that a JSON value has the form of a Go type, and prunes it as Go's decoder and encoder do.
 
 `problems` finds all members of a wrong JSON type, with their paths, for files and for modules that rely on the form. `prune`
-drops what Go's decoder would drop, and what its encoder would omit. Pure.
+drops what Go's decoder would drop, and what its encoder would omit. `filled` adds the zeros that Go's decoder leaves. Pure.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from aggserver.meta.field import FieldError, Path, type_invalid
+from aggserver.meta.json_types import JSONMapping, JSONObject
 from aggserver.scheme.types import Type, lookup
 
-__all__ = ["problems", "prune"]
+__all__ = ["filled", "problems", "prune"]
 
 _WORDS = {
     **dict.fromkeys(("string", "time"), "a string"),
@@ -31,6 +32,15 @@ _PYTHON: Mapping[str, type | tuple[type, ...]] = {
     "float64": (int, float),
     "list": list,
     **dict.fromkeys(("map", "struct"), dict),
+}
+_ZEROS: Mapping[str, Callable[[], Any]] = {
+    **dict.fromkeys(("string", "time", "bytes"), str),
+    "bool": bool,
+    **dict.fromkeys(("int32", "int64"), int),
+    "float64": float,
+    "list": list,
+    "map": dict,
+    **dict.fromkeys(("json", "union"), lambda: None),
 }
 _SCHEMA = "v1.JSONSchemaProps"
 
@@ -135,3 +145,28 @@ def _prune_struct(value: dict[str, Any], of: Type, path: str) -> Iterator[str]:
             del value[name]
         else:
             yield from _prune(inner, member.type, at)
+
+
+def filled(value: JSONMapping, of: Type, whole: Collection[Type] = ()) -> JSONObject:
+    """A struct as Go has it once it is decoded: with all its members, which are zero where they are missing or null.
+
+    A pointer's zero is None; unknown members are left out. whole: types whose values are taken as they are, and shared with the
+    result. Relies on `problems` finding nothing.
+    """
+    return {name: _filled(value.get(name), member.type, member.pointer, whole) for name, member in of.members.items()}
+
+
+def _filled(value: Any, of: Type, pointer: bool, whole: Collection[Type]) -> Any:
+    if value is None:
+        if pointer or of in whole:
+            return None
+        return filled({}, of, whole) if of.kind == "struct" else _ZEROS[of.kind]()
+    if of in whole:
+        return value
+    if of.kind == "struct":
+        return filled(value, of, whole)
+    if of.element is None:
+        return value
+    if of.kind == "list":
+        return [_filled(inner, of.element, False, whole) for inner in value]
+    return {key: _filled(inner, of.element, False, whole) for key, inner in value.items()}
