@@ -20,6 +20,7 @@ from aggserver.conversion.converter import NoneConverter
 from aggserver.endpoints.installer import ResourceScope
 from aggserver.meta import errors, jsonpath, versions
 from aggserver.meta.json_types import JSONObject
+from aggserver.meta.resource import ResourceInfo
 from aggserver.publish import discovery, table
 from aggserver.publish.discovery import APIResource, APISubresource
 from aggserver.publish.models import Published
@@ -30,7 +31,6 @@ from aggserver.registry.resource_storage import ResourceStorage
 from aggserver.registry.rest import Context
 from aggserver.registry.store import Store
 from aggserver.registry.stored import StoredObject
-from aggserver.registry.strategy import ResourceInfo
 from aggserver.registry.subresources import ScaleStore, StatusStore
 from aggserver.registry.views import Views
 from aggserver.schema.compiled import CompiledSchema

@@ -14,8 +14,9 @@ from aggserver.meta import codec
 from aggserver.meta.field import FieldError, Path
 from aggserver.meta.golang import quote
 from aggserver.meta.json_types import JSONObject
+from aggserver.meta.resource import ResourceInfo
 from aggserver.registry.rest import Context
-from aggserver.registry.strategy import ResourceInfo, Verdict
+from aggserver.registry.strategy import Verdict
 from aggserver.schema.rules import UPSTREAM, RuleOptions
 from aggserver.scheme import object_meta
 

@@ -14,11 +14,11 @@ from aggserver.endpoints.installer import ResourceScope
 from aggserver.meta import errors
 from aggserver.meta.golang import quote
 from aggserver.meta.json_types import JSONObject
+from aggserver.meta.resource import ResourceInfo
 from aggserver.publish import discovery
 from aggserver.publish.discovery import APIResource, APISubresource
 from aggserver.publish.models import Published
 from aggserver.publish.table import TableConvertor
-from aggserver.registry.strategy import ResourceInfo
 from aggserver.schema.object_meta import prune_object_meta
 
 __all__ = ["FixedResource", "Subresource"]

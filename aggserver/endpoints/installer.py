@@ -15,10 +15,10 @@ from typing import Protocol
 from aggserver.admission.chain import Chain
 from aggserver.meta import versions
 from aggserver.meta.json_types import JSONObject
+from aggserver.meta.resource import ResourceInfo
 from aggserver.publish.discovery import APIGroup, APIGroupVersion, APIResource
 from aggserver.publish.models import Published
 from aggserver.publish.table import TableConvertor
-from aggserver.registry.strategy import ResourceInfo
 
 __all__ = ["Installer", "ResourceScope", "Served"]
 

@@ -15,9 +15,10 @@ from aggserver.meta import codec, field
 from aggserver.meta.field import FieldError, Path
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.jsonpath import JSONPath
+from aggserver.meta.resource import ResourceInfo
 from aggserver.registry.nested import NestedError, find_integer, find_string, go_text
 from aggserver.registry.rest import Context
-from aggserver.registry.strategy import ResourceInfo, Verdict
+from aggserver.registry.strategy import Verdict
 from aggserver.schema.compiled import CompiledSchema
 from aggserver.schema.rules import OutOfPatienceError
 from aggserver.scheme import object_meta

@@ -9,30 +9,14 @@ Source: k8s.io/apiserver pkg/registry/rest/{create,update,delete}.go, v0.36.3.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from aggserver.meta.field import FieldError
 from aggserver.meta.json_types import JSONObject
+from aggserver.meta.resource import ResourceInfo
 from aggserver.registry.rest import Context
 
-__all__ = ["ResourceInfo", "Strategy", "Verdict"]
-
-
-@dataclass(frozen=True, slots=True)
-class ResourceInfo:
-    """What a resource is called, in one of its versions."""
-
-    group: str
-    version: str
-    resource: str
-    kind: str
-    list_kind: str
-    namespaced: bool
-
-    @property
-    def api_version(self) -> str:
-        return f"{self.group}/{self.version}" if self.group else self.version
+__all__ = ["Strategy", "Verdict"]
 
 
 class Verdict(NamedTuple):

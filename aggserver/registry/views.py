@@ -15,10 +15,10 @@ from typing import TypeVar
 
 from aggserver.meta import codec, errors
 from aggserver.meta.json_types import JSONObject
+from aggserver.meta.resource import ResourceInfo
 from aggserver.registry import stored
 from aggserver.registry.resource_storage import ResourceStorage
 from aggserver.registry.stored import StoredObject
-from aggserver.registry.strategy import ResourceInfo
 from aggserver.registry.unreadable import Unreadable
 from aggserver.schema.pruning import MalformedError
 from aggserver.storage.interface import Corrupt

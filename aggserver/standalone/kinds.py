@@ -10,9 +10,9 @@ from aggserver.endpoints.fixed import FixedResource, Subresource
 from aggserver.meta import errors
 from aggserver.meta.field import Path
 from aggserver.meta.json_types import JSONObject
+from aggserver.meta.resource import ResourceInfo
 from aggserver.publish.table import Column, TableConvertor
 from aggserver.registry.store import Store
-from aggserver.registry.strategy import ResourceInfo
 from aggserver.registry.subresources import StatusStore
 from aggserver.scheme import form
 from aggserver.scheme.decoding import decode_error

@@ -17,10 +17,11 @@ from aggserver.meta.errors import StatusError
 from aggserver.meta.field import FieldError, Path
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.names import qualified_name
+from aggserver.meta.resource import ResourceInfo
 from aggserver.registry.follower import ALL, CONTROLLER, CallLater, Follower, call_later
 from aggserver.registry.rest import Context, DeleteOptions, WriteOptions
 from aggserver.registry.store import Store
-from aggserver.registry.strategy import ResourceInfo, Verdict
+from aggserver.registry.strategy import Verdict
 from aggserver.scheme import object_meta
 
 __all__ = [

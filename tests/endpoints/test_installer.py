@@ -9,8 +9,8 @@ from aggserver.endpoints.fixed import FixedResource, Subresource
 from aggserver.endpoints.installer import Installer
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
+from aggserver.meta.resource import ResourceInfo
 from aggserver.publish.table import TableConvertor
-from aggserver.registry.strategy import ResourceInfo
 
 
 def drop_odd(obj: JSONObject) -> list[str]:

@@ -14,6 +14,7 @@ from aggserver.authentication.user import UserInfo
 from aggserver.conversion.converter import NoneConverter
 from aggserver.meta import codec, errors, jsonpath
 from aggserver.meta.json_types import JSONObject
+from aggserver.meta.resource import ResourceInfo
 from aggserver.meta.selectors import FieldSelector, LabelSelector
 from aggserver.registry.custom_resource import CustomResourceStrategy, ScalePaths, StatusStrategy, read_fields
 from aggserver.registry.environment import Environment
@@ -21,7 +22,6 @@ from aggserver.registry.resource_storage import ResourceStorage
 from aggserver.registry.rest import Context, DeleteOptions, ListOptions, WriteOptions
 from aggserver.registry.store import Store
 from aggserver.registry.stored import StoredObject
-from aggserver.registry.strategy import ResourceInfo
 from aggserver.registry.views import Views
 from aggserver.registry.watch import Watch
 from aggserver.schema.compiled import CompiledSchema
