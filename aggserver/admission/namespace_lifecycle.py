@@ -8,11 +8,12 @@ Source: k8s.io/apiserver pkg/admission/plugin/namespace/lifecycle/admission.go, 
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from aggserver.admission.chain import CREATE, DELETE, Attributes
 from aggserver.meta import errors
 from aggserver.meta.errors import Cause
+from aggserver.meta.json_types import JSONObject
 
 __all__ = ["NamespaceLifecycle", "Namespaces"]
 
@@ -29,9 +30,13 @@ class NamespaceLifecycle:
     def __init__(self, namespaces: Namespaces) -> None:
         self._namespaces = namespaces
 
-    async def mutate(self, attributes: Attributes, obj: dict[str, Any] | None) -> None:
-        namespace = attributes.namespace
-        if not attributes.group and attributes.resource == "namespaces":
+    async def mutate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> bool:
+        await self._check(attributes, obj)
+        return False
+
+    async def _check(self, attributes: Attributes, obj: JSONObject | None) -> None:
+        namespace, resource = attributes.namespace, attributes.resource
+        if not resource.group and resource.resource == "namespaces":
             if attributes.operation == DELETE and attributes.name in _IMMORTAL:
                 raise errors.forbidden("", "namespaces", attributes.name, "this namespace may not be deleted")
             return
@@ -42,12 +47,12 @@ class NamespaceLifecycle:
             raise errors.not_found("", "namespaces", namespace)
         if phase == "Terminating" and attributes.operation == CREATE:
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
-            error = errors.forbidden(attributes.group, attributes.resource, attributes.name or _name_of(obj), why)
+            error = errors.forbidden(resource.group, resource.resource, attributes.name or _name_of(obj), why)
             error.causes = (Cause("NamespaceTerminating", f"namespace {namespace} is being terminated", "metadata.namespace"),)
             raise error
 
 
-def _name_of(obj: dict[str, Any] | None) -> str:
+def _name_of(obj: JSONObject | None) -> str:
     """The name for an error about an object that may have none yet."""
     metadata = (obj or {}).get("metadata") or {}
     return metadata.get("name") or metadata.get("generateName") or "Unknown"

@@ -15,6 +15,7 @@ from aggserver.admission.chain import DELETE, Attributes
 from aggserver.apiextensions.manifest import member
 from aggserver.apiextensions.strategy import INFO
 from aggserver.meta import errors
+from aggserver.meta.json_types import JSONObject
 
 __all__ = ["ANNOTATION", "DefinitionProtection"]
 
@@ -28,7 +29,7 @@ class DefinitionProtection:
         self._count = count
         self._everywhere = everywhere
 
-    async def validate(self, attributes: Attributes, obj: dict[str, Any] | None, old: dict[str, Any] | None) -> None:
+    async def validate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> None:
         if attributes.operation != DELETE or old is None or not self._protects(old["metadata"]):
             return
         name = old["metadata"]["name"]

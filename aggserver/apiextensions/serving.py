@@ -18,6 +18,10 @@ from aggserver.apiextensions.definition import Definition, Version
 from aggserver.apiextensions.marks import Marks
 from aggserver.conversion.converter import NoneConverter
 from aggserver.endpoints.installer import ResourceScope
+from aggserver.merge.atom import Atom, of_resource
+from aggserver.merge.fieldset import FieldSet
+from aggserver.merge.managed_fields import FieldManager
+from aggserver.merge.scale_owners import ScaleOwners
 from aggserver.meta import errors, jsonpath, versions
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
@@ -44,6 +48,8 @@ from aggserver.storage.cacher import Cacher
 __all__ = ["DefinitionResource", "ServedVersion"]
 
 _SCALE = lookup("autoscaling/v1.Scale")
+_RESET_BY_MAIN: FieldSet = {"f:status": {}}
+_RESET_BY_STATUS: FieldSet = {"f:metadata": {}, "f:spec": {}}
 
 
 class DefinitionResource:
@@ -74,6 +80,7 @@ class DefinitionResource:
         self._remember = remember
         self._cacher: Cacher[StoredObject] | None = replacing._hand_over(definition) if replacing is not None else None
         self._stores: dict[str, Store] = {}
+        self._atoms: dict[str, Atom] = {}
         self._schemas: dict[str, CompiledSchema] = dict(replacing._unchanged_schemas(definition)) if replacing is not None else {}
         self.versions = tuple(ServedVersion(self, version) for version in definition.versions if version.served)
 
@@ -147,15 +154,55 @@ class DefinitionResource:
             why = "create not allowed while custom resource definition is terminating"
             raise errors.forbidden(self.definition.group, self.definition.names.plural, "", why)
 
-    def _build_store(self, version: Version) -> Store:
-        schema = self.schema(version)
-        strategy = CustomResourceStrategy(
+    def field_manager(self, version: Version, subresource: str) -> FieldManager:
+        """Of an endpoint. What its strategy takes from the old object, no writer owns."""
+        if subresource:
+            ignored = {self._api_version(each): _RESET_BY_STATUS for each in self.definition.versions if each.status_subresource}
+        else:
+            ignored = {self._api_version(version): _RESET_BY_MAIN} if version.status_subresource else {}
+        names = self.definition.names
+        return FieldManager(self._api_version(version), names.kind, self._atom, self._convert, subresource, ignored)
+
+    def scale_owners(self, version: Version) -> ScaleOwners:
+        paths = {self._api_version(each): each.scale.spec_replicas if each.scale else None for each in self.definition.versions}
+        return ScaleOwners(self._api_version(version), paths)
+
+    def _api_version(self, version: Version) -> str:
+        return f"{self.definition.group}/{version.name}"
+
+    def _atom(self, api_version: str) -> Atom:
+        """The type of a version's objects, whether it is served or not. Raises StatusError where there is no such version."""
+        if api_version not in self._atoms:
+            version = self._version(api_version)
+            structural = self.schema(version).structural if version.structural else None
+            preserves = self.definition.preserve_unknown_fields
+            self._atoms[api_version] = of_resource(structural, preserve_unknown_fields=preserves)
+        return self._atoms[api_version]
+
+    def _convert(self, obj: JSONObject, api_version: str) -> JSONObject:
+        """As the None strategy does it. Raises StatusError where there is no such version."""
+        self._version(api_version)
+        return {**obj, "apiVersion": api_version}
+
+    def _version(self, api_version: str) -> Version:
+        for version in self.definition.versions:
+            if self._api_version(version) == api_version:
+                return version
+        raise errors.StatusError(500, "", f"request to convert CR to an invalid group/version: {api_version}")
+
+    def strategy(self, version: Version, field_manager: FieldManager | None) -> CustomResourceStrategy:
+        return CustomResourceStrategy(
             self.info(version),
-            schema,
+            self.schema(version),
             has_status=version.status_subresource,
             scale=version.scale,
             check_context=self.check_context,
+            field_manager=field_manager,
         )
+
+    def _build_store(self, version: Version) -> Store:
+        schema = self.schema(version)
+        strategy = self.strategy(version, self.field_manager(version, ""))
         return Store(self._storage, strategy, Views(self._storage, strategy.info, schema.prune_converted, schema))
 
     @cached_property
@@ -288,6 +335,7 @@ class ServedVersion:
                 has_status=True,
                 scale=version.scale,
                 check_context=self._parent.check_context,
+                field_manager=self._parent.field_manager(version, "status"),
             )
             rest = StatusStore(store.with_strategy(strategy))
         elif subresource == "scale" and version.scale is not None:
@@ -309,10 +357,12 @@ class ServedVersion:
     def _scale_scope(self, store: Store) -> ResourceScope:
         paths = self._version.scale
         assert paths is not None  # checked by the caller
+        parents = store.with_strategy(self._parent.strategy(self._version, None))
+        rest = ScaleStore(parents, paths, self._parent.scale_owners(self._version))
         scope = ResourceScope.of(
             store.strategy.info,
             "scale",
-            ScaleStore(store, paths),
+            rest,
             conform=_conform_scale,
             table=table.scale_convertor(),
             admission=self._parent.admission,
@@ -320,7 +370,7 @@ class ServedVersion:
             deprecation=deprecation_warning(self._parent.definition, self._version),
             typed=True,
         )
-        return replace(scope, kind="Scale", list_kind="", object_version="autoscaling/v1")
+        return replace(scope, kind="Scale", object_version="autoscaling/v1")
 
 
 def deprecation_warning(definition: Definition, version: Version) -> str:

@@ -10,15 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from aggserver.apiextensions import conditions, manifest, schema_rules, validation
-from aggserver.meta import codec
+from aggserver.merge.managed_fields import FieldManager
+from aggserver.meta import codec, errors
 from aggserver.meta.field import FieldError, Path
 from aggserver.meta.golang import quote
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
+from aggserver.registry.own_kinds import own_fields
 from aggserver.registry.rest import Context
 from aggserver.registry.strategy import Verdict
 from aggserver.schema.rules import UPSTREAM, RuleOptions
 from aggserver.scheme import object_meta
+from aggserver.scheme.decoding import decode_error
 
 __all__ = ["CLEANUP_FINALIZER", "INFO", "DefinitionStatusStrategy", "DefinitionStrategy", "set_defaults"]
 
@@ -54,6 +57,11 @@ def set_defaults(obj: JSONObject) -> None:
         service.setdefault("port", 443)
 
 
+_TYPE = "apiextensions/v1.CustomResourceDefinition"
+_FIELDS = own_fields(INFO, _TYPE, resets=("status",))
+_STATUS_FIELDS = own_fields(INFO, _TYPE, "status", resets=("spec",))
+
+
 class DefinitionStrategy:
     def __init__(self, rule_options: RuleOptions = UPSTREAM) -> None:
         self._rule_options = rule_options
@@ -61,6 +69,20 @@ class DefinitionStrategy:
     @property
     def info(self) -> ResourceInfo:
         return INFO
+
+    @property
+    def field_manager(self) -> FieldManager | None:
+        return _FIELDS
+
+    def conform(self, obj: JSONObject) -> list[str]:
+        """As upstream's decoder: members of a wrong type are refused, unknown ones dropped, defaults filled in. Raises 400."""
+        why = decode_error(obj, manifest.TYPE) or ", ".join(map(str, manifest.problems(obj)))
+        if why:
+            what = 'CustomResourceDefinition in version "v1" cannot be handled as a CustomResourceDefinition'
+            raise errors.bad_request(f"{what}: {why}")
+        dropped = manifest.prune(obj)
+        set_defaults(obj)
+        return dropped
 
     def prepare_for_create(self, obj: JSONObject) -> None:
         obj["metadata"]["generation"] = 1
@@ -113,6 +135,10 @@ class DefinitionStrategy:
 
 class DefinitionStatusStrategy(DefinitionStrategy):
     """`/status`: keeps the spec. As upstream, it can change metadata here, by which the controller removes its finalizer."""
+
+    @property
+    def field_manager(self) -> FieldManager | None:
+        return _STATUS_FIELDS
 
     def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
         if "spec" in old:

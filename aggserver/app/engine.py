@@ -169,7 +169,7 @@ class Engine:
         return self.installer.find(group, version, resource) is not None
 
     def _observe_watch(self, scope: ResourceScope, count: int, size: int) -> None:
-        self.metrics.watch(scope.group, scope.version, scope.resource).sent(count, size)
+        self.metrics.watch(scope.info.group, scope.info.version, scope.info.resource).sent(count, size)
 
     def _paths(self) -> list[str]:
         paths = ["/apis", "/openapi/v2", "/openapi/v3"]

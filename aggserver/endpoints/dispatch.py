@@ -10,6 +10,7 @@ pkg/endpoints/installer.go for the server's own kinds, v0.36.3.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from aggserver.endpoints.discovery import Discovery, page_not_found
 from aggserver.endpoints.handlers import create, delete, get, patch, update
@@ -19,10 +20,12 @@ from aggserver.endpoints.openapi import OpenAPI
 from aggserver.endpoints.request import AnyResponse, ASGIApp, ASGIResponse, Request
 from aggserver.endpoints.request_info import RequestInfo
 from aggserver.meta import errors
+from aggserver.registry.rest import Context
 
 __all__ = ["Dispatcher"]
 
-VerbHandler = Callable[[ResourceScope, Request], Awaitable[AnyResponse]]
+# (the scope, what stands behind it with the protocol of the verb, on whose behalf, the request)
+VerbHandler = Callable[[ResourceScope, Any, Context, Request], Awaitable[AnyResponse]]
 
 # Verbs that a namespaced resource takes without a namespace.
 _ACROSS_NAMESPACES = frozenset({"list", "watch"})
@@ -73,7 +76,9 @@ class Dispatcher:
             raise errors.method_not_supported(info.group, info.resource, info.verb)
         if info.verb in _NAMED and not info.name:
             raise errors.bad_request("name must be provided")
-        return await self._verbs[info.verb](scope, request)
+        context = Context(request.user, info.namespace, request.warnings)
+        # The verbs of a scope say which protocols its `rest` has.
+        return await self._verbs[info.verb](scope, scope.rest, context, request)
 
     async def _other(self, request: Request) -> AnyResponse:
         path = request.path

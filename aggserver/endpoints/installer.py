@@ -27,6 +27,7 @@ __all__ = ["Installer", "ResourceScope", "Served"]
 class ResourceScope:
     """One resource (or subresource) in one version, as handlers see it.
 
+    info: the resource that the path names.
     kind, object_version: of the objects exchanged (`autoscaling/v1` Scale for a scale; else the resource's own).
     rest: an object with the protocols of `registry/rest.py` that its verbs need.
     verbs: what is dispatched to it, by the names that discovery lists; every other one is not allowed.
@@ -39,14 +40,10 @@ class ResourceScope:
     built_in: upstream has routes for this resource, of method and path; what they lack, and that is also HEAD, is not allowed.
     """
 
-    group: str
-    version: str
-    resource: str
+    info: ResourceInfo
     subresource: str
     kind: str
-    list_kind: str
     object_version: str
-    namespaced: bool
     rest: object
     conform: Callable[[JSONObject], list[str]]
     table: TableConvertor
@@ -75,14 +72,10 @@ class ResourceScope:
     ) -> ResourceScope:
         """Of a resource or subresource whose objects are of the resource's own kind."""
         return cls(
-            group=info.group,
-            version=info.version,
-            resource=info.resource,
+            info=info,
             subresource=subresource,
             kind=info.kind,
-            list_kind=info.list_kind,
             object_version=info.api_version,
-            namespaced=info.namespaced,
             rest=rest,
             conform=conform,
             table=table,
@@ -93,10 +86,6 @@ class ResourceScope:
             typed=typed,
             built_in=built_in,
         )
-
-    @property
-    def api_version(self) -> str:
-        return f"{self.group}/{self.version}" if self.group else self.version
 
 
 class Served(Protocol):

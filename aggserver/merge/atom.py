@@ -16,7 +16,7 @@ from typing import Any
 
 from aggserver.schema.structural import Structural
 
-__all__ = ["DEDUCED", "UNTYPED", "Atom", "ListType", "MapType", "of_resource", "of_schema"]
+__all__ = ["DEDUCED", "OBJECT_META", "UNTYPED", "Atom", "ListType", "MapType", "of_resource", "of_schema"]
 
 
 @dataclass(slots=True, eq=False)
@@ -85,7 +85,7 @@ def of_schema(node: Structural, *, preserve: bool = False) -> Atom:
 def _map(node: Structural, preserve: bool) -> MapType:
     fields = {name: of_schema(child, preserve=preserve) for name, child in node.properties.items()}
     if node.x_embedded_resource:
-        fields = {"apiVersion": _STRING, "kind": _STRING, "metadata": _OBJECT_META} | fields
+        fields = {"apiVersion": _STRING, "kind": _STRING, "metadata": OBJECT_META} | fields
     defaults = {name: child.default for name, child in node.properties.items() if child.default is not None}
     return MapType(fields, defaults, _element(node, preserve, bool(fields)), node.map_type == "atomic")
 
@@ -126,7 +126,7 @@ _MANAGED_FIELDS = _struct(
     subresource=_STRING,
     time=_ANY_SCALAR,
 )
-_OBJECT_META = _struct(
+OBJECT_META = _struct(
     annotations=_STRINGS,
     creationTimestamp=_ANY_SCALAR,
     deletionGracePeriodSeconds=_NUMERIC,
@@ -154,5 +154,5 @@ def of_resource(schema: Structural | None, *, preserve_unknown_fields: bool = Fa
         return DEDUCED
     made = of_schema(schema, preserve=preserve_unknown_fields)
     assert made.map is not None
-    fields = {**made.map.fields, "apiVersion": _STRING, "kind": _STRING, "metadata": _OBJECT_META}
+    fields = {**made.map.fields, "apiVersion": _STRING, "kind": _STRING, "metadata": OBJECT_META}
     return Atom(map=MapType(fields, made.map.defaults, made.map.element, made.map.atomic))

@@ -9,7 +9,7 @@ Source: k8s.io/apimachinery pkg/util/managedfields/internal, v0.36.3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -36,7 +36,7 @@ from aggserver.meta.golang import quote
 from aggserver.meta.json_types import JSONObject
 from aggserver.scheme import object_meta
 
-__all__ = ["APPLY", "UPDATE", "FieldManager", "ManagedFieldsError", "decode"]
+__all__ = ["APPLY", "UPDATE", "FieldManager", "ManagedFieldsError", "decode", "in_order"]
 
 APPLY, UPDATE = "Apply", "Update"
 
@@ -109,6 +109,11 @@ class _Managed:
         entry["manager"], entry["operation"] = manager.name, manager.operation
         entry["subresource"], entry["time"] = manager.subresource, time
         return {name: value for name, value in entry.items() if value or name == "fieldsV1"}
+
+
+def in_order(entries: Iterable[JSONObject]) -> list[JSONObject]:
+    """Entries in the order in which managedFields have them."""
+    return sorted(entries, key=_entry_order)
 
 
 def _entry_order(entry: JSONObject) -> tuple[Any, ...]:

@@ -18,7 +18,17 @@ from aggserver.merge.fieldset import FieldSet, Path
 from aggserver.merge.merging import merge
 from aggserver.merge.typed import equal, field_set
 
-__all__ = ["Conflict", "ConflictsError", "Manager", "Managers", "MissingVersionError", "Owned", "Typed", "Updater"]
+__all__ = [
+    "Conflict",
+    "ConflictsError",
+    "Manager",
+    "Managers",
+    "MissingVersionError",
+    "Owned",
+    "Typed",
+    "Updater",
+    "no_other_version",
+]
 
 
 class MissingVersionError(Exception):
@@ -59,6 +69,11 @@ class Typed:
 # Gives an object in another version, the same one where it is in that already. Raises MissingVersionError, and what converters
 # raise.
 Convert = Callable[[Typed, str], Typed]
+
+
+def no_other_version(obj: dict[str, Any], api_version: str) -> dict[str, Any]:
+    """The conversion of kinds that have one version. Raises MissingVersionError."""
+    raise MissingVersionError(api_version)
 
 
 @dataclass(frozen=True, slots=True)

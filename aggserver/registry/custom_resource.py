@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from aggserver.merge.managed_fields import FieldManager
 from aggserver.meta import codec, field
 from aggserver.meta.field import FieldError, Path
 from aggserver.meta.json_types import JSONObject
@@ -48,7 +49,7 @@ class CustomResourceStrategy:
     and then those of x-kubernetes-validations.
 
     has_status: the definition has the status subresource, so that this path can't write `.status`.
-    check_context: raises StatusError where the resource takes no new objects.
+    check_context: raises StatusError where the resource takes no new objects. field_manager: of this endpoint.
     """
 
     def __init__(
@@ -59,16 +60,25 @@ class CustomResourceStrategy:
         has_status: bool,
         scale: ScalePaths | None,
         check_context: Callable[[Context], None],
+        field_manager: FieldManager | None = None,
     ) -> None:
         self._info = info
         self._schema = schema
         self._has_status = has_status
         self._scale = scale
         self._check_context = check_context
+        self._field_manager = field_manager
 
     @property
     def info(self) -> ResourceInfo:
         return self._info
+
+    @property
+    def field_manager(self) -> FieldManager | None:
+        return self._field_manager
+
+    def conform(self, obj: JSONObject) -> list[str]:
+        return self._schema.conform(obj)
 
     def prepare_for_create(self, obj: JSONObject) -> None:
         if self._has_status:

@@ -13,13 +13,17 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from aggserver.authentication.user import UserInfo
+from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.selectors import FieldSelector, LabelSelector
 from aggserver.publish.table import Row, TableConvertor
 from aggserver.storage.changes import WatchEvent
 
 __all__ = [
-    "Admit",
+    "NO_ADMISSION",
+    "Admission",
+    "Applier",
+    "ApplyConfiguration",
     "CollectionDeleter",
     "Context",
     "CorruptDeleter",
@@ -32,12 +36,14 @@ __all__ = [
     "ListResult",
     "Lister",
     "Object",
+    "Replacer",
     "Transform",
     "Updater",
     "WatchEvent",
     "WatchStream",
     "Watcher",
     "WriteOptions",
+    "Written",
 ]
 
 
@@ -91,16 +97,18 @@ class ListOptions:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """create, update, patch.
+    """create, update, patch and apply.
 
-    `dry_run`: everything but the commit. `field_manager` is never empty (defaulted from the user agent). `uid`: what the object
-    must have, '' for any; a client gives it with a whole object, while a patch that has one would change it. `bounded`: whether
+    dry_run: everything but the commit. field_manager: the owner of what the write changes, never longer than 128 bytes; '' where
+    the client named neither a manager nor a user agent. force: an apply takes over fields that others own. uid: what the object
+    must have, '' for any; a client gives it with a whole object, while a patch that has one would change it. bounded: whether
     the object may be too large; not where the server itself adds to one, whose end must not fail for want of room.
     """
 
     dry_run: bool = False
     field_manager: str = ""
     field_validation: str = "Warn"
+    force: bool = False
     uid: str = ""
     bounded: bool = True
 
@@ -155,11 +163,61 @@ class Deleted:
     gone: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """created: there was no such object before."""
+
+    object: Object
+    created: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyConfiguration:
+    """The body of an apply. encoded: as JSON, so that each attempt has a tree of its own.
+
+    refusal: what is wrong with the text itself (repeated keys, in strict validation), which is told only where the apply would
+    have succeeded, as upstream does. warnings: the same where it is only warned of.
+    """
+
+    encoded: bytes
+    refusal: StatusError | None = None
+    warnings: Sequence[str] = ()
+
+    def accept(self, context: Context) -> None:
+        """To be called once the apply has found nothing else wrong."""
+        if self.refusal is not None:
+            raise self.refusal
+        context.warnings.extend(self.warnings)
+
+
 # The object as it is now -> the object wanted; run again after a lost race. It may change and return what it is given.
 Transform = Callable[[JSONObject], Awaitable[JSONObject]]
 
-# Validating admission: (the object to be written or None, the one it replaces or None); raises StatusError. Changes nothing.
-Admit = Callable[[JSONObject | None, JSONObject | None], Awaitable[None]]
+
+class Admission(Protocol):
+    """The admission chain, for one request. Which operation it is shows in the objects: a create has no old object, a deletion
+    no new one.
+    """
+
+    async def mutate(self, obj: JSONObject | None, old: JSONObject | None) -> bool:
+        """Runs inside the write loop, before validation; once and without objects for a deletion. May change `obj`, and returns
+        whether it has. Raises StatusError to refuse.
+        """
+
+    async def validate(self, obj: JSONObject | None, old: JSONObject | None) -> None:
+        """Runs inside the write loop, with the object exactly as it would be stored. Changes nothing. Raises StatusError."""
+
+
+class _NoAdmission:
+    async def mutate(self, obj: JSONObject | None, old: JSONObject | None) -> bool:
+        return False
+
+    async def validate(self, obj: JSONObject | None, old: JSONObject | None) -> None:
+        return None
+
+
+# For writes of the server's own controllers.
+NO_ADMISSION: Admission = _NoAdmission()
 
 
 @runtime_checkable
@@ -180,21 +238,51 @@ class Watcher(Protocol):
 
 @runtime_checkable
 class Creater(Protocol):
-    async def create(self, context: Context, obj: JSONObject, options: WriteOptions, admit: Admit | None = None) -> Object:
+    async def create(
+        self, context: Context, obj: JSONObject, options: WriteOptions, admission: Admission = NO_ADMISSION
+    ) -> Object:
         """Takes `obj` over: it is the caller's no more."""
 
 
 @runtime_checkable
 class Updater(Protocol):
     async def update(
-        self, context: Context, name: str, transform: Transform, options: WriteOptions, admit: Admit | None = None
+        self,
+        context: Context,
+        name: str,
+        transform: Transform,
+        options: WriteOptions,
+        admission: Admission = NO_ADMISSION,
     ) -> Object:
         """The read-modify-write loop. A resourceVersion in what `transform` returns is a precondition."""
 
 
 @runtime_checkable
+class Applier(Protocol):
+    async def apply(
+        self,
+        context: Context,
+        name: str,
+        configuration: ApplyConfiguration,
+        options: WriteOptions,
+        admission: Admission = NO_ADMISSION,
+    ) -> Written:
+        """Server-side apply: creates the object where there is none, and else merges the configuration into it."""
+
+
+@runtime_checkable
+class Replacer(Protocol):
+    async def replace(
+        self, context: Context, obj: JSONObject, options: WriteOptions, admission: Admission = NO_ADMISSION
+    ) -> Written:
+        """Creates the object, or puts it in the place of the one with its name, whatever that says."""
+
+
+@runtime_checkable
 class Deleter(Protocol):
-    async def delete(self, context: Context, name: str, options: DeleteOptions, admit: Admit | None = None) -> Deleted: ...
+    async def delete(
+        self, context: Context, name: str, options: DeleteOptions, admission: Admission = NO_ADMISSION
+    ) -> Deleted: ...
 
 
 @runtime_checkable
@@ -206,6 +294,6 @@ class CorruptDeleter(Protocol):
 @runtime_checkable
 class CollectionDeleter(Protocol):
     async def delete_collection(
-        self, context: Context, options: DeleteOptions, selection: ListOptions, admit: Admit | None = None
+        self, context: Context, options: DeleteOptions, selection: ListOptions, admission: Admission = NO_ADMISSION
     ) -> ListResult:
         """Deletes what `selection` finds, each as `delete` does; returns what was found."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
+from aggserver.merge.managed_fields import FieldManager
 from aggserver.meta.field import FieldError
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
@@ -36,6 +37,17 @@ class Strategy(Protocol):
 
     @property
     def info(self) -> ResourceInfo: ...
+
+    @property
+    def field_manager(self) -> FieldManager | None:
+        """Keeps managedFields in writes through this endpoint; None where they are kept elsewhere, or not at all."""
+
+    def conform(self, obj: JSONObject) -> list[str]:
+        """Prunes what the type of the object doesn't know and fills in its defaults, in place; returns the paths that it dropped.
+
+        For bodies, for what an apply has made, and for what mutating admission has changed. Raises `MalformedError` or
+        `StatusError`.
+        """
 
     def prepare_for_create(self, obj: JSONObject) -> None:
         """Before validation: sets generation, drops what a client may not set. System metadata is filled by the store already."""

@@ -7,14 +7,19 @@ Built by `apiextensions/serving.py`. Source: k8s.io/apiextensions-apiserver pkg/
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
+from aggserver.merge import kinds
+from aggserver.merge.managed_fields import FieldManager
+from aggserver.merge.managers import no_other_version
+from aggserver.merge.scale_owners import ScaleOwners
 from aggserver.meta import codec, errors
 from aggserver.meta.json_types import JSONObject
+from aggserver.registry import preparation
 from aggserver.registry.custom_resource import ScalePaths
 from aggserver.registry.nested import NestedError, find_integer, find_string, put
-from aggserver.registry.rest import Admit, Context, Transform, WriteOptions
+from aggserver.registry.rest import NO_ADMISSION, Admission, ApplyConfiguration, Context, Transform, WriteOptions, Written
 from aggserver.registry.store import Store
 from aggserver.registry.stored import StoredObject
 from aggserver.scheme.decoding import decode_error
@@ -22,17 +27,24 @@ from aggserver.scheme.types import lookup
 
 __all__ = ["ScaleStore", "StatusStore"]
 
-_SCALE = lookup("autoscaling/v1.Scale")
+_TYPE = "autoscaling/v1.Scale"
+_SCALE = lookup(_TYPE)
+_FIELDS = FieldManager("autoscaling/v1", "Scale", lambda api_version: kinds.of_type(_TYPE), no_other_version, "scale")
+
 # Stands for a spec.replicas that is not set, so that a patch which leaves it so is seen: the least int32, as upstream.
 _UNSET = -(1 << 31)
 
 
 class ScaleStore:
-    """Getter and Updater of autoscaling/v1 Scale."""
+    """Getter, Updater and Applier of autoscaling/v1 Scale.
 
-    def __init__(self, store: Store, paths: ScalePaths) -> None:
+    store: of the parent, without a field manager: who owns the parent's replicas follows from who owns the Scale's.
+    """
+
+    def __init__(self, store: Store, paths: ScalePaths, owners: ScaleOwners) -> None:
         self._store = store
         self._paths = paths
+        self._owners = owners
 
     async def get(self, context: Context, name: str, resource_version: str = "") -> StoredObject:
         obj = await self._store.get(context, name, resource_version)
@@ -43,19 +55,62 @@ class ScaleStore:
         return self._view(obj, tree)
 
     async def update(
-        self, context: Context, name: str, transform: Transform, options: WriteOptions, admit: Admit | None = None
+        self,
+        context: Context,
+        name: str,
+        transform: Transform,
+        options: WriteOptions,
+        admission: Admission = NO_ADMISSION,
     ) -> StoredObject:
+        async def make(old: JSONObject, copy: JSONObject) -> JSONObject:
+            scale = await transform(copy)
+            scale["metadata"] = dict(scale["metadata"])
+            _FIELDS.update(old, scale, options.field_manager, self._store.now())
+            return scale
+
+        return await self._write(context, name, make, options, admission)
+
+    async def apply(
+        self,
+        context: Context,
+        name: str,
+        configuration: ApplyConfiguration,
+        options: WriteOptions,
+        admission: Admission = NO_ADMISSION,
+    ) -> Written:
+        async def make(old: JSONObject, copy: JSONObject) -> JSONObject:
+            config = codec.decode_stored(configuration.encoded)
+            scale = _FIELDS.apply(copy, config, options.field_manager, force=options.force, now=self._store.now())
+            configuration.accept(context)
+            return scale
+
+        return Written(await self._write(context, name, make, options, admission), created=False)
+
+    async def _write(
+        self,
+        context: Context,
+        name: str,
+        make: Callable[[JSONObject, JSONObject], Awaitable[JSONObject]],
+        options: WriteOptions,
+        admission: Admission,
+    ) -> StoredObject:
+        """make: (the Scale as it is, the same once more) -> the Scale wanted, with who owns which field of it."""
+
         async def on_parent(parent: JSONObject) -> JSONObject:
-            return self._apply(parent, await transform(self._scale(parent, unset=_UNSET)))
+            owners = parent["metadata"].get("managedFields")
+            shown = self._owners.to_scale(owners)
+            old = _owned(self._scale(parent, unset=_UNSET), shown)
+            scale = await make(old, _owned(self._scale(parent, unset=_UNSET), shown))
+            preparation.place_in_namespace(scale["metadata"], context.namespace, namespaced=self._store.strategy.info.namespaced)
+            preparation.check_name(scale, name)
+            await admission.mutate(scale, old)
+            self._put(parent, scale)
+            return _owned(parent, self._owners.to_parent(owners, scale["metadata"].get("managedFields")))
 
-        async def admit_scale(new: JSONObject | None, old: JSONObject | None) -> None:
-            assert admit is not None
-            await admit(new and self._scale(new), old and self._scale(old))
-
-        written = await self._store.update(context, name, on_parent, options, None if admit is None else admit_scale)
+        written = await self._store.update(context, name, on_parent, options, _ScaleAdmission(admission, self._scale))
         return self._view(written, written.decoded())
 
-    def _apply(self, parent: JSONObject, scale: JSONObject) -> JSONObject:
+    def _put(self, parent: JSONObject, scale: JSONObject) -> None:
         replicas = _replicas(scale)
         if replicas == _UNSET:
             raise errors.bad_request(f'the spec replicas field "{self._paths.spec_replicas}" cannot be empty')
@@ -65,7 +120,6 @@ class ScaleStore:
         if given:
             # The client's precondition is the object's.
             parent["metadata"]["resourceVersion"] = given
-        return parent
 
     def _view(self, obj: StoredObject, tree: JSONObject) -> StoredObject:
         return StoredObject(obj.key, codec.encode_json(self._scale(tree)), obj.revision)
@@ -91,6 +145,29 @@ class ScaleStore:
         }
 
 
+class _ScaleAdmission:
+    """Shows validating admission the Scale of a parent; mutating admission has had it already."""
+
+    def __init__(self, admission: Admission, scale_of: Callable[[JSONObject], JSONObject]) -> None:
+        self._admission = admission
+        self._scale_of = scale_of
+
+    async def mutate(self, obj: JSONObject | None, old: JSONObject | None) -> bool:
+        return False
+
+    async def validate(self, obj: JSONObject | None, old: JSONObject | None) -> None:
+        await self._admission.validate(obj and self._scale_of(obj), old and self._scale_of(old))
+
+
+def _owned(obj: JSONObject, entries: list[JSONObject]) -> JSONObject:
+    """The object with these managedFields."""
+    if entries:
+        obj["metadata"]["managedFields"] = entries
+    else:
+        obj["metadata"].pop("managedFields", None)
+    return obj
+
+
 def _replicas(scale: JSONObject) -> int:
     """spec.replicas as Go's decoder has it: 0 where it is missing, which is how Go's clients write a zero."""
     if why := decode_error(scale, _SCALE):
@@ -109,7 +186,7 @@ def _failing() -> Iterator[None]:
 
 
 class StatusStore:
-    """Getter and Updater of `/status`: the Store under the status strategy, with nothing but these two verbs."""
+    """Getter, Updater and Applier of `/status`: the Store under the status strategy, which creates nothing."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -118,6 +195,21 @@ class StatusStore:
         return await self._store.get(context, name, resource_version)
 
     async def update(
-        self, context: Context, name: str, transform: Transform, options: WriteOptions, admit: Admit | None = None
+        self,
+        context: Context,
+        name: str,
+        transform: Transform,
+        options: WriteOptions,
+        admission: Admission = NO_ADMISSION,
     ) -> StoredObject:
-        return await self._store.update(context, name, transform, options, admit)
+        return await self._store.update(context, name, transform, options, admission)
+
+    async def apply(
+        self,
+        context: Context,
+        name: str,
+        configuration: ApplyConfiguration,
+        options: WriteOptions,
+        admission: Admission = NO_ADMISSION,
+    ) -> Written:
+        return await self._store.apply(context, name, configuration, options, admission, creates=False)

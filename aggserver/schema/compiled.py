@@ -95,7 +95,7 @@ class CompiledSchema:
         """
         metadata = obj["metadata"]
         object_meta.drop_malformed(metadata)
-        drop_malformed_resources(obj, self._structural)
+        drop_malformed_resources(obj, self.structural)
         self.conform(obj)
         metadata.setdefault("generation", 1)
 
@@ -104,16 +104,16 @@ class CompiledSchema:
     def on_create(self, obj: JSONObject) -> Findings:
         if self._is_valid(obj, self._schema):
             return Findings([], [])
-        structure = validate_resources(obj, self._structural) + list_type.duplicates(obj, self._structural)
+        structure = validate_resources(obj, self.structural) + list_type.duplicates(obj, self.structural)
         return Findings(validate(obj, self._schema, passes=self._is_valid), structure)
 
     def on_update(self, obj: JSONObject, old: JSONObject) -> Findings:
         """Validate with ratcheting: errors of unchanged values are dropped, and so are duplicates if there were some before."""
         if self._is_valid(obj, self._schema):
             return Findings([], [])
-        correlation = Correlation(obj, old, self._structural)
+        correlation = Correlation(obj, old, self.structural)
         values = validate(obj, self._schema, correlation=correlation, passes=self._is_valid)
-        return Findings(values, validate_resources(obj, self._structural) + self._new_duplicates(obj, old))
+        return Findings(values, validate_resources(obj, self.structural) + self._new_duplicates(obj, old))
 
     def on_status(self, obj: JSONObject, old: JSONObject) -> Findings:
         """Validate `.status` alone, since nothing else can have changed; paths in the error texts start at `status`."""
@@ -122,7 +122,7 @@ class CompiledSchema:
         schema = (self._schema.get("properties") or {}).get("status")
         values = []
         if schema is not None and "status" in obj:
-            correlation = Correlation(obj["status"], old.get("status"), self._structural.properties["status"])
+            correlation = Correlation(obj["status"], old.get("status"), self.structural.properties["status"])
             values = validate(obj["status"], schema, _STATUS, correlation, self._is_valid)
         return Findings(values, self._new_duplicates(obj, old))
 
@@ -144,12 +144,12 @@ class CompiledSchema:
         if any(problem.reason in _BLOCKING for problem in problems):
             why = "some validation rules were not checked because the object was invalid; correct the existing errors to complete"
             return RuleFindings([field.invalid(Path(), None, f"{why} validation")], [])
-        correlation = None if old is None else Correlation(obj, old, self._structural)
+        correlation = None if old is None else Correlation(obj, old, self.structural)
         return self._rules.validate(obj, old, correlation, patience=patience, is_given_up=is_given_up)
 
     def _new_duplicates(self, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        found = list_type.duplicates(obj, self._structural)
-        return [] if found and list_type.duplicates(old, self._structural) else found
+        found = list_type.duplicates(obj, self.structural)
+        return [] if found and list_type.duplicates(old, self.structural) else found
 
     # --- compiled parts ---
 
@@ -163,17 +163,17 @@ class CompiledSchema:
         _ = self._prune, self._default, self._rules
 
     @cached_property
-    def _structural(self) -> structural.Structural:
+    def structural(self) -> structural.Structural:
         return prune_defaults(structural.compile(self._schema))
 
     @cached_property
     def _rules(self) -> RuleValidator | None:
-        return compile_validator(self._structural, self._rule_options)
+        return compile_validator(self.structural, self._rule_options)
 
     @cached_property
     def _prune(self) -> pruning.Pruner:
-        return pruning.compile_pruner(self._structural)
+        return pruning.compile_pruner(self.structural)
 
     @cached_property
     def _default(self) -> Callable[[JSONObject], None]:
-        return defaulting.compile_defaulter(self._structural, self._max_object_bytes)
+        return defaulting.compile_defaulter(self.structural, self._max_object_bytes)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from aggserver.merge.managed_fields import FieldManager
 from aggserver.meta import field
 from aggserver.meta.errors import StatusError
 from aggserver.meta.field import FieldError, Path
@@ -19,6 +20,7 @@ from aggserver.meta.json_types import JSONObject
 from aggserver.meta.names import qualified_name
 from aggserver.meta.resource import ResourceInfo
 from aggserver.registry.follower import ALL, CONTROLLER, CallLater, Follower, call_later
+from aggserver.registry.own_kinds import conformer, own_fields
 from aggserver.registry.rest import Context, DeleteOptions, WriteOptions
 from aggserver.registry.store import Store
 from aggserver.registry.strategy import Verdict
@@ -44,10 +46,27 @@ _WRITE = WriteOptions(field_manager="aggserver", bounded=False)
 _LOOK_AGAIN = 0.5
 
 
+_TYPE = "core/v1.Namespace"
+_CONFORM = conformer(_TYPE)
+_FIELDS = own_fields(INFO, _TYPE, resets=("status",))
+_STATUS_FIELDS = own_fields(INFO, _TYPE, "status", resets=("spec",))
+_FINALIZE_FIELDS = own_fields(INFO, _TYPE, "finalize", resets=("status",))
+
+
 class NamespaceStrategy:
     @property
     def info(self) -> ResourceInfo:
         return INFO
+
+    @property
+    def field_manager(self) -> FieldManager | None:
+        return _FIELDS
+
+    def conform(self, obj: JSONObject) -> list[str]:
+        dropped = _CONFORM(obj)
+        if obj["metadata"].get("name"):
+            _label(obj)
+        return dropped
 
     def prepare_for_create(self, obj: JSONObject) -> None:
         obj["status"] = {"phase": "Active"}
@@ -92,6 +111,10 @@ class NamespaceStrategy:
 class NamespaceStatusStrategy(NamespaceStrategy):
     """`/status`."""
 
+    @property
+    def field_manager(self) -> FieldManager | None:
+        return _STATUS_FIELDS
+
     def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
         obj["spec"] = old.get("spec", {})
         _label(obj)
@@ -108,6 +131,10 @@ class NamespaceStatusStrategy(NamespaceStrategy):
 
 class NamespaceFinalizeStrategy(NamespaceStrategy):
     """`/finalize`: changes `spec.finalizers`."""
+
+    @property
+    def field_manager(self) -> FieldManager | None:
+        return _FINALIZE_FIELDS
 
     def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
         left = _finalizers(obj)

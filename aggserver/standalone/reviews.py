@@ -16,7 +16,7 @@ from aggserver.authorization.delegating import Authorizer
 from aggserver.meta import codec, errors, field, times
 from aggserver.meta.field import FieldError, Path
 from aggserver.meta.json_types import JSONObject
-from aggserver.registry.rest import Admit, Context, WriteOptions
+from aggserver.registry.rest import NO_ADMISSION, Admission, Context, WriteOptions
 from aggserver.registry.stored import StoredObject
 
 __all__ = ["SelfSubjectAccessReviews", "SelfSubjectReviews", "SelfSubjectRulesReviews"]
@@ -28,7 +28,9 @@ class SelfSubjectReviews:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
 
-    async def create(self, context: Context, obj: JSONObject, options: WriteOptions, admit: Admit | None = None) -> StoredObject:
+    async def create(
+        self, context: Context, obj: JSONObject, options: WriteOptions, admission: Admission = NO_ADMISSION
+    ) -> StoredObject:
         user = context.user
         info: JSONObject = {"username": user.name}
         if user.uid:
@@ -47,7 +49,9 @@ class SelfSubjectAccessReviews:
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
 
-    async def create(self, context: Context, obj: JSONObject, options: WriteOptions, admit: Admit | None = None) -> StoredObject:
+    async def create(
+        self, context: Context, obj: JSONObject, options: WriteOptions, admission: Admission = NO_ADMISSION
+    ) -> StoredObject:
         spec = obj.get("spec") or {}
         problems = _problems(spec)
         if problems:
@@ -62,7 +66,9 @@ class SelfSubjectAccessReviews:
 class SelfSubjectRulesReviews:
     """authorization.k8s.io/v1 SelfSubjectRulesReview. As upstream, paths that a flag opens to everyone are not listed."""
 
-    async def create(self, context: Context, obj: JSONObject, options: WriteOptions, admit: Admit | None = None) -> StoredObject:
+    async def create(
+        self, context: Context, obj: JSONObject, options: WriteOptions, admission: Admission = NO_ADMISSION
+    ) -> StoredObject:
         if not (obj.get("spec") or {}).get("namespace"):
             raise errors.bad_request("no namespace on request")
         rules = rules_for(context.user)

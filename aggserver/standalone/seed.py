@@ -17,7 +17,7 @@ from aggserver.meta import codec, errors, versions
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry.follower import CONTROLLER
-from aggserver.registry.rest import Context, Creater, Updater, WriteOptions
+from aggserver.registry.rest import Context, Creater, Replacer, WriteOptions
 from aggserver.schema.pruning import MalformedError
 from aggserver.scheme import object_meta
 
@@ -93,15 +93,15 @@ async def plant(
 async def _put(file: str, obj: JSONObject, installer: Installer) -> None:
     what = f"{file}: {obj.get('kind')} {obj['metadata'].get('name', '')}"
     scope = _find(obj, installer)
-    if scope is None or not isinstance(scope.rest, Creater) or not isinstance(scope.rest, Updater):
+    if scope is None or not isinstance(scope.rest, Creater) or not isinstance(scope.rest, Replacer):
         raise SeedError(f"{what}: this server does not store {obj.get('kind')} of {obj.get('apiVersion')}")
     try:
-        await _create_or_update(scope, scope.rest, scope.rest, obj)
+        await _create_or_replace(scope, scope.rest, scope.rest, obj)
     except StatusError as error:
         raise SeedError(f"{what}: {error.message}") from None
 
 
-async def _create_or_update(scope: ResourceScope, creater: Creater, updater: Updater, obj: JSONObject) -> None:
+async def _create_or_replace(scope: ResourceScope, creater: Creater, replacer: Replacer, obj: JSONObject) -> None:
     problem = object_meta.type_error(obj["metadata"])
     if problem:
         raise errors.bad_request(problem)
@@ -110,28 +110,17 @@ async def _create_or_update(scope: ResourceScope, creater: Creater, updater: Upd
     except MalformedError as error:
         raise errors.bad_request(str(error)) from None
     metadata = obj["metadata"]
-    namespace = (metadata.get("namespace") or "default") if scope.namespaced else ""
-    context = Context(CONTROLLER, namespace)
-    # Admission also checks for objects from files that their namespace exists.
-    await scope.admission.mutate(_attributes(scope, context, metadata.get("name", "")), obj)
-    try:
-        await creater.create(context, dict(obj, metadata=dict(metadata)), _WRITE)
-    except StatusError as error:
-        if error.reason != "AlreadyExists":
-            raise
+    context = Context(CONTROLLER, (metadata.get("namespace") or "default") if scope.info.namespaced else "")
+    admission = scope.admission.bind(_attributes(scope, context, metadata.get("name", "")))
+    if metadata.get("name"):
+        await replacer.replace(context, obj, _WRITE, admission)
     else:
-        return
-
-    async def as_in_file(current: JSONObject) -> JSONObject:
-        kept = current["metadata"]
-        return {**obj, "metadata": {**metadata, "resourceVersion": kept["resourceVersion"], "uid": kept["uid"]}}
-
-    await updater.update(context, metadata["name"], as_in_file, _WRITE)
+        await creater.create(context, obj, _WRITE, admission)
 
 
 def _attributes(scope: ResourceScope, context: Context, name: str) -> Attributes:
     return Attributes(
-        CREATE, context.user, scope.group, scope.version, scope.resource, "", scope.kind, context.namespace, name, dry_run=False
+        CREATE, context.user, scope.info, "", scope.kind, scope.object_version, context.namespace, name, dry_run=False
     )
 
 

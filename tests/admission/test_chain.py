@@ -4,68 +4,95 @@ from typing import Any
 
 import pytest
 
-from aggserver.admission.chain import CREATE, UPDATE, Attributes, Chain
+from aggserver.admission.chain import CREATE, DELETE, UPDATE, Attributes, Chain
 from aggserver.authentication.user import UserInfo
 from aggserver.meta import errors
+from aggserver.meta.json_types import JSONObject
+from aggserver.meta.resource import ResourceInfo
+
+CRONTABS = ResourceInfo("g", "v1", "crontabs", "CronTab", "CronTabList", namespaced=True)
+NEW: JSONObject = {"metadata": {"name": "a"}, "x": 1}
+OLD: JSONObject = {"metadata": {"name": "a"}, "x": 0}
 
 
 def attributes(operation: str = CREATE, name: str = "a") -> Attributes:
-    return Attributes(operation, UserInfo("alice"), "g", "v1", "crontabs", "", "CronTab", "default", name, False)
+    return Attributes(operation, UserInfo("alice"), CRONTABS, "", "CronTab", "g/v1", "default", name, dry_run=False)
 
 
 class Plugin:
     """Records its calls, and rejects if it was given an error."""
 
-    def __init__(self, seen: list[Any], mark: str, refusal: errors.StatusError | None = None) -> None:
+    def __init__(self, seen: list[Any], mark: str, refusal: errors.StatusError | None = None, *, changes: bool = True) -> None:
         self._seen = seen
         self._mark = mark
         self._refusal = refusal
+        self._changes = changes
 
-    async def mutate(self, attributes: Attributes, obj: dict[str, Any] | None) -> None:
-        if obj is not None:
+    async def mutate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> bool:
+        self._seen.append((self._mark, attributes.operation, attributes.name))
+        if obj is not None and self._changes:
             obj["marks"] = [*obj.get("marks", []), self._mark]
         if self._refusal is not None:
             raise self._refusal
+        return self._changes
 
-    async def validate(self, attributes: Attributes, obj: dict[str, Any] | None, old: dict[str, Any] | None) -> None:
+    async def validate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> None:
         self._seen.append((self._mark, attributes.name, obj, old))
         if self._refusal is not None:
             raise self._refusal
 
 
 async def test_mutating_in_order() -> None:
-    obj: dict[str, Any] = {}
-    await Chain([Plugin([], "one"), Plugin([], "two")]).mutate(attributes(), obj)
-    assert obj == {"marks": ["one", "two"]}
+    obj: JSONObject = {"metadata": {}}
+    assert await Chain([Plugin([], "one"), Plugin([], "two")]).bind(attributes()).mutate(obj, None)
+    assert obj["marks"] == ["one", "two"]
+
+
+async def test_one_change_is_a_change() -> None:
+    plugins = [Plugin([], "one"), Plugin([], "two", changes=False)]
+    assert await Chain(plugins).bind(attributes()).mutate({"metadata": {}}, None)
+    assert not await Chain(plugins[1:]).bind(attributes()).mutate({"metadata": {}}, None)
 
 
 async def test_the_first_refusal_ends_it() -> None:
-    obj: dict[str, Any] = {}
+    obj: JSONObject = {"metadata": {}}
     refusal = errors.forbidden("g", "crontabs", "a", "no")
     with pytest.raises(errors.StatusError):
-        await Chain([Plugin([], "one", refusal), Plugin([], "two")]).mutate(attributes(), obj)
-    assert obj == {"marks": ["one"]}
+        await Chain([Plugin([], "one", refusal), Plugin([], "two")]).bind(attributes()).mutate(obj, None)
+    assert obj["marks"] == ["one"]
 
 
 async def test_validating_in_order() -> None:
     seen: list[Any] = []
-    validate = Chain(
-        validating=[Plugin(seen, "one"), Plugin(seen, "two", errors.bad_request("no")), Plugin(seen, "three")]
-    ).validator(attributes(UPDATE))
-    assert validate is not None
+    bound = Chain(validating=[Plugin(seen, "one"), Plugin(seen, "two", errors.bad_request("no")), Plugin(seen, "three")]).bind(
+        attributes(UPDATE)
+    )
     with pytest.raises(errors.StatusError):
-        await validate({"x": 1}, {"x": 0})
-    assert seen == [("one", "a", {"x": 1}, {"x": 0}), ("two", "a", {"x": 1}, {"x": 0})]
+        await bound.validate(NEW, OLD)
+    assert seen == [("one", "a", NEW, OLD), ("two", "a", NEW, OLD)]
 
 
-def test_nothing_to_validate() -> None:
-    assert Chain([Plugin([], "one")]).validator(attributes()) is None
+@pytest.mark.parametrize(
+    ("obj", "old", "operation"), [(NEW, None, CREATE), (NEW, OLD, UPDATE), (None, OLD, DELETE), (None, None, DELETE)]
+)
+async def test_the_operation_follows_from_the_objects(obj: JSONObject | None, old: JSONObject | None, operation: str) -> None:
+    seen: list[Any] = []
+    given = None if obj is None else dict(obj)
+    await Chain([Plugin(seen, "one")]).bind(attributes(UPDATE)).mutate(given, old)
+    assert seen == [("one", operation, "a")]
 
 
 async def test_a_generated_name_is_known_when_validating() -> None:
     seen: list[Any] = []
-    validate = Chain(validating=[Plugin(seen, "one")]).validator(attributes(name=""))
-    assert validate is not None
+    bound = Chain(validating=[Plugin(seen, "one")]).bind(attributes(name=""))
     for name in ("a-x", "a-y"):  # a second try has another name
-        await validate({"metadata": {"name": name}}, None)
+        await bound.validate({"metadata": {"name": name}}, None)
     assert [name for _, name, _, _ in seen] == ["a-x", "a-y"]
+
+
+async def test_each_object_of_a_collection_has_its_name() -> None:
+    seen: list[Any] = []
+    bound = Chain(validating=[Plugin(seen, "one")]).bind(attributes(DELETE, name=""))
+    for name in ("a", "b"):
+        await bound.validate(None, {"metadata": {"name": name}})
+    assert [name for _, name, _, _ in seen] == ["a", "b"]

@@ -9,9 +9,12 @@ from aggserver.admission.chain import CREATE, DELETE, UPDATE, Attributes
 from aggserver.admission.namespace_lifecycle import NamespaceLifecycle
 from aggserver.authentication.user import UserInfo
 from aggserver.meta import errors
+from aggserver.meta.resource import ResourceInfo
 
-BASE = Attributes(CREATE, UserInfo("alice"), "stable.example.com", "v1", "crontabs", "", "CronTab", "live", "a", False)
-NAMESPACE = replace(BASE, group="", resource="namespaces", kind="Namespace", namespace="")
+CRONTABS = ResourceInfo("stable.example.com", "v1", "crontabs", "CronTab", "CronTabList", namespaced=True)
+NAMESPACES = ResourceInfo("", "v1", "namespaces", "Namespace", "NamespaceList", namespaced=False)
+BASE = Attributes(CREATE, UserInfo("alice"), CRONTABS, "", "CronTab", CRONTABS.api_version, "live", "a", dry_run=False)
+NAMESPACE = replace(BASE, resource=NAMESPACES, kind="Namespace", object_version="v1", namespace="")
 
 
 class KnownNamespaces:
@@ -42,7 +45,7 @@ ALLOWED: dict[str, Attributes] = {
 
 @pytest.mark.parametrize("case", ALLOWED)
 async def test_allowed(case: str) -> None:
-    await NamespaceLifecycle(KnownNamespaces()).mutate(ALLOWED[case], {"metadata": {"name": "a"}})
+    await NamespaceLifecycle(KnownNamespaces()).mutate(ALLOWED[case], {"metadata": {"name": "a"}}, None)
 
 
 def being_terminated(name: str) -> str:
@@ -76,13 +79,13 @@ REFUSED: dict[str, tuple[Attributes, dict[str, Any], int, str]] = {
 async def test_refused(case: str) -> None:
     what, metadata, code, message = REFUSED[case]
     with pytest.raises(errors.StatusError) as refused:
-        await NamespaceLifecycle(KnownNamespaces()).mutate(what, {"metadata": metadata})
+        await NamespaceLifecycle(KnownNamespaces()).mutate(what, {"metadata": metadata}, None)
     assert (refused.value.code, refused.value.message) == (code, message)
 
 
 async def test_the_cause_of_termination() -> None:
     with pytest.raises(errors.StatusError) as refused:
-        await NamespaceLifecycle(KnownNamespaces()).mutate(asked(namespace="going"), None)
+        await NamespaceLifecycle(KnownNamespaces()).mutate(asked(namespace="going"), None, None)
     assert refused.value.status()["details"]["causes"] == [
         {"reason": "NamespaceTerminating", "message": "namespace going is being terminated", "field": "metadata.namespace"}
     ]

@@ -6,6 +6,7 @@ import pytest
 
 from aggserver.admission.chain import DELETE, UPDATE, Attributes
 from aggserver.apiextensions.protection import ANNOTATION, DefinitionProtection
+from aggserver.apiextensions.strategy import INFO
 from aggserver.meta.errors import StatusError
 from aggserver.registry.follower import CONTROLLER
 
@@ -26,7 +27,7 @@ async def ask(annotations: Any, count: int, everywhere: bool, operation: str = D
         return count if name == "as.b.example" else 0
 
     plugin = DefinitionProtection(counted, everywhere=everywhere)
-    what = Attributes(operation, CONTROLLER, "apiextensions.k8s.io", "v1", "customresourcedefinitions", "", "", "", "", False)
+    what = Attributes(operation, CONTROLLER, INFO, "", INFO.kind, INFO.api_version, "", "", dry_run=False)
     old = {"metadata": {"name": "as.b.example", "annotations": annotations, **metadata}}
     await plugin.validate(what, None, old)
 

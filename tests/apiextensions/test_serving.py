@@ -48,7 +48,7 @@ def test_scopes_are_made_once(definitions: Definitions) -> None:
     assert (scale.kind, scale.object_version) == ("Scale", "autoscaling/v1")
     whole = first.scope("")
     assert whole is not None
-    assert (whole.kind, whole.api_version, whole.object_version) == ("CronTab", f"{GROUP}/v1", f"{GROUP}/v1")
+    assert (whole.kind, whole.info.api_version, whole.object_version) == ("CronTab", f"{GROUP}/v1", f"{GROUP}/v1")
     assert whole.selectable_fields == {"spec.image"}
 
 

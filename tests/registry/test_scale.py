@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
+from aggserver.merge.scale_owners import ScaleOwners
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry.custom_resource import ScalePaths
 from aggserver.registry.rest import WriteOptions
 from aggserver.registry.store import Store
 from aggserver.registry.subresources import ScaleStore, StatusStore
-from tests.registry.world import DRY, GROUP, NOW_TEXT, SCALE, WRITE, World, change, context, create, refused
+from tests.registry.world import DRY, GROUP, NOW_TEXT, SCALE, WRITE, Validating, World, change, context, create, refused
 
 
 @pytest.fixture
@@ -17,9 +18,14 @@ def store(world: World) -> Store:
     return world.store(scale=SCALE)
 
 
+def scale_store(store: Store, paths: ScalePaths) -> ScaleStore:
+    owners = ScaleOwners(f"{GROUP}/v1", {f"{GROUP}/v1": paths.spec_replicas})
+    return ScaleStore(store, paths, owners)
+
+
 @pytest.fixture
 def scales(store: Store) -> ScaleStore:
-    return ScaleStore(store, SCALE)
+    return scale_store(store, SCALE)
 
 
 async def put(scales: ScaleStore, spec: Any, options: WriteOptions = WRITE, **metadata: Any) -> JSONObject:
@@ -88,12 +94,12 @@ async def test_paths_that_lead_elsewhere(world: World) -> None:
     """The schema has changed since the object was written."""
     store = world.store()
     await create(store, spec={"replicas": "x"})
-    error = await refused(ScaleStore(store, SCALE).get(context(), "a"))
+    error = await refused(scale_store(store, SCALE).get(context(), "a"))
     message = ".spec.replicas accessor error: x is of the type string, expected int64"
     assert (error.code, error.reason, error.message) == (500, "", message)
-    error = await refused(put(ScaleStore(store, SCALE), {"replicas": 1}))
+    error = await refused(put(scale_store(store, SCALE), {"replicas": 1}))
     assert error.message == message
-    error = await refused(put(ScaleStore(store, ScalePaths(".spec.replicas.count", ".status.replicas")), {"replicas": 1}))
+    error = await refused(put(scale_store(store, ScalePaths(".spec.replicas.count", ".status.replicas")), {"replicas": 1}))
     assert error.message.startswith(".spec.replicas.count accessor error: x is of the type string, expected map")
 
 
@@ -131,7 +137,7 @@ async def test_patched_where_nothing_was(store: Store, scales: ScaleStore) -> No
 
 async def test_the_way_is_made(store: Store) -> None:
     await create(store, spec={})
-    scales = ScaleStore(store, ScalePaths(".other.count", ".status.replicas"))
+    scales = scale_store(store, ScalePaths(".other.count", ".status.replicas"))
     await patch(scales, replicas=2)
     assert (await store.get(context(), "a")).decoded()["other"] == {"count": 2}
 
@@ -191,7 +197,7 @@ async def test_admission_sees_scales(store: Store, scales: ScaleStore) -> None:
         current["spec"] = {"replicas": 2}
         return current
 
-    await scales.update(context(), "a", transform, WRITE, admit)
+    await scales.update(context(), "a", transform, WRITE, Validating(admit))
     assert seen == [("Scale", {"replicas": 2}, "Scale", {})]
 
 

@@ -7,7 +7,7 @@ import pytest
 from aggserver.meta import errors
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry.store import Store
-from tests.registry.world import DRY, GROUP, NOW_TEXT, WRITE, World, context, create, crontab, delete, refused
+from tests.registry.world import DRY, GROUP, NOW_TEXT, WRITE, Validating, World, context, create, crontab, delete, refused
 
 RESOURCE = f"crontabs.{GROUP}"
 KIND = f"CronTab.{GROUP}"
@@ -51,11 +51,11 @@ async def test_status_is_taken_without_its_subresource(world: World) -> None:
     assert obj["status"] == {"x": 1}
 
 
-async def test_the_given_object_is_kept_for_the_next_try(store: Store) -> None:
+async def test_what_is_prepared_for_one_try_is_not_there_for_the_next(store: Store) -> None:
     given = crontab("", generateName="a-")
     given["status"] = {"x": 1}
     await store.create(context(), given, WRITE)
-    assert given["metadata"] == {"generateName": "a-"}
+    assert given["metadata"] == {"generateName": "a-", "namespace": "default"}
     assert given["status"] == {"x": 1}
 
 
@@ -103,7 +103,7 @@ async def test_every_try_is_admitted_under_its_name(world: World, store: Store) 
         assert old is None
         seen.append(obj["metadata"]["name"])
 
-    await store.create(context(), crontab("", generateName="a-"), WRITE, admit)
+    await store.create(context(), crontab("", generateName="a-"), WRITE, Validating(admit))
     assert seen == ["a-bbbbb", "a-ccccc"]
 
 
@@ -210,7 +210,7 @@ async def test_admission_has_the_last_word(world: World, store: Store) -> None:
         assert (obj["metadata"]["uid"], obj["metadata"]["generation"]) == ("uid-1", 1)
         raise errors.forbidden(GROUP, "crontabs", "a", "no")
 
-    assert (await refused(store.create(context(), crontab(), WRITE, admit))).code == 403
+    assert (await refused(store.create(context(), crontab(), WRITE, Validating(admit)))).code == 403
     assert await world.storage.revision() == 1
 
 

@@ -11,6 +11,7 @@ from aggserver.registry.store import Store
 from tests.registry.world import (
     GROUP,
     NOW_TEXT,
+    Validating,
     World,
     change,
     context,
@@ -147,7 +148,7 @@ async def test_admission_sees_what_goes(store: Store) -> None:
         seen.append((obj, old))
         raise errors.forbidden(GROUP, "crontabs", "a", "no")
 
-    assert (await refused(store.delete(context(), "a", DeleteOptions(), admit))).code == 403
+    assert (await refused(store.delete(context(), "a", DeleteOptions(), Validating(admit)))).code == 403
     assert seen == [(None, before)]
     await store.get(context(), "a")
 
@@ -162,7 +163,7 @@ async def test_a_lost_race_is_run_again(store: Store) -> None:
         if len(versions) == 1:
             await change(store, "a", lambda obj: obj["metadata"].update(finalizers=["x/y"]))
 
-    assert not (await store.delete(context(), "a", DeleteOptions(), admit)).gone
+    assert not (await store.delete(context(), "a", DeleteOptions(), Validating(admit))).gone
     assert versions == ["2", "3"]
 
 
@@ -230,7 +231,7 @@ async def test_collection_passes_by_what_has_gone(store: Store) -> None:
         if old["metadata"]["name"] == "a" and "a" in await names(store):
             await delete(store, "a")
 
-    await store.delete_collection(context(), DeleteOptions(), selection(), admit)
+    await store.delete_collection(context(), DeleteOptions(), selection(), Validating(admit))
     assert await names(store) == []
 
 
@@ -241,5 +242,5 @@ async def test_collection_refused_is_one_refusal(store: Store) -> None:
     async def admit(obj: JSONObject | None, old: JSONObject | None) -> None:
         raise errors.forbidden(GROUP, "crontabs", "a", "no")
 
-    error = await refused(store.delete_collection(context(), DeleteOptions(), selection(), admit))
+    error = await refused(store.delete_collection(context(), DeleteOptions(), selection(), Validating(admit)))
     assert (error.code, error.reason) == (403, "Forbidden")

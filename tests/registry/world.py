@@ -133,6 +133,16 @@ class World:
         return tree
 
 
+class Validating:
+    """Admission that asks a function before each write, and changes nothing."""
+
+    def __init__(self, admit: Callable[[JSONObject | None, JSONObject | None], Awaitable[None]]) -> None:
+        self.validate = admit
+
+    async def mutate(self, obj: JSONObject | None, old: JSONObject | None) -> bool:
+        return False
+
+
 def conform(version: str) -> Callable[[JSONObject], None]:
     def prune(obj: JSONObject) -> None:
         spec = obj.get("spec")

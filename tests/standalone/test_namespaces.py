@@ -56,6 +56,16 @@ async def test_create(client: Client) -> None:
             "creationTimestamp": "2026-01-02T03:04:05Z",
             "labels": {"a": "b", "kubernetes.io/metadata.name": "team"},
             "resourceVersion": "3",
+            "managedFields": [
+                {
+                    "manager": "unknown",
+                    "operation": "Update",
+                    "apiVersion": "v1",
+                    "time": "2026-01-02T03:04:05Z",
+                    "fieldsType": "FieldsV1",
+                    "fieldsV1": {"f:metadata": {"f:labels": {".": {}, "f:a": {}, "f:kubernetes.io/metadata.name": {}}}},
+                }
+            ],
         },
         "spec": {"finalizers": ["kubernetes"]},
         "status": {"phase": "Active"},

@@ -1,24 +1,30 @@
-"""Admission attributes of a request. Called by the handlers that write."""
+"""Admission for a request: the chain of its resource, bound to who asks for what."""
 
 from __future__ import annotations
 
-from aggserver.admission.chain import Attributes
+from collections.abc import Mapping
+from typing import Any
+
+from aggserver.admission.chain import Attributes, BoundChain
 from aggserver.endpoints.installer import ResourceScope
 from aggserver.endpoints.request import Request
 
-__all__ = ["of"]
+__all__ = ["bound"]
 
 
-def of(scope: ResourceScope, request: Request, operation: str, dry_run: bool, *, name: str = "") -> Attributes:
-    return Attributes(
+def bound(scope: ResourceScope, request: Request, operation: str, options: Mapping[str, Any], *, dry_run: bool) -> BoundChain:
+    """operation: what the request is as far as its verb tells; an apply may create, too. options: as the client gave them."""
+    attributes = Attributes(
         operation=operation,
         user=request.user,
-        group=scope.group,
-        version=scope.version,
-        resource=scope.resource,
+        resource=scope.info,
         subresource=scope.subresource,
         kind=scope.kind,
+        object_version=scope.object_version,
         namespace=request.info.namespace,
-        name=name or request.info.name,
+        name=request.info.name,
         dry_run=dry_run,
+        options=options,
+        warnings=request.warnings,
     )
+    return scope.admission.bind(attributes)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from aggserver.endpoints import negotiation
@@ -19,17 +20,17 @@ from aggserver.endpoints.request import Request
 from aggserver.meta import codec, errors
 from aggserver.meta.golang import json_kind
 from aggserver.meta.json_types import JSONObject
+from aggserver.registry.rest import ApplyConfiguration
 from aggserver.schema.pruning import MalformedError
 from aggserver.scheme import object_meta, protobuf
 
 __all__ = [
-    "add_warnings",
-    "check_name",
-    "dedup_owner_references",
     "duplicate_fields",
+    "read_configuration",
     "read_delete_body",
     "read_object",
     "report_unknown",
+    "warning_texts",
     "without_kind",
 ]
 
@@ -97,19 +98,50 @@ def report_unknown(
         return
     if strict:
         raise _unfit(scope, obj, f"strict decoding error: {', '.join(texts)}")
-    add_warnings(request, texts)
+    request.warnings.extend(warning_texts(texts))
 
 
-def add_warnings(request: Request, texts: Iterable[str]) -> None:
+def warning_texts(complaints: Iterable[str]) -> list[str]:
     """What a strict decoder complains of, as warnings: of YAML each line is one."""
-    for text in texts:
+    texts: list[str] = []
+    for text in complaints:
         lines = text.removeprefix(_YAML_ERRORS).split("\n") if text.startswith(_YAML_ERRORS) else [text]
-        request.warnings.extend(line.strip() for line in lines)
+        texts += (line.strip() for line in lines)
+    return texts
 
 
 def without_kind(text: str) -> str:
     """What upstream says of an object that does not tell its kind; `text` is the object."""
     return f"Object 'Kind' is missing in '{text}'"
+
+
+async def read_configuration(request: Request, field_validation: str) -> ApplyConfiguration:
+    """The body of an apply: YAML, or JSON, which is YAML too. Raises 400 and 413."""
+    text = await request.body()
+    try:
+        tree, duplicates = await _decode_configuration(text)
+    except codec.DecodeError as error:
+        raise errors.bad_request(f"error decoding YAML: {error}") from None
+    if not isinstance(tree, dict | None):
+        why = f"json: cannot unmarshal {json_kind(tree)} into Go value of type map[string]interface {{}}"
+        raise errors.bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {why}")
+    encoded = codec.encode_json(tree or {})
+    if not duplicates or field_validation == "Ignore":
+        return ApplyConfiguration(encoded)
+    if field_validation == "Strict":
+        why = f"error strict decoding YAML: error converting YAML to JSON: {', '.join(duplicates)}"
+        return ApplyConfiguration(encoded, refusal=errors.bad_request(why))
+    return ApplyConfiguration(encoded, warnings=warning_texts(duplicates))
+
+
+async def _decode_configuration(text: bytes) -> tuple[Any, list[str]]:
+    if text[:1] == b"{":
+        # Clients' libraries send JSON, which is read several times as fast as what it is, too.
+        with suppress(codec.DecodeError):
+            value, nothing_repeated = codec.decode_telling(text)
+            if nothing_repeated:
+                return value, []
+    return await _slowly(codec.decode_yaml_telling, text)
 
 
 async def read_delete_body(request: Request) -> Any:
@@ -124,37 +156,6 @@ async def read_delete_body(request: Request) -> Any:
     if options is not None and (why := _type_meta_error(options)):
         raise errors.bad_request(why)
     return options
-
-
-def check_name(obj: JSONObject, name: str) -> None:
-    """The body's name must be the URL's. Raises 400."""
-    given = obj["metadata"].get("name")
-    if not given:
-        raise errors.bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
-    if given != name:
-        raise errors.bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
-
-
-def dedup_owner_references(obj: JSONObject, request: Request, *, admitted: bool = False) -> None:
-    """Drops repeated ownerReferences, with upstream's warning, which tells of mutating admission where that came before."""
-    references = obj["metadata"].get("ownerReferences")
-    if not isinstance(references, list) or len(references) < 2:
-        return
-    kept: dict[bytes, Any] = {}
-    repeated: list[str] = []
-    for reference in references:
-        text = codec.encode_json(dict(sorted(reference.items())))
-        if text in kept:
-            repeated.append(str(reference.get("uid", "")))
-        else:
-            kept[text] = reference
-    if repeated:
-        obj["metadata"]["ownerReferences"] = list(kept.values())
-        request.warnings.append(
-            f".metadata.ownerReferences contains duplicate entries{' after mutating admission happens' if admitted else ''}; "
-            "API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; "
-            f"please fix your requests; duplicate UID(s) observed: {', '.join(repeated)}"
-        )
 
 
 async def _decode(body: bytes, content_type: str) -> tuple[Any, list[str] | None]:
@@ -210,7 +211,7 @@ def _check_version(scope: ResourceScope, obj: JSONObject, body: bytes) -> None:
 
 
 def _unfit(scope: ResourceScope, obj: JSONObject, why: str) -> errors.StatusError:
-    return errors.bad_request(f'{obj["kind"]} in version "{scope.version}" cannot be handled as a {scope.kind}: {why}')
+    return errors.bad_request(f'{obj["kind"]} in version "{scope.info.version}" cannot be handled as a {scope.kind}: {why}')
 
 
 def _unrecognized(scope: ResourceScope, why: str, body: bytes) -> errors.StatusError:

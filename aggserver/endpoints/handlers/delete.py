@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from aggserver.admission.chain import DELETE
 from aggserver.endpoints import access, negotiation
 from aggserver.endpoints.handlers import attributes, body, options, reply
@@ -20,30 +18,28 @@ __all__ = ["delete", "delete_collection"]
 _UNSAFE_DELETE = "unsafe-delete-ignore-read-errors"
 
 
-async def delete(scope: ResourceScope, request: Request) -> Response:
-    resource = cast(Deleter, scope.rest)  # the dispatcher has looked
+async def delete(scope: ResourceScope, resource: Deleter, context: Context, request: Request) -> Response:
     media = negotiation.for_object(request)
-    wanted = options.delete_options(await body.read_delete_body(request), request.query_all)
+    given = await body.read_delete_body(request)
+    wanted = options.delete_options(given, request.query_all)
     if wanted.ignore_store_read_error:
-        return await _delete_corrupt(scope, request, media)
-    what = attributes.of(scope, request, DELETE, wanted.dry_run)
-    await scope.admission.mutate(what, None)
-    context = Context(request.user, request.info.namespace, request.warnings)
-    result = await resource.delete(context, request.info.name, wanted, scope.admission.validator(what))
+        return await _delete_corrupt(scope, context, request, media)
+    admission = attributes.bound(scope, request, DELETE, given or options.given(request.query_all), dry_run=wanted.dry_run)
+    result = await resource.delete(context, request.info.name, wanted, admission)
     if not result.gone:
         # 202 only where the old way of asking for a cascade is used: anything else would break older clients.
         return reply.object_reply(scope, request, media, result.object, 202 if wanted.orphan_dependents is False else 200)
     metadata = result.object.decoded()["metadata"]
     details: JSONObject = {"name": metadata["name"]}
-    if scope.group:
-        details["group"] = scope.group
-    details["kind"] = scope.resource
+    if scope.info.group:
+        details["group"] = scope.info.group
+    details["kind"] = scope.info.resource
     details["uid"] = metadata.get("uid", "")
     status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
     return reply.tree_reply(media.unconverted(), status)
 
 
-async def _delete_corrupt(scope: ResourceScope, request: Request, media: MediaType) -> Response:
+async def _delete_corrupt(scope: ResourceScope, context: Context, request: Request, media: MediaType) -> Response:
     """Of an object that can't be read, by who may do that too; admission, which would look at it, is not asked."""
     if not isinstance(scope.rest, CorruptDeleter):
         text = "no unsafe deleter provided, can not honor ignoreStoreReadErrorWithClusterBreakingPotential"
@@ -52,20 +48,18 @@ async def _delete_corrupt(scope: ResourceScope, request: Request, media: MediaTy
     decision = await request.authorizer.authorize(access.attributes_of(info, request.user)._replace(verb=_UNSAFE_DELETE))
     if not decision.allowed:
         why = f'not permitted to do "{_UNSAFE_DELETE}", reason: {decision.reason}'
-        raise errors.forbidden(scope.group, scope.resource, info.name, why)
-    await scope.rest.delete_corrupt(Context(request.user, info.namespace, request.warnings), info.name)
+        raise errors.forbidden(scope.info.group, scope.info.resource, info.name, why)
+    await scope.rest.delete_corrupt(context, info.name)
     details = {"name": info.name, "kind": scope.kind}
     status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details, "code": 200}
     return reply.tree_reply(media.unconverted(), status)
 
 
-async def delete_collection(scope: ResourceScope, request: Request) -> Response:
-    resource = cast(CollectionDeleter, scope.rest)  # the dispatcher has looked
+async def delete_collection(scope: ResourceScope, resource: CollectionDeleter, context: Context, request: Request) -> Response:
     media = negotiation.for_object(request)
     selection = options.list_options(scope, request.query, name="")
-    wanted = options.for_collection(options.delete_options(await body.read_delete_body(request), request.query_all))
-    what = attributes.of(scope, request, DELETE, wanted.dry_run)
-    await scope.admission.mutate(what, None)
-    context = Context(request.user, request.info.namespace, request.warnings)
-    found = await resource.delete_collection(context, wanted, selection, scope.admission.validator(what))
+    given = await body.read_delete_body(request)
+    wanted = options.for_collection(options.delete_options(given, request.query_all))
+    admission = attributes.bound(scope, request, DELETE, given or options.given(request.query_all), dry_run=wanted.dry_run)
+    found = await resource.delete_collection(context, wanted, selection, admission)
     return reply.list_reply(scope, request, media, found)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from aggserver.endpoints import negotiation
 from aggserver.endpoints.handlers import options, reply
 from aggserver.endpoints.installer import ResourceScope
@@ -13,17 +11,13 @@ from aggserver.registry.rest import Context, Getter, Lister
 __all__ = ["get", "list_"]
 
 
-async def get(scope: ResourceScope, request: Request) -> Response:
-    resource = cast(Getter, scope.rest)  # the dispatcher has looked
+async def get(scope: ResourceScope, resource: Getter, context: Context, request: Request) -> Response:
     media = negotiation.for_object(request)
-    context = Context(request.user, request.info.namespace, request.warnings)
     obj = await resource.get(context, request.info.name, request.query.get("resourceVersion", ""))
     return reply.object_reply(scope, request, media, obj)
 
 
-async def list_(scope: ResourceScope, request: Request) -> Response:
-    resource = cast(Lister, scope.rest)  # the dispatcher has looked
+async def list_(scope: ResourceScope, resource: Lister, context: Context, request: Request) -> Response:
     media = negotiation.for_object(request)
     selection = options.list_options(scope, request.query, name=request.info.name)
-    context = Context(request.user, request.info.namespace, request.warnings)
     return reply.list_reply(scope, request, media, await resource.list(context, selection))

@@ -19,23 +19,35 @@ from aggserver.registry.rest import DeleteOptions, ListOptions, WriteOptions
 from aggserver.scheme.decoding import decode_error
 from aggserver.scheme.types import lookup
 
-__all__ = ["delete_options", "for_collection", "include_object", "list_options", "write_options"]
+__all__ = ["delete_options", "for_collection", "given", "include_object", "list_options", "write_options"]
 
 _META_GROUP = "meta.k8s.io"
 _FIELD_VALIDATIONS = ("", "Ignore", "Strict", "Warn")
 _PROPAGATIONS = ("Foreground", "Background", "Orphan")
 _MAX_MANAGER_BYTES = 128
 _DELETE_OPTIONS = lookup("meta/v1.DeleteOptions")
+_GIVEN = ("fieldManager", "fieldValidation", "force")
 _IGNORE_STORE_READ_ERROR = "ignoreStoreReadErrorWithClusterBreakingPotential"
 
 
-def write_options(kind: str, query: Mapping[str, Sequence[str]], user_agent: str) -> WriteOptions:
-    """kind: CreateOptions, UpdateOptions or PatchOptions. `query` has every value of each parameter."""
+def given(query: Mapping[str, Sequence[str]]) -> Mapping[str, Any]:
+    """The options of a write that the query names, as members of their JSON, for admission."""
+    found: dict[str, Any] = {name: query[name][0] for name in _GIVEN if name in query}
+    if "dryRun" in query:
+        found["dryRun"] = list(query["dryRun"])
+    return found
+
+
+def write_options(kind: str, query: Mapping[str, Sequence[str]], user_agent: str, *, applies: bool = False) -> WriteOptions:
+    """kind: CreateOptions, UpdateOptions or PatchOptions. `query` has every value of each parameter. applies: of an apply."""
     manager = _first(query, "fieldManager")
     validation = _first(query, "fieldValidation")
     dry_run = list(query.get("dryRun", ()))
     problems: list[FieldError] = []
-    if kind == "PatchOptions" and "force" in query:
+    force = _boolean({key: values[0] for key, values in query.items()}, "force") if kind == "PatchOptions" else None
+    if applies and not manager:
+        problems.append(field.required(Path("fieldManager"), "is required for apply patch"))
+    if force is not None and not applies:
         problems.append(field.forbidden(Path("force"), "may not be specified for non-apply patch"))
     problems += _check_manager(manager)
     problems += _check_dry_run(dry_run)
@@ -43,9 +55,24 @@ def write_options(kind: str, query: Mapping[str, Sequence[str]], user_agent: str
         problems.append(field.not_supported(Path("fieldValidation"), validation, _FIELD_VALIDATIONS))
     if problems:
         raise errors.invalid(_META_GROUP, kind, "", problems)
-    # Upstream names the manager of a request that names none after the first word of its user agent.
-    default = user_agent.split("/", 1)[0][:_MAX_MANAGER_BYTES]
-    return WriteOptions(dry_run=bool(dry_run), field_manager=manager or default, field_validation=validation or "Warn")
+    return WriteOptions(
+        dry_run=bool(dry_run),
+        field_manager=manager or _manager_of(user_agent),
+        field_validation=validation or "Warn",
+        force=bool(force),
+    )
+
+
+def _manager_of(user_agent: str) -> str:
+    """The manager of a request that names none: the first word of the user agent, as much of it as can be printed and fits.
+
+    user_agent: as the header has it, one character for each byte.
+    """
+    text = user_agent.encode("latin-1").decode("utf-8", "replace")
+    name = "".join(character for character in text.split("/", 1)[0] if character.isprintable())
+    while len(name.encode()) > _MAX_MANAGER_BYTES:
+        name = name[: min(len(name) - 1, _MAX_MANAGER_BYTES)]
+    return name
 
 
 def list_options(scope: ResourceScope, query: Mapping[str, str], *, name: str) -> ListOptions:
@@ -79,7 +106,7 @@ def list_options(scope: ResourceScope, query: Mapping[str, str], *, name: str) -
     problems = _check_watch(options) if watch else _check_list(options)
     if problems:
         raise errors.invalid(_META_GROUP, "ListOptions", "", problems)
-    _check_fields(fields, scope.selectable_fields, namespaced=scope.namespaced)
+    _check_fields(fields, scope.selectable_fields, namespaced=scope.info.namespaced)
     if not name or exact_value(fields, "metadata.name") == name:
         return options
     if not fields.empty:

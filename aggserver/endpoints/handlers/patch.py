@@ -1,33 +1,33 @@
-"""patch: JSON patch and JSON merge patch. Strategic merge is not for custom resources, as upstream.
+"""patch: JSON patch, JSON merge patch and server-side apply. Strategic merge is not for custom resources, as upstream.
 
-The patch is applied inside the registry's loop, to the object as it is at that moment; so a patch that names no resourceVersion
-never conflicts. Source: k8s.io/apiserver pkg/endpoints/handlers/patch.go, v0.36.3.
+All are applied inside the registry's loop, to the object as it is at that moment; so a patch that names no resourceVersion
+never conflicts with another write. What an apply makes of the object is decided by `merge/managed_fields.py`.
+Source: k8s.io/apiserver pkg/endpoints/handlers/patch.go, v0.36.3.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, cast
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from aggserver.admission.chain import UPDATE
-from aggserver.endpoints import negotiation
+from aggserver.endpoints import access, negotiation
 from aggserver.endpoints.handlers import attributes, body, options, reply
 from aggserver.endpoints.installer import ResourceScope
+from aggserver.endpoints.negotiation import MediaType
 from aggserver.endpoints.request import Request, Response
 from aggserver.merge import patch as patches
 from aggserver.meta import errors, field, golang
 from aggserver.meta.field import Path
 from aggserver.meta.json_types import JSONObject
-from aggserver.registry.rest import Context, Updater, WriteOptions
+from aggserver.publish.operations import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, PATCH_TYPES
+from aggserver.registry.rest import Admission, Applier, Context, Updater, WriteOptions
 from aggserver.schema.pruning import MalformedError
 from aggserver.scheme import object_meta
 
-__all__ = ["PATCH_TYPES", "patch"]
+__all__ = ["patch"]
 
-JSON_PATCH = "application/json-patch+json"
-MERGE_PATCH = "application/merge-patch+json"
-PATCH_TYPES = (JSON_PATCH, MERGE_PATCH)
 # Bytes of a patch that is applied in a thread: each of its operations may move all items of a list of a million.
 _LONG = 8 * 1024
 
@@ -35,22 +35,20 @@ _LONG = 8 * 1024
 _Apply = Callable[[JSONObject], Any]
 
 
-async def patch(scope: ResourceScope, request: Request) -> Response:
-    resource = cast(Updater, scope.rest)  # the dispatcher has looked
+async def patch(scope: ResourceScope, resource: Updater, context: Context, request: Request) -> Response:
     content_type = request.header(b"content-type").partition(";")[0]
     if content_type not in PATCH_TYPES:
         raise negotiation.unsupported_media_type(PATCH_TYPES)
-    name = request.info.name
     media = negotiation.for_object(request)
     given = await request.body()
-    write = options.write_options("PatchOptions", request.query_all, request.header(b"user-agent"))
+    applies = content_type == APPLY_PATCH
+    write = options.write_options("PatchOptions", request.query_all, request.header(b"user-agent"), applies=applies)
+    admission = attributes.bound(scope, request, UPDATE, options.given(request.query_all), dry_run=write.dry_run)
+    if applies:
+        return await _apply(scope, context, request, media, write, admission)
     apply, duplicates = await _read(content_type, given, write)
-    what = attributes.of(scope, request, UPDATE, write.dry_run)
-    warned = len(request.warnings)
 
     async def patched(current: JSONObject) -> JSONObject:
-        del request.warnings[warned:]  # of a former try
-
         def conformed() -> tuple[JSONObject, list[str]]:
             patched = apply(current)
             _check_shape(patched)
@@ -62,19 +60,48 @@ async def patch(scope: ResourceScope, request: Request) -> Response:
             raise _rejected(apply(current), str(error)) from None
         texts = duplicates + [f'unknown field "{path}"' for path in unknown]
         if texts and write.field_validation == "Warn":
-            body.add_warnings(request, texts)
+            context.warnings.extend(body.warning_texts(texts))
         elif texts and write.field_validation == "Strict":
             # Shown is the whole outcome: what is unknown has gone from `obj`, so the patch is applied once more.
             raise _rejected(apply(current), f"strict decoding error: {', '.join(texts)}")
-        _check_place(scope, obj, request.info.namespace)
-        body.check_name(obj, name)
-        await scope.admission.mutate(what, obj)
-        body.dedup_owner_references(obj, request, admitted=True)
         return obj
 
-    context = Context(request.user, request.info.namespace, request.warnings)
-    written = await resource.update(context, name, patched, write, scope.admission.validator(what))
+    written = await resource.update(context, request.info.name, patched, write, admission)
     return reply.object_reply(scope, request, media, written)
+
+
+async def _apply(
+    scope: ResourceScope,
+    context: Context,
+    request: Request,
+    media: MediaType,
+    write: WriteOptions,
+    admission: Admission,
+) -> Response:
+    resource = scope.rest
+    if not isinstance(resource, Applier):  # what is never stored, or not as an object of its own
+        raise negotiation.unsupported_media_type(PATCH_TYPES[:-1])
+    configuration = await body.read_configuration(request, write.field_validation)
+    may_create = access.attributes_of(request.info, request.user)._replace(verb="create")
+    authorized = _CreateAuthorized(admission, lambda: access.require(request.authorizer, may_create))
+    written = await resource.apply(context, request.info.name, configuration, write, authorized)
+    return reply.object_reply(scope, request, media, written.object, 201 if written.created else 200)
+
+
+class _CreateAuthorized:
+    """Admission that asks, where an apply turns out to create, whether the user may do that too."""
+
+    def __init__(self, admission: Admission, require: Callable[[], Awaitable[None]]) -> None:
+        self._admission = admission
+        self._require = require
+
+    async def mutate(self, obj: JSONObject | None, old: JSONObject | None) -> bool:
+        return await self._admission.mutate(obj, old)
+
+    async def validate(self, obj: JSONObject | None, old: JSONObject | None) -> None:
+        if old is None:
+            await self._require()
+        await self._admission.validate(obj, old)
 
 
 async def _read(content_type: str, given: bytes, write: WriteOptions) -> tuple[_Apply, list[str]]:
@@ -124,12 +151,6 @@ def _check_shape(obj: Any) -> None:
         obj["metadata"] = {}
     if not obj.get("apiVersion"):
         raise errors.internal_error("Object 'apiVersion' is missing in 'object has no apiVersion field'")
-
-
-def _check_place(scope: ResourceScope, obj: JSONObject, namespace: str) -> None:
-    given = obj["metadata"].get("namespace")
-    if scope.namespaced and given and given != namespace:
-        raise errors.bad_request("the namespace of the provided object does not match the namespace sent on the request")
 
 
 def _rejected(patched: Any, why: str) -> errors.StatusError:

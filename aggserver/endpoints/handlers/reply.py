@@ -44,8 +44,8 @@ def list_reply(scope: ResourceScope, request: Request, media: MediaType, result:
     if media.convert:
         before = {"kind": media.convert, "apiVersion": media.api_version, "metadata": meta}
         return forms.listing_response(media, forms.Listing(before, "items", result.items, {}, _metadata_of(media)), 200)
-    after = {"kind": scope.list_kind, "metadata": meta}
-    return forms.listing_response(media, forms.Listing({"apiVersion": scope.api_version}, "items", result.items, after), 200)
+    after = {"kind": scope.info.list_kind, "metadata": meta}
+    return forms.listing_response(media, forms.Listing({"apiVersion": scope.info.api_version}, "items", result.items, after), 200)
 
 
 def tree_reply(media: MediaType, tree: JSONObject, status: int = 200) -> Response:

@@ -3,40 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import cast
 
 from aggserver.admission.chain import UPDATE
 from aggserver.endpoints import negotiation
 from aggserver.endpoints.handlers import attributes, body, options, reply
 from aggserver.endpoints.installer import ResourceScope
 from aggserver.endpoints.request import Request, Response
-from aggserver.meta import errors
 from aggserver.meta.json_types import JSONObject
+from aggserver.registry import preparation
 from aggserver.registry.rest import Context, Updater
 
 __all__ = ["update"]
 
 
-async def update(scope: ResourceScope, request: Request) -> Response:
-    resource = cast(Updater, scope.rest)  # the dispatcher has looked
+async def update(scope: ResourceScope, resource: Updater, context: Context, request: Request) -> Response:
     name = request.info.name
     media = negotiation.for_object(request)
     write = options.write_options("UpdateOptions", request.query_all, request.header(b"user-agent"))
     obj = await body.read_object(scope, request, write.field_validation)
-    given_namespace = obj["metadata"].get("namespace")
-    if scope.namespaced and given_namespace and given_namespace != request.info.namespace:
-        raise errors.bad_request("the namespace of the provided object does not match the namespace sent on the request")
-    body.check_name(obj, name)
-    body.dedup_owner_references(obj, request)
-    write = replace(write, uid=obj["metadata"].get("uid") or "")
-    what = attributes.of(scope, request, UPDATE, write.dry_run)
+    metadata = obj["metadata"]
+    # What is wrong with the body is told even where there is no such object.
+    preparation.place_in_namespace(metadata, context.namespace, namespaced=scope.info.namespaced)
+    preparation.check_name(obj, name)
+    preparation.dedup_owner_references(metadata, context.warnings)
+    write = replace(write, uid=metadata.get("uid") or "")
 
     async def replaced(current: JSONObject) -> JSONObject:
-        # Shallow copies: the loop may come back for the object as it was given.
-        wanted = dict(obj, metadata=dict(obj["metadata"]))
-        await scope.admission.mutate(what, wanted)
-        return wanted
+        # A shallow copy: the loop may come back for the object as it was given.
+        return dict(obj)
 
-    context = Context(request.user, request.info.namespace, request.warnings)
-    written = await resource.update(context, name, replaced, write, scope.admission.validator(what))
+    admission = attributes.bound(scope, request, UPDATE, options.given(request.query_all), dry_run=write.dry_run)
+    written = await resource.update(context, name, replaced, write, admission)
     return reply.object_reply(scope, request, media, written)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Sequence
-from typing import Any, Protocol, Self, cast
+from typing import Any, Protocol, Self
 
 from aggserver.endpoints import negotiation
 from aggserver.endpoints.handlers import options
@@ -79,13 +79,11 @@ class Watching:
         """From now on a watch is refused, so that clients try again soon. Those that run are others' to end."""
         self._stopped = True
 
-    async def __call__(self, scope: ResourceScope, request: Request) -> StreamResponse:
-        resource = cast(Watcher, scope.rest)  # the dispatcher has looked
+    async def __call__(self, scope: ResourceScope, resource: Watcher, context: Context, request: Request) -> StreamResponse:
         media = negotiation.for_watch(request)
         selection = options.list_options(scope, request.query, name=request.info.name)
         encode = _encoder(scope, request, media)
         timeout = selection.timeout_seconds or _MIN_TIMEOUT * (1 + self._random())
-        context = Context(request.user, request.info.namespace, request.warnings)
         try:
             stream = await resource.watch(context, selection)
         except StatusError as error:
@@ -190,12 +188,12 @@ def _pieces(parts: Sequence[bytes]) -> Iterator[bytes]:
 
 def _encoder(scope: ResourceScope, request: Request, media: MediaType) -> Encode:
     if not media.convert:
-        plain = _memoised(scope.api_version, lambda event: _raw(scope, event))
+        plain = _memoised(scope.info.api_version, lambda event: _raw(scope, event))
         return lambda event: _cuttable(scope, event) if event.size > PIECE_BYTES else plain(event)
     version = media.api_version
     if media.convert == "Table":
         return _table_encoder(scope, request, version)
-    memo_key = scope.api_version, version, media.subtype
+    memo_key = scope.info.api_version, version, media.subtype
     return _memoised(memo_key, lambda event: _metadata_only(scope, event, media), is_protobuf=media.is_protobuf)
 
 

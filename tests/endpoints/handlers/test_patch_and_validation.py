@@ -16,7 +16,9 @@ from tests.fakes.server import ADMIN, LocalServer
 ONE = f"{CRONTABS_PATH}/one"
 STORED = (
     '{"apiVersion":"stable.example.com/v1","kind":"CronTab","metadata":{"creationTimestamp":"2026-01-02T03:04:05Z",'
-    '"generation":1,"name":"one","namespace":"default","resourceVersion":"3","uid":"uid-2"},"spec":%s}'
+    '"generation":1,"managedFields":[{"apiVersion":"stable.example.com/v1","fieldsType":"FieldsV1",'
+    '"fieldsV1":{"f:spec":{".":{},"f:cronSpec":{},"f:image":{}}},"manager":"unknown","operation":"Update",'
+    '"time":"2026-01-02T03:04:05Z"}],"name":"one","namespace":"default","resourceVersion":"3","uid":"uid-2"},"spec":%s}'
 )
 
 
@@ -143,7 +145,7 @@ REFUSED_PATCHES: dict[str, tuple[Any, int, str]] = {
         422,
         ' "" is invalid: patch: Invalid value: '
         + json.dumps(STORED % '{"cronSpec":"* * * * *","image":"a"}').replace(
-            '\\"name\\":\\"one\\"', '\\"labels\\":{\\"a\\":1},\\"name\\":\\"one\\"'
+            '\\"managedFields\\":', '\\"labels\\":{\\"a\\":1},\\"managedFields\\":'
         )
         + ": json: cannot unmarshal number into Go struct field ObjectMeta.labels of type string",
     ),
@@ -179,7 +181,7 @@ async def test_a_patch_that_is_overtaken_is_applied_again_and_warns_once(server:
     others = iter(("x", "y"))
 
     class Meddling:
-        async def mutate(self, attributes: Any, obj: Any) -> None:
+        async def mutate(self, attributes: Any, obj: Any, old: Any) -> bool:
             other = next(others, None)
             if other is not None:
 
@@ -188,6 +190,7 @@ async def test_a_patch_that_is_overtaken_is_applied_again_and_warns_once(server:
 
                 assert isinstance(scope.rest, Updater)
                 await scope.rest.update(Context(ADMIN, "default"), "one", change, WriteOptions())
+            return False
 
     server.engine.admission._mutating = (Meddling(),)
     answer = await client.merge(ONE, {"spec": {"replicas": 4, "odd": 1}})

@@ -34,6 +34,18 @@ async def created(client: Client, **spec: Any) -> Any:
 # --- create ---
 
 
+def entry(*fields: str) -> dict[str, Any]:
+    """Of a client that names neither a manager nor itself, and has written these fields of the spec."""
+    return {
+        "manager": "unknown",
+        "operation": "Update",
+        "apiVersion": "stable.example.com/v1",
+        "time": "2026-01-02T03:04:05Z",
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:spec": {".": {}, **{field: {} for field in fields}}},
+    }
+
+
 async def test_create(client: Client) -> None:
     answer = await client.post(CRONTABS_PATH, crontab(image="busybox"))
     assert answer.status == 201
@@ -48,6 +60,7 @@ async def test_create(client: Client) -> None:
             "creationTimestamp": "2026-01-02T03:04:05Z",
             "generation": 1,
             "resourceVersion": "3",
+            "managedFields": [entry("f:cronSpec", "f:image")],
         },
         "spec": {"cronSpec": "* * * * *", "image": "busybox"},
     }
@@ -73,6 +86,7 @@ async def test_create_sets_what_a_client_may_not(client: Client) -> None:
     }
     obj["status"] = {"replicas": 1}
     made = (await client.post(CRONTABS_PATH, obj)).json()
+    assert made["metadata"].pop("managedFields") == [entry("f:cronSpec")]
     assert made["metadata"].keys() == {"name", "namespace", "uid", "creationTimestamp", "generation", "resourceVersion"}
     assert (made["metadata"]["uid"], made["metadata"]["generation"]) == ("uid-2", 1)
     assert "status" not in made
@@ -200,9 +214,13 @@ REFUSED_TYPES = {
     "strategic merge": (
         "PATCH",
         "application/strategic-merge-patch+json",
-        "application/json-patch+json, application/merge-patch+json",
+        "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
     ),
-    "patch without a type": ("PATCH", "", "application/json-patch+json, application/merge-patch+json"),
+    "patch without a type": (
+        "PATCH",
+        "",
+        "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
+    ),
 }
 
 
@@ -320,7 +338,8 @@ async def test_update(client: Client) -> None:
     made["spec"]["replicas"] = 3
     answer = await client.put(ONE, made)
     assert answer.status == 200
-    assert answer.json()["metadata"] == {**made["metadata"], "resourceVersion": "4", "generation": 2}
+    changes = {"resourceVersion": "4", "generation": 2, "managedFields": [entry("f:cronSpec", "f:replicas")]}
+    assert answer.json()["metadata"] == {**made["metadata"], **changes}
     assert answer.json()["spec"]["replicas"] == 3
 
 

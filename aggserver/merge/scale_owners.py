@@ -1,0 +1,83 @@
+"""Scale owners: managedFields of a Scale, made from those of the object behind it, and back.
+
+Whoever owns the replicas of the object owns `spec.replicas` of its Scale. What a write of the Scale changes there is carried
+over: who lost the replicas in the Scale loses them in the object, who won them gets an entry of the object's version.
+Pure. Source: k8s.io/apimachinery pkg/util/managedfields/scalehandler.go, v0.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aggserver.merge import fieldset
+from aggserver.merge.fieldset import FieldSet, Path
+from aggserver.merge.managed_fields import ManagedFieldsError, decode, in_order
+from aggserver.merge.managers import Manager, Owned
+from aggserver.meta.errors import StatusError
+from aggserver.meta.json_types import JSONObject
+
+__all__ = ["ScaleOwners"]
+
+_SCALE = "autoscaling/v1"
+_IN_SCALE = (fieldset.field("spec"), fieldset.field("replicas"))
+
+
+class ScaleOwners:
+    """api_version: of the object behind the Scale, as this endpoint serves it.
+
+    paths: `specReplicasPath` (`.spec.replicas`) of each version of the definition, by apiVersion; None where it has no Scale.
+    """
+
+    def __init__(self, api_version: str, paths: Mapping[str, str | None]) -> None:
+        self._api_version = api_version
+        self._paths: dict[str, Path | None] = {
+            version: None if path is None else tuple(map(fieldset.field, path.removeprefix(".").split(".")))
+            for version, path in paths.items()
+        }
+
+    def to_scale(self, entries: Any) -> list[JSONObject]:
+        """Entries of the object -> entries of its Scale. Raises StatusError (500) for what can't be decoded."""
+        found = []
+        for entry, _, owned in _decoded(entries):
+            path = self._paths.get(owned.api_version)
+            if path is not None and fieldset.contains(owned.fields, path):
+                found.append({**entry, "apiVersion": _SCALE, "fieldsV1": _only(_IN_SCALE)})
+        return in_order(found)
+
+    def to_parent(self, entries: Any, scale_entries: Any) -> list[JSONObject]:
+        """Entries of the object, and those of the Scale after a write of it -> entries of the object after it."""
+        left = {manager: entry for entry, manager, owned in _decoded(scale_entries) if fieldset.contains(owned.fields, _IN_SCALE)}
+        found = []
+        for entry, manager, owned in _decoded(entries):
+            if owned.api_version not in self._paths:
+                continue  # a version that the definition no longer has
+            path = self._paths[owned.api_version]
+            if path is None or not fieldset.contains(owned.fields, path) or left.pop(manager, None) is not None:
+                found.append(entry)
+            elif kept := fieldset.difference(owned.fields, _only(path)):
+                found.append({**entry, "fieldsV1": fieldset.ordered(kept)})
+        path = self._paths[self._api_version]
+        assert path is not None  # there is a Scale
+        for entry in left.values():
+            # Without a time, as upstream: it looks for the time of a manager that the object did not have.
+            taken = {name: value for name, value in entry.items() if name != "time"}
+            found.append({**taken, "apiVersion": self._api_version, "fieldsV1": _only(path)})
+        return in_order(found)
+
+
+def _decoded(entries: Any) -> Sequence[tuple[JSONObject, Manager, Owned]]:
+    found = []
+    for entry in entries or ():
+        try:
+            ((manager, owned),) = decode([entry]).items()
+        except ManagedFieldsError as error:
+            raise StatusError(500, "", str(error)) from None
+        found.append((entry, manager, owned))
+    return found
+
+
+def _only(path: Path) -> FieldSet:
+    fields: dict[str, Any] = {}
+    fieldset.insert(fields, path)
+    return fields

@@ -1,0 +1,81 @@
+"""What every write does to an object's metadata, whatever its kind: where it belongs, and what clients can't set.
+
+Pure: changes only the object that it is given.
+Source: k8s.io/apiserver pkg/registry/rest/meta.go, pkg/endpoints/handlers/{rest,create}.go,
+pkg/endpoints/handlers/fieldmanager/{admission,equality}.go, v0.36.3.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aggserver.meta import codec, errors
+from aggserver.meta.json_types import JSONObject
+
+__all__ = ["check_name", "dedup_owner_references", "drop_system_fields", "keep_times", "place_in_namespace"]
+
+# The server fills these in; what a client says of them in a create is dropped.
+_SYSTEM_FIELDS = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
+
+
+def drop_system_fields(metadata: JSONObject) -> None:
+    for name in _SYSTEM_FIELDS:
+        metadata.pop(name, None)
+
+
+def place_in_namespace(metadata: JSONObject, namespace: str, *, namespaced: bool) -> None:
+    """Sets the request's namespace where the object names none. Raises 400 for another one."""
+    if not namespaced:
+        metadata.pop("namespace", None)
+    elif not metadata.get("namespace"):
+        metadata["namespace"] = namespace
+    elif metadata["namespace"] != namespace:
+        raise errors.bad_request("the namespace of the provided object does not match the namespace sent on the request")
+
+
+def check_name(obj: JSONObject, name: str) -> None:
+    """Raises 400 where the object's name is not that of the URL."""
+    given = obj["metadata"].get("name")
+    if not given:
+        raise errors.bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
+    if given != name:
+        raise errors.bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
+
+
+def dedup_owner_references(metadata: JSONObject, warnings: list[str], *, admitted: bool = False) -> None:
+    """Drops repeated ownerReferences and adds upstream's warning. admitted: mutating admission has run before."""
+    references = metadata.get("ownerReferences")
+    if not isinstance(references, list) or len(references) < 2:
+        return
+    kept: dict[bytes, Any] = {}
+    repeated: list[str] = []
+    for reference in references:
+        text = codec.encode_json(dict(sorted(reference.items())))
+        if text in kept:
+            repeated.append(str(reference.get("uid", "")))
+        else:
+            kept[text] = reference
+    if repeated:
+        metadata["ownerReferences"] = list(kept.values())
+        warnings.append(
+            f".metadata.ownerReferences contains duplicate entries{' after mutating admission happens' if admitted else ''}; "
+            "API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; "
+            f"please fix your requests; duplicate UID(s) observed: {', '.join(repeated)}"
+        )
+
+
+def keep_times(obj: JSONObject, old: JSONObject) -> None:
+    """Takes back new times in managedFields where nothing else has changed, so that a write which changes nothing is none."""
+    entries, before = obj["metadata"].get("managedFields"), old["metadata"].get("managedFields")
+    if not entries or not before or len(entries) != len(before) or entries == before:
+        return
+    if all(map(_same_but_time, entries, before)) and codec.same(_without_entries(obj), _without_entries(old)):
+        obj["metadata"]["managedFields"] = before
+
+
+def _same_but_time(entry: JSONObject, before: JSONObject) -> bool:
+    return {**entry, "time": None} == {**before, "time": None}
+
+
+def _without_entries(obj: JSONObject) -> JSONObject:
+    return {**obj, "metadata": {**obj["metadata"], "managedFields": None}}
