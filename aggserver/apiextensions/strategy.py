@@ -84,6 +84,9 @@ class DefinitionStrategy:
         set_defaults(obj)
         return dropped
 
+    def default(self, obj: JSONObject) -> None:
+        self.conform(obj)
+
     def prepare_for_create(self, obj: JSONObject) -> None:
         obj["metadata"]["generation"] = 1
         obj["status"] = conditions.initial_status(obj)

@@ -23,7 +23,6 @@ from aggserver.endpoints.negotiation import Negotiator
 from aggserver.endpoints.request import JSON, Request, Response
 from aggserver.publish import openapi_v2, openapi_v2_protobuf, openapi_v3, openapi_v3_protobuf
 from aggserver.publish.models import Published
-from aggserver.publish.operations import PATCH_TYPES
 
 __all__ = ["OpenAPI"]
 
@@ -40,19 +39,17 @@ _YEAR_SECONDS = 365 * 86400
 
 
 class OpenAPI:
-    """The handler. info_version: the server's version. clock: seconds since 1970. patch_types: what PATCH is said to take."""
+    """The handler. info_version: the server's version. clock: seconds since 1970."""
 
     def __init__(
         self,
         catalog: Catalog,
         info_version: str,
         clock: Callable[[], float],
-        patch_types: Sequence[str] = PATCH_TYPES,
     ) -> None:
         self._catalog = catalog
         self._info_version = info_version
         self._clock = clock
-        self._patch_types = tuple(patch_types)
         self._generation = -1
         self._etags: dict[str, str] = {}
         self._documents: OrderedDict[str, bytes] = OrderedDict()
@@ -89,7 +86,7 @@ class OpenAPI:
 
     def _fingerprint(self, resources: Sequence[Published]) -> str:
         """What the documents depend on, as an ETag without its quotes."""
-        return _digest(orjson.dumps([self._info_version, self._patch_types, resources]))
+        return _digest(orjson.dumps([self._info_version, resources]))
 
     async def _serve_v3(self, request: Request, name: str) -> Response:
         as_json = _V3_TYPES.negotiate(request.header(b"accept")).subtype == "json"
@@ -126,7 +123,7 @@ class OpenAPI:
     def _build_v3(self, name: str) -> dict[str, Any]:
         group, _, version = name.removeprefix("apis/").removeprefix("api/").rpartition("/")
         resources = self._catalog.published(group, version)
-        return openapi_v3.build(group, version, resources, info_version=self._info_version, patch_types=self._patch_types)
+        return openapi_v3.build(group, version, resources, info_version=self._info_version)
 
     def _keep(self, key: str, document: bytes) -> None:
         self._documents[key] = document
@@ -160,7 +157,7 @@ class OpenAPI:
         ]
 
     def _build_v2(self, resources: Sequence[Published], encode: Callable[[dict[str, Any]], bytes]) -> bytes:
-        return encode(openapi_v2.build(resources, info_version=self._info_version, patch_types=self._patch_types))
+        return encode(openapi_v2.build(resources, info_version=self._info_version))
 
     def _conditional(
         self, request: Request, body: bytes, etag: str, headers: list[tuple[bytes, bytes]], content_type: bytes = JSON

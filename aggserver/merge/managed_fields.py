@@ -254,8 +254,10 @@ class FieldManager:
         return obj
 
     def _check(self, config: JSONObject) -> None:
-        if (config.get("apiVersion"), config.get("kind")) != (self.api_version, self.kind):
-            raise errors.bad_request(f"invalid object type: {config.get('apiVersion')}, Kind={config.get('kind')}")
+        version, kind = config.get("apiVersion") or "", config.get("kind") or ""
+        if (version, kind) != (self.api_version, self.kind):
+            group_version = version if "/" in version else f"/{version}"
+            raise errors.bad_request(f"invalid object type: {group_version}, Kind={kind}")
 
     def _apply_over_kubectl(
         self, live: JSONObject, config: JSONObject, managed: _Managed, name: str, *, force: bool, now: str

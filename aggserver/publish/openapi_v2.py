@@ -29,7 +29,7 @@ _DROPPED = frozenset({"allOf", "anyOf", "oneOf", "not", "default"})
 _BODIES = {builtin.DELETE_OPTIONS: "body-2Y1dVQaQ", builtin.PATCH: "body-78PwaGsr"}
 
 
-def build(resources: Sequence[Published], *, info_version: str, patch_types: Sequence[str] = PATCH_TYPES) -> JSONObject:
+def build(resources: Sequence[Published], *, info_version: str) -> JSONObject:
     """The document of all `resources`, of any group and version. Parts of it are shared, so it must not be changed."""
     paths: JSONObject = {}
     definitions: JSONObject = {}
@@ -41,7 +41,7 @@ def build(resources: Sequence[Published], *, info_version: str, patch_types: Seq
         definitions[models.list_model_name(resource)] = models.list_schema(resource, _DIALECT)
         gvk = {"group": resource.group, "version": resource.version, "kind": resource.kind}
         for item in operations.paths(resource):
-            paths[item.path] = _path(item, gvk, patch_types, parameters)
+            paths[item.path] = _path(item, gvk, parameters)
             for operation in item.operations:
                 used.update((operation.result, operation.body))
     definitions.update((name, _builtin(name)) for name in builtin.closure(used & builtin.schemas().keys()))
@@ -116,8 +116,8 @@ def _translate(node: Any) -> Any:
     return out
 
 
-def _path(item: PathItem, gvk: Mapping[str, str], patch_types: Sequence[str], parameters: JSONObject) -> JSONObject:
-    out: JSONObject = {op.method: _operation(op, gvk, patch_types, parameters) for op in item.operations}
+def _path(item: PathItem, gvk: Mapping[str, str], parameters: JSONObject) -> JSONObject:
+    out: JSONObject = {op.method: _operation(op, gvk, parameters) for op in item.operations}
     out["parameters"] = [
         {
             "uniqueItems": True,
@@ -134,10 +134,10 @@ def _path(item: PathItem, gvk: Mapping[str, str], patch_types: Sequence[str], pa
     return out
 
 
-def _operation(operation: Operation, gvk: Mapping[str, str], patch_types: Sequence[str], parameters: JSONObject) -> JSONObject:
+def _operation(operation: Operation, gvk: Mapping[str, str], parameters: JSONObject) -> JSONObject:
     out: JSONObject = {
         "description": operation.description,
-        "consumes": list(patch_types if operation.action == "patch" else BODY_TYPES),
+        "consumes": list(PATCH_TYPES if operation.action == "patch" else BODY_TYPES),
         "produces": list(BODY_TYPES),
         "schemes": ["https"],
         "tags": [operation.tag],

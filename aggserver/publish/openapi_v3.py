@@ -25,9 +25,8 @@ def build(
     resources: Sequence[Published],
     *,
     info_version: str,
-    patch_types: Sequence[str] = PATCH_TYPES,
 ) -> JSONObject:
-    """The whole document. patch_types: the media types of PATCH. Parts of the result are shared, so it must not be changed."""
+    """The whole document. Parts of the result are shared, so it must not be changed."""
     paths: JSONObject = {}
     used: set[str] = {builtin.OBJECT_META, builtin.LIST_META}
     schemas: JSONObject = {}
@@ -36,7 +35,7 @@ def build(
         schemas[models.list_model_name(resource)] = models.list_schema(resource, _DIALECT)
         gvk = {"group": group, "version": version, "kind": resource.kind}
         for item in operations.paths(resource):
-            paths[item.path] = _path(item, gvk, patch_types)
+            paths[item.path] = _path(item, gvk)
             used.update(model for operation in item.operations for model in _models(operation))
     schemas.update((name, builtin.schemas()[name]) for name in builtin.closure(used & builtin.schemas().keys()))
     return {
@@ -53,8 +52,8 @@ def _models(operation: Operation) -> Iterator[str]:
         yield operation.body
 
 
-def _path(item: PathItem, gvk: Mapping[str, str], patch_types: Sequence[str]) -> JSONObject:
-    out: JSONObject = {operation.method: _operation(operation, gvk, patch_types) for operation in item.operations}
+def _path(item: PathItem, gvk: Mapping[str, str]) -> JSONObject:
+    out: JSONObject = {operation.method: _operation(operation, gvk) for operation in item.operations}
     out["parameters"] = [
         {
             "name": "name",
@@ -70,7 +69,7 @@ def _path(item: PathItem, gvk: Mapping[str, str], patch_types: Sequence[str]) ->
     return out
 
 
-def _operation(operation: Operation, gvk: Mapping[str, str], patch_types: Sequence[str]) -> JSONObject:
+def _operation(operation: Operation, gvk: Mapping[str, str]) -> JSONObject:
     out: JSONObject = {
         "tags": [operation.tag],
         "description": operation.description,
@@ -79,7 +78,7 @@ def _operation(operation: Operation, gvk: Mapping[str, str], patch_types: Sequen
     if operation.parameters:
         out["parameters"] = [_parameter(key) for key in operation.parameters]
     if operation.body:
-        types = sorted(patch_types) if operation.action == "patch" else BODY_TYPES
+        types = sorted(PATCH_TYPES) if operation.action == "patch" else BODY_TYPES
         out["requestBody"] = _content(operation.body, types)
         if operation.body_required:
             out["requestBody"]["required"] = True

@@ -80,6 +80,9 @@ class CustomResourceStrategy:
     def conform(self, obj: JSONObject) -> list[str]:
         return self._schema.conform(obj)
 
+    def default(self, obj: JSONObject) -> None:
+        self._schema.default(obj)
+
     def prepare_for_create(self, obj: JSONObject) -> None:
         if self._has_status:
             obj.pop("status", None)

@@ -76,13 +76,14 @@ _Make = Callable[[StoredObject | None, JSONObject | None], Awaitable[JSONObject]
 class _Write:
     """What is the same for every attempt of one client's write.
 
-    keeps_owners: managedFields can't be left out to make room, since who applies counts on them.
+    applies: of a server-side apply. managedFields can't be left out to make room, since who applies counts on them; and what it
+    writes is not pruned, so readers have to look into it.
     """
 
     context: Context
     options: WriteOptions
     admission: Admission
-    keeps_owners: bool = False
+    applies: bool = False
 
 
 class Store(Reader):
@@ -134,7 +135,7 @@ class Store(Reader):
         self._strategy.check_context(context)
         given = list(obj)
         self._strategy.prepare_for_create(obj)
-        is_whole = given == list(obj)
+        is_whole = given == list(obj) and not write.applies
         verdict = await _final(self._strategy.validate(obj))
         context.warnings.extend(verdict.warnings)
         self._refuse(obj, verdict.errors)
@@ -147,7 +148,7 @@ class Store(Reader):
             if there is not None:
                 raise KeyExists(key, KeyValue(key, stored.value(there), 0, there.revision))
             return await self._views.as_read(StoredObject(key, await self._encode(write, obj), 0), is_whole=is_whole)
-        if _is_revision(metadata.get("resourceVersion") or ""):
+        if not write.applies and _is_revision(metadata.get("resourceVersion") or ""):
             raise errors.StatusError(500, "", "resourceVersion should not be set on objects to be created")
         encoded, revision = await self._store(write, obj, lambda encoded: self._resource.storage.create(key, encoded))
         return await self._written(key, encoded, revision, is_whole=is_whole)
@@ -191,13 +192,13 @@ class Store(Reader):
             config = codec.decode_stored(configuration.encoded)
             live = None if current is None else current.decoded()
             obj = fields.apply(live, config, options.field_manager, force=options.force, now=self.now())
-            self._strategy.conform(obj)
+            self._strategy.default(obj)
             configuration.accept(context)
             if current is None and obj["metadata"].get("uid"):
                 raise self._uid_of_nothing(name, obj["metadata"]["uid"])
             return obj
 
-        write = _Write(context, options, admission, keeps_owners=True)
+        write = _Write(context, options, admission, applies=True)
         return Written(*await self._write(write, name, make, creates=creates))
 
     async def replace(
@@ -256,7 +257,7 @@ class Store(Reader):
                 with writing(), suppress(NotFound):
                     await self._resource.storage.delete(current.key, current.revision)
             return StoredObject(current.key, self._views.encode_whole(obj), current.revision)
-        return await self._commit(write, current, obj, old, is_whole=view.form is self._views.form)
+        return await self._commit(write, current, obj, old, is_whole=not write.applies and view.form is self._views.form)
 
     def _prepare_update(self, obj: JSONObject, old: JSONObject) -> JSONObject:
         """What an update can't change, whatever it says, and the strategy's word. Returns the object's metadata."""
@@ -508,7 +509,7 @@ class Store(Reader):
 
 def _forget_owners(write: _Write, obj: JSONObject) -> bool:
     """Whether there were managedFields, which are the part of an object that it can do without."""
-    return not write.keeps_owners and obj["metadata"].pop("managedFields", None) is not None
+    return not write.applies and obj["metadata"].pop("managedFields", None) is not None
 
 
 async def _final(verdict: Verdict) -> Verdict:

@@ -49,6 +49,9 @@ class Strategy(Protocol):
         `StatusError`.
         """
 
+    def default(self, obj: JSONObject) -> None:
+        """Fills in defaults alone, in place: an apply has checked its configuration against the type already."""
+
     def prepare_for_create(self, obj: JSONObject) -> None:
         """Before validation: sets generation, drops what a client may not set. System metadata is filled by the store already."""
 

@@ -82,6 +82,10 @@ class CompiledSchema:
         self._default(obj)
         return dropped
 
+    def default(self, obj: JSONObject) -> None:
+        """Default without pruning: nulls that are not allowed stay, for validation. Mutates `obj`. Raises ObjectTooLarge."""
+        self._default(obj)
+
     def prune_converted(self, obj: JSONObject) -> list[str]:
         """As `conform`, without defaulting: the version that was converted from has been defaulted already."""
         dropped = self._prune(obj)

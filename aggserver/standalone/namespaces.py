@@ -68,6 +68,9 @@ class NamespaceStrategy:
             _label(obj)
         return dropped
 
+    def default(self, obj: JSONObject) -> None:
+        self.conform(obj)
+
     def prepare_for_create(self, obj: JSONObject) -> None:
         obj["status"] = {"phase": "Active"}
         wanted = _finalizers(obj)

@@ -20,8 +20,6 @@ from aggserver.publish.operations import paths
 
 HERE = Path(__file__).parent
 KUBE = json.loads((HERE / "kube_apiserver.json").read_text())
-# As kube-apiserver has them, in its order.
-PATCH_TYPES = ("application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml")
 
 
 def published(crd: dict[str, Any], version: dict[str, Any]) -> Published:
@@ -67,7 +65,7 @@ def plain(tree: Any) -> Any:
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])
 def test_v3_is_kube_apiservers(version: str) -> None:
     resources = [resource for resource in all_published() if resource.version == version]
-    document = plain(openapi_v3.build("stable.example.com", version, resources, info_version="1", patch_types=PATCH_TYPES))
+    document = plain(openapi_v3.build("stable.example.com", version, resources, info_version="1"))
     wanted = KUBE[f"v3 {version}"]
     schemas = document["components"]["schemas"]
     own = {name: schema for name, schema in schemas.items() if not name.startswith("io.k8s.")}
@@ -78,7 +76,7 @@ def test_v3_is_kube_apiservers(version: str) -> None:
 
 
 def test_v2_is_kube_apiservers() -> None:
-    document = plain(openapi_v2.build(all_published(), info_version="1", patch_types=PATCH_TYPES))
+    document = plain(openapi_v2.build(all_published(), info_version="1"))
     wanted = KUBE["v2"]
     own = {name: schema for name, schema in document["definitions"].items() if not name.startswith("io.k8s.")}
     assert own == wanted["definitions"]
@@ -226,7 +224,11 @@ def test_group_of_kubernetes_loses_its_suffix_in_ids() -> None:
 def test_patch_never_advertises_strategic_merge() -> None:
     document = openapi_v3.build("stable.example.com", "v1", [crontab()], info_version="1")
     patch = document["paths"]["/apis/stable.example.com/v1/namespaces/{namespace}/crontabs/{name}"]["patch"]
-    assert list(patch["requestBody"]["content"]) == ["application/json-patch+json", "application/merge-patch+json"]
+    assert list(patch["requestBody"]["content"]) == [
+        "application/apply-patch+yaml",
+        "application/json-patch+json",
+        "application/merge-patch+json",
+    ]
     assert {"dryRun", "fieldValidation"} <= {parameter["name"] for parameter in patch["parameters"]}
     assert patch["x-kubernetes-group-version-kind"] == {"group": "stable.example.com", "version": "v1", "kind": "CronTab"}
 

@@ -121,7 +121,7 @@ async def read_configuration(request: Request, field_validation: str) -> ApplyCo
     try:
         tree, duplicates = await _decode_configuration(text)
     except codec.DecodeError as error:
-        raise errors.bad_request(f"error decoding YAML: {error}") from None
+        raise errors.bad_request(f"error decoding YAML: error converting YAML to JSON: {error}") from None
     if not isinstance(tree, dict | None):
         why = f"json: cannot unmarshal {json_kind(tree)} into Go value of type map[string]interface {{}}"
         raise errors.bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {why}")
