@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import aggserver
-from aggserver.options import STORAGE, Options, OptionsError, parse
+from aggserver.errors import AggserverError
+from aggserver.options import STORAGE, Options, parse
 
 if TYPE_CHECKING:
     from aggserver.server.serving import Server
@@ -36,10 +37,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     For `aggserver dev -- COMMAND` it is the command's.
     """
     try:
-        options = parse(sys.argv[1:] if argv is None else argv, os.environ)
-    except OptionsError as error:
-        print(f"aggserver: {error}", file=sys.stderr)
-        return 2
+        return _run(sys.argv[1:] if argv is None else argv)
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except Exception as error:
+        told = _only(error)
+        if not isinstance(told, AggserverError):
+            raise
+        print(f"aggserver: {told}", file=sys.stderr)
+        return told.exit_status
+
+
+def _run(argv: Sequence[str]) -> int:
+    options = parse(argv, os.environ)
     if options.command == "version":
         print(f"aggserver {aggserver.__version__}")
         return 0
@@ -49,20 +59,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(script(options.shell))
         return 0
     if options.command == "cel":
-        return _cel(options)
+        from aggserver.cel_command import command
+
+        return int(not command.run(options, _say))
     from aggserver.app.logs import log_to
 
     log_to(sys.stderr, options.log_level, os.environ)
-    try:
-        return _storage(options) if options.command in STORAGE else _serve(options)
-    except KeyboardInterrupt:
-        return _INTERRUPTED
-    except Exception as error:
-        what = _only(error)
-        if not _is_for_people(what):
-            raise
-        print(f"aggserver: {_in_words(what)}", file=sys.stderr)
-        return 1
+    return _storage(options) if options.command in STORAGE else _serve(options)
 
 
 def _serve(options: Options) -> int:
@@ -85,16 +88,6 @@ def _serve(options: Options) -> int:
     sys.setswitchinterval(0.0005)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(run(options, _say, _stop_on_signals))
-
-
-def _cel(options: Options) -> int:
-    from aggserver.cel_command import command
-
-    try:
-        return int(not command.run(options, _say))
-    except command.InputError as error:
-        print(f"aggserver: {error}", file=sys.stderr)
-        return 2
 
 
 def _storage(options: Options) -> int:
@@ -142,17 +135,6 @@ def _only(error: Exception) -> Exception:
     while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
-
-
-def _is_for_people(error: Exception) -> bool:
-    """Whether the error's text is written for users, so that no traceback is needed: our own errors, and the system's."""
-    return isinstance(error, OSError) or type(error).__module__.startswith("aggserver.")
-
-
-def _in_words(error: Exception) -> str:
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
-    return str(error)
 
 
 def _say(line: str) -> None:

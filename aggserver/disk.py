@@ -1,19 +1,36 @@
-"""Files on disk: telling whether one has changed, and writing one that is whole or not there.
+"""Files on disk: telling whether one has changed, writing one that is whole or not there, and saying what is wrong with one.
 
 Used by whatever reads files again while the server runs (certificates, credentials, definitions), and by whatever leaves files
-behind (certificates, kubeconfigs, the SQLite store). Standard library only; nothing here knows what is in a file.
+behind (certificates, kubeconfigs, the SQLite store). Nothing here knows what is in a file.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["Signature", "replace", "signature", "sync_folder"]
+from aggserver.errors import AggserverError
+
+__all__ = ["FileError", "Signature", "file_errors", "replace", "signature", "sync_folder"]
 
 # Time of change in nanoseconds, size in bytes, inode.
 Signature = tuple[int, int, int]
+
+
+class FileError(AggserverError):
+    """A file or folder can't be used. The text names it and says why."""
+
+
+@contextlib.contextmanager
+def file_errors() -> Iterator[None]:
+    """Turns an OSError of the block, or of the decorated function, into a FileError."""
+    try:
+        yield
+    except OSError as error:
+        raise FileError(str(error) if error.filename is None else f"{error.filename}: {error.strerror}") from error
 
 
 def signature(path: Path) -> Signature | None:

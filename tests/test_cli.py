@@ -9,6 +9,10 @@ from pathlib import Path
 import pytest
 
 import aggserver
+from aggserver import cli
+from aggserver.meta import codec
+from aggserver.options import OptionsError
+from aggserver.storage.interface import Unavailable
 
 REPOSITORY = Path(__file__).parents[1]
 DEFINITION = """\
@@ -95,6 +99,35 @@ def test_errors_are_one_line(tmp_path: Path, arguments: list[str], status: int, 
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("aggserver: ")
     assert "Traceback" not in done.stderr
+
+
+ENDS: dict[str, tuple[Exception, int | None]] = {
+    "what a person can mend": (Unavailable("the store is gone"), 1),
+    "wrong input": (OptionsError("the store is gone"), 2),
+    "in a group": (ExceptionGroup("tasks", [ExceptionGroup("tasks", [Unavailable("the store is gone")])]), 1),
+    "two at once": (ExceptionGroup("tasks", [Unavailable("one"), Unavailable("two")]), None),
+    "a bug": (KeyError("spec"), None),
+    "a bug that the system refuses": (BlockingIOError(11, "Resource temporarily unavailable"), None),
+    "a parser's error that nobody placed": (codec.DecodeError("line 1"), None),
+}
+
+
+@pytest.mark.parametrize(("error", "status"), ENDS.values(), ids=ENDS)
+def test_only_what_a_person_can_mend_is_told_in_a_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception, status: int | None
+) -> None:
+    """All else is a bug and ends with its traceback."""
+
+    def fail(*_: object) -> int:
+        raise error
+
+    monkeypatch.setattr(cli, "_run", fail)
+    if status is None:
+        with pytest.raises(type(error)):
+            cli.main([])
+        return
+    assert cli.main([]) == status
+    assert capsys.readouterr().err == "aggserver: the store is gone\n"
 
 
 @pytest.mark.parametrize(

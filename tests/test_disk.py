@@ -75,3 +75,14 @@ def test_replace_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: p
         disk.replace(path, b"new")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("name", ["missing", "missing/file"])
+def test_file_errors_name_the_file(tmp_path: Path, name: str) -> None:
+    with pytest.raises(disk.FileError, match=f"^{tmp_path / name}: No such file or directory$"), disk.file_errors():
+        (tmp_path / name).read_bytes()
+
+
+def test_file_errors_without_a_file() -> None:
+    with pytest.raises(disk.FileError, match=r"^no room$"), disk.file_errors():
+        raise OSError("no room")

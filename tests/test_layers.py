@@ -31,6 +31,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("schema",),
     ("cel", "scheme"),
     ("meta", "disk"),
+    ("errors",),
 )
 
 # Outside of the layers: the root's names are for users (only the edge may ask it for __version__), and options are turned into

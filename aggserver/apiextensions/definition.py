@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from aggserver.apiextensions import manifest, validation
 from aggserver.apiextensions.schema_rules import is_structural
+from aggserver.errors import AggserverError
 from aggserver.meta.field import FieldError
 from aggserver.meta.json_types import JSONMapping
 from aggserver.publish.table import Column
@@ -37,7 +38,7 @@ _SPEC = manifest.TYPE.members["spec"].type
 _WEBHOOK_PORT = 443
 
 
-class DefinitionError(Exception):
+class DefinitionError(AggserverError):
     """A manifest that can't be served. `errors` has all errors, at least one."""
 
     def __init__(self, errors: Sequence[FieldError]) -> None:

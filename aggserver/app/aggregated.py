@@ -44,7 +44,7 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
     """Serves until the server is asked to stop. Returns the exit status.
 
     say: prints a line for the person who started the server. on_server: gets the server, to be able to stop it.
-    Raises ConfigurationError, TLSError, CertificateError, TrustError, Unavailable, OSError, all with a text for that person.
+    Raises AggserverError if it can't start or go on.
     """
     async with contextlib.AsyncExitStack() as stack:
         clusters = _Clusters(stack)

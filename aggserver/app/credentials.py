@@ -44,18 +44,20 @@ class Credentials:
         self._certificates: Certificates
 
     async def start(self) -> None:
-        """Loads the CA and the certificate, or makes them. Raises OSError."""
-        await self._take(await self._keeper.ensure())
+        """Loads the CA and the certificate, or makes them. Raises FileError."""
+        with disk.file_errors():
+            await self._take(await self._keeper.ensure())
 
     def publish(self, url: str) -> None:
         """Writes the kubeconfig for the server at `url`, and again whenever a certificate is renewed.
 
-        Raises OSError and KubeconfigError.
+        Raises FileError and KubeconfigError.
         """
         self._url = url
         admin = issue_client(self._certificates.ca, _ADMIN, [PRIVILEGED_GROUP], self._clock())
         config = kubeconfig.config(url, self._certificates.ca_bundle, admin.cert_pem, admin.key_pem)
-        disk.replace(self.kubeconfig, kubeconfig.render(config))
+        with disk.file_errors():
+            disk.replace(self.kubeconfig, kubeconfig.render(config))
         if self._shared is not None:
             kubeconfig.write_into(self._shared, config)
 

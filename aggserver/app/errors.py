@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from aggserver.errors import AggserverError
+
 __all__ = ["StartError"]
 
 
-class StartError(Exception):
+class StartError(AggserverError):
     """The server can't start with these options. The text says why, and which option helps."""

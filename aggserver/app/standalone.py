@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import aggserver
+from aggserver import disk
 from aggserver.apiextensions.controller import DefinitionController
 from aggserver.apiextensions.kind import definition_kind
 from aggserver.apiextensions.protection import DefinitionProtection
@@ -50,7 +51,7 @@ def run(options: Options, say: Callable[[str], None], on_server: Callable[[Serve
     """Serves until the server is asked to stop, or the command that the options name has ended. Returns the exit status.
 
     say: prints a line for the person who started the server. on_server: gets the server, to be able to stop it.
-    Raises StartError, SeedError, KubeconfigError, Unavailable, OSError, all with a text for that person.
+    Raises AggserverError if it can't start or go on.
     """
     parent = os.getppid()
     if options.kubeconfig_to_write is not None:
@@ -154,7 +155,9 @@ def _first_words(options: Options, url: str, own_kubeconfig: Path) -> str:
 async def _folder(data: str) -> AsyncIterator[Path]:
     """The folder of certificates and kubeconfig: the data folder, or a temporary one for a server that keeps nothing."""
     if data == IN_MEMORY:
-        with tempfile.TemporaryDirectory(prefix="aggserver-") as temporary:
+        with contextlib.ExitStack() as stack:
+            with disk.file_errors():
+                temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="aggserver-"))
             yield Path(temporary)
         return
     yield data_folder(data)

@@ -20,7 +20,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
-from aggserver.authentication.delegating import AuthenticationConfig, ClientCA
+from aggserver.authentication.delegating import AuthenticationConfig, ClientCA, TrustError
 from aggserver.authentication.requestheader import RequestHeaderConfig
 from aggserver.authentication.x509 import CertificateError, Roots
 from aggserver.cluster import Cluster, ClusterError, Unreachable
@@ -154,7 +154,7 @@ class ConfigMapSource:
         """Apply flags and ConfigMap together. None if they are invalid; then the last valid configuration stays in use."""
         try:
             config = self._combined(self._data)
-        except (CertificateError, ValueError) as error:
+        except (CertificateError, TrustError, ValueError) as error:
             self._unusable = f"its content is invalid: {error}"
             self._log(self._unusable)
             return None

@@ -17,6 +17,7 @@ from aggserver.authentication.requestheader import Headers, RequestHeaderConfig
 from aggserver.authentication.tokens import TokenError, TokenReviewer, bearer_token, websocket_token
 from aggserver.authentication.user import ANONYMOUS, UserInfo
 from aggserver.authentication.x509 import CertificateError, PeerCertificate, Roots, user_from, verify
+from aggserver.errors import AggserverError
 from aggserver.meta import errors
 
 __all__ = ["AuthenticationConfig", "Authenticator", "ClientCA", "Outcome", "TrustError"]
@@ -24,7 +25,7 @@ __all__ = ["AuthenticationConfig", "Authenticator", "ClientCA", "Outcome", "Trus
 logger = logging.getLogger(__name__)
 
 
-class TrustError(ValueError):
+class TrustError(AggserverError):
     """A trust configuration that can't be used. The text is one line for the operator."""
 
 

@@ -26,6 +26,7 @@ from cryptography.x509 import verification
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from aggserver.authentication.user import UserInfo
+from aggserver.errors import AggserverError
 
 __all__ = ["CREDENTIAL_ID_KEY", "CertificateError", "PeerCertificate", "Roots", "VerifiedCertificate", "user_from", "verify"]
 
@@ -39,7 +40,7 @@ MAX_REMEMBERED = 4
 PEM_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 
 
-class CertificateError(Exception):
+class CertificateError(AggserverError):
     """A certificate that is invalid or not verified. The text is that of Go's verifier."""
 
 

@@ -27,6 +27,7 @@ from aggserver.cel.types import DYN
 from aggserver.cel.values import CELError, Duration, Timestamp, show
 from aggserver.cel_command import report as text_report
 from aggserver.cel_command.places import Place, Value, find, places, values
+from aggserver.errors import AggserverError
 from aggserver.meta import codec
 from aggserver.meta.errors import ObjectTooLarge
 from aggserver.meta.field import FieldError, RawJSON
@@ -49,8 +50,10 @@ __all__ = ["InputError", "run"]
 _STDIN = Path("-")
 
 
-class InputError(Exception):
+class InputError(AggserverError):
     """A file or a place can't be used. The text says which one and why."""
+
+    exit_status = 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Protocol
 
+from aggserver.errors import AggserverError
+
 __all__ = ["Cluster", "ClusterError", "Unreachable"]
 
 
-class ClusterError(Exception):
+class ClusterError(AggserverError):
     """An error response of the API server. `reason` is '' if it was not a Status; `retry_after` is in seconds, 0 if not given."""
 
     def __init__(self, code: int, reason: str, message: str, retry_after: int = 0) -> None:
@@ -25,7 +27,7 @@ class ClusterError(Exception):
         self.retry_after = retry_after
 
 
-class Unreachable(Exception):
+class Unreachable(AggserverError):
     """No response: connection refused, TLS failure, timeout. The text names the URL and the reason.
 
     `broken`: an open connection was closed during the request, so that a new attempt is likely to succeed.

@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from aggserver import disk
+from aggserver.errors import AggserverError
 
 __all__ = ["SERVICE_ACCOUNT_FOLDER", "ConfigurationError", "Credentials", "InClusterSource", "KubeconfigSource", "Source"]
 
 SERVICE_ACCOUNT_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
-class ConfigurationError(Exception):
+class ConfigurationError(AggserverError):
     """The configuration for the API server is missing or invalid. The text says what was read and what is wrong with it."""
 
 

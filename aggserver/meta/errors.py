@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from aggserver.errors import AggserverError
 from aggserver.meta.field import FieldError, with_room
 from aggserver.meta.golang import quote
 
@@ -57,7 +58,7 @@ class Cause:
         return {key: value for key, value in members if value}
 
 
-class StatusError(Exception):
+class StatusError(AggserverError):
     """An error of a request, as clients see it.
 
     code: the HTTP status. reason: machine-readable. retry_after: seconds, also sent as a Retry-After header. name, group and

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from aggserver.errors import AggserverError
 from aggserver.options import convert
 from aggserver.options.table import COMMANDS, COMPLETION, FLAGS, PREFIX, WITH_COMMAND, Flag, Options
 
@@ -27,8 +28,10 @@ _WITHOUT_OPTIONS = COMPLETION | {"version"}
 _DEFAULTS = {one.name: one.default for one in dataclasses.fields(Options)}
 
 
-class OptionsError(Exception):
+class OptionsError(AggserverError):
     """An invalid option. The text is one line that names the option and what is wrong."""
+
+    exit_status = 2
 
 
 def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Options:

@@ -26,6 +26,7 @@ from typing import Any
 
 from aggserver import disk
 from aggserver.authentication.x509 import CertificateError, PeerCertificate, Roots
+from aggserver.errors import AggserverError
 
 __all__ = ["FILE_POLL_SECONDS", "FileWatcher", "TLSConfig", "TLSError", "check_pair", "peer_certificate"]
 
@@ -58,7 +59,7 @@ REFUSAL_SECONDS = 60.0
 INVALID_PURPOSE = 26
 
 
-class TLSError(Exception):
+class TLSError(AggserverError):
     """Certificates or settings with which TLS can't be served. The text is one line for the operator."""
 
 

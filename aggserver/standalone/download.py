@@ -12,6 +12,8 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 
+from aggserver.errors import AggserverError
+
 __all__ = ["DownloadError", "download"]
 
 # The maximum size of a file. The largest bundles of definitions that projects publish have 3 to 4 MB.
@@ -32,7 +34,7 @@ _HANDLERS = (
 )
 
 
-class DownloadError(Exception):
+class DownloadError(AggserverError):
     """The text says why, without the URL."""
 
 

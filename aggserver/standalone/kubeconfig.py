@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from aggserver import disk
+from aggserver.errors import AggserverError
 from aggserver.meta import codec
 
 __all__ = ["KubeconfigError", "config", "merge", "read", "render", "write_into"]
@@ -25,7 +26,7 @@ _LISTS = ("clusters", "users", "contexts")
 Config = Mapping[str, Any]
 
 
-class KubeconfigError(Exception):
+class KubeconfigError(AggserverError):
     """An existing file can't be merged into. The text names the file and the reason."""
 
 
@@ -72,8 +73,9 @@ def read(path: Path) -> dict[str, Any]:
     return content
 
 
+@disk.file_errors()
 def write_into(path: Path, ours: Config) -> None:
-    """Merge into the file, which is created if missing. Raises KubeconfigError, OSError."""
+    """Merge into the file, which is created if missing. Raises KubeconfigError, FileError."""
     path = path.resolve()  # so that a symbolic link is kept
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _locked(path):

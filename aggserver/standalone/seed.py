@@ -13,6 +13,7 @@ from pathlib import Path
 
 from aggserver.admission.chain import CREATE, Attributes
 from aggserver.endpoints.installer import Installer, ResourceScope
+from aggserver.errors import AggserverError
 from aggserver.meta import codec, errors, versions
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
@@ -28,7 +29,7 @@ _DEFINITION = "CustomResourceDefinition"
 _STDIN = "-"
 
 
-class SeedError(Exception):
+class SeedError(AggserverError):
     """The text names the file, the object and the reason."""
 
 

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
+from aggserver import disk
 from aggserver.storage import keys
 from aggserver.storage.interface import Conflict, Corrupt, KeyValue, NotFound, Storage, StorageError
 
@@ -46,7 +47,7 @@ async def check(storage: Storage, decode: Decode, say: Say) -> str:
 
 
 async def repair(storage: Storage, decode: Decode, say: Say, folder: Path) -> str:
-    """Delete the values that can't be read, after saving them to a file in `folder`. Raises Unavailable, OSError."""
+    """Delete the values that can't be read, after saving them to a file in `folder`. Raises Unavailable, FileError."""
     found = _Contents()
     bad = [(item, error) async for item, error in found.unreadable(storage, decode, say)]
     if not bad:
@@ -124,6 +125,7 @@ def _described(storage: Storage, error: Corrupt) -> str:
     return f"{storage.location(error.key)} at revision {error.revision} can't be read: {error.why}"
 
 
+@disk.file_errors()
 def _save(file: Path, items: Sequence[KeyValue], storage: Storage) -> None:
     """Write one JSON object per line, and sync the file. Never overwrites a file."""
     with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as out:

@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from aggserver.errors import AggserverError
+
 __all__ = [
     "Compacted",
     "Conflict",
@@ -39,7 +41,7 @@ __all__ = [
 MOST_SHOWN = 200  # characters of the reason in a log line
 
 
-class StorageError(Exception):
+class StorageError(AggserverError):
     """The base of all errors that a store raises; any other exception is a bug."""
 
 

@@ -1,7 +1,7 @@
 """`aggserver storage`: check, backup, restore and compact the SQLite file of a data folder.
 
-Each command returns a line with its result, reports progress with `say`, and raises StorageError or OSError with a text for the
-user. Check and backup work while a server uses the store; restore and compact lock it.
+Each command returns a line with its result, reports progress with `say`, and raises StorageError or FileError with a text for
+the user. Check and backup work while a server uses the store; restore and compact lock it.
 Source: etcd's `etcdutl snapshot restore --bump-revision --mark-compacted`, sqlite.org/backup.html.
 """
 
@@ -76,6 +76,7 @@ class DamagedError(StorageError):
         )
 
 
+@disk.file_errors()
 def check(path: Path, say: Say) -> str:
     """Check all pages with SQLite's integrity check, then their content. Returns the line of the result. Raises DamagedError."""
     with explained(path), contextlib.closing(open_to_read(path)) as connection:
@@ -198,6 +199,7 @@ def is_object(value: Any) -> bool:
         return False
 
 
+@disk.file_errors()
 def backup(path: Path, target: Path, say: Say) -> str:
     """Copy a consistent snapshot of the store to `target`, which must not exist."""
     if os.path.lexists(target):
@@ -209,6 +211,7 @@ def backup(path: Path, target: Path, say: Say) -> str:
     return f"{target} is a backup of {path}, {_megabytes(size)}"
 
 
+@disk.file_errors()
 def restore(path: Path, source: Path, say: Say, bump: int) -> str:
     """Copy a backup to `path`, where no store may exist, with its revision raised by `bump` and without history.
 
@@ -234,6 +237,7 @@ def restore(path: Path, source: Path, say: Say, bump: int) -> str:
     return f"{path} is restored from {source}, at revision {revision}; clients with an older resourceVersion must list again"
 
 
+@disk.file_errors()
 def compact(path: Path, say: Say) -> str:
     """Delete all history, and shrink the file."""
     with locked(path):

@@ -51,6 +51,7 @@ class _Event(NamedTuple):
     chained: bool
 
 
+@disk.file_errors()
 def repair(path: Path, say: Say) -> str:
     """Repair the store; returns the line of the result. Raises Unavailable if nothing of it can be read."""
     with locked(path) as marked:
