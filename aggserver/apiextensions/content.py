@@ -20,7 +20,7 @@ from aggserver.apiextensions.definition import Definition, Version
 __all__ = ["content_digest", "same_content"]
 
 # Members of a schema that are only documentation, and those that contain further schemas: one, by name, or in a list.
-_FOR_PEOPLE = frozenset({"description", "title", "example", "externalDocs"})
+_DOCUMENTATION = frozenset({"description", "title", "example", "externalDocs"})
 _ONE = frozenset({"additionalItems", "additionalProperties", "items", "not"})
 _BY_NAME = frozenset({"definitions", "dependencies", "patternProperties", "properties"})
 _IN_A_LIST = frozenset({"allOf", "anyOf", "items", "oneOf"})
@@ -54,7 +54,7 @@ def _schema(schema: Any) -> Any:
     """A schema without documentation; any other value is returned unchanged."""
     if not isinstance(schema, Mapping):
         return schema
-    return {key: _member(key, value) for key, value in schema.items() if key not in _FOR_PEOPLE}
+    return {key: _member(key, value) for key, value in schema.items() if key not in _DOCUMENTATION}
 
 
 def _member(key: str, value: Any) -> Any:

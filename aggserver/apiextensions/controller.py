@@ -28,13 +28,13 @@ __all__ = ["DefinitionController"]
 log = logging.getLogger("aggserver.definitions")
 
 # Seconds until a deleted definition is checked again while its objects wait for the finalizers of others.
-_LOOK_AGAIN = 0.5
+_RESYNC_SECONDS = 0.5
 # Each worker waits until its writes are synced to disk; the writes of several workers are synced together.
 _WORKERS = 16
 # Bytes of JSON: a larger spec is processed in a thread, so that the event loop is not blocked.
 _LARGE = 32 * 1024
 # Seconds after which a condition reports that objects are still left; the controller keeps checking.
-_PATIENCE = 60.0
+_DELETION_TIMEOUT = 60.0
 _NAMED = 10  # the most unreadable objects named in a condition
 _WRITE = WriteOptions(field_manager="aggserver", bounded=False)
 
@@ -53,7 +53,7 @@ class DefinitionController:
         self._refused: dict[str, str] = {}  # why a definition is not served
         # Name -> (uid and generation checked, the result).
         self._structures: dict[str, tuple[tuple[str, int] | None, conditions.Structure | None]] = {}
-        self._emptying: dict[str, float] = {}  # the time since which the objects of a deleted definition are being deleted
+        self._deleting_since: dict[str, float] = {}  # the time since which the objects of a deleted definition are being deleted
 
     async def run(self) -> None:
         await self._follower.run()
@@ -74,12 +74,12 @@ class DefinitionController:
             self._definitions.remove(name)
             self._refused.pop(name, None)
             self._structures.pop(name, None)
-            self._emptying.pop(name, None)
-            self._look_at_group(name)
+            self._deleting_since.pop(name, None)
+            self._enqueue_group(name)
             return None
         if "deletionTimestamp" in crd["metadata"]:
-            return await self._end(name, crd)
-        await self._examine(crd)
+            return await self._finalize(name, crd)
+        await self._check_structure(crd)
         if self._status_of(crd) != crd.get("status"):
             crd = await self._write_status(name)
         if conditions.is_true(crd, "NamesAccepted") or conditions.is_true(crd, "Established"):
@@ -119,53 +119,53 @@ class DefinitionController:
         others = [other for key, other in objects.items() if key != name and other["spec"]["group"] == group]
         return conditions.conditions(crd, others, self._structure_of(crd), self._clock())
 
-    async def _examine(self, crd: JSONObject) -> None:
+    async def _check_structure(self, crd: JSONObject) -> None:
         """For a large definition, compute the result of `_structure_of` in a thread."""
-        if not self._is_examined(crd) and len(codec.encode_json(crd["spec"])) > _LARGE:
+        if not self._is_structure_known(crd) and len(codec.encode_json(crd["spec"])) > _LARGE:
             structure = await asyncio.to_thread(conditions.non_structural, crd)
             self._structures[crd["metadata"]["name"]] = _identity(crd), structure
 
-    def _is_examined(self, crd: JSONObject) -> bool:
+    def _is_structure_known(self, crd: JSONObject) -> bool:
         return self._structures.get(crd["metadata"]["name"], (None, None))[0] == _identity(crd)
 
     def _structure_of(self, crd: JSONObject) -> conditions.Structure | None:
         name = crd["metadata"]["name"]
-        if not self._is_examined(crd):
+        if not self._is_structure_known(crd):
             self._structures[name] = _identity(crd), conditions.non_structural(crd)
         return self._structures[name][1]
 
-    def _look_at_group(self, gone: str) -> None:
+    def _enqueue_group(self, gone: str) -> None:
         """Sync the definitions of a group that may have waited for a name of the removed one."""
         group = gone.partition(".")[2]
         for name, crd in self._follower.objects.items():
             if crd["spec"]["group"] == group and not conditions.is_true(crd, "NamesAccepted"):
                 self._follower.enqueue(name)
 
-    async def _end(self, name: str, crd: JSONObject) -> float | None:
+    async def _finalize(self, name: str, crd: JSONObject) -> float | None:
         if CLEANUP_FINALIZER not in (crd["metadata"].get("finalizers") or ()):
             return None
         if not conditions.is_true(crd, "Established"):
-            await self._finish(name, "NeverEstablished", "resource was never established")
+            await self._remove_finalizer(name, "NeverEstablished", "resource was never established")
             return None
         await self._serve(name, crd, terminating=True)
-        since = self._emptying.setdefault(name, self._clock())
-        if self._clock() - since < _PATIENCE:
-            await self._say(name, "True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
+        since = self._deleting_since.setdefault(name, self._clock())
+        if self._clock() - since < _DELETION_TIMEOUT:
+            await self._write_terminating(name, "True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
         else:
             text = "could not confirm zero CustomResources remaining: timed out waiting for the condition"
-            await self._say(name, "True", "InstanceDeletionCheck", text)
+            await self._write_terminating(name, "True", "InstanceDeletionCheck", text)
         try:
-            emptied = await self._emptied(name)
+            emptied = await self._delete_objects(name)
         except StatusError as error:
             what = "could not list instances" if error.reason == STORE_READ_ERROR else "could not issue all deletes"
-            await self._say(name, "True", "InstanceDeletionFailed", f"{what}: {error}")
+            await self._write_terminating(name, "True", "InstanceDeletionFailed", f"{what}: {error}")
             raise
         if not emptied:
-            return _LOOK_AGAIN
-        await self._finish(name, "InstanceDeletionCompleted", "removed all instances")
+            return _RESYNC_SECONDS
+        await self._remove_finalizer(name, "InstanceDeletionCompleted", "removed all instances")
         return None
 
-    async def _emptied(self, name: str) -> bool:
+    async def _delete_objects(self, name: str) -> bool:
         """Delete all objects that can be deleted; return whether none is left."""
         resource = self._definitions.get(name)
         if resource is None:
@@ -178,11 +178,11 @@ class DefinitionController:
             raise StatusError(500, STORE_READ_ERROR, names)
         return await store.count(Context(CONTROLLER)) == 0
 
-    async def _finish(self, name: str, reason: str, message: str) -> None:
+    async def _remove_finalizer(self, name: str, reason: str, message: str) -> None:
         """The last write: it removes the finalizer, and thereby the definition."""
-        await self._say(name, "False", reason, message, release=True)
+        await self._write_terminating(name, "False", reason, message, release=True)
 
-    async def _say(self, name: str, status: str, reason: str, message: str, *, release: bool = False) -> None:
+    async def _write_terminating(self, name: str, status: str, reason: str, message: str, *, release: bool = False) -> None:
         now = times.format_time(self._clock())
 
         async def terminating(crd: JSONObject) -> JSONObject:

@@ -75,9 +75,9 @@ class Marks:
 
     def changed(self, name: str, content: str) -> None:
         """Called after this server has applied a change; the mark is written in a task."""
-        self._start(self._until_written(name, content))
+        self._start(self._write_with_retries(name, content))
 
-    async def _until_written(self, name: str, content: str) -> None:
+    async def _write_with_retries(self, name: str, content: str) -> None:
         while True:
             try:
                 await self._write(name, content, changed=True)

@@ -149,20 +149,20 @@ class Registrar:
                     random=self._random,
                 ).run()
             )
-            tasks.create_task(self._keep())
+            tasks.create_task(self._reconcile_forever())
 
-    async def _keep(self) -> None:
+    async def _reconcile_forever(self) -> None:
         pauses = RECONNECT.pauses(self._random)
         while True:
             await self._changed.wait()
             self._changed.clear()
-            if await self._settle():
+            if await self._reconcile():
                 pauses = RECONNECT.pauses(self._random)
             else:
                 await self._sleep(next(pauses))
                 self._changed.set()
 
-    async def _settle(self) -> bool:
+    async def _reconcile(self) -> bool:
         """Take all steps that are needed now. Returns False if one failed and should be retried."""
         if self._wanted is None or self._found is None:
             return True
@@ -175,7 +175,7 @@ class Registrar:
             else:
                 logger.info("%s APIService %s", step.what, name)
                 self._report(name, "")
-                self._note(name, step, answer)
+                self._record(name, step, answer)
         return settled
 
     def _steps(self, wanted: Mapping[str, JSONObject], found: Mapping[str, JSONObject]) -> list[tuple[str, _Step]]:
@@ -200,7 +200,7 @@ class Registrar:
             self._report(name, "")
         return steps
 
-    def _note(self, name: str, step: _Step, answer: JSONObject) -> None:
+    def _record(self, name: str, step: _Step, answer: JSONObject) -> None:
         """Record the result of a step at once: if it waited for the watch, the step could be taken twice."""
         if self._found is None:
             return

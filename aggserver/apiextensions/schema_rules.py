@@ -156,13 +156,13 @@ def validate(schema: JSONMapping, path: Path, *, status: bool, unchanged: bool, 
     in_nodes, faulty = constructs.violations(schema, path, options.strict)
     errors += [*violations, *in_nodes]
     if options.structural and not unsupported and not violations:
-        errors += _of_rules(schema, path, faulty, options.rule_options, unchanged=unchanged)
+        errors += _rule_violations(schema, path, faulty, options.rule_options, unchanged=unchanged)
     if unsupported and not errors:
         errors.append(invalid(path, "", unsupported))
     return errors
 
 
-def _of_rules(
+def _rule_violations(
     schema: JSONMapping, path: Path, faulty: Collection[Path], options: RuleOptions, *, unchanged: bool
 ) -> list[FieldError]:
     if not any(node.get(VALIDATIONS) for node in internal.nodes(schema)):

@@ -95,7 +95,7 @@ class DefinitionStrategy:
         problems = object_meta.validate_object_meta(
             obj["metadata"], Path("metadata"), namespaced=False, name_rule=object_meta.dns1123_subdomain
         )
-        return _judged(obj, lambda: problems + validation.validate(obj, self._rule_options))
+        return _verdict_of(obj, lambda: problems + validation.validate(obj, self._rule_options))
 
     def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
         obj["status"] = dict(old.get("status") or {})
@@ -104,7 +104,7 @@ class DefinitionStrategy:
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
     def validate_update(self, obj: JSONObject, old: JSONObject) -> Verdict:
-        return _judged(obj, lambda: validation.validate_update(obj, old, self._rule_options))
+        return _verdict_of(obj, lambda: validation.validate_update(obj, old, self._rule_options))
 
     def warnings(self, obj: JSONObject, old: JSONObject | None) -> Sequence[str]:
         known = schema_rules.unrecognized_formats(old["spec"]) if old is not None else []
@@ -154,7 +154,7 @@ class DefinitionStatusStrategy(DefinitionStrategy):
         return ()
 
 
-def _judged(obj: JSONObject, judge: Callable[[], list[FieldError]]) -> Verdict:
+def _verdict_of(obj: JSONObject, judge: Callable[[], list[FieldError]]) -> Verdict:
     """The verdict, at once, or later for large definitions. If it is valid, its defaults are pruned."""
     spec = obj.get("spec") or {}
 

@@ -20,12 +20,12 @@ from aggserver.meta.regexp import PatternError, matcher
 __all__ = ["check_literals"]
 
 # Function -> parser of its first argument. (For the function `matches` that is not the pattern, but upstream checks it too.)
-_READERS: dict[str, Callable[[Any], object]] = {"duration": to_duration, "timestamp": to_timestamp, "matches": matcher}
-_LOOKED_INTO = frozenset({"format", *_READERS})
+_PARSERS: dict[str, Callable[[Any], object]] = {"duration": to_duration, "timestamp": to_timestamp, "matches": matcher}
+_CHECKED_FUNCTIONS = frozenset({"format", *_PARSERS})
 # A tuple, since `List | Map` would be created anew for each node.
 _AGGREGATES = (List, Map)
 # Lists and maps in the arguments of these functions may mix types.
-_MIXING = frozenset({"format"})
+_MIXED_ARGUMENTS = frozenset({"format"})
 
 
 def check_literals(expr: Expr, types: Mapping[int, Type], errors: Errors) -> None:
@@ -33,11 +33,11 @@ def check_literals(expr: Expr, types: Mapping[int, Type], errors: Errors) -> Non
         pairs = _list_pairs(literal, types) if isinstance(literal, List) else _map_pairs(literal, types)
         for place, expected, found in pairs:
             errors.add(place.offset, f"expected type '{expected}' but found '{found}'")
-    calls = [each for each in walk(expr) if isinstance(each, Call) and each.function in _LOOKED_INTO and each.args]
-    for function, read in _READERS.items():
+    calls = [each for each in walk(expr) if isinstance(each, Call) and each.function in _CHECKED_FUNCTIONS and each.args]
+    for function, read in _PARSERS.items():
         for call in calls:
             argument = call.args[0]
-            if call.function == function and isinstance(argument, Literal) and not _is_read(read, argument.value):
+            if call.function == function and isinstance(argument, Literal) and not _parses(read, argument.value):
                 errors.add(argument.offset, f"invalid {function} argument")
     for call in calls:
         if call.function == "format" and isinstance(call.target, Literal) and isinstance(call.args[0], List):
@@ -47,7 +47,7 @@ def check_literals(expr: Expr, types: Mapping[int, Type], errors: Errors) -> Non
                 errors.add(error.place.offset if error.place else call.offset, str(error))
 
 
-def _is_read(read: Callable[[Any], object], value: object) -> bool:
+def _parses(read: Callable[[Any], object], value: object) -> bool:
     try:
         read(value)
     except (CELError, PatternError):
@@ -60,7 +60,7 @@ def _aggregates(expr: Expr) -> Iterator[List | Map]:
     waiting = [expr]
     while waiting:
         expr = waiting.pop()
-        if isinstance(expr, Call) and expr.function in _MIXING:
+        if isinstance(expr, Call) and expr.function in _MIXED_ARGUMENTS:
             continue
         if isinstance(expr, _AGGREGATES):
             yield expr

@@ -154,7 +154,7 @@ class Recovery:
         token = self.token(0)
         return Mistake(token, f"mismatched input {_quote(token)} expecting {_show(self._expected(here))}")
 
-    def no_way(self, ahead: int) -> Mistake:
+    def no_viable_alternative(self, ahead: int) -> Mistake:
         """The error if no alternative matches the tokens up to this one."""
         first, last = self.token(0), self.token(ahead)
         if first.kind == END:

@@ -131,13 +131,13 @@ class _Grammar(Recovery):
                 self.sync_loop(90, _EXPR)
             self.call(92, self._member, _ENDS)
         elif kind == "-" and self.la(1) not in _PRIMARY:
-            raise self.no_way(1)
+            raise self.no_viable_alternative(1)
         elif kind == "-" and self.la(1) not in (INT, FLOAT):
             self._negate()
         elif kind in _PRIMARY:
             self.call(86, self._member, _ENDS)
         else:
-            raise self.no_way(0)
+            raise self.no_viable_alternative(0)
 
     def _negate(self) -> None:
         while True:
@@ -145,11 +145,11 @@ class _Grammar(Recovery):
             self.sync_loop(96, _PRIMARY)
             # A further minus is another negation rather than the sign of a literal.
             if self.la() not in _PRIMARY:
-                raise self.no_way(0)
+                raise self.no_viable_alternative(0)
             if self.la() != "-":
                 break
             if self.la(1) not in _PRIMARY:
-                raise self.no_way(1)
+                raise self.no_viable_alternative(1)
         self.call(98, self._member, _ENDS)
 
     def _member(self) -> None:
@@ -164,7 +164,7 @@ class _Grammar(Recovery):
                 self.call(123, self._expr, frozenset({"]"}))
                 self.match(124, "]", _MEMBER_ENDS)
             elif self.la(1) not in _FIELD:
-                raise self.no_way(1)
+                raise self.no_viable_alternative(1)
             elif self.la(1) == IDENTIFIER and self.la(2) == "(":
                 self.match(111, ".")
                 self.match(112, IDENTIFIER)
@@ -204,7 +204,7 @@ class _Grammar(Recovery):
         elif kind in _LITERALS:
             self.call(183, self._literal, _ENDS)
         else:
-            raise self.no_way(0)
+            raise self.no_viable_alternative(0)
 
     def _name(self) -> None:
         """A variable, a call or an object; it is an object if a brace follows the names and dots."""
@@ -212,7 +212,7 @@ class _Grammar(Recovery):
         start = self.token(0).offset
         if self.la() == ".":
             if self.la(1) != IDENTIFIER:
-                raise self.no_way(1)
+                raise self.no_viable_alternative(1)
             first = 1
         last = first
         while self.la(last + 1) == "." and self.la(last + 2) == IDENTIFIER:
@@ -302,7 +302,7 @@ class _Grammar(Recovery):
         names = frozenset({IDENTIFIER, QUOTED})
         self.sync(235, names)
         if self.la() not in names:
-            raise self.no_way(0)
+            raise self.no_viable_alternative(0)
         self._name_problem = "unsupported syntax: '`'" if self.la() == QUOTED else ""
         self.match(233, self.la())
 
@@ -310,6 +310,6 @@ class _Grammar(Recovery):
         self.sync(256, _LITERALS)
         if self.la() == "-":
             if self.la(1) not in (INT, FLOAT):
-                raise self.no_way(1)
+                raise self.no_viable_alternative(1)
             self.match(242, "-")
         self.match(245, self.la())

@@ -52,7 +52,7 @@ _ZERO = ord("0")
 _HIDDEN = re.compile(rb"\\u00(?:2[02]|3[aA])")
 _END_OF_KEY = b'":'
 # The most candidates for floats to check in the text; beyond that, which is rare, the value is walked over instead.
-_LOOKED_AT = 64
+_MAX_CANDIDATES = 64
 
 
 class DecodeError(ValueError):
@@ -103,15 +103,15 @@ def _as_many_keys(body: bytes, compact: bytes) -> bool:
 def _may_have_floats(body: bytes) -> bool:
     """Whether the text may contain a number with a point or an exponent. Strings can cause false positives."""
     bare = body.translate(_DIGITS_ARE_0, _SPACES)
-    looked_at = 0
+    candidates = 0
     for mark in (b"0.", b"0e"):
         at = bare.find(mark)
         while at >= 0:
-            looked_at += 1
+            candidates += 1
             start = at
             while start and bare[start - 1] == _ZERO:
                 start -= 1
-            if looked_at > _LOOKED_AT or bare.endswith(_BEFORE_NUMBERS, 0, start):
+            if candidates > _MAX_CANDIDATES or bare.endswith(_BEFORE_NUMBERS, 0, start):
                 return True
             at = bare.find(mark, at + 1)
     return False

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aggserver.errors import AggserverError
-from aggserver.meta.field import FieldError, with_room
+from aggserver.meta.field import FieldError, first_that_fit
 from aggserver.meta.golang import quote
 
 __all__ = [
@@ -228,9 +228,9 @@ def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> S
 
     If there are too many, only the first that fit are included.
     """
-    told = with_room(map(str, errors))
-    texts = list(dict.fromkeys(told))
-    if len(told) < len(errors):
+    shown = first_that_fit(map(str, errors))
+    texts = list(dict.fromkeys(shown))
+    if len(shown) < len(errors):
         texts.append(_MORE_ERRORS)
     if not texts:
         message = f"{qualified(kind, group)} {quote(name)} is invalid"
@@ -238,7 +238,7 @@ def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> S
         message = f"{qualified(kind, group)} {quote(name)} is invalid: {texts[0]}"
     else:
         message = f"{qualified(kind, group)} {quote(name)} is invalid: [{', '.join(texts)}]"
-    causes = [Cause(error.reason, error.body(), error.field) for error in errors[: len(told)]]
+    causes = [Cause(error.reason, error.body(), error.field) for error in errors[: len(shown)]]
     return StatusError(422, "Invalid", message, name=name, group=group, kind=kind, causes=causes)
 
 

@@ -19,6 +19,7 @@ __all__ = [
     "Path",
     "RawJSON",
     "duplicate",
+    "first_that_fit",
     "forbidden",
     "internal_error",
     "invalid",
@@ -28,7 +29,6 @@ __all__ = [
     "too_long",
     "too_many",
     "type_invalid",
-    "with_room",
 ]
 
 # Bytes of error texts for one object in a response. Upstream's response for 200,000 invalid items has 33 MB, and a body may have
@@ -179,7 +179,7 @@ def internal_error(path: Path, detail: str) -> FieldError:
     return FieldError("InternalError", path, OMITTED, detail)
 
 
-def with_room(texts: Iterable[str]) -> list[str]:
+def first_that_fit(texts: Iterable[str]) -> list[str]:
     """The first texts, as many as fit into one response, at least one. No more than those are taken from `texts`."""
     told: list[str] = []
     left = _MAX_BYTES

@@ -27,7 +27,7 @@ NameRule = Callable[[str, bool], list[str]]
 # In bytes, as in DNS (RFC 1035, 1123). Half of upstream's texts call them characters, and so do these.
 _MAX_LABEL = 63
 # Cached results: label keys and finalizers repeat on every object of a kind. Clients with ever new ones only evict others.
-_REMEMBERED = 1024
+_CACHE_SIZE = 1024
 _MAX_SUBDOMAIN = 253
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -129,7 +129,7 @@ def qualified_name(value: str) -> list[str]:
     return list(_qualified_name(value))
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@lru_cache(maxsize=_CACHE_SIZE)
 def _qualified_name(value: str) -> tuple[str, ...]:
     parts = value.split("/")
     if len(parts) > 2:

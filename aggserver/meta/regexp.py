@@ -17,7 +17,7 @@ import re2
 __all__ = ["PatternError", "finder", "matcher"]
 
 # The number of cached patterns (a large set of definitions has some hundred different ones), and of cached results.
-_REMEMBERED = 4096
+_CACHE_SIZE = 4096
 # The results for texts of up to so many characters are cached.
 _SHORT = 64
 
@@ -42,7 +42,7 @@ class PatternError(ValueError):
     """The pattern is invalid. `str()` is the error of Go's `regexp.Compile`."""
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@lru_cache(maxsize=_CACHE_SIZE)
 def matcher(pattern: str) -> Callable[[str], bool]:
     """A function that tells whether a text has a match anywhere. Raises PatternError."""
     search = _compiled(pattern).search
@@ -53,7 +53,7 @@ def matcher(pattern: str) -> Callable[[str], bool]:
     return matches
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@lru_cache(maxsize=_CACHE_SIZE)
 def finder(pattern: str) -> Callable[[str, int], list[str]]:
     """A function that returns the matches in a text: at most `count`, or all if it is negative. Raises PatternError."""
     expression = _compiled(pattern)
@@ -89,7 +89,7 @@ def _compiled(pattern: str) -> Any:
         raise PatternError(_in_go_words(error)) from None
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@lru_cache(maxsize=_CACHE_SIZE)
 def _found(search: Callable[[bytes], object], text: str) -> bool:
     """A cached search: the same short texts come often, such as kinds, hosts and names of other objects."""
     return search(text.encode()) is not None

@@ -29,9 +29,9 @@ _MAX_KEY_BYTES = 128
 _PIECE_BYTES = 32 * 1024
 _LINE_BYTES = 16
 # The number of cached short texts and sets of keys, the characters of such a text, and the keys of such a set.
-_REMEMBERED = 4096
+_CACHE_SIZE = 4096
 _SHORT = 40
-_MAX_REMEMBERED_KEYS = 64
+_MAX_CACHED_KEYS = 64
 # The most digits of a key that count in the order of keys.
 _MAX_DIGITS = 1000
 
@@ -141,9 +141,9 @@ def _constant(value: Any) -> str:
 
 
 def _labels(mapping: dict[str, Any]) -> Sequence[tuple[str, str]]:
-    if len(mapping) > _MAX_REMEMBERED_KEYS:
+    if len(mapping) > _MAX_CACHED_KEYS:
         return _labelled(tuple(mapping))
-    return _remembered_labels(tuple(mapping))
+    return _cached_labels(tuple(mapping))
 
 
 def _labelled(keys: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
@@ -154,7 +154,7 @@ def _labelled(keys: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     return tuple((key, _label(key)) for key in ordered)
 
 
-_remembered_labels = lru_cache(_REMEMBERED)(_labelled)
+_cached_labels = lru_cache(_CACHE_SIZE)(_labelled)
 
 
 def _label(key: str) -> str:
@@ -192,7 +192,7 @@ _NATURAL = cmp_to_key(_less)
 
 def _form(text: str) -> str:
     """The written form of text of one line, before it is folded; '' for multi-line text."""
-    return _remembered_form(text) if len(text) <= _SHORT else _formed(text)
+    return _cached_form(text) if len(text) <= _SHORT else _formed(text)
 
 
 def _formed(text: str) -> str:
@@ -209,7 +209,7 @@ def _formed(text: str) -> str:
     return text
 
 
-_remembered_form = lru_cache(_REMEMBERED)(_formed)
+_cached_form = lru_cache(_CACHE_SIZE)(_formed)
 
 
 def _is_ambiguous(text: str) -> bool:

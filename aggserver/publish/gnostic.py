@@ -45,7 +45,7 @@ Table = dict[str, Field]
 # The key in a table for all members that start with it.
 EXTENSION = "x-"
 # Cached YAML texts: a few of them are repeated in each of hundreds of operations.
-_REMEMBERED = 4096
+_CACHE_SIZE = 4096
 
 
 def utf8(value: str) -> bytes:
@@ -57,7 +57,7 @@ def any_value(value: Any) -> bytes:
     return _any_value(orjson.dumps(value))
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(_CACHE_SIZE)
 def _any_value(value: bytes) -> bytes:
     return _YAML_TEXT(gnostic_yaml.encode(orjson.loads(value)))
 

@@ -16,10 +16,10 @@ from aggserver.schema import object_meta
 from aggserver.schema.generation import Module
 from aggserver.schema.structural import TYPE_META, Structural
 
-__all__ = ["compile_check", "loses_null"]
+__all__ = ["compile_check", "is_null_dropped"]
 
 
-def loses_null(node: Structural | None) -> bool:
+def is_null_dropped(node: Structural | None) -> bool:
     """Whether a null member with this schema is dropped: it is not nullable and has no default to replace it."""
     return node is not None and not node.nullable and node.default is None
 
@@ -126,16 +126,16 @@ class _Generator:
 
     def _shape(self, node: Structural, *, keeps: bool) -> _Shape:
         fields = {name: self._checks(child, keeps=False) for name, child in node.properties.items()}
-        nullable = {name for name, child in node.properties.items() if not loses_null(child)}
+        nullable = {name for name, child in node.properties.items() if not is_null_dropped(child)}
         if node.x_embedded_resource:
             fields.update(dict.fromkeys(TYPE_META, _ALLOW))
-            nullable.update(name for name in TYPE_META if not loses_null(node.properties.get(name, node.values)))
+            nullable.update(name for name in TYPE_META if not is_null_dropped(node.properties.get(name, node.values)))
         return _Shape(
             keeps or node.x_preserve_unknown_fields,
             tuple(sorted(fields.items())),
             None if node.additional_properties is None else self._checks(node.values, keeps=False),
             frozenset(nullable),
-            loses_null(node.values),
+            is_null_dropped(node.values),
             node.x_embedded_resource,
         )
 

@@ -86,7 +86,7 @@ def violations(schema: JSONMapping, path: Path, strict: Strictness) -> tuple[lis
     return list(_schema(schema, path, place)), place.faulty
 
 
-def _is_right(schema: JSONMapping) -> bool:
+def _is_valid(schema: JSONMapping) -> bool:
     """Whether a schema has no errors in any context, so that it can be skipped."""
     return is_plain(schema) and schema.get("type", "string") in _TYPES
 
@@ -111,7 +111,7 @@ def _node(schema: JSONMapping, path: Path, place: _Place) -> Errors:
         below = replace(inner, no_default=why) if place.in_metadata else inner
         yield from _schema(extra, path.child("additionalProperties"), below)
     for name in sorted(properties):
-        if _is_right(properties[name]):
+        if _is_valid(properties[name]):
             continue
         below = inner
         if (place.is_root or schema.get(EMBEDDED)) and name in TYPE_META:
@@ -123,7 +123,7 @@ def _node(schema: JSONMapping, path: Path, place: _Place) -> Errors:
         yield from _schema(schema["not"], path.child("not"), inner)
     for name in ("allOf", "oneOf", "anyOf"):
         for index, each in enumerate(_get(schema, name, [])):
-            if not _is_right(each):
+            if not _is_valid(each):
                 yield from _schema(each, path.child(name).index(index), inner)
     for name, each in sorted(_get(schema, "definitions", {}).items()):
         yield from _schema(each or {}, path.child("definitions").key(name), inner)

@@ -16,9 +16,9 @@ from dataclasses import replace
 from typing import Any
 
 from aggserver.meta import codec
-from aggserver.meta.field import Path, with_room
+from aggserver.meta.field import Path, first_that_fit
 from aggserver.meta.json_types import JSONObject
-from aggserver.schema.cleanness import compile_check, loses_null
+from aggserver.schema.cleanness import compile_check, is_null_dropped
 from aggserver.schema.object_meta import malformed_resource, prune_object_meta
 from aggserver.schema.structural import TYPE_META, Structural
 
@@ -66,7 +66,7 @@ def prune(obj: JSONObject, structural: Structural) -> list[str]:
 
 def _first_sorted(paths: list[Path]) -> list[str]:
     """Sort the paths. If there are very many, only those found first are returned."""
-    return sorted(with_room(path.text for path in paths))
+    return sorted(first_that_fit(path.text for path in paths))
 
 
 def drop_unknown(value: Any, node: Structural) -> Any:
@@ -149,7 +149,7 @@ def _drop_nulls(value: Any, node: Structural | None, *, is_resource: bool = Fals
     elif isinstance(value, dict):
         for key, member in list(value.items()):
             child = node.properties.get(key, node.values)
-            if member is None and loses_null(child):
+            if member is None and is_null_dropped(child):
                 del value[key]
             elif key not in TYPE_META or not (is_resource or node.x_embedded_resource):
                 # `prune_object_meta` drops nulls in metadata; kind and apiVersion are strings.

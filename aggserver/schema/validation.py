@@ -32,7 +32,7 @@ Schema = Mapping[str, Any]
 Passes = Callable[[Any, Schema], bool]
 
 # Bytes of the errors that a walk collects: more than a response contains (`meta/errors.py`).
-_ENOUGH = 1024 * 1024
+_MAX_ERROR_BYTES = 1024 * 1024
 _NO_BOUND = 1 << 62
 _ROOT = Path()
 _JUNCTORS = frozenset({"anyOf", "oneOf", "allOf", "not"})
@@ -60,7 +60,7 @@ def validate(
     correlation: the old value; errors of unchanged values are dropped then. passes: a fast check that a value has no errors, used
     for the parts of large values.
     """
-    for enough in (_ENOUGH, _NO_BOUND):
+    for enough in (_MAX_ERROR_BYTES, _NO_BOUND):
         walk = _Walk(prefix or Path(), passes, enough)
         result = walk.node(value, schema, _ROOT, correlation)
         if result.errors or not walk.is_cut_short:
@@ -208,7 +208,7 @@ class _Walk:
 
         def judged(schemas: Sequence[Schema]) -> Iterator[_Result]:
             # Each has its own limit. One that is cut short has an error, so it does not count as passed.
-            enough = max(min(self._left, _ENOUGH), 0) // len(schemas)
+            enough = max(min(self._left, _MAX_ERROR_BYTES), 0) // len(schemas)
             return (_Walk(self._prefix, None, enough).node(value, each, path, None) for each in schemas)
 
         if any_of:

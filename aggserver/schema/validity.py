@@ -43,15 +43,15 @@ _EXACT = 2**53
 # The most alternatives compiled for one schema. Real definitions have a few dozen.
 _MOST_ALTERNATIVES = 1000
 # Up to so many alternatives are called one by one in the source; more are called in a loop.
-_SPELT_OUT = 8
+_MAX_INLINE = 8
 # A value of each Python class that JSON values have.
 _SAMPLES: Mapping[str, Any] = {"str": "", "dict": {}, "list": [], "int": 0, "float": 0.5, "bool": True}
 _CLASSES: Mapping[str, type] = {"string": str, "boolean": bool, "integer": int, "object": dict, "array": list}
 # Members of a schema that don't affect validity, once the type has been checked.
-_SAYS_NOTHING = {"type", "title", "description", "default", "example", "externalDocs", "nullable", "format"}
-_SAYS_NOTHING |= {PRESERVE, MAP_TYPE, VALIDATIONS}
+_NOT_VALIDATING = {"type", "title", "description", "default", "example", "externalDocs", "nullable", "format"}
+_NOT_VALIDATING |= {PRESERVE, MAP_TYPE, VALIDATIONS}
 # An explicit form of int-or-string that many authors add.
-_INT_OR_STRING_AGAIN = ([{"type": "integer"}, {"type": "string"}], [{"type": "string"}, {"type": "integer"}])
+_EXPLICIT_INT_OR_STRING = ([{"type": "integer"}, {"type": "string"}], [{"type": "string"}, {"type": "integer"}])
 
 
 class Validity:
@@ -259,7 +259,7 @@ class _Node:
         get = self._schema.get
         any_of, one_of, all_of, forbidden = get("anyOf"), get("oneOf"), get("allOf"), get("not")
         lines = []
-        if any_of and not (get(INT_OR_STRING) and any_of in _INT_OR_STRING_AGAIN):
+        if any_of and not (get(INT_OR_STRING) and any_of in _EXPLICIT_INT_OR_STRING):
             lines.append(f"if {self._alternatives(any_of, 'all', ' and ')}: return True")
         if one_of:
             lines.append(f"if {self._alternatives(one_of, 'sum', ' + ', 'not ')} != 1: return True")
@@ -272,14 +272,14 @@ class _Node:
     def _alternatives(self, schemas: list[Schema], function: str, joined_by: str, before: str = "") -> str:
         """The code of `function` over the checks of all alternatives, with `before` in front of each."""
         checks = self._module.bind("alternatives", _Children(self._compiler, dict(enumerate(schemas)), _allowed, inside=True))
-        if len(schemas) > _SPELT_OUT:
+        if len(schemas) > _MAX_INLINE:
             return f"{function}({before}{checks}[i](x) for i in range({len(schemas)}))"
         return joined_by.join(f"({before}{checks}[{index}](x))" for index in range(len(schemas)))
 
 
 def _only_class(schema: Schema) -> type | None:
     """The Python class all of whose values are valid under the schema; None if there is none."""
-    says = {key for key, value in schema.items() if value is not None} - _SAYS_NOTHING
+    says = {key for key, value in schema.items() if value is not None} - _NOT_VALIDATING
     _, format_ = types_and_format(schema)
     if says - {LIST_TYPE} or format_ not in ("", "int64", "password") or schema.get(LIST_TYPE) not in (None, "atomic"):
         return None

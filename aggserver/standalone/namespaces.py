@@ -43,7 +43,7 @@ _STANDARD_FINALIZERS = frozenset({_FINALIZER, "orphan", "foregroundDeletion"})
 _NAME_LABEL = "kubernetes.io/metadata.name"
 _WRITE = WriteOptions(field_manager="aggserver", bounded=False)
 # Seconds until a deleted namespace is checked again while its objects wait for the finalizers of others.
-_LOOK_AGAIN = 0.5
+_RESYNC_SECONDS = 0.5
 
 
 _TYPE = "core/v1.Namespace"
@@ -196,11 +196,11 @@ class NamespaceController:
                 await store.delete_collection(context, DeleteOptions(), ALL)
                 left += await store.count(context)
         if left:
-            return _LOOK_AGAIN
-        await self._give_up(name)
+            return _RESYNC_SECONDS
+        await self._remove_finalizer(name)
         return None
 
-    async def _give_up(self, name: str) -> None:
+    async def _remove_finalizer(self, name: str) -> None:
         async def without_finalizer(namespace: JSONObject) -> JSONObject:
             namespace["spec"] = {"finalizers": [entry for entry in _finalizers(namespace) if entry != _FINALIZER]}
             return namespace
