@@ -38,6 +38,8 @@ class URL(Opaque):
     path: str
     """With its percent escapes."""
     query: str
+    has_query: bool
+    """Whether there is a `?`. Part of equality, as Go's ForceQuery is: `http://a?` is not `http://a`."""
     fragment: str = ""
 
     def equals(self, other: object) -> bool:
@@ -82,7 +84,7 @@ def _parse(whole: str, text: str, *, is_request: bool, fragment: str = "") -> UR
         scheme, rest = found[1].lower(), found[2]
     rest, mark, query = rest.partition("?")
     if rest == "*" and not scheme and not mark:
-        return URL("", "", "", "", "*", "", fragment)
+        return URL("", "", "", "", "*", "", False, fragment)
     if not rest.startswith("/"):
         if scheme:
             opaque, rest = rest, ""
@@ -96,7 +98,7 @@ def _parse(whole: str, text: str, *, is_request: bool, fragment: str = "") -> UR
         user, host = _authority(whole, scheme, authority)
     _check_escapes(whole, rest)
     path = rest if _VALID_PATH.fullmatch(rest) else quote_from_bytes(unquote_to_bytes(rest), safe=_PATH)
-    return URL(scheme, opaque, user, host, path, query, fragment)
+    return URL(scheme, opaque, user, host, path, query, bool(mark), fragment)
 
 
 def _check_escapes(whole: str, text: str) -> None:
