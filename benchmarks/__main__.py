@@ -1,7 +1,7 @@
 """`python -m benchmarks`: measure aggserver against kube-apiserver and print the table; see docs/benchmarks.md.
 
-A whole run takes about ten minutes, `--quick` two, `--growth` up to twenty, `--hostile` three, `--soak` twice its minutes. It
-wants a machine that does nothing else.
+A whole run takes about ten minutes, `--quick` two, `--growth` up to twenty, `--hostile` three, `--soak` twice its minutes. The
+machine should run nothing else.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.controlplane.toolchain import ToolchainError
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE, CHART = DOCS / "benchmarks.md", DOCS / "benchmarks.svg"
 
-# client-go keeps one connection for each server and process; the workloads stand for several processes (benchmarks/load/main.go).
+# client-go keeps one connection per server and process; the workloads stand for several processes (benchmarks/load/main.go).
 CONNECTIONS = 4
 
 # Of --growth: room for the small namespace and for creates that are measured.
@@ -72,7 +72,7 @@ def main(arguments: list[str]) -> int:
 
 
 def sizes_problem(sizes: Sequence[int]) -> str:
-    """What is wrong with the sizes of a growth, '' if nothing: half of what is added is for measuring creates."""
+    """The error in the sizes of a growth, '' if there is none. Half of the added objects are needed to measure creates."""
     if sizes[0] < MIN_SIZE:
         return f"--growth: the first size is at least {MIN_SIZE}"
     if any(after < 2 * before for before, after in itertools.pairwise(sizes)):
@@ -88,34 +88,34 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--workloads", nargs="+", choices=names, default=[], metavar="NAME", help=f"only these of {', '.join(names)}"
     )
-    parser.add_argument("--objects", type=int, help=f"objects that are there before anything is measured (default {OBJECTS})")
-    parser.add_argument("--rounds", type=int, help="how often the two take turns at each workload (default 2); medians count")
-    parser.add_argument("--quick", action="store_true", help="a fifth of everything in one round: to see that it works")
-    parser.add_argument("--http1", action="store_true", help="speak HTTP/1.1 rather than HTTP/2, which client-go prefers")
-    parser.add_argument(
-        "--storage", choices=[SQLITE, ETCD], default=SQLITE, help=f"where {MEASURED} keeps its objects (default {SQLITE})"
-    )
+    parser.add_argument("--objects", type=int, help=f"number of objects before the measurement (default {OBJECTS})")
+    parser.add_argument("--rounds", type=int, help="turns of each server at each workload (default 2); the result is the median")
+    parser.add_argument("--quick", action="store_true", help="a fifth of the work in one round, to check that everything works")
+    parser.add_argument("--http1", action="store_true", help="use HTTP/1.1 instead of HTTP/2, which client-go prefers")
+    parser.add_argument("--storage", choices=[SQLITE, ETCD], default=SQLITE, help=f"storage of {MEASURED} (default {SQLITE})")
     parser.add_argument(
         "--growth",
         nargs="*",
         type=int,
         metavar="OBJECTS",
-        help=f"measure how both do as they fill, up to these sizes (default {SIZES})",
+        help=f"measure both at growing numbers of objects (default {SIZES})",
     )
     parser.add_argument(
-        "--soak", type=int, metavar="MINUTES", help="memory of both, minute by minute, while eight connections write at full rate"
+        "--soak", type=int, metavar="MINUTES", help="measure memory every minute, while eight connections write at full rate"
     )
     parser.add_argument(
-        "--hostile", action="store_true", help="answers of both while eight connections without a certificate flood them"
+        "--hostile",
+        action="store_true",
+        help="measure response times while eight connections without a certificate flood both",
     )
-    parser.add_argument("--only", choices=[BASELINE, MEASURED], help="measure one server alone")
+    parser.add_argument("--only", choices=[BASELINE, MEASURED], help="measure only this server")
     parser.add_argument(
         "--profile", type=Path, metavar="FILE", help=f"run {MEASURED} under cProfile, which writes FILE at the end"
     )
     parser.add_argument(
-        "--write-docs", action="store_true", help=f"put the table into its section of {PAGE.name}, the chart into {CHART.name}"
+        "--write-docs", action="store_true", help=f"write the table to its section of {PAGE.name}, and the chart to {CHART.name}"
     )
-    parser.add_argument("--report", type=Path, metavar="FILE", help="measure nothing, take the results of an earlier run")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="measure nothing, use the results of an earlier run")
     return parser
 
 

@@ -1,9 +1,9 @@
-"""`python -m benchmarks.cel`: what rules (x-kubernetes-validations) cost, beside kube-apiserver.
+"""`python -m benchmarks.cel`: the time that rules (x-kubernetes-validations) take, compared with kube-apiserver.
 
-Ten typical rules (rules.yaml) are compiled and evaluated here and by the packages of kube-apiserver (celgo/main.go), case by case
-in turns; both must come to the same verdict, the same cost and the same estimate, or there is no result. Then both servers create
-objects under a definition with twenty rules, as in the main benchmark. The one command that imports aggserver: what a rule takes
-can't be seen from outside. The table is made by benchmarks.cel_report.
+Ten typical rules (rules.yaml) are compiled and evaluated here and by kube-apiserver's packages (celgo/main.go), alternating at
+each case. Both must have the same result, cost and estimate, otherwise the run fails. Then both servers create objects with a
+definition that has twenty rules, as in the main benchmark. This is the only command that imports aggserver, because the time of a
+single rule can't be measured from outside. benchmarks.cel_report makes the table.
 """
 
 from __future__ import annotations
@@ -38,28 +38,28 @@ HERE = Path(__file__).parent
 CASES = HERE / "rules.yaml"
 DEFINED_RULES = HERE / "crontab_rules.yaml"
 
-# The two take turns at each case, so that a machine that gets slower meanwhile does so for both: of each turn so many batches of
-# so many seconds, and the median of all.
+# Both take turns at each case, so that a change in the machine's speed affects both: the number of turns, batches per turn, and
+# seconds per batch. The result is the median of all batches.
 TURNS, BATCHES, BATCH_SECONDS = 5, 3, 0.05
 
-# What the two are compared by.
+# The figures that are compared.
 TAKEN = ("evaluation", "compilation", "environment")
 
-# Of one evaluation: k8s.io/apiserver pkg/apis/cel/config.go.
+# The cost limit of one evaluation: k8s.io/apiserver pkg/apis/cel/config.go.
 PER_CALL_LIMIT = 1_000_000
 
 # As in celgo/main.go.
 COPIES = 10
 
-# Objects that are there before anything is measured: both servers are warm by then.
+# Number of objects that are created first, to warm up both servers.
 OBJECTS = 1000
 
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cel", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--part", choices=PARTS, help="measure only this one")
-    parser.add_argument("--write-docs", action="store_true", help=f"put the tables into their section of {PAGE.name}")
-    parser.add_argument("--report", type=Path, metavar="FILE", help="measure nothing, take the results of an earlier run")
+    parser.add_argument("--write-docs", action="store_true", help=f"write the tables to their section of {PAGE.name}")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="measure nothing, use the results of an earlier run")
     options = parser.parse_args(arguments)
     if options.write_docs and options.part:
         parser.error("the documents are for whole runs")
@@ -99,7 +99,7 @@ def _measure_rules(say: Say) -> list[dict[str, Any]]:
 
 
 def agreed(name: str, figures: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """What both sides say, once, and what each has taken. Raises LoadError if they do not say the same."""
+    """The common result of both sides, and the times of each. Raises LoadError if the results differ."""
     answers = {server: {each: of[each] for each in ("verdict", "cost", "static_cost")} for server, of in figures.items()}
     if answers[BASELINE] != answers[MEASURED]:
         raise LoadError(f"{name}: {answers}")
@@ -108,7 +108,7 @@ def agreed(name: str, figures: Mapping[str, Mapping[str, Any]]) -> dict[str, Any
 
 
 def in_all(turns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The batches of all turns at a case."""
+    """The batches of all turns at one case."""
     taken = {
         each: {server: [batch for turn in turns for batch in turn[each][server]] for server in (BASELINE, MEASURED)}
         for each in TAKEN
@@ -118,7 +118,7 @@ def in_all(turns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _celgo(say: Say) -> Iterator[Callable[[Mapping[str, Any]], Any]]:
-    """A function that has a case timed by kube-apiserver's packages. It raises LoadError."""
+    """A function that measures a case with kube-apiserver's packages. It raises LoadError."""
     with scratch_folder() as folder:
         say("building celgo")
         binary = build(folder, say, HERE / "celgo")
@@ -144,7 +144,7 @@ def _celgo(say: Say) -> Iterator[Callable[[Mapping[str, Any]], Any]]:
 
 
 def schema_of(case: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of the node with the case's rule."""
+    """The schema of the node with the rule of the case."""
     rule = {name: case[name] for name in ("rule", "optionalOldSelf") if name in case}
     return {**case["schema"], structural.VALIDATIONS: [rule]}
 
@@ -165,7 +165,7 @@ def _figures(case: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def answer(case: Mapping[str, Any]) -> dict[str, Any]:
-    """The verdict, what it costs, and the most that it could cost. Raises LoadError if the rule does not compile."""
+    """The result, its cost, and the estimate. Raises LoadError if the rule does not compile."""
     schema = schema_of(case)
     rule = _compile(schema, 1)
     try:
@@ -184,8 +184,9 @@ def _program(rule: CompiledRule) -> Program:
 
 
 def _compile(schema: Mapping[str, Any], copies: int) -> CompiledRule:
-    """All that is done with the rules of a node before they are evaluated: the check of a definition makes no programs, and a
-    server that has read it does not estimate. The first rule.
+    """Everything that is done with a node's rules before they are evaluated. Returns the first rule.
+
+    A server does it in two steps: it estimates when a definition is checked, and makes programs when rules are first evaluated.
     """
     declared = declare(structural.compile(schema))
     assert declared is not None
@@ -197,7 +198,7 @@ def _compile(schema: Mapping[str, Any], copies: int) -> CompiledRule:
 
 
 def _variables(case: Mapping[str, Any]) -> Callable[[], dict[str, Any]]:
-    """What makes them anew, as it is done for each object."""
+    """A function that makes the variables, as is done for each object."""
     value, old = case["object"], case.get("oldObject")
     if old is None:
         return lambda: {"self": value}
@@ -207,7 +208,7 @@ def _variables(case: Mapping[str, Any]) -> Callable[[], dict[str, Any]]:
 
 
 def _time(call: Callable[[], object]) -> list[float]:
-    """Microseconds of a call in each batch, after one that is not counted."""
+    """Microseconds per call in each batch, after one batch for warming up."""
     count, taken = 1, _timed(call, 1)
     while taken < BATCH_SECONDS / 2:
         count *= 2
@@ -249,7 +250,7 @@ def _plan() -> Options:
         seconds=0.0,
         connections=CONNECTIONS,
         definition=definition_with_rules(),
-        # What breaks a rule, and nothing else: a server that evaluates none would be quick.
+        # An object that only breaks a rule, because a server that evaluates no rules would be fast.
         refused={"cronSpec": "*/5 * * * *", "image": "registry.example.com/report:latest"},
     )
 

@@ -1,6 +1,6 @@
-"""The tables of rules: what a rule takes to compile and to evaluate, and what twenty of them leave of the rate of creates.
+"""The tables of rules: the times to compile and to evaluate a rule, and the rate of creates with twenty rules. Pure.
 
-Pure; called by benchmarks.cel. A report is kept as JSON: `commit`, `date` and `machine` as in benchmarks.report, `create`, which
+A report is kept as JSON: `commit`, `date` and `machine` as in benchmarks.report, `create`, which
 is such a report, and `rules`, each with its `name`, `verdict`, `cost`, `static_cost` and, in microseconds by server and batch,
 `evaluation`, `compilation` and `environment`.
 """
@@ -28,12 +28,12 @@ TWENTY_RULES = Workload(
     order=2,
 )
 
-# An evaluation is to be as fast as cel-go's.
+# The aim: an evaluation as fast as cel-go's.
 AIM = 1.0
 
 
 def cel_document(report: Mapping[str, Any]) -> str:
-    """What stands between the markers of docs/benchmarks.md; parts that were not measured are left out."""
+    """The text between the markers of docs/benchmarks.md; parts that were not measured are left out."""
     parts = [f"{machine(report)}. A factor in bold reaches its aim."]
     if RULES in report:
         parts += [_rules(report), _environments(report)]

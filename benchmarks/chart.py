@@ -1,7 +1,7 @@
-"""The factors as a bar chart in SVG, without a plotting library. Pure; called by benchmarks.__main__.
+"""The factors as a bar chart in SVG, without a plotting library. Pure.
 
-Bars leave the line of kube-apiserver (1x) to the right where aggserver is better and to the left where it is worse, on a
-logarithmic scale, since twice and half are equally far; a stroke marks each aim. Colours follow the reader's scheme, light or
+Bars start at kube-apiserver's line (1x) and go right where aggserver is better, and left where it is worse. The scale is
+logarithmic, so that twice and half are equally far. A stroke marks each aim. Colours follow the reader's colour scheme, light or
 dark.
 """
 

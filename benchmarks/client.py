@@ -1,6 +1,6 @@
-"""The load client seen from Python: build it, run one workload, take its answer.
+"""Builds and runs the load client, and reads its results.
 
-Also the few plain requests that prepare a server for it (definition, namespaces). Called by benchmarks.run.
+Also has the plain requests that prepare a server for it (definition, namespaces).
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ UNSUPPORTED_MEDIA_TYPE = 415
 
 
 class LoadError(RuntimeError):
-    """A run that is no measurement: a request failed, or the client itself."""
+    """A run without a result, because a request or the client failed."""
 
 
 class NotServedError(LoadError):
-    """The server says that it does not know this kind of request: the row stays empty."""
+    """The server does not implement this kind of request, so its row stays empty."""
 
 
 @dataclass(frozen=True)
 class Access:
-    """How to speak to a server: its base URL, and PEM files."""
+    """The address and credentials of a server: its base URL, and PEM files."""
 
     server: str
     authority: Path

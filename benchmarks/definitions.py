@@ -1,8 +1,8 @@
-"""`python -m benchmarks.definitions`: how long many definitions take, and what they cost.
+"""`python -m benchmarks.definitions`: time, CPU and memory of creating many definitions.
 
-On each server, started for this alone, 16 clients create the definitions; measured is the time until all are Established, the
-memory they add and the CPU they take, and then the first answer of /openapi/v2, which has all of them in it. Beside the
-workloads of benchmarks/run.py, since a server that has had this load is another server afterwards.
+16 clients create the definitions on each server, after a fresh start. Measured are the time until all are Established, the memory
+they add and the CPU they take, and then the first response of /openapi/v2, which includes all of them. It is separate from the
+workloads of benchmarks/run.py, because so many definitions would affect those.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _servers(folder: Path, options: argparse.Namespace) -> Iterator[Server]:
-    """Each started when it is asked for, and ended before the next."""
+    """The servers, each started when it is requested, and stopped before the next."""
     if options.only != MEASURED:
         with KubeApiserver(obtain(os.environ, lambda line: print(line, file=sys.stderr)), folder / BASELINE) as baseline:
             yield baseline

@@ -1,8 +1,8 @@
-"""`python -m benchmarks.encodings`: what YAML and Tables cost those who ask for something else meanwhile, beside kube-apiserver.
+"""`python -m benchmarks.encodings`: how much YAML and Tables delay other requests, compared with kube-apiserver.
 
-Both servers get the same list of some 14 MB. In turns each of them is asked for it as YAML, as a Table and as metadata, one at a
-time and then by many clients at once, and creates are sent to it whose bodies are YAML; beside that /healthz is asked, over and
-over, on a connection of its own. A server is as good as what the latter took at worst, and has to give all the answers.
+Both servers have the same list of about 14 MB. They serve it in turns as YAML, as a Table and as metadata, first to one client
+and then to many at once, and then creates with YAML bodies. Meanwhile /healthz is requested continuously, on another connection.
+The figure is the longest time of a request to /healthz, and every response must succeed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ NOTE = "Every five minutes, if need be: what is due is done, what is not due wai
 BODY_NOTES = 300
 BODIES = 60
 
-# Clients that ask for the whole list at once, and how long one waits for its answer, in seconds.
+# Number of clients that request the whole list at once, and the timeout of a response, in seconds.
 AT_ONCE = 10
 PATIENCE = 120.0
 
@@ -58,7 +58,7 @@ FORMS = {
 
 @dataclass(frozen=True)
 class Figure:
-    """answers: how many there were. seconds: until the last was there. healthz: (median, worst) ms. grown: bytes of memory."""
+    """answers: their number. seconds: until the last one was complete. healthz: (median, worst) in ms. grown: bytes of memory."""
 
     work: str
     server: str
@@ -133,7 +133,7 @@ def _asks_for(accept: str) -> Job:
 def _creates(connection: Connection) -> None:
     for index in range(BODIES):
         tree = _crontab(f"body-{time.time_ns()}-{index}", BODY_NOTES)
-        # Indented JSON with bare keys is the YAML that everybody writes, and needs no library to be written here.
+        # Indented JSON without quotes around keys is YAML as users write it, and can be written without a library.
         lines = [f"apiVersion: {tree['apiVersion']}", f"kind: {tree['kind']}", "metadata:", f"  name: {tree['metadata']['name']}"]
         lines += ["  annotations:", *(f"    {key}: {json.dumps(note)}" for key, note in tree["metadata"]["annotations"].items())]
         lines += ["spec:", *(f"  {key}: {json.dumps(value)}" for key, value in tree["spec"].items())]
@@ -177,7 +177,7 @@ def _figure(work: str, server: Server, jobs: Sequence[Job]) -> Figure:
 
 
 class Connection:
-    """One connection over HTTP/1.1, which reads answers and forgets them."""
+    """One HTTP/1.1 connection, which reads responses and discards them."""
 
     def __init__(self, access: Access) -> None:
         context = ssl.create_default_context(cafile=str(access.authority))
@@ -194,7 +194,7 @@ class Connection:
         self._http.close()
 
     def ask(self, method: str, path: str, headers: dict[str, str], body: bytes | None = None) -> None:
-        """Raises LoadError for what is not 2xx."""
+        """Send a request and read the response. Raises LoadError if it is not 2xx."""
         self._http.request(method, path, body, headers)
         answer = self._http.getresponse()
         while chunk := answer.read(1 << 20):
@@ -206,7 +206,7 @@ class Connection:
 
 @contextlib.contextmanager
 def _pulse(access: Access) -> Iterator[list[float]]:
-    """Asks /healthz until the block ends; the list gets what each took, in ms."""
+    """Request /healthz until the block ends; the list gets the time of each request, in ms."""
     taken: list[float] = []
     over = threading.Event()
 

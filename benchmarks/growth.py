@@ -1,8 +1,8 @@
-"""How the servers do as they fill: the same figures at one size after another, up to half a million objects.
+"""How the figures change with the number of objects, up to half a million.
 
-One server after the other, each from empty: it gets objects up to a size, is measured there, is started anew on the same data,
-and grows on. kube-apiserver stops at BASELINE_LIMIT, where the whole run is still short and etcd's default quota holds. Called by
-benchmarks.__main__; benchmarks.growth_report describes the report and makes the table of it.
+Each server starts empty: it gets objects up to a size, is measured, restarted on the same data, and grows to the next size.
+kube-apiserver stops at BASELINE_LIMIT, because more would take too long and exceed etcd's default quota. benchmarks.growth_report
+describes the report and makes its table.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ BASELINE_LIMIT = 100_000
 CLIENTS = 32
 SECONDS = 4.0  # of lists
 
-# Bytes of an object as sent: with what servers add some 2 KB.
+# Bytes of an object as sent; with the fields that servers add, about 2 KB.
 OBJECT_SIZE = 1800
 
-# The objects are spread over namespaces. One has few of them whatever the size: an informer of one namespace begins there.
+# The objects are spread over namespaces. One has few of them at every size, for the informer of one namespace.
 NAMESPACES = 50
 SPREAD = "bench"
 SMALL = "bench-small"
 SMALL_OBJECTS = 100
 
-# The last creates before a size is reached are those that count: no more than this, and no more than half of all.
+# The last creates before a size is reached are measured: at most this many, and at most half of all.
 MEASURED_CREATES = 2000
 
-# How often a watch is begun and awaited, one after the other.
+# Number of watches that are started one after the other.
 WATCHES = 50
 
 PAGE = 500
@@ -104,7 +104,7 @@ def _measure(server: Server, load: Load, there: int, size: int) -> dict[str, flo
     settle([server])
     created = _create(load, counted, f"last-{size}", namespaces=NAMESPACES)
     revision = json.loads(call(server.access, "GET", f"{COLLECTION}?limit=1"))["metadata"]["resourceVersion"]
-    # The one event that a watch from the present revision is told at once.
+    # The event that a watch from the resourceVersion before it gets immediately.
     _create(load, 1, f"one-{size}", namespaces=NAMESPACES)
     settle([server])
     lists = load({"workload": "list-500", "namespace": "", "clients": CLIENTS // 8, "duration": f"{SECONDS}s"})
@@ -136,7 +136,7 @@ def _create(load: Load, count: int, prefix: str, **where: str | int) -> dict[str
 
 
 def _first_answer(server: Server) -> dict[str, float]:
-    """What a new start costs until somebody has been served."""
+    """Restart the server, and measure it until the first list is answered."""
     began = time.monotonic()
     call(server.access, "GET", f"{COLLECTION}?limit={PAGE}")
     listed = time.monotonic() - began

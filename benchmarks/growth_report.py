@@ -1,4 +1,4 @@
-"""The table of growth: one row for each size and server. Pure; called by benchmarks.growth and benchmarks.__main__.
+"""The table of growth: one row per size and server. Pure.
 
 A report of growth is kept as JSON: `commit`, `date` and `machine` as in benchmarks.report, `options` (`sizes`, `servers`,
 `baseline_limit`), `failed` by server, and `stages`, each the fields of a `Stage`.
@@ -14,7 +14,7 @@ from benchmarks.report import BASELINE, MEASURED, machine, number
 
 __all__ = ["Stage", "growth_document"]
 
-# What aggserver aims at. Memory: the live objects with a share for keys and indexes, the program and its window of recent events.
+# The aims. Memory: the live objects with a share for keys and indexes, the program and its window of recent events.
 MEMORY_PER_LIVE_BYTE, MEMORY_BESIDE = 1.5, (80 + 64) * 1_000_000
 # Seconds until ready: those of an empty store, and for each object.
 READY_EMPTY, READY_PER_OBJECT = 0.5, 1 / 100_000
@@ -24,10 +24,10 @@ READY_EMPTY, READY_PER_OBJECT = 0.5, 1 / 100_000
 class Stage:
     """One server at one size.
 
-    live_bytes: of all objects as served. watch_ms: until a watch from the present revision has its first event; watch_list_ms:
-    until an informer of a namespace of 100 objects has them and their bookmark; medians. memory_bytes: resident, grown to this
-    size and read; stored_bytes: of its files then. The rest is of a new start on them: seconds until ready and until the first
-    list has answered, counted from the start; resident bytes after that, and the most there were until then.
+    live_bytes: size of all objects as served. watch_ms: until a watch has its first event; watch_list_ms: until an informer of a
+    namespace with 100 objects has them and their bookmark; both are medians. memory_bytes: resident memory at this size;
+    stored_bytes: size of the files. The other fields are those after a restart: seconds from the start until ready, and until the
+    first list is answered; resident memory after that, and its peak.
     """
 
     server: str
@@ -76,7 +76,7 @@ COLUMNS: tuple[tuple[str, Callable[[Stage], str]], ...] = (
 
 
 def growth_document(report: Mapping[str, Any]) -> str:
-    """What stands between the markers of growth in docs/benchmarks.md."""
+    """The text between the markers of growth in docs/benchmarks.md."""
     options = report["options"]
     stages = {(stage["server"], stage["objects"]): Stage(**stage) for stage in report["stages"]}
     lines = [f"| objects | server | {' | '.join(name for name, _ in COLUMNS)} |", "|---" * (len(COLUMNS) + 2) + "|"]

@@ -1,12 +1,13 @@
-"""How the servers hold: memory while they are written to for long, and answers while hostile clients flood them.
+"""Memory during a long load of writes, and response times while hostile clients flood the servers.
 
-- `soak`: one server after the other, CONNECTIONS clients with a connection each that patch objects at full rate for so many
-  minutes. After each minute: resident memory of its programs, and requests so far. The first fills caches; from then on memory is
-  to stay as it is, and what it grows by is divided by the connections.
-- `flood`: both at once, in turns, since what is compared are times: an administrator asks for /healthz, one request at a time,
-  while HOSTILE connections without a certificate send SETTINGS, or PING, without end, and are opened anew when they are closed.
+- `soak`: one server after the other. CONNECTIONS clients with a connection each patch objects at full rate for some minutes.
+After each
+  minute the resident memory and the number of requests are recorded. Caches fill in the first minute; after that memory should
+  not grow, and its growth is divided by the connections.
+- `flood`: both servers run and take turns, because times are compared. An administrator requests /healthz, one request at a time,
+  while HOSTILE connections without a certificate send SETTINGS or PING continuously, and are opened again when they are closed.
 
-Called by benchmarks.__main__. A report is kept as JSON: `commit`, `date` and `machine` as in benchmarks.report, `servers`,
+A report is kept as JSON: `commit`, `date` and `machine` as in benchmarks.report, `servers`,
 `failed` by server, and `held`: the minutes of `soak` or the runs of `flood`.
 """
 
@@ -40,7 +41,7 @@ FLOODS = ("", "settings", "ping")  # without any for comparison
 FLOOD_SECONDS = 8
 ROUNDS = 2
 
-# What aggserver aims at: memory from the second minute on, and how much of it one more connection may be.
+# The aims: the growth of memory from the second minute on, and its growth per connection.
 FLAT = 0.05
 CONNECTION_BYTES = 100_000
 
@@ -87,7 +88,7 @@ def _soak_one(binary: Path, server: Server, minutes: int, held: list[dict[str, A
 
 
 class _Writers:
-    """The load client, for the minutes and a little longer: its connections are there when memory is read."""
+    """The load client, which runs a little longer than the minutes, so that its connections are open when memory is read."""
 
     def __init__(self, binary: Path, access: Access, minutes: int) -> None:
         seconds = minutes * MINUTE + 5
@@ -104,7 +105,7 @@ class _Writers:
             self._error = error
 
     def wait(self, until: float) -> None:
-        """Raises LoadError if they ended before."""
+        """Raises LoadError if the clients have ended."""
         self._thread.join(max(0.0, until - time.monotonic()))
         if not self._thread.is_alive():
             raise self._error or LoadError("the load client ended too soon")
@@ -120,7 +121,7 @@ def _patches(access: Access) -> int:
 
 
 def requests_in(metrics: bytes) -> int:
-    """How many patches a server has answered, whatever its answers, by what it says at /metrics."""
+    """Number of patches that a server has answered, with any status, according to its /metrics."""
     return sum(int(float(value)) for value in _PATCHES.findall(metrics))
 
 
@@ -179,9 +180,9 @@ def _megabytes(row: Mapping[str, Any]) -> str:
 
 
 def _grown(rows: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, str], tuple[bool, bool]]:
-    """(by how much memory went away from where it was, by how much for each connection), and whether these reach the aims.
+    """(largest change of memory, growth per connection), and whether these reach the aims.
 
-    All of the growth is put down to the connections: the most that they can have taken.
+    The whole growth is attributed to the connections, so this is the most that they can have taken.
     """
     if not rows:
         return ("n/a", "n/a"), (False, False)
@@ -206,7 +207,7 @@ def _floods(report: Mapping[str, Any]) -> list[str]:
 
 
 def _worst(report: Mapping[str, Any], kind: str, server: str) -> tuple[float, float, float] | None:
-    """Of the rounds the one with the longest p99: (p50, p99, most) in milliseconds."""
+    """(p50, p99, maximum) in milliseconds of the round with the longest p99."""
     results = [row["result"] for row in report["held"] if (row["flood"], row["server"]) == (kind, server)]
     return max(((r["p50_ms"], r["p99_ms"], r["max_ms"]) for r in results), key=lambda figures: figures[1], default=None)
 

@@ -1,8 +1,4 @@
-"""What a server costs: CPU seconds and resident memory of a process and all its descendants, read from /proc (Linux), and the
-bytes of its files.
-
-Called by benchmarks.servers.
-"""
+"""CPU time and memory of a process and all its descendants, read from /proc (Linux), and the size of its files."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Usage:
-    """CPU seconds since the process began, resident bytes now, and the most there ever were (of several, their sum)."""
+    """CPU seconds since the start of the process, resident bytes now, and their peak. For several processes, the sums."""
 
     cpu_seconds: float = 0.0
     resident_bytes: int = 0
@@ -43,8 +39,8 @@ def children(pid: int) -> dict[int, str]:
 
 
 def usage(pid: int) -> Usage:
-    """Of the process and its descendants; a process that ends meanwhile counts nothing."""
-    # Rss of smaps_rollup rather than of status, whose counters the kernel only brings up to date now and then.
+    """The usage of the process and its descendants. A process that ends meanwhile is not counted."""
+    # Rss of smaps_rollup, because the kernel updates the counters in status only now and then.
     resident = _kilobytes(pid, "smaps_rollup", "Rss:") * 1024
     total = Usage(_cpu_seconds(pid), resident, max(resident, _kilobytes(pid, "status", "VmHWM:") * 1024))
     for child in children(pid):
@@ -66,7 +62,7 @@ def _kilobytes(pid: int, file: str, name: str) -> int:
 
 
 def _stat(pid: int) -> list[str] | None:
-    """The fields of /proc/<pid>/stat from the second on. The name in parentheses may hold anything, so it is cut out first."""
+    """The fields of /proc/<pid>/stat from the second on. The name in parentheses may contain anything, so it is removed."""
     try:
         text = (PROC / str(pid) / "stat").read_text()
     except OSError:
@@ -76,7 +72,7 @@ def _stat(pid: int) -> list[str] | None:
 
 
 def file_bytes(folder: Path) -> int:
-    """Bytes of all files in a folder and below; one that goes meanwhile counts nothing."""
+    """Bytes of all files in a folder and below. A file that is deleted meanwhile is not counted."""
     total = 0
     for path in folder.rglob("*"):
         with contextlib.suppress(FileNotFoundError):

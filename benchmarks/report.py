@@ -1,8 +1,8 @@
-"""From runs to rows: medians, factors, and the table for people. Pure; called by benchmarks.run and benchmarks.__main__.
+"""The results of a run as rows with medians and factors, and as a Markdown table. Pure.
 
-Also the sections of docs/benchmarks.md that are written by runs; benchmarks.growth_report makes the table of another one.
+Also the sections of docs/benchmarks.md that runs write; benchmarks.growth_report makes the table of growth.
 
-A report is what a run of the benchmarks leaves behind as JSON: `commit`, `date`, `machine`, `options`, `start_seconds` by server,
+A report is the result of a run as JSON: `commit`, `date`, `machine`, `options`, `start_seconds` by server,
 `memory_bytes` by server and program, `not_served` and `failed` by workload, and `runs`, each with `workload`, `server`, `round`,
 `cpu_seconds` and the load client's own `result`.
 """
@@ -40,14 +40,14 @@ __all__ = [
 BASELINE = "kube-apiserver"
 MEASURED = "aggserver"
 
-SQLITE, ETCD = "sqlite", "etcd"  # where aggserver keeps its objects
+SQLITE, ETCD = "sqlite", "etcd"  # aggserver's storage
 
-# By storage. On etcd the two sides share what it takes: its memory, and the seconds until it has a leader.
+# By storage. With etcd both sides include its memory, and the seconds until it has a leader.
 MEMORY_AIM = {SQLITE: 10.0, ETCD: 4.0}
 START_AIM_SECONDS = {SQLITE: 0.5, ETCD: 1.0}
 
-# Bodies of the two sides may differ a little (managed fields, spacing). Beyond this share they hold different things, and the
-# rates are of different work.
+# Bodies of the two sides may differ a little (managed fields, spacing). Beyond this share their content differs, and the rates
+# can't be compared.
 BODY_TOLERANCE = 0.15
 
 
@@ -74,7 +74,7 @@ GROWTH = Section("growth", " --growth")
 
 @dataclass(frozen=True)
 class Side:
-    """One server in one row; milliseconds, and None where a row has no requests."""
+    """The figures of one server in one row. Times are in milliseconds, None if a row has no requests."""
 
     value: float
     p99: float | None = None
@@ -83,7 +83,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Row:
-    """`aim` is the factor that aggserver is to reach, whichever direction is better; `remark` is empty when all is well."""
+    """`aim` is the factor that aggserver should reach, if more or less is better. `remark` is a note on the row, or empty."""
 
     title: str
     unit: str
@@ -117,7 +117,7 @@ def _storage(report: Mapping[str, Any]) -> str:
 
 
 def section(report: Mapping[str, Any]) -> Section:
-    """Where the table of this report belongs."""
+    """The section of docs/benchmarks.md for this report."""
     return FIGURES_ON_ETCD if _storage(report) == ETCD else FIGURES
 
 
@@ -142,7 +142,7 @@ def workload_row(workload: Workload, report: Mapping[str, Any]) -> Row:
 
 
 def _reason(name: str, report: Mapping[str, Any]) -> str:
-    """Why the row lacks a figure, empty if it does not."""
+    """Why the row has no figure, empty if it has one."""
     if name in report["not_served"]:
         return f"not served: {report['not_served'][name]}"
     return f"failed: {report['failed'][name]}" if name in report["failed"] else ""
@@ -182,7 +182,7 @@ def _memory_row(report: Mapping[str, Any]) -> Iterable[Row]:
 def _start_row(report: Mapping[str, Any]) -> Iterable[Row]:
     start = {server: Side(seconds) for server, seconds in report["start_seconds"].items()}
     baseline = start.get(BASELINE)
-    # The aim is a time; the factor that stands for it depends on the other side.
+    # The aim is a time, so its factor depends on the other side.
     aim = baseline.value / START_AIM_SECONDS[_storage(report)] if baseline else 1.0
     yield Row("start until ready", "s", aim, baseline, start.get(MEASURED), less_is_better=True)
 
@@ -222,7 +222,7 @@ def _pair(row: Row, field: str) -> str:
 
 
 def document(report: Mapping[str, Any]) -> str:
-    """What stands between the markers of docs/benchmarks.md."""
+    """The text between the markers of docs/benchmarks.md."""
     found, options = rows(report), report["options"]
     storage = "SQLite" if _storage(report) == SQLITE else "an etcd of its own"
     conditions = (
@@ -254,7 +254,7 @@ def with_figures(page: str, part: Section, figures: str) -> str:
 
 
 def number(value: float) -> str:
-    """Three figures that mean something: 1,140 and 28.1 and 0.456."""
+    """The number with three significant digits: 1,140, 28.1, 0.456."""
     return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.1f}" if value >= 10 else f"{value:.3g}"
 
 

@@ -1,8 +1,7 @@
-"""One run of the benchmarks: start both servers, put the same objects into them, alternate between them workload by workload.
+"""One run of the benchmarks: starts both servers, creates the same objects in them, and alternates between them at each workload.
 
-Both stay up for the whole run, and take turns at each workload (A B A B), so that a machine that gets slower or faster meanwhile
-does so for both. Called by benchmarks.__main__; the report it returns is described in benchmarks.report. benchmarks.growth
-prepares its servers as this does.
+Both run the whole time and take turns at each workload (A B A B), so that a change in the machine's speed affects both.
+benchmarks.report describes the report. benchmarks.growth prepares its servers in the same way.
 """
 
 from __future__ import annotations
@@ -52,8 +51,8 @@ RESULTS = HERE / "results"
 DEFINITION = HERE / "crontab.yaml"
 COLLECTION = "/apis/bench.aggserver.dev/v1/crontabs"  # of all namespaces
 
-# A server is at rest when all of them together use less than this share of a core; after SETTLE_TIMEOUT seconds the run goes on,
-# since kube-apiserver is never wholly at rest.
+# Servers count as idle when all together use less than this share of a core. After SETTLE_TIMEOUT seconds the run goes on,
+# because kube-apiserver is never completely idle.
 REST = 0.15
 REST_INTERVAL = 0.3
 SETTLE_TIMEOUT = 10.0
@@ -63,9 +62,10 @@ UNPROCESSABLE = 422
 
 @dataclass(frozen=True)
 class Options:
-    """`seconds` is the length of a run that has no count of its own; `servers` are names; `profile` is where aggserver's goes;
-    `storage` is where aggserver keeps its objects. `definition` is served in place of crontab.yaml; no server may take an object
-    with the spec `refused`.
+    """The options of a run.
+
+    seconds: duration of a workload without a count. servers: their names. profile: the file for aggserver's profile. storage:
+    aggserver's storage. definition: served in place of crontab.yaml. refused: a spec that every server must reject.
     """
 
     workloads: Sequence[Workload]
@@ -84,7 +84,7 @@ class Options:
 
 @dataclass
 class _Bench:
-    """What the steps of a run share."""
+    """The state that the steps of a run share."""
 
     options: Options
     binary: Path
@@ -96,7 +96,7 @@ class _Bench:
 
 
 def measure(options: Options, say: Say) -> dict[str, Any]:
-    """Run everything and return the report; a row whose load fails is noted there.
+    """Run everything and return the report, which also has the rows that failed.
 
     Raises LoadError when a server can't be prepared, ProcessError when one ends, BinariesError, ToolchainError.
     """
@@ -121,7 +121,7 @@ def measure(options: Options, say: Say) -> dict[str, Any]:
 def scratch_folder() -> Iterator[Path]:
     """Where servers keep their data for one run."""
     RESULTS.mkdir(exist_ok=True)
-    # Beside the results and not in /tmp, which is memory on many machines: fsync would cost nothing there.
+    # Beside the results and not in /tmp, which is in memory on many machines, where fsync costs nothing.
     with tempfile.TemporaryDirectory(prefix="run-", dir=RESULTS) as scratch:
         yield Path(scratch)
 
@@ -158,7 +158,7 @@ def _expect_refusal(server: Server, spec: Mapping[str, Any]) -> None:
 
 
 def define(access: Access, namespaces: Iterable[str], definition: Mapping[str, Any] | None = None) -> None:
-    """Makes a server that has nothing yet serve the resource, in these namespaces."""
+    """Create the definition and these namespaces on an empty server."""
     definition = definition or yaml.safe_load(DEFINITION.read_text())
     call(access, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
     wait_until_served(access, COLLECTION)
@@ -188,7 +188,7 @@ def _one(bench: _Bench, workload: Workload, server: Server, turn: int) -> None:
         "server": server.name,
         "round": turn,
         "cpu_seconds": spent,
-        # What the servers whose turn it was not took from this one meanwhile.
+        # CPU time that the other servers used meanwhile.
         "others_cpu_seconds": _cpu(bench.servers) - others_before - spent,
         "result": result,
     }
@@ -201,7 +201,7 @@ def _one(bench: _Bench, workload: Workload, server: Server, turn: int) -> None:
 
 
 def _without_figure(bench: _Bench, workload: Workload, server: Server, error: LoadError) -> None:
-    """Note why the row has no figure of this server; earlier rounds that went well don't make up for one that failed."""
+    """Record why the row has no figure of this server, also if earlier rounds succeeded."""
     server.check()
     (bench.not_served if isinstance(error, NotServedError) else bench.failed)[workload.name] = f"{server.name}: {error}"
     bench.runs = [run for run in bench.runs if (run["workload"], run["server"]) != (workload.name, server.name)]
@@ -222,7 +222,7 @@ def _flags(options: Options, workload: Workload, turn: int) -> dict[str, str | i
 
 
 def settle(servers: Sequence[Server]) -> None:
-    """Wait for the work that a run leaves behind: watches that end, garbage that is collected, logs that are compacted."""
+    """Wait for the work after a run: ending watches, garbage collection, compaction of logs."""
     deadline = time.monotonic() + SETTLE_TIMEOUT
     used = _cpu(servers)
     while time.monotonic() < deadline:
@@ -263,7 +263,7 @@ def _report(bench: _Bench, resident: dict[str, dict[str, int]]) -> dict[str, Any
 
 
 def conditions() -> dict[str, Any]:
-    """What was measured, when and on what: the part that all reports share."""
+    """The part that all reports share: commit, date and machine."""
     return {
         "commit": _commit(),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
@@ -277,7 +277,7 @@ def conditions() -> dict[str, Any]:
 
 
 def _commit() -> str:
-    """The short hash of what was measured; a tree with changes says so."""
+    """The short hash of the measured commit, marked if the tree has changes."""
     done = subprocess.run(
         ["git", "describe", "--always", "--dirty=-modified"], cwd=HERE, capture_output=True, text=True, check=False
     )
@@ -293,7 +293,7 @@ def _processor() -> str:
 
 
 def progress() -> Say:
-    """Says on standard error what is done, and how many seconds from now it was."""
+    """A function that reports progress on standard error, with the seconds since now."""
     began = time.monotonic()
 
     def say(text: str) -> None:

@@ -1,8 +1,7 @@
-"""The two servers under measurement, each started as its users start it, on loopback with TLS and durable writes.
+"""The two measured servers, each started as its users start it, on loopback with TLS and durable writes.
 
-kube-apiserver runs with etcd, whose fsync is on, and keeps the custom resource there; aggserver runs as `aggserver dev` with its
-defaults, on SQLite or on an etcd of its own. Made anew on the same folder a server has its objects again. Called by
-benchmarks.run and benchmarks.growth.
+kube-apiserver runs with etcd, with fsync enabled, and stores the custom resources there. aggserver runs as `aggserver dev` with
+its defaults, on SQLite or on an etcd of its own. A server that is started on the folder of an earlier one has its objects.
 """
 
 from __future__ import annotations
@@ -31,16 +30,17 @@ __all__ = ["Aggserver", "KubeApiserver", "Server"]
 
 REPOSITORY = Path(__file__).parents[1]
 
-# Seconds. Both are ready in a few; a machine that is busy with other work gets its time.
+# Seconds to wait for a server. Both are ready in a few, unless the machine is busy.
 START_TIMEOUT = 120.0
 
-# Seconds between two looks whether a server is ready: the error of the figure.
+# Seconds between two readiness checks: the precision of the figure.
 READY_INTERVAL = 0.01
 
 # Seconds for a graceful end, writing a profile included.
 STOP_TIMEOUT = 15.0
 
-# Only what the plane itself waits for. The garbage collector would watch the custom resources and so take part in every write.
+# Only the controllers that the control plane waits for. The garbage collector would watch the custom resources, and so slow every
+# write.
 CONTROLLERS = ("serviceaccount-controller",)
 
 
@@ -56,11 +56,11 @@ class Server(Protocol):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
 
     def usage(self) -> dict[str, Usage]:
-        """What each of its programs has used; what keeps the objects is among them."""
+        """The usage of each of its programs, including the storage."""
         ...
 
     def stored_bytes(self) -> int:
-        """What its objects take on the disk, logs of recent writes included."""
+        """Bytes on disk, including logs of recent writes."""
         ...
 
     def check(self) -> None:
@@ -106,7 +106,8 @@ class KubeApiserver:
 class Aggserver:
     """`aggserver dev` with the interpreter that runs the benchmarks; `folder` gets log, keys and data.
 
-    With `profile` it runs under cProfile, which writes that file when it ends. With `etcd`, that program keeps its objects.
+    With `profile` it runs under cProfile, which writes that file when it ends. With `etcd`, the path of that program, it stores
+    its objects in etcd.
     """
 
     name = "aggserver"
@@ -133,7 +134,7 @@ class Aggserver:
         return self
 
     def _start_etcd(self, program: Path) -> list[str]:
-        """Starts etcd as the control plane does; returns what aggserver is told of it."""
+        """Start etcd as the control plane does; returns aggserver's flags for it."""
         client, peer = (f"http://127.0.0.1:{port}" for port in free_ports(2))
         own = [f"--data-dir={self._folder / 'etcd'}", f"--listen-client-urls={client}", f"--advertise-client-urls={client}"]
         cluster = [f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=default={peer}"]
@@ -165,19 +166,19 @@ class Aggserver:
 
 
 class _ReadyWatch:
-    """Takes the time from its making until the server that writes `kubeconfig` is ready; keeps PEM files in `folder`."""
+    """Measures the time until the server that writes `kubeconfig` is ready; keeps PEM files in `folder`."""
 
     def __init__(self, kubeconfig: Path, folder: Path) -> None:
         self._kubeconfig = kubeconfig
         self._folder = folder
         self._found: tuple[Access, float] | None = None
         self._began = time.monotonic()
-        # A thread, since ControlPlane.start waits for more than readiness, and that must not count.
+        # In a thread, because ControlPlane.start waits for more than readiness, which must not be measured.
         self._thread = threading.Thread(target=self._look, daemon=True)
         self._thread.start()
 
     def result(self, process: Process | None = None) -> tuple[Access, float]:
-        """The way in and the seconds it took. Raises ProcessError if it takes too long or `process` ends before."""
+        """The server's address and the seconds. Raises ProcessError if it takes too long or `process` ends before."""
         while self._thread.is_alive():
             self._thread.join(0.1)
             if process is not None:
@@ -195,18 +196,18 @@ class _ReadyWatch:
 
 
 def _ready(kubeconfig: Path, folder: Path) -> Access | None:
-    """The way in, if the server has written its kubeconfig, listens and is ready."""
+    """The server's address, if it has written its kubeconfig, listens and is ready."""
     try:
         access = _access(kubeconfig, folder)
         call(access, "GET", "/readyz")
-    # HTTPError is an OSError. A file that is half written may lack anything.
+    # HTTPError is an OSError. A partially written file may lack any key.
     except (OSError, http.client.HTTPException, KeyError, TypeError, ValueError, yaml.YAMLError):
         return None
     return access
 
 
 def _access(kubeconfig: Path, folder: Path) -> Access:
-    """The current context of a kubeconfig, its keys written out as the PEM files that other programs take."""
+    """The current context of a kubeconfig, with its keys in PEM files for other programs."""
     config = yaml.safe_load(kubeconfig.read_text())
     context = _named(config["contexts"], config["current-context"])["context"]
     cluster = _named(config["clusters"], context["cluster"])["cluster"]

@@ -1,8 +1,8 @@
 """Measures the store and the watch cache: `python benchmarks/storage.py [FOLDER]`. FOLDER is on the disk to measure.
 
-Prints durable writes a second and their latency by number of writers, a list of 10,000 objects from SQLite and from the cache,
-the load of a cache, and the cost of an event for 1,000 watches. Values are 2 KB. Figures are of one run: repeat it on a quiet
-machine.
+Prints durable writes per second and their latency by number of writers, a list of 10,000 objects from SQLite and from the cache,
+the load of a cache, and the cost of an event for 1,000 watches. Values are 2 KB. The figures are those of one run:
+repeat it on an idle machine.
 """
 
 from __future__ import annotations

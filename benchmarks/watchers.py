@@ -1,9 +1,9 @@
-"""`python -m benchmarks.watchers`: what watches cost in memory while their clients don't read, and while many begin at once.
+"""`python -m benchmarks.watchers`: memory of watches whose clients don't read, and of many watches that start at once.
 
-Both servers get the same collection. Then, by HTTP/1.1 with a connection for each watch and by HTTP/2 with all on one, so many
-watches with initial events are opened and not read, and given up again; and so many are read to the end of their initial events,
-all at once. Resident memory is taken before, meanwhile (the most there was) and afterwards, when it has come to rest.
-It wants a machine that does nothing else, and takes about two minutes.
+Both servers have the same collection. Watches with initial events are opened, over HTTP/1.1 with a connection each and over
+HTTP/2 with one for all: first such that are never read and then closed, then such that are read to the end of their initial
+events, all at once. Resident memory is measured before, during (the peak) and afterwards, when it is stable. The machine should
+run nothing else; it takes about two minutes.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ NAMESPACE = "bench"
 WATCH = f"{COLLECTION}?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
 END = b"k8s.io/initial-events-end"
 
-# The largest window there is, so that only the socket holds the server back.
+# The largest flow-control window, so that only the socket limits the server.
 WINDOW = 2**31 - 1
 READ = 1 << 20
 # Bytes of the socket's own buffer, which is the kernel's and not the server's.
 RECEIVE_BUFFER = 64 * 1024
-# Memory is at rest when it changes by less than this share within REST_SECONDS; after REST_TIMEOUT the run goes on.
+# Memory is stable when it changes by less than this share within REST_SECONDS; after REST_TIMEOUT the run goes on.
 REST_SHARE, REST_SECONDS, REST_TIMEOUT = 0.01, 1.0, 20.0
 # Seconds after the clients are gone: aggserver looks every five for memory to give back, Go's runtime takes some time too.
 GONE_SECONDS = 15.0
@@ -74,11 +74,11 @@ class Figures:
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.watchers", description=__doc__)
-    parser.add_argument("--unread", type=int, default=200, help="watches that nobody reads (default 200)")
+    parser.add_argument("--unread", type=int, default=200, help="watches that are not read (default 200)")
     parser.add_argument("--honest", type=int, default=20, help="watches that are read, all at once (default 20)")
     parser.add_argument("--megabytes", type=float, default=14.0, help="size of the collection (default 14)")
     parser.add_argument("--size", type=int, default=2000, help="bytes of an object (default 2000)")
-    parser.add_argument("--only", choices=[BASELINE, MEASURED], help="measure one server alone")
+    parser.add_argument("--only", choices=[BASELINE, MEASURED], help="measure only this server")
     options = parser.parse_args(arguments)
     say = progress()
     try:
@@ -150,7 +150,7 @@ def _after(server: Server, opened: Opened) -> int:
 
 
 def _resident(server: Server) -> int:
-    """Of the apiserver; etcd, which keeps kube-apiserver's objects, is another program."""
+    """The resident bytes of the server itself, without kube-apiserver's etcd."""
     return memory(server)[server.name]
 
 
@@ -169,7 +169,7 @@ def _at_rest(server: Server) -> int:
 
 @contextlib.contextmanager
 def _sampled(server: Server) -> Iterator[list[int]]:
-    """The most there was, as the only element."""
+    """The peak of memory, as the only element of the list."""
     peak, over = [_resident(server)], threading.Event()
 
     def sample() -> None:

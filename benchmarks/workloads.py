@@ -1,7 +1,7 @@
-"""What is measured, and what aggserver aims at: one row for each workload, in the order of the table.
+"""The workloads and their aims, in the order of the table.
 
-A row says how the load client is called (benchmarks/load/main.go has the flags) and which of its figures counts. The aims are
-factors over kube-apiserver in the same run, because figures of different machines can't be compared.
+A workload has the flags of the load client (benchmarks/load/main.go) and the figure that is compared. The aims are factors over
+kube-apiserver in the same run, because figures of different machines can't be compared.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 __all__ = ["OBJECTS", "WORKLOADS", "Workload", "chosen", "in_running_order"]
 
-# Objects that exist before anything is measured: 37 MB as served, more than a page and less than a second of reading.
+# Number of objects before the measurement: 37 MB as served, more than a page, and less than a second to read.
 OBJECTS = 10_000
 
 SEEDED = "bench"
@@ -22,9 +22,9 @@ NAMESPACES = (SEEDED, CREATED, WATCHED)
 
 @dataclass(frozen=True)
 class Workload:
-    """`flags` go to the load client; `figure` is the field of its answer that is compared, `unit` the same in words.
+    """`flags` are the load client's; `figure` is the field of its result that is compared, and `unit` its unit.
 
-    `etcd_aim` is the aim where aggserver keeps its objects in etcd as well, None if that makes no difference.
+    `etcd_aim` is the aim if aggserver stores its objects in etcd too, None if it is the same.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Workload:
     unit: str = "/s"
     figure: str = "rate_per_second"
     namespace: str = SEEDED
-    # Writers come last: what they leave behind would be in the memory and in the watch caches of everything after them.
+    # Writers come last, because their objects would affect the memory and the watch caches of later workloads.
     order: int = 0
     etcd_aim: float | None = None
 
@@ -43,11 +43,11 @@ class Workload:
         return self.aim if self.etcd_aim is None else self.etcd_aim
 
 
-# Of writes on etcd, most of the time is etcd's.
+# etcd takes most of the time of its writes.
 ETCD_WRITE_AIM = 1.5
 
 WORKLOADS = (
-    # A count rather than a time: the side that is quicker must not end with more objects to look after.
+    # A count and not a duration, so that the faster side does not have more objects at the end.
     Workload(
         "create",
         "create, 32 clients",
@@ -109,7 +109,7 @@ def chosen(names: Sequence[str], *, quick: bool) -> list[Workload]:
 
 
 def in_running_order(rows: Sequence[Workload]) -> list[Workload]:
-    """Readers before writers; otherwise as they stand."""
+    """Readers before writers, otherwise in the given order."""
     return sorted(rows, key=lambda row: row.order)
 
 
