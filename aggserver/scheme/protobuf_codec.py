@@ -36,7 +36,7 @@ _NUMBERS = frozenset({"bool", "int32", "int64"})
 # (data, start, stop, depth) -> the JSON value of data[start:stop], or of the number `start`. depth: how many messages contain it.
 _Read = Callable[[bytes, int, int, int], Any]
 
-_ONE, _LIST, _MAP = range(3)
+_ONE, _LIST, _MAP, _EMBEDDED = range(4)
 
 
 class _Field(NamedTuple):
@@ -85,13 +85,17 @@ def _message_reader(of: Type) -> _Read:
                     out[name] = [value]
                 else:
                     items.append(value)
-            else:
+            elif how == _MAP:
                 out.setdefault(name, {})[value[0]] = value[1]
+            else:
+                out.update(value)
         return out
 
     made = _finished(of, read)
     _READERS[of] = made
     known.update((number, _field(member)) for number, member in _numbered(of))
+    for number, part in of.embedded.items():
+        known[number] = _Field(part.short_name, _message_reader(part), False, _EMBEDDED, False)
     return made
 
 
@@ -228,6 +232,9 @@ def writer(of: Type) -> _Write:
     def write(value: Any) -> bytes:
         return b"".join([known[name](member) for name, member in value.items() if name in known and member is not None])
 
+    def write_with_embedded(value: Any) -> bytes:
+        return b"".join([write(value), *(part(value) for part in embedded)])
+
     def write_alternative(value: Any) -> bytes:
         member = of.alternative(value)
         return known[member.name](value) if member is not None else b""
@@ -235,8 +242,11 @@ def writer(of: Type) -> _Write:
     def write_items(value: Any) -> bytes:
         return known["items"](value)
 
-    made = write_items if of.is_message else write_alternative if of.kind == "union" else write
+    made = write_with_embedded if of.embedded else write
+    if of.is_message or of.kind == "union":
+        made = write_items if of.is_message else write_alternative
     _WRITERS[of] = made
+    embedded = [_with_length(number, writer(part)) for number, part in of.embedded.items()]
     known.update((member.name, _field_writer(number, member.type)) for number, member in _numbered(of))
     return made
 

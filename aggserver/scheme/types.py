@@ -9,14 +9,15 @@ test compares the two; to add a kind, add a root there. A line that does not sta
     Verbs []string message                   a list that protobuf has as a message of its own
 
 and an indented one a member: JSON name, type, protobuf field number (`-` for none), then `omitempty` and what else its tags say,
-and Go's name where that is not the JSON name with a capital. Types of other packages have the package before them (meta/v1.Time).
+and Go's name where that is not the JSON name with a capital. `inline` embeds a struct: in JSON its members are those of the outer
+struct, in protobuf it is a message of its own. Types of other packages have the package before them (meta/v1.Time).
 Pure. Source: the struct tags of k8s.io/api, k8s.io/apimachinery and k8s.io/apiextensions-apiserver, v0.36.3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,9 +28,16 @@ __all__ = ["Member", "Type", "lookup"]
 
 _TABLES = Path(__file__).with_name("tables")
 
-# Types with their own JSON encoding: a time is RFC 3339, json is any value, unchanged. All other custom types are unions, whose
-# JSON is that of one of their members, chosen by its JSON type.
-_CUSTOM = {"meta/v1.Time": "time", "meta/v1.FieldsV1": "json", "apiextensions/v1.JSON": "json"}
+# Types with their own JSON encoding: a time is RFC 3339, json is any value, unchanged. The JSON of a union is that of one of its
+# members, chosen by its JSON type. A custom type that is not here can't be read: add it with its kind.
+_CUSTOM = {
+    "meta/v1.Time": "time",
+    "meta/v1.FieldsV1": "json",
+    "apiextensions/v1.JSON": "json",
+    "apiextensions/v1.JSONSchemaPropsOrArray": "union",
+    "apiextensions/v1.JSONSchemaPropsOrBool": "union",
+    "apiextensions/v1.JSONSchemaPropsOrStringArray": "union",
+}
 
 _JSON_KINDS = {
     **dict.fromkeys(("string", "bytes", "time"), "string"),
@@ -57,6 +65,7 @@ class Type:
     kind: string, bytes (base64 in JSON), bool, int32, int64, float64, list, map (from strings), struct, time, json or union.
     element: of a list or map, else None. members: of a struct, by JSON name in Go's order; of a union, by Go's names.
     is_message: of a list, whether protobuf has it as a message with the items as its field 1.
+    embedded: of a struct, the structs in it whose members are among its own, by their protobuf numbers.
     """
 
     name: str
@@ -64,6 +73,7 @@ class Type:
     element: Type | None = None
     members: dict[str, Member] = field(default_factory=dict)
     is_message: bool = False
+    embedded: dict[int, Type] = field(default_factory=dict)
     _plain: dict[str, frozenset[type]] | None = field(default=None, repr=False)
 
     @property
@@ -136,34 +146,41 @@ def _package(package: str) -> Mapping[str, Type]:
     for name, what, *_ in heads:
         made = types[name]
         if what in ("struct", "custom"):
-            made.kind = "struct" if what == "struct" else _CUSTOM.get(f"{package}.{name}", "union")
+            made.kind = "struct" if what == "struct" else _CUSTOM[f"{package}.{name}"]
         else:
             base = _resolve(what, types)
             made.kind, made.element = base.kind, base.element
-    _fill(lines, types)
+    bodies: dict[str, list[list[str]]] = {}
+    for line in lines:
+        if line.startswith(" "):
+            bodies[next(reversed(bodies))].append(line.split())
+        else:
+            bodies[line.split()[0]] = []
+    for name in types:
+        _fill(name, types, bodies)
     return types
 
 
-def _fill(lines: list[str], types: Mapping[str, Type]) -> None:
-    into: dict[str, Member] = {}
-    for line in lines:
-        if not line.startswith(" "):
-            into = types[line.split()[0]].members
+def _fill(name: str, types: Mapping[str, Type], bodies: dict[str, list[list[str]]]) -> None:
+    """Read the members of a type, once, and before them those of the structs that it embeds."""
+    into = types[name]
+    for member_name, wanted, number, *rest in bodies.pop(name, ()):
+        made = _resolve(wanted.removeprefix("*"), types)
+        if "inline" not in rest:
+            go_name = next((word for word in rest if word[0].isupper()), member_name[0].upper() + member_name[1:])
+            into.members[member_name] = Member(
+                member_name, go_name, made, _number(number), wanted.startswith("*"), "omitempty" in rest
+            )
             continue
-        for member in _members(line.split(), types):
-            into[member.name] = member
+        if wanted in types:
+            _fill(wanted, types, bodies)
+        into.members |= {member.name: replace(member, number=0) for member in made.members.values()}
+        if number != "-":
+            into.embedded[_number(number)] = made
 
 
-def _members(words: list[str], types: Mapping[str, Type]) -> Iterator[Member]:
-    """The member that a line declares; for an embedded struct, the members of that."""
-    name, wanted, number, *rest = words
-    made = _resolve(wanted.removeprefix("*"), types)
-    if "inline" in rest:
-        for member in made.members.values():
-            yield Member(member.name, member.go_name, member.type, 0, member.pointer, member.omitempty)
-        return
-    go_name = next((word for word in rest if word[0].isupper()), name[0].upper() + name[1:])
-    yield Member(name, go_name, made, 0 if number == "-" else int(number), wanted.startswith("*"), "omitempty" in rest)
+def _number(word: str) -> int:
+    return 0 if word == "-" else int(word)
 
 
 def _resolve(name: str, types: Mapping[str, Type]) -> Type:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from aggserver.scheme import types
+from aggserver.scheme import protobuf_codec, types
+from aggserver.scheme.decoding import decode_error
 from aggserver.scheme.types import lookup
 from tests.controlplane.binaries import obtain_program
 
@@ -58,6 +60,48 @@ def test_types_contain_themselves() -> None:
     schema = lookup("apiextensions/v1.JSONSchemaProps")
     assert schema.members["not"].type is schema
     assert schema.members["x-kubernetes-list-type"].go_name == "XListType"
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """Declare the types of a package."""
+    monkeypatch.setattr(types, "_TABLES", tmp_path)
+
+    def declare(package: str, text: str) -> None:
+        (tmp_path / f"{package.replace('/', '_')}.txt").write_text(text)
+
+    return declare
+
+
+def test_embedded_structs(table: Callable[[str, str], None]) -> None:
+    """As admissionregistration has them: declared after the struct that they are in, and in each other."""
+    text = """
+Named struct
+  resourceNames []string 1 omitempty
+  WithOperations WithOperations 2 inline
+WithOperations struct
+  operations []string 1 omitempty
+  Rule Rule 2 inline
+Rule struct
+  apiGroups []string 1 omitempty APIGroups
+  scope *string 4 omitempty
+"""
+    table("embedded/v1", text.lstrip())
+    named = lookup("embedded/v1.Named")
+    assert list(named.members) == ["resourceNames", "operations", "apiGroups", "scope"]
+    rule = {"resourceNames": ["n"], "operations": ["CREATE"], "apiGroups": ["g"], "scope": "*"}
+    written = protobuf_codec.writer(named)(rule)
+    assert protobuf_codec.reader(named)(written, 0, len(written)) == rule
+    # In protobuf they are nested, as Go has them.
+    assert written == b"\x0a\x01n" + b"\x12\x10" + b"\x0a\x06CREATE" + b"\x12\x06" + b"\x0a\x01g" + b"\x22\x01*"
+    where = "Go struct field Named.operations of type []string"
+    assert decode_error({"operations": "x"}, named) == f"json: cannot unmarshal string into {where}"
+
+
+def test_a_custom_type_must_be_known(table: Callable[[str, str], None]) -> None:
+    table("custom/v1", "Quantity custom\n")
+    with pytest.raises(KeyError, match="Quantity"):
+        lookup("custom/v1.Quantity")
 
 
 @pytest.mark.parametrize(
