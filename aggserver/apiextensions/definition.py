@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 _SPEC = manifest.TYPE.members["spec"].type
-# Where the manifest names no port of the webhook's service.
+# The default port of a webhook's service.
 _WEBHOOK_PORT = 443
 
 
@@ -146,7 +146,7 @@ def with_structure(definition: Definition) -> Definition:
     return replace(definition, versions=tuple(marked))
 
 
-# What follows takes structs as `form.filled` gives them; pointers may be None.
+# The following functions take structs as returned by `form.filled`; pointers may be None.
 
 
 def _names(names: JSONMapping) -> Names:

@@ -155,7 +155,7 @@ class DefinitionResource:
             raise errors.forbidden(self.definition.group, self.definition.names.plural, "", why)
 
     def field_manager(self, version: Version, subresource: str) -> FieldManager:
-        """Of an endpoint. What its strategy takes from the old object, no writer owns."""
+        """The field manager of an endpoint. Fields that its strategy copies from the old object are not owned by any writer."""
         if subresource:
             ignored = {self._api_version(each): _RESET_BY_STATUS for each in self.definition.versions if each.status_subresource}
         else:
@@ -171,7 +171,7 @@ class DefinitionResource:
         return f"{self.definition.group}/{version.name}"
 
     def _atom(self, api_version: str) -> Atom:
-        """The type of a version's objects, whether it is served or not. Raises StatusError where there is no such version."""
+        """The type of a version's objects, whether it is served or not. Raises StatusError if there is no such version."""
         if api_version not in self._atoms:
             version = self._version(api_version)
             structural = self.schema(version).structural if version.structural else None
@@ -180,7 +180,7 @@ class DefinitionResource:
         return self._atoms[api_version]
 
     def _convert(self, obj: JSONObject, api_version: str) -> JSONObject:
-        """As the None strategy does it. Raises StatusError where there is no such version."""
+        """Convert as the None strategy does. Raises StatusError if there is no such version."""
         self._version(api_version)
         return {**obj, "apiVersion": api_version}
 
@@ -389,7 +389,7 @@ def deprecation_warning(definition: Definition, version: Version) -> str:
 
 
 def _conform_scale(obj: JSONObject) -> list[str]:
-    """Prune a Scale: drop unknown fields. One of a wrong type is refused where it is written back (`ScaleStore`)."""
+    """Prune a Scale: drop unknown fields. Fields of a wrong type are refused when the Scale is written (`ScaleStore`)."""
     dropped = [] if decode_error(obj, _SCALE) else form.prune(obj, _SCALE)
     return dropped + prune_object_meta(obj["metadata"])
 

@@ -75,7 +75,7 @@ class DefinitionStrategy:
         return _FIELDS
 
     def conform(self, obj: JSONObject) -> list[str]:
-        """As upstream's decoder: members of a wrong type are refused, unknown ones dropped, defaults filled in. Raises 400."""
+        """As upstream's decoder: members of a wrong type are refused with 400, unknown ones dropped, and defaults set."""
         why = decode_error(obj, manifest.TYPE) or ", ".join(map(str, manifest.problems(obj)))
         if why:
             what = 'CustomResourceDefinition in version "v1" cannot be handled as a CustomResourceDefinition'

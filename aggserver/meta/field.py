@@ -181,11 +181,11 @@ def internal_error(path: Path, detail: str) -> FieldError:
 
 def first_that_fit(texts: Iterable[str]) -> list[str]:
     """The first texts, as many as fit into one response, at least one. No more than those are taken from `texts`."""
-    told: list[str] = []
+    fitting: list[str] = []
     left = _MAX_BYTES
     for text in texts:
-        told.append(text)
+        fitting.append(text)
         left -= len(text)
         if left < 0:
             break
-    return told
+    return fitting

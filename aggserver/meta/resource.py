@@ -1,4 +1,4 @@
-"""ResourceInfo: what a resource is called, in one of its versions.
+"""ResourceInfo: the names of a resource in one of its versions.
 
 Everything that names a resource is derived from it: the scope that handlers see, the attributes that admission sees, the
 strategy, the paths and the errors. Pure.
@@ -16,7 +16,7 @@ __all__ = ["ResourceInfo"]
 
 @dataclass(frozen=True, slots=True)
 class ResourceInfo:
-    """group: '' for the core group. resource: the plural name. list_kind: '' where there are no lists."""
+    """group: '' for the core group. resource: the plural name. list_kind: '' if it can't be listed."""
 
     group: str
     version: str

@@ -148,10 +148,10 @@ def _prune_struct(value: dict[str, Any], of: Type, path: str) -> Iterator[str]:
 
 
 def filled(value: JSONMapping, of: Type, whole: Collection[Type] = ()) -> JSONObject:
-    """A struct as Go has it once it is decoded: with all its members, which are zero where they are missing or null.
+    """A struct as Go's decoder returns it: with all its members, which are zero if they are missing or null.
 
-    A pointer's zero is None; unknown members are left out. whole: types whose values are taken as they are, and shared with the
-    result. Relies on `problems` finding nothing.
+    The zero of a pointer is None; unknown members are left out. whole: types whose values are not changed, and shared with the
+    result. `problems` must find nothing.
     """
     return {name: _filled(value.get(name), member.type, member.pointer, whole) for name, member in of.members.items()}
 
