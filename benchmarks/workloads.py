@@ -68,15 +68,15 @@ WORKLOADS = (
     Workload(
         "apply",
         "server-side apply, 16 clients",
-        3,
+        4,
         {"workload": "apply", "clients": 16},
         etcd_aim=ETCD_WRITE_AIM,
     ),
     Workload(
-        "list-all", "list of all objects, 2 clients", 8, {"workload": "list-all", "clients": 2}, "MB/s", "megabytes_per_second"
+        "list-all", "list of all objects, 2 clients", 15, {"workload": "list-all", "clients": 2}, "MB/s", "megabytes_per_second"
     ),
-    Workload("list-500", "list limit=500, 4 clients", 8, {"workload": "list-500", "clients": 4}, "pages/s"),
-    Workload("table-500", "Table limit=500, as kubectl asks, 4 clients", 4, {"workload": "table-500", "clients": 4}, "pages/s"),
+    Workload("list-500", "list limit=500, 4 clients", 12, {"workload": "list-500", "clients": 4}, "pages/s"),
+    Workload("table-500", "Table limit=500, as kubectl asks, 4 clients", 5, {"workload": "table-500", "clients": 4}, "pages/s"),
     Workload(
         "watch-100",
         "watch: 100 watchers, 500 creates",
