@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from aggserver.meta.protobuf_wire import FIXED64, LENGTH, VARINT, tag, varint
+from aggserver.meta.protobuf_wire import FIXED64, LENGTH, VARINT, tag, varint, with_length
 from aggserver.publish import gnostic_yaml
 
 __all__ = [
@@ -65,12 +65,7 @@ def _any_value(value: bytes) -> bytes:
 def always(number: int, shape: Shape) -> Field:
     """A message, written even if empty, since `{}` as a schema has a meaning."""
     head = tag(number, LENGTH)
-
-    def write(value: Any) -> bytes:
-        inside = shape(value)
-        return head + varint(len(inside)) + inside
-
-    return write
+    return lambda value: head + with_length(shape(value))
 
 
 def text(number: int) -> Field:
@@ -118,8 +113,7 @@ def named(number: int, shape: Shape) -> Field:
     def write(members: Mapping[str, Any]) -> bytes:
         out: list[bytes] = []
         for name, member in members.items():
-            inside = key(name) + value(member)
-            out += (head, varint(len(inside)), inside)
+            out += (head, with_length(key(name) + value(member)))
         return b"".join(out)
 
     return write
