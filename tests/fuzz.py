@@ -1,4 +1,4 @@
-"""`make fuzz`: the laws of schemas and of CEL on as many examples as fit into the time, from another seed each time.
+"""`make fuzz`: the laws of schemas, of merging and of CEL on as many examples as fit into the time, from another seed each time.
 
 `python -m tests.fuzz [seconds]`. A failure prints the smallest example that hypothesis finds, and ends with 1.
 """
@@ -13,12 +13,18 @@ from collections.abc import Callable
 from hypothesis import HealthCheck, Phase, seed, settings
 
 from tests.cel import test_bounds, test_differential
-from tests.property import test_validation_laws
+from tests.property import test_merge_laws, test_validation_laws
 from tests.schema import test_defaulting, test_pruning
 
 _LAWS: tuple[Callable[[], None], ...] = (
     test_validation_laws.test_the_generated_form_finds_what_the_plain_one_finds,
     test_validation_laws.test_ratcheting_only_drops_errors,
+    test_merge_laws.test_what_a_walker_takes_for_fitting_fits,
+    test_merge_laws.test_walkers_compare_as_the_plain_form_does,
+    test_merge_laws.test_walkers_merge_as_the_plain_form_does,
+    test_merge_laws.test_walkers_tell_fields_as_the_plain_form_does,
+    test_merge_laws.test_pruning_is_passed_over_only_where_it_would_change_nothing,
+    test_merge_laws.test_field_sets_are_sets,
     test_pruning.test_compiled_is_plain_and_twice_is_once,
     test_defaulting.test_compiled_is_plain_and_twice_is_once,
     test_bounds.test_any_expression_ends,

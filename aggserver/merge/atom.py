@@ -43,15 +43,54 @@ class MapType:
 
 @dataclass(slots=True, eq=False)
 class Atom:
-    """scalar: numeric, string, boolean, untyped (any of them), or '' for none. Shared, and never changed once made.
+    """A type. Shared between the types that contain it, and never changed once it is whole.
 
-    fits: what `typed.py` makes of the type when values are first checked.
+    scalar: numeric, string, boolean, untyped (any of them), or '' for none.
+    walker: what `walker.py` makes of the type when it is first needed.
     """
 
     scalar: str = ""
     list: ListType | None = None
     map: MapType | None = None
-    fits: dict[bool, Callable[[Any], bool]] = field(default_factory=dict, repr=False)
+    walker: Any = field(default=None, init=False, repr=False)
+
+    @property
+    def is_textual(self) -> bool:
+        """Nothing but strings can be in a value of the type, however deep, so values are equal just if Python says so."""
+        return not _contains(self, lambda inner: inner.scalar not in ("", "string"))
+
+    @property
+    def fits_all(self) -> bool:
+        """Every JSON value is of the type."""
+        return not _contains(self, lambda inner: not inner._is_anything())
+
+    @property
+    def has_atomic(self) -> bool:
+        """There is an atomic list or map in the type, which objects may own item by item from before it was so."""
+        return _contains(
+            self,
+            lambda inner: (inner.map is not None and inner.map.atomic) or (inner.list is not None and not inner.list.associative),
+        )
+
+    def _is_anything(self) -> bool:
+        if self.scalar != "untyped" or self.list is None or self.map is None:
+            return False
+        return not self.list.associative and not self.map.fields and self.map.element is not None
+
+
+def _contains(atom: Atom, wanted: Callable[[Atom], bool]) -> bool:
+    """Whether the type is so, or any that is in it."""
+    waiting, seen = [atom], {id(atom)}
+    while waiting:
+        inner = waiting.pop()
+        if wanted(inner):
+            return True
+        inside = [] if inner.list is None else [inner.list.element]
+        if inner.map is not None:
+            inside += [*inner.map.fields.values(), *([] if inner.map.element is None else [inner.map.element])]
+        waiting += [each for each in inside if id(each) not in seen]
+        seen |= {id(each) for each in inside}
+    return False
 
 
 # They contain themselves.

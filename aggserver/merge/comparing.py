@@ -11,9 +11,11 @@ from typing import Any
 from aggserver.merge import fieldset
 from aggserver.merge.atom import Atom, ListType, MapType
 from aggserver.merge.fieldset import FieldSet
-from aggserver.merge.typed import ABSENT, INVALID_ATOM, TypedError, at, element_of, equal, kind_of, scalar_error
+from aggserver.merge.typed import INVALID_ATOM, TypedError, at, element_of, kind_of, scalar_error, validate
+from aggserver.merge.values import ABSENT, equal
+from aggserver.merge.walker import Misfit, walker_of
 
-__all__ = ["Comparison", "compare"]
+__all__ = ["UNCHANGED", "Comparison", "compare", "plain_compare"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +28,10 @@ class Comparison:
 
     def without(self, ignored: FieldSet) -> Comparison:
         """Leaves out `ignored` and what is below it."""
-        if not ignored:
+        if not ignored or self is UNCHANGED:
             return self
-        return Comparison(*(fieldset.recursive_difference(each, ignored) for each in (self.removed, self.modified, self.added)))
+        leave_out = fieldset.recursive_difference
+        return Comparison(leave_out(self.removed, ignored), leave_out(self.modified, ignored), leave_out(self.added, ignored))
 
 
 class _Sets:
@@ -56,8 +59,28 @@ class _Sets:
         getattr(self, name)["."] = fieldset.EMPTY
 
 
+UNCHANGED = Comparison(fieldset.EMPTY, fieldset.EMPTY, fieldset.EMPTY)
+
+
 def compare(old: Any, new: Any, atom: Atom) -> Comparison:
-    """Of two whole objects of one type. Raises TypedError."""
+    """Of two whole objects of one type, of which `new` is known to fit it.
+
+    Raises TypedError where `old` does not, or where items of their lists can't be told apart.
+    """
+    try:
+        changes = walker_of(atom).changes(old, new)
+    except Misfit:
+        validate(old, atom, allow_duplicates=True)
+    else:
+        if changes is None:
+            return UNCHANGED
+        removed, modified, added = changes
+        return Comparison(removed or fieldset.EMPTY, modified or fieldset.EMPTY, added or fieldset.EMPTY)
+    return plain_compare(old, new, atom)
+
+
+def plain_compare(old: Any, new: Any, atom: Atom) -> Comparison:
+    """`compare` by the rules alone, for all values. Raises TypedError."""
     found = _Sets()
     if errors := _compare(old, new, atom, found):
         raise TypedError.of(errors)
@@ -67,8 +90,6 @@ def compare(old: Any, new: Any, atom: Atom) -> Comparison:
 
 
 def _compare(old: Any, new: Any, atom: Atom, found: _Sets) -> list[str]:
-    if old is not ABSENT and new is not ABSENT and equal(old, new):
-        return []
     before, after = kind_of(atom, old), kind_of(atom, new)
     if new is ABSENT:
         errors, is_leaf = _handle(before, old, new, atom, found)
@@ -127,7 +148,11 @@ def _compare_maps(old: dict[str, Any], new: dict[str, Any], of: MapType, found: 
         if atom is None:
             errors.append(at(fieldset.field(name), INVALID_ATOM))
         else:
-            errors += _compare_at(fieldset.field(name), old.get(name, ABSENT), new.get(name, ABSENT), atom, found)
+            # Not by _compare_at: it would be one more frame for each level of a deep object.
+            inner, element = _Sets(), fieldset.field(name)
+            inside = _compare(old.get(name, ABSENT), new.get(name, ABSENT), atom, inner)
+            found.take(element, inner)
+            errors += [at(element, error) for error in inside]
     return errors
 
 

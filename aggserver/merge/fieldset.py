@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -33,16 +33,18 @@ __all__ = [
     "difference",
     "element_text",
     "field",
-    "insert",
     "intersection",
     "is_member",
+    "is_plain",
     "key",
+    "of_path",
     "ordered",
     "parse",
     "path_text",
     "paths",
     "recursive_difference",
     "union",
+    "union_of",
     "value",
     "with_member",
 ]
@@ -81,12 +83,13 @@ def key(fields: Mapping[str, Any]) -> str:
     return "k:{" + ",".join([f"{_json(name)}:{_json(fields[name])}" for name in sorted(fields)]) + "}"
 
 
-# Texts that JSON writes as they are.
-_plain = re.compile(r"[ !#-%'-;=?-\[\]-~]*").fullmatch
+# Characters that JSON writes as they are.
+_PLAIN = r"[ !#-%'-;=?-\[\]-~]*"
+is_plain = re.compile(_PLAIN).fullmatch
 
 
 def _json(item: Any) -> str:
-    return f'"{item}"' if item.__class__ is str and _plain(item) else to_json(item)
+    return f'"{item}"' if item.__class__ is str and is_plain(item) else to_json(item)
 
 
 def element_text(element: str) -> str:
@@ -121,7 +124,9 @@ def is_member(node: FieldSet) -> bool:
 
 def with_member(node: FieldSet | None) -> FieldSet:
     """`node` with its element in the set; None is an element of which nothing is known."""
-    return node if node and _SELF in node else {_SELF: _MEMBER, **node} if node else _MEMBER
+    if not node:
+        return _MEMBER
+    return node if _SELF in node else {_SELF: _MEMBER, **node}
 
 
 def below(node: FieldSet, element: str) -> FieldSet:
@@ -139,26 +144,17 @@ def contains(fields: FieldSet, path: Path) -> bool:
     return bool(path) and node is not None and is_member(node)
 
 
-def insert(fields: dict[str, Any], path: Path) -> None:
-    """Adds a path to a set that is the caller's own, down to its leaves."""
-    node = fields
-    for depth, element in enumerate(path):
-        is_last = depth == len(path) - 1
-        child = node.get(element)
-        if child is None:
-            node[element] = child = {}
-        elif is_last:
-            if child:
-                child[_SELF] = {}
-            return
-        elif not child:
-            child[_SELF] = {}
-        node = child
+def of_path(path: Path) -> FieldSet:
+    """The set of one path."""
+    fields: FieldSet = EMPTY
+    for element in reversed(path):
+        fields = {element: fields}
+    return fields
 
 
 def paths(fields: FieldSet, before: Path = ()) -> Iterator[Path]:
     """All paths, in upstream's order: those of one level before those below any of them."""
-    elements = _in_order(fields)
+    elements = [element for element in _in_order(fields) if element != _SELF]
     for element in elements:
         if is_member(fields[element]):
             yield (*before, element)
@@ -167,28 +163,42 @@ def paths(fields: FieldSet, before: Path = ()) -> Iterator[Path]:
 
 
 def union(left: FieldSet, right: FieldSet) -> FieldSet:
-    """What is in either."""
-    if not left or not right:
-        return left or right
-    return _united(left, right)
-
-
-def _united(left: FieldSet, right: FieldSet) -> FieldSet:
-    out = dict(left)
+    """What is in either; `left` itself where it has all of `right`."""
+    if not right or left is right:
+        return left
+    if not left:
+        return right
+    out: dict[str, Any] | None = None
     for name, theirs in right.items():
-        ours = out.get(name)
-        out[name] = theirs if ours is None else _united_nodes(ours, theirs)
-    return out
+        ours = left.get(name)
+        if ours is theirs or (not theirs and ours is not None and not ours):
+            continue
+        both = theirs if ours is None else _united_nodes(ours, theirs)
+        if both is not ours:
+            if out is None:
+                out = dict(left)
+            out[name] = both
+    return left if out is None else out
 
 
 def _united_nodes(left: FieldSet, right: FieldSet) -> FieldSet:
     if not left:
-        return with_member(right)
-    return _united(left, right) if right else with_member(left)
+        return with_member(right) if right else left
+    return union(left, right) if right else with_member(left)
+
+
+def union_of(sets: Sequence[FieldSet]) -> FieldSet:
+    """What is in any of them. Halves are united first: one by one, each union would copy what all those before it hold."""
+    if len(sets) <= 1:
+        return sets[0] if sets else EMPTY
+    middle = len(sets) // 2
+    return union(union_of(sets[:middle]), union_of(sets[middle:]))
 
 
 def intersection(left: FieldSet, right: FieldSet) -> FieldSet:
     """What is in both."""
+    if left is right:
+        return left
     if len(right) < len(left):
         left, right = right, left
     out: dict[str, Any] = {}
@@ -200,6 +210,8 @@ def intersection(left: FieldSet, right: FieldSet) -> FieldSet:
 
 
 def _common(left: FieldSet, right: FieldSet) -> FieldSet | None:
+    if left is right:
+        return left
     inner = intersection(left, right) if left and right else EMPTY
     if is_member(left) and is_member(right):
         return with_member(inner)
@@ -207,62 +219,99 @@ def _common(left: FieldSet, right: FieldSet) -> FieldSet | None:
 
 
 def difference(left: FieldSet, right: FieldSet) -> FieldSet:
-    """What is in `left` and not in `right`: of the elements alone, not of what is below them."""
-    if not right:
+    """What is in `left` and not in `right`: of the elements alone, not of what is below them. `left` itself where that is all."""
+    if not right or not left:
         return left
-    out: dict[str, Any] = {}
-    for name, ours in left.items():
-        theirs = right.get(name)
-        kept = ours if theirs is None or name == _SELF else _without(ours, theirs)
-        if kept is not None:
-            out[name] = kept
-    return out
+    if left is right:
+        return EMPTY
+    out: dict[str, Any] | None = None
+    for name in right if len(right) <= len(left) else left:
+        ours, theirs = left.get(name), right.get(name)
+        if ours is None or theirs is None or name == _SELF:
+            continue
+        kept = _without(ours, theirs)
+        if kept is not ours:
+            out = _replaced(left, out, name, kept)
+    return left if out is None else out
 
 
 def _without(left: FieldSet, right: FieldSet) -> FieldSet | None:
-    inner = difference(left, right) if left and right else left
-    inner = {name: node for name, node in inner.items() if name != _SELF}
-    if is_member(left) and not is_member(right):
-        return with_member(inner)
-    return inner or None
+    inner = difference(left, right) if right else left
+    if not is_member(left):
+        return inner or None
+    if is_member(right):
+        return {name: node for name, node in inner.items() if name != _SELF} or None
+    return _MEMBER if left and len(inner) == 1 else inner
 
 
-def recursive_difference(left: FieldSet, right: FieldSet) -> FieldSet:
-    """What is in `left` and neither in `right` nor below something that is."""
-    if not right:
-        return left
-    out: dict[str, Any] = {}
-    for name, ours in left.items():
-        theirs = right.get(name)
-        if theirs is None or name == _SELF:
-            out[name] = ours
-        elif not is_member(theirs) and (kept := _recursively_without(ours, theirs)) is not None:
-            out[name] = kept
+def _replaced(left: FieldSet, out: dict[str, Any] | None, name: str, node: FieldSet | None) -> dict[str, Any]:
+    """`out`, or else a copy of `left`, with `node` at an element, or without that element."""
+    if out is None:
+        out = dict(left)
+    if node is None:
+        del out[name]
+    else:
+        out[name] = node
     return out
 
 
+def recursive_difference(left: FieldSet, right: FieldSet) -> FieldSet:
+    """What is in `left` and neither in `right` nor below something that is. `left` itself where that is all."""
+    if not right or not left:
+        return left
+    out: dict[str, Any] | None = None
+    for name in right if len(right) <= len(left) else left:
+        ours, theirs = left.get(name), right.get(name)
+        if ours is None or theirs is None or name == _SELF:
+            continue
+        kept = None if is_member(theirs) else _recursively_without(ours, theirs)
+        if kept is not ours:
+            out = _replaced(left, out, name, kept)
+    return left if out is None else out
+
+
 def _recursively_without(left: FieldSet, right: FieldSet) -> FieldSet | None:
-    inner = {name: node for name, node in recursive_difference(left, right).items() if name != _SELF}
-    return with_member(inner) if is_member(left) else inner or None
+    if not left:
+        return left
+    inner = recursive_difference(left, right)
+    return _MEMBER if len(inner) == 1 and _SELF in inner else inner or None
 
 
 def ordered(fields: FieldSet) -> dict[str, Any]:
     """The same set as upstream writes it: `.` first, then fields, keys, values and indexes, each by what they hold."""
-    return {name: ordered(fields[name]) for name in ([_SELF] if _SELF in fields else []) + _in_order(fields)}
+    return {name: ordered(node) if (node := fields[name]) else _MEMBER for name in _in_order(fields)}
 
 
 def _in_order(fields: FieldSet) -> list[str]:
-    names = sorted(name for name in fields if name != _SELF)
-    # Names of fields are ordered as texts; others are rarer, and numbers among them are not.
-    if all(name.startswith("f:") for name in names):
+    names = sorted(fields)
+    # `.` is before letters, and names of fields are ordered as texts.
+    if not names or names[-1] < "f;" or _are_plain_keys(names):
         return names
     return sorted(names, key=_rank)
+
+
+def _are_plain_keys(names: list[str]) -> bool:
+    """Whether these are `k:{"name":"a"}` with one key, always the same, and texts whose order is the order of the elements.
+
+    That is so if no character of the texts is smaller than the quote that ends them, and none is escaped.
+    """
+    keys = names[1:] if names[0] == _SELF else names
+    head, quote_mark, _ = keys[0].partition('":"')
+    if not quote_mark or not head.startswith("k:"):
+        return False
+    together = "".join(keys)
+    if " " in together or "!" in together or "\\" in together:
+        return False
+    # Four quotes are one key and one text.
+    return together.count(head + quote_mark) == len(keys) and together.count('"') == 4 * len(keys)
 
 
 def _rank(element: str) -> tuple[Any, ...]:
     kind, rest = element[:2], element[2:]
     if kind == "f:":
         return (0, rest)
+    if element == _SELF:
+        return (-1,)
     if kind == "k:":
         return (1, tuple((name, _value_rank(member)) for name, member in sorted(orjson.loads(rest).items())))
     if kind == "v:":
@@ -294,7 +343,8 @@ def parse(fields: Any) -> FieldSet:
         return EMPTY
     if not isinstance(fields, dict):
         raise FieldSetError("a set is an object")
-    return _parsed(fields, 0)
+    made = _parsed(fields, 0)
+    return {name: node for name, node in made.items() if name != _SELF} if _SELF in made else made
 
 
 def _parsed(fields: Mapping[str, Any], depth: int) -> FieldSet:
@@ -308,9 +358,17 @@ def _parsed(fields: Mapping[str, Any], depth: int) -> FieldSet:
         element = _remembered(name) if len(name) <= _CACHED_LENGTH else _element(name)
         if element is not None:
             # What is no object has nothing below it.
-            inner = _parsed(node, depth + 1) if isinstance(node, dict) else _MEMBER
+            inner = _parsed(node, depth + 1) if isinstance(node, dict) and node else _MEMBER
+            if _SELF in inner and len(inner) == 1:
+                inner = _MEMBER
             out[element] = _united_nodes(out[element], inner) if element in out else inner
     return out
+
+
+# Elements that are surely as they are written here: small integers, plain texts, and one key with either.
+_TEXT = f'"{_PLAIN}"'
+_NUMBER = "(?:0|-?[1-9][0-9]{0,14})"
+_is_canonical = re.compile(f"i:{_NUMBER}|v:(?:{_NUMBER}|{_TEXT})|k:{{{_TEXT}:(?:{_NUMBER}|{_TEXT})}}").fullmatch
 
 
 def _element(name: str) -> str | None:
@@ -320,7 +378,7 @@ def _element(name: str) -> str | None:
     if name[1] != ":":
         raise FieldSetError(f"missing colon: {name}")
     kind, rest = name[:2], name[2:]
-    if kind == "f:":
+    if kind == "f:" or _is_canonical(name):
         return name
     try:
         if kind == "i:":

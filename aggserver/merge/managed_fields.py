@@ -9,8 +9,10 @@ Source: k8s.io/apimachinery pkg/util/managedfields/internal, v0.36.3.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import orjson
@@ -70,8 +72,6 @@ _STRIPPED: FieldSet = {
 # Stands for the writer while a write is compared, so that what it had before is told from what it changes now.
 _SELF = Manager("current-operation", UPDATE)
 
-_OPTIONAL = ("manager", "subresource")
-
 
 class ManagedFieldsError(ValueError):
     """Entries that are no managedFields. The text is upstream's."""
@@ -86,29 +86,30 @@ class _Managed:
     entries: dict[Manager, JSONObject] = field(default_factory=dict)
 
     def encoded(self) -> list[JSONObject]:
-        return sorted((self._entry(manager, owned) for manager, owned in self.fields.items()), key=_entry_order)
+        entries = [self._entry(manager, owned) for manager, owned in self.fields.items()]
+        if len(entries) > 1:
+            entries.sort(key=_entry_order)
+        return entries
 
     def _entry(self, manager: Manager, owned: Owned) -> JSONObject:
-        time = self.times.get(manager)
-        given = self.entries.get(manager)
-        if (
-            given is not None
-            and given.get("fieldsV1") is owned.fields
-            and (given.get("time"), given["apiVersion"])
-            == (
-                time,
-                owned.api_version,
-            )
-        ):
+        time, given = self.times.get(manager), self.entries.get(manager)
+        is_as_stored = given is not None and given.get("fieldsV1") is owned.fields
+        if is_as_stored and given is not None and (given.get("time"), given["apiVersion"]) == (time, owned.api_version):
             return given
         entry: JSONObject = {
             "apiVersion": owned.api_version,
             "fieldsType": "FieldsV1",
-            "fieldsV1": fieldset.ordered(owned.fields),
+            # What was stored is in order.
+            "fieldsV1": owned.fields if is_as_stored else fieldset.ordered(owned.fields),
         }
-        entry["manager"], entry["operation"] = manager.name, manager.operation
-        entry["subresource"], entry["time"] = manager.subresource, time
-        return {name: value for name, value in entry.items() if value or name == "fieldsV1"}
+        if manager.name:
+            entry["manager"] = manager.name
+        entry["operation"] = manager.operation
+        if manager.subresource:
+            entry["subresource"] = manager.subresource
+        if time:
+            entry["time"] = time
+        return entry
 
 
 def in_order(entries: Iterable[JSONObject]) -> list[JSONObject]:
@@ -123,7 +124,18 @@ def _entry_order(entry: JSONObject) -> tuple[Any, ...]:
 
 
 def _seconds(time: str | None) -> int:
-    return int(times.parse_time(time)) if time else 0
+    """Since 1970. Times as the server writes them are read in C."""
+    if not time:
+        return 0
+    if _is_canonical(time):
+        try:
+            return int(datetime.fromisoformat(time).timestamp())
+        except ValueError:
+            pass
+    return int(times.parse_time(time))
+
+
+_is_canonical = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z").fullmatch
 
 
 def decode(entries: Any, *, trusted: bool = False) -> Managers:
@@ -146,7 +158,7 @@ def _decode(entries: Any, *, trusted: bool) -> _Managed:
             raise ManagedFieldsError(f"missing fieldsType in managed fields entry {index}")
         if kind != "FieldsV1":
             raise ManagedFieldsError(f"invalid fieldsType {quote(kind)} in managed fields entry {index}")
-        name, subresource = (entry.get(member) or "" for member in _OPTIONAL)
+        name, subresource = entry.get("manager") or "", entry.get("subresource") or ""
         manager = Manager(name, operation, version if operation == UPDATE else "", subresource)
         fields = entry.get("fieldsV1")
         try:
@@ -197,15 +209,17 @@ class FieldManager:
 
         Raises nothing for what the objects hold: where owners can't be told, there are none afterwards, as upstream has it.
         """
-        managed = self._live_or_new(live, new)
-        _set_entries(new, None)
-        if not managed.fields and live is not None:
-            return  # nobody kept them so far, and it begins with a create or an apply
         try:
-            managed = self._updated(live, new, managed, manager, now)
-        except (TypedError, MissingVersionError, StatusError):
-            return
-        _set_entries(new, _capped(managed).encoded())
+            managed = self._live_or_new(live, new)
+            _set_entries(new, None)
+            if not managed.fields and live is not None:
+                return  # nobody kept them so far, and it begins with a create or an apply
+            managed = self._updated(None if live is None else _without_entries(live), new, managed, manager, now)
+            entries = _capped(managed).encoded()
+        except (TypedError, MissingVersionError, StatusError, RecursionError):
+            # Sets may be too deep where another server stored them.
+            entries = None
+        _set_entries(new, entries)
 
     def _live_or_new(self, live: JSONObject | None, new: JSONObject) -> _Managed:
         there, given = None if live is None else _entries(live), _entries(new)
@@ -220,15 +234,19 @@ class FieldManager:
         return _decode_or_none(there, trusted=True)
 
     def _updated(self, live: JSONObject | None, new: JSONObject, managed: _Managed, name: str, now: str) -> _Managed:
+        """What an update with no managedFields in either object comes to. Raises TypedError, and what `convert` raises."""
         before, after = self._typed(self._nothing() if live is None else live), self._typed(new)
-        fields = _stripped(self._updater().update(before, after, managed.fields, _SELF), _SELF)
-        owned = fields.pop(_SELF, None)
-        if owned is None:
-            return replace(managed, fields=fields)
+        validate(new, after.atom, allow_duplicates=True)
+        fields = self._updater().update(before, after, managed.fields, _SELF)
+        mine = fields.pop(_SELF, None)
+        owned = fieldset.EMPTY if mine is None else fieldset.difference(mine.fields, _STRIPPED)
+        if not owned:
+            return _Managed(fields, managed.times, managed.entries)
         manager = Manager(name or "unknown", UPDATE, self.api_version, self.subresource)
-        previous = fields.get(manager)
-        fields[manager] = owned if previous is None else replace(owned, fields=_grown(previous.fields, owned.fields))
-        return replace(managed, fields=fields, times=managed.times | {manager: now})
+        if manager in fields:
+            owned = fieldset.union(fields[manager].fields, owned)
+        fields[manager] = Owned(_as_before(owned, managed.fields.get(manager)), self.api_version, applied=False)
+        return _Managed(fields, managed.times | {manager: now}, managed.entries)
 
     # Applies
 
@@ -246,11 +264,14 @@ class FieldManager:
         self._check(config)
         try:
             obj, managed = self._apply_over_kubectl(there, config, managed, manager, force=force, now=now)
+            entries = managed.encoded()
         except ConflictsError as error:
             raise _conflict_error(error.conflicts) from None
+        except RecursionError:
+            raise StatusError(500, "", "failed to decode managed fields: error decoding set: exceeded max depth") from None
         if manager == _KUBECTL and obj["metadata"].get("annotations", {}).get(_LAST_APPLIED):
             obj = _with_last_applied(obj, config)
-        _set_entries(obj, managed.encoded() or None)
+        _set_entries(obj, entries)
         return obj
 
     def _check(self, config: JSONObject) -> None:
@@ -281,9 +302,11 @@ class FieldManager:
             applied = orjson.loads(text or "")
             if not isinstance(applied, dict) or applied.get("apiVersion") != self.api_version:
                 return None
-            there, before = self._typed(live, allow_duplicates=False), self._typed(applied, allow_duplicates=False)
-            changed = compare(before.value, there.value, there.atom)
-            owned = field_set(before.value, before.atom)
+            atom = self.atom_of(self.api_version)
+            validate(live, atom)
+            validate(applied, atom)
+            changed = compare(applied, live, atom)
+            owned = field_set(applied, atom)
         except (ValueError, MissingVersionError):
             return None
         for gone in (changed.modified, changed.added, changed.removed):
@@ -293,19 +316,43 @@ class FieldManager:
     def _apply(
         self, live: JSONObject, config: JSONObject, managed: _Managed, name: str, *, force: bool, now: str
     ) -> tuple[JSONObject, _Managed]:
+        there = self._typed(_without_entries(live))
         if not managed.fields:
             # Whoever wrote what is there is not known, and yet it is not this one.
-            managed = _capped(self._updated(None, live, managed, _BEFORE_APPLY, now))
+            try:
+                managed = _capped(self._updated(None, there.value, managed, _BEFORE_APPLY, now))
+            except TypedError as error:
+                text = f"failed to convert new object ({self._named(live)}) to smd typed: {error}"
+                raise StatusError(500, "", f"failed to create manager for existing fields: {text}") from None
         if config.get("metadata", {}).get("managedFields") is not None:
             raise errors.bad_request("metadata.managedFields must be nil")
-        applied = self._typed(config, "patch", allow_duplicates=False)
-        there = self._typed(live, "live")
+        applied = self._typed(config)
+        try:
+            validate(config, applied.atom)
+        except TypedError as error:
+            raise StatusError(500, "", f"failed to create typed patch object ({self._named(config)}): {error}") from None
         manager = Manager(name or "unknown", APPLY, "", self.subresource)
-        new, fields = self._updater().apply(there, applied, dict(managed.fields), manager, force=force)
-        managed = replace(managed, fields=_stripped(fields, manager))
+        try:
+            new, fields = self._updater().apply(there, applied, managed.fields, manager, force=force)
+        except TypedError as error:
+            raise self._failed_apply(there, error) from None
+        owned = fieldset.difference(fields[manager].fields, _STRIPPED) if manager in fields else fieldset.EMPTY
+        if owned:
+            fields[manager] = fields[manager]._replace(fields=_as_before(owned, managed.fields.get(manager)))
+        else:
+            fields.pop(manager, None)
         if new is None:
-            return dict(live, metadata=dict(live["metadata"])), managed
-        return dict(new.value, metadata=dict(new.value["metadata"])), replace(managed, times=managed.times | {manager: now})
+            return dict(live, metadata=dict(live["metadata"])), _Managed(fields, managed.times, managed.entries)
+        obj = dict(new.value, metadata=dict(new.value["metadata"]))
+        return obj, _Managed(fields, managed.times | {manager: now}, managed.entries)
+
+    def _failed_apply(self, live: Typed, error: TypedError) -> StatusError:
+        """Says that the live object does not fit its type, if that is why."""
+        try:
+            validate(live.value, live.atom, allow_duplicates=True)
+        except TypedError as cause:
+            return StatusError(500, "", f"failed to create typed live object ({self._named(live.value)}): {cause}")
+        return StatusError(500, "", str(error))
 
     # What the comparison needs
 
@@ -313,25 +360,24 @@ class FieldManager:
         return Updater(self._converted, self.ignored)
 
     def _converted(self, typed: Typed, api_version: str) -> Typed:
+        """Raises what `convert` raises, and as upstream TypedError for an object that does not fit the type of the version."""
         if typed.api_version == api_version:
             return typed
-        return Typed(self.convert(typed.value, api_version), self.atom_of(api_version), api_version)
+        converted = Typed(self.convert(typed.value, api_version), self.atom_of(api_version), api_version)
+        validate(converted.value, converted.atom)
+        return converted
 
     def _nothing(self) -> JSONObject:
         return {"apiVersion": self.api_version, "kind": self.kind, "metadata": {}}
 
-    def _typed(self, obj: JSONObject, what: str = "", *, allow_duplicates: bool = True) -> Typed:
-        """An object of this version. Raises TypedError, or for one that `what` names a StatusError."""
-        atom = self.atom_of(self.api_version)
-        try:
-            validate(obj, atom, allow_duplicates=allow_duplicates)
-        except TypedError as error:
-            if not what:
-                raise
-            metadata = obj["metadata"]
-            named = f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}; {self.api_version}, Kind={self.kind}"
-            raise StatusError(500, "", f"failed to create typed {what} object ({named}): {error}") from None
-        return Typed(obj, atom, self.api_version)
+    def _typed(self, obj: JSONObject) -> Typed:
+        """An object of this version, whether it fits the type or not."""
+        return Typed(obj, self.atom_of(self.api_version), self.api_version)
+
+    def _named(self, obj: JSONObject) -> str:
+        """An object as errors name it."""
+        metadata = obj["metadata"]
+        return f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}; {self.api_version}, Kind={self.kind}"
 
 
 def _set_entries(obj: JSONObject, entries: list[JSONObject] | None) -> None:
@@ -342,31 +388,30 @@ def _set_entries(obj: JSONObject, entries: list[JSONObject] | None) -> None:
         metadata.pop("managedFields", None)
 
 
-def _stripped(fields: Managers, manager: Manager) -> Managers:
-    owned = fields.get(manager)
-    if owned is None:
-        return fields
-    kept = fieldset.difference(owned.fields, _STRIPPED)
-    out = {each: others for each, others in fields.items() if each != manager}
-    if kept:
-        out[manager] = replace(owned, fields=kept)
-    return out
+def _without_entries(obj: JSONObject) -> JSONObject:
+    metadata = obj["metadata"]
+    if "managedFields" not in metadata:
+        return obj
+    return {**obj, "metadata": {name: value for name, value in metadata.items() if name != "managedFields"}}
 
 
-def _grown(before: FieldSet, more: FieldSet) -> FieldSet:
-    """`before` itself where there is nothing new, so that its entry stays as it is."""
-    both = fieldset.union(before, more)
-    return before if both == before else both
+def _as_before(owned: FieldSet, before: Owned | None) -> FieldSet:
+    """The set that the manager had, where it has the same now, so that the entry stays as it was stored."""
+    return before.fields if before is not None and before.fields == owned else owned
 
 
 def _capped(managed: _Managed) -> _Managed:
     """With at most ten writers by update: of each version the oldest become one, until that is enough."""
+    if len(managed.fields) <= MAX_UPDATE_MANAGERS:
+        return managed
     updaters = [manager for manager, owned in managed.fields.items() if not owned.applied]
     if len(updaters) <= MAX_UPDATE_MANAGERS:
         return managed
     fields, when = dict(managed.fields), dict(managed.times)
     updaters.sort(key=lambda manager: (_seconds(when.get(manager)), _identifier(manager)))
     first: dict[str, Manager] = {}
+    # What becomes one, by the manager that it becomes; united at the end, since they may be thousands.
+    together: dict[Manager, list[FieldSet]] = {}
     left = len(updaters)
     for manager in updaters:
         if left <= MAX_UPDATE_MANAGERS:
@@ -378,13 +423,16 @@ def _capped(managed: _Managed) -> _Managed:
         bucket = Manager(_OLD_UPDATES, UPDATE, owned.api_version)
         if bucket not in fields:
             fields[bucket] = fields.pop(first[owned.api_version])
-        together = fieldset.union(owned.fields, fields[bucket].fields)
-        fields[bucket] = replace(owned, fields=together)
+        together.setdefault(bucket, [fields[bucket].fields]).append(owned.fields)
         del fields[manager]
+        if manager == bucket:
+            del together[bucket]  # upstream loses what it had
         # The younger of the two times.
         when[bucket] = when.get(manager)
         left -= 1
-    return replace(managed, fields=fields, times=when)
+    for bucket, sets in together.items():
+        fields[bucket] = Owned(fieldset.union_of(sets), bucket.api_version, applied=False)
+    return _Managed(fields, when, managed.entries)
 
 
 def _identifier(manager: Manager) -> str:

@@ -8,15 +8,16 @@ Pure. Called by `managed_fields.py`. Source: sigs.k8s.io/structured-merge-diff/v
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from aggserver.merge import fieldset, removing
 from aggserver.merge.atom import Atom
 from aggserver.merge.comparing import Comparison, compare
 from aggserver.merge.fieldset import FieldSet, Path
 from aggserver.merge.merging import merge
-from aggserver.merge.typed import equal, field_set
+from aggserver.merge.typed import field_set
+from aggserver.merge.values import equal
 
 __all__ = [
     "Conflict",
@@ -35,8 +36,7 @@ class MissingVersionError(Exception):
     """The version is not served any more: who owned fields in it owns nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Manager:
+class Manager(NamedTuple):
     """Who writes. Appliers are one manager in all versions, so `api_version` is '' for them."""
 
     name: str
@@ -45,8 +45,7 @@ class Manager:
     subresource: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Owned:
+class Owned(NamedTuple):
     """What a manager owns, in the version in which it wrote."""
 
     fields: FieldSet
@@ -57,8 +56,7 @@ class Owned:
 Managers = dict[Manager, Owned]
 
 
-@dataclass(frozen=True, slots=True)
-class Typed:
+class Typed(NamedTuple):
     """A whole object in one version."""
 
     value: dict[str, Any]
@@ -92,44 +90,54 @@ class ConflictsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Updater:
-    """ignored: by version what the endpoint resets, and so nobody comes to own by it."""
+    """One update or apply. Each object is converted to each version once, however many managers wrote in it.
+
+    ignored: by version what the endpoint resets, and so nobody comes to own by it.
+    """
 
     convert: Convert
     ignored: Mapping[str, FieldSet]
+    # Of objects by their identity, with the objects so that they stay; None where the version is missing.
+    _converted: dict[tuple[int, str], tuple[Typed, Typed | None]] = field(default_factory=dict, init=False)
 
     def update(self, live: Typed, new: Typed, managers: Managers, manager: Manager) -> Managers:
         """The managers after a create, update or patch. live: what was there, with nothing but its type for a create.
 
-        Raises TypedError and what `convert` raises.
+        `new` fits its type. Raises TypedError, also where `live` does not fit, and what `convert` raises.
         """
         managers, changed = self._take(live, new, self._reconciled(live, managers), manager, force=True)
-        before = managers.get(manager)
+        before = managers.pop(manager, None)
         owned = fieldset.difference(before.fields, changed.removed) if before else fieldset.EMPTY
         owned = fieldset.union(fieldset.union(owned, changed.modified), changed.added)
-        return _with(managers, manager, Owned(self._kept(owned, new.api_version), new.api_version, applied=False))
+        kept = self._kept(owned, new.api_version)
+        if kept:
+            managers[manager] = Owned(kept, new.api_version, applied=False)
+        return managers
 
     def apply(
         self, live: Typed, config: Typed, managers: Managers, manager: Manager, *, force: bool
     ) -> tuple[Typed | None, Managers]:
         """(the new object, None where it is as it was; the managers).
 
-        Raises ConflictsError, TypedError, what `convert` raises.
+        `config` fits its type. Raises ConflictsError, TypedError, also where `live` does not fit, and what `convert` raises.
         """
+        merged = live._replace(value=merge(live.value, config.value, live.atom))
         managers = self._reconciled(live, managers)
-        merged = replace(live, value=merge(live.value, config.value, live.atom))
         last = managers.get(manager)
         owned = self._kept(field_set(config.value, config.atom), config.api_version)
         managers[manager] = Owned(owned, config.api_version, applied=True)
-        new = merged if last is None or not last.fields else self._prune(merged, managers, config.api_version, last)
+        new = merged
+        if last is not None and last.fields and not _says_no_less(managers, manager, last):
+            new = self._prune(merged, managers, config.api_version, last)
         managers, _ = self._take(live, new, managers, manager, force=force)
-        return (None if equal(live.value, new.value) else new), managers
+        return (None if new.value is live.value or equal(live.value, new.value) else new), managers
 
     def _kept(self, fields: FieldSet, api_version: str) -> FieldSet:
         return fieldset.recursive_difference(fields, self.ignored.get(api_version, fieldset.EMPTY))
 
     def _take(self, old: Typed, new: Typed, managers: Managers, workflow: Manager, *, force: bool) -> tuple[Managers, Comparison]:
         """(the managers without what changed and without those of lost versions, what changed in this version)."""
-        ours = compare(old.value, new.value, new.atom).without(self.ignored.get(new.api_version, fieldset.EMPTY))
+        ours = _Change.of(compare(old.value, new.value, new.atom).without(self.ignored.get(new.api_version, fieldset.EMPTY)))
         changes = {new.api_version: ours}
         left: Managers = {}
         conflicts: list[Conflict] = []
@@ -143,78 +151,116 @@ class Updater:
                     changed = changes[owned.api_version] = self._compare_in(owned.api_version, old, new)
                 except MissingVersionError:
                     continue
-            taken = fieldset.intersection(owned.fields, fieldset.union(changed.modified, changed.added))
-            conflicts += [Conflict(manager, path) for path in fieldset.paths(taken)]
+            taken = fieldset.intersection(owned.fields, changed.set) if changed.set else fieldset.EMPTY
+            if taken and not force:
+                conflicts += [Conflict(manager, path) for path in fieldset.paths(taken)]
             gone = fieldset.union(taken, changed.removed)
-            left[manager] = replace(owned, fields=fieldset.difference(owned.fields, gone)) if gone else owned
-        if conflicts and not force:
+            left[manager] = owned._replace(fields=fieldset.difference(owned.fields, gone)) if gone else owned
+        if conflicts:
             raise ConflictsError(conflicts)
-        return {manager: owned for manager, owned in left.items() if owned.fields}, ours
+        return {manager: owned for manager, owned in left.items() if owned.fields}, ours.comparison
 
-    def _compare_in(self, api_version: str, old: Typed, new: Typed) -> Comparison:
-        before, after = self.convert(old, api_version), self.convert(new, api_version)
-        return compare(before.value, after.value, after.atom).without(self.ignored.get(api_version, fieldset.EMPTY))
+    def _compare_in(self, api_version: str, old: Typed, new: Typed) -> _Change:
+        before, after = self._in(old, api_version), self._in(new, api_version)
+        ignored = self.ignored.get(api_version, fieldset.EMPTY)
+        return _Change.of(compare(before.value, after.value, after.atom).without(ignored))
 
     def _reconciled(self, live: Typed, managers: Managers) -> Managers:
         out: Managers = {}
         for manager, owned in managers.items():
             try:
-                atom = self.convert(live, owned.api_version).atom
+                atom = self._in(live, owned.api_version).atom
             except MissingVersionError:
                 continue
-            out[manager] = replace(owned, fields=removing.reconcile(owned.fields, atom))
+            fields = removing.reconcile(owned.fields, atom)
+            out[manager] = owned if fields is owned.fields else owned._replace(fields=fields)
         return out
+
+    def _in(self, typed: Typed, api_version: str) -> Typed:
+        """`convert`, once. Raises MissingVersionError."""
+        if typed.api_version == api_version:
+            return typed
+        key = (id(typed.value), api_version)
+        if key not in self._converted:
+            try:
+                self._converted[key] = typed, self.convert(typed, api_version)
+            except MissingVersionError:
+                self._converted[key] = typed, None
+        _, converted = self._converted[key]
+        if converted is None:
+            raise MissingVersionError
+        return converted
 
     # What an applier said last time and says no more
 
     def _prune(self, merged: Typed, managers: Managers, api_version: str, last: Owned) -> Typed:
         try:
-            there = self.convert(merged, last.api_version)
+            there = self._in(merged, last.api_version)
         except MissingVersionError:
             return merged
-        pruned = _removed(there, removing.with_named_fields(last.fields, there.atom))
-        pruned = self._with_owned(there, pruned, managers)
-        pruned = self._with_dangling(there, pruned, last)
-        return self.convert(pruned, api_version)
+        had = removing.with_named_fields(last.fields, there.atom)
+        everything = _named_fields(there)
+        pruned = self._with_owned(there, everything, _removed(there, had), managers)
+        # What the applier did not own either comes back as well.
+        try:
+            pruned = self._in(pruned, last.api_version)
+        except MissingVersionError:
+            pruned = there
+        else:
+            gone = fieldset.difference(everything, _named_fields(pruned))
+            pruned = _removed(there, fieldset.intersection(gone, had))
+        return self._in(pruned, api_version)
 
-    def _with_owned(self, merged: Typed, pruned: Typed, managers: Managers) -> Typed:
-        """Gives back what anybody owns, the applier by its new configuration too."""
-        owned: dict[str, FieldSet] = {}
+    def _with_owned(self, merged: Typed, everything: FieldSet, pruned: Typed, managers: Managers) -> Typed:
+        """Gives back what anybody owns, the applier by its new configuration too. everything: the fields of `merged`."""
+        owned: dict[str, list[FieldSet]] = {}
         for each in managers.values():
-            owned[each.api_version] = fieldset.union(owned.get(each.api_version, fieldset.EMPTY), each.fields)
+            owned.setdefault(each.api_version, []).append(each.fields)
         # The version of the pruned object comes first: what others miss in it may be needed for a conversion.
         for api_version in sorted(owned, key=lambda version: version != pruned.api_version):
             try:
-                merged = self.convert(merged, api_version)
-                pruned = self.convert(pruned, api_version)
+                merged, before = self._in(merged, api_version), merged
+                pruned = self._in(pruned, api_version)
             except MissingVersionError:
                 continue
-            atom = merged.atom
-            everything = removing.with_named_fields(field_set(merged.value, atom), atom)
-            left = removing.with_named_fields(field_set(pruned.value, atom), atom)
-            kept = fieldset.union(left, removing.with_named_fields(owned[api_version], atom))
-            pruned = _removed(merged, fieldset.difference(everything, kept))
+            if merged is not before:
+                everything = _named_fields(merged)
+            kept = removing.with_named_fields(fieldset.union_of(owned[api_version]), merged.atom)
+            # What is neither owned nor left in the pruned object.
+            gone = fieldset.difference(everything, kept)
+            if gone:
+                gone = fieldset.difference(gone, _named_fields(pruned))
+            pruned = _removed(merged, gone)
         return pruned
 
-    def _with_dangling(self, merged: Typed, pruned: Typed, last: Owned) -> Typed:
-        """Gives back what the applier did not own either."""
-        try:
-            pruned = self.convert(pruned, last.api_version)
-        except MissingVersionError:
-            return merged
-        atom = merged.atom
-        left = removing.with_named_fields(field_set(pruned.value, atom), atom)
-        everything = removing.with_named_fields(field_set(merged.value, atom), atom)
-        gone = fieldset.intersection(fieldset.difference(everything, left), removing.with_named_fields(last.fields, atom))
-        return _removed(merged, gone)
+
+def _named_fields(typed: Typed) -> FieldSet:
+    """What is in an object, with the fields of its schema on the way there."""
+    return removing.with_named_fields(field_set(typed.value, typed.atom), typed.atom)
+
+
+class _Change(NamedTuple):
+    """set: what it set, which is a conflict with whoever has it. removed: what goes from everybody."""
+
+    comparison: Comparison
+    set: FieldSet
+    removed: FieldSet
+
+    @classmethod
+    def of(cls, comparison: Comparison) -> _Change:
+        return cls(comparison, fieldset.union(comparison.modified, comparison.added), comparison.removed)
+
+
+def _says_no_less(managers: Managers, manager: Manager, last: Owned) -> bool:
+    """Whether an applier says all that it said last time, all in one version: then pruning would give everything back.
+
+    Whatever it takes away is in what the applier owns now, or is in a field or an item that is, and nobody converts in between.
+    """
+    now = managers[manager]
+    if any(owned.api_version != last.api_version for owned in managers.values()):
+        return False
+    return fieldset.union(now.fields, last.fields) is now.fields
 
 
 def _removed(typed: Typed, items: FieldSet) -> Typed:
-    return replace(typed, value=removing.remove(typed.value, items, typed.atom) or {})
-
-
-def _with(managers: Managers, manager: Manager, owned: Owned) -> Managers:
-    out = {each: fields for each, fields in managers.items() if each != manager}
-    if owned.fields:
-        out[manager] = owned
-    return out
+    return typed._replace(value=removing.remove(typed.value, items, typed.atom) or {})

@@ -11,13 +11,27 @@ from typing import Any
 
 from aggserver.merge import fieldset
 from aggserver.merge.atom import Atom, ListType, MapType
-from aggserver.merge.typed import ABSENT, INVALID_ATOM, TypedError, at, element_of, kind_of, scalar_error
+from aggserver.merge.typed import INVALID_ATOM, TypedError, at, element_of, kind_of, scalar_error, validate
+from aggserver.merge.values import ABSENT
+from aggserver.merge.walker import Misfit, walker_of, woven
 
-__all__ = ["merge"]
+__all__ = ["merge", "plain_merge"]
 
 
 def merge(live: Any, applied: Any, atom: Atom) -> Any:
-    """The merged object, which shares parts with both. Raises TypedError."""
+    """The merged object, which shares parts with both: all of `live` that stays as it is. None where nothing is left.
+
+    `applied` fits the type. Raises TypedError where `live` does not, or where they can't be merged.
+    """
+    try:
+        return walker_of(atom).merge(live, applied)
+    except Misfit:
+        validate(live, atom, allow_duplicates=True)
+    return plain_merge(live, applied, atom)
+
+
+def plain_merge(live: Any, applied: Any, atom: Atom) -> Any:
+    """`merge` by the rules alone, for all values. Raises TypedError."""
     errors: list[str] = []
     out = _merge(live, applied, atom, errors)
     if errors:
@@ -76,7 +90,10 @@ def _merge_maps(live: dict[str, Any], applied: dict[str, Any], of: MapType, erro
         if atom is None:
             errors.append(at(fieldset.field(name), INVALID_ATOM))
             continue
-        merged = _merge_at(fieldset.field(name), live.get(name, ABSENT), applied.get(name, ABSENT), atom, errors)
+        # Not by _merge_at: it would be one more frame for each level of a deep object.
+        found: list[str] = []
+        merged = _merge(live.get(name, ABSENT), applied.get(name, ABSENT), atom, found)
+        errors += [at(fieldset.field(name), error) for error in found]
         if merged is not ABSENT:
             out[name] = merged
     return out or ABSENT
@@ -90,7 +107,12 @@ def _merge_lists(live: list[Any], applied: list[Any], of: ListType, errors: list
     if found:
         errors += found
         return ABSENT
-    out = _Weaver(left, right, by_left, by_right).weave(live, of, errors)
+    out: list[Any] = []
+    for element, at_left in woven(left, right):
+        ours = by_left.get(element, ABSENT) if at_left < 0 else live[at_left]
+        merged = _merge_at(element, ours, by_right.get(element, ABSENT), of.element, errors)
+        if merged is not ABSENT:
+            out.append(merged)
     return out or ABSENT
 
 
@@ -110,51 +132,3 @@ def _indexed(items: list[Any], of: ListType, errors: list[str], *, allow_duplica
         by[element] = None if element in by else item
         elements.append(element)
     return elements, by
-
-
-class _Weaver:
-    """The order of two lists' items: those that both have in the applied order, what only the live one has where it stood."""
-
-    def __init__(self, left: list[str], right: list[str], by_left: dict[str, Any], by_right: dict[str, Any]) -> None:
-        self._left, self._right = left, right
-        self._by_left, self._by_right = by_left, by_right
-        self._shared = iter([element for element in right if element in by_left])
-        self._next = next(self._shared, None)
-
-    def weave(self, live: list[Any], of: ListType, errors: list[str]) -> list[Any]:
-        out: list[Any] = []
-        taken: set[str] = set()
-        at_left = at_right = 0
-
-        def put(element: str, item: Any, applied: Any) -> None:
-            merged = _merge_at(element, item, applied, of.element, errors)
-            if merged is not ABSENT:
-                out.append(merged)
-
-        while at_left < len(self._left) or at_right < len(self._right):
-            if at_left < len(self._left):
-                element = self._left[at_left]
-                meets = at_right < len(self._right)
-                if meets and element == self._right[at_right]:
-                    taken.add(element)
-                    put(element, self._by_left[element], self._by_right[element])
-                    at_left, at_right = at_left + 1, at_right + 1
-                    self._next = next(self._shared, None)
-                    continue
-                if meets and element in self._by_right and self._next is not None and self._next != element:
-                    at_left += 1  # shared, and it comes later
-                    continue
-                if element not in self._by_right:
-                    put(element, live[at_left], ABSENT)
-                    at_left += 1
-                    continue
-                if element in taken:
-                    at_left += 1
-            if at_right < len(self._right):
-                element = self._right[at_right]
-                taken.add(element)
-                put(element, self._by_left.get(element, ABSENT), self._by_right[element])
-                at_right += 1
-                if self._next == element:
-                    self._next = next(self._shared, None)
-        return out

@@ -6,84 +6,114 @@ fieldpath/set.go (EnsureNamedFieldsAreMembers), v6.3.3.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from aggserver.merge import fieldset
 from aggserver.merge.atom import DEDUCED, UNTYPED, Atom, ListType, MapType
 from aggserver.merge.fieldset import FieldSet
 from aggserver.merge.typed import kind_of, lenient_element_of
+from aggserver.merge.walker import walker_of
 
 __all__ = ["extract", "reconcile", "remove", "with_named_fields"]
 
+# The type that no value has.
+_NOTHING = Atom()
+
 
 def remove(value: Any, items: FieldSet, atom: Atom) -> Any:
-    """`value` without the fields and items of the set; None where nothing is left."""
-    return _cut(value, items, atom, extracting=False)
-
-
-def extract(value: Any, items: FieldSet, atom: Atom) -> Any:
-    """`value` with nothing but the fields and items of the set; None where there are none."""
-    return _cut(value, items, atom, extracting=True)
-
-
-def _cut(value: Any, items: FieldSet, atom: Atom, *, extracting: bool) -> Any:
-    """None where nothing is left."""
+    """`value` without the fields and items of the set, itself where it has none of them; None where nothing is left."""
     match kind_of(atom, value):
         case "map":
             assert atom.map is not None
             if isinstance(value, dict) and value and not atom.map.atomic:
-                return _cut_map(value, items, atom.map, extracting)
-            return value if extracting and isinstance(value, dict) else None
+                return _without_members(value, items, atom.map) or None
+            return None
         case "list":
             assert atom.list is not None
             if isinstance(value, list) and value and atom.list.associative:
-                return _cut_list(value, items, atom.list, extracting)
-            return value if extracting and isinstance(value, list) else None
+                return _without_items(value, items, atom.list) or None
+            return None
         case "scalar":
             return value
         case _:
             return None
 
 
-def _cut_map(value: dict[str, Any], items: FieldSet, of: MapType, extracting: bool) -> Any:
+def _without_members(value: dict[str, Any], items: FieldSet, of: MapType) -> dict[str, Any]:
+    out = value
+    for element, node in items.items():
+        name = element[2:]
+        if element[:2] != "f:" or name not in value:
+            continue
+        if out is value:
+            out = dict(value)
+        if fieldset.is_member(node):
+            del out[name]
+        else:
+            out[name] = remove(value[name], node, of.of(name) or _NOTHING)
+    return out
+
+
+def _without_items(value: list[Any], items: FieldSet, of: ListType) -> list[Any]:
+    if not items:
+        return value
+    out: list[Any] = []
+    for item in value:
+        node = items.get(lenient_element_of(of, item))
+        if node is None:
+            out.append(item)
+        elif not fieldset.is_member(node):
+            out.append(remove(item, node, of.element))
+    return out
+
+
+def extract(value: Any, items: FieldSet, atom: Atom) -> Any:
+    """`value` with nothing but the fields and items of the set; None where there are none."""
+    match kind_of(atom, value):
+        case "map":
+            assert atom.map is not None
+            if isinstance(value, dict) and value and not atom.map.atomic:
+                return _members_in(value, items, atom.map) or None
+            return value if isinstance(value, dict) else None
+        case "list":
+            assert atom.list is not None
+            if isinstance(value, list) and value and atom.list.associative:
+                return _items_in(value, items, atom.list) or None
+            return value if isinstance(value, list) else None
+        case "scalar":
+            return value
+        case _:
+            return None
+
+
+def _members_in(value: dict[str, Any], items: FieldSet, of: MapType) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for name, member in value.items():
         element = fieldset.field(name)
-        node, atom = items.get(element), of.of(name) or Atom()
-        if node is not None and fieldset.is_member(node):
-            if extracting:
-                out[name] = _cut(member, items, atom, extracting=True)
+        node = items.get(element)
+        if node is None:
             continue
-        inner = fieldset.below(items, element)
-        if inner:
-            member = _cut(member, inner, atom, extracting=extracting)
-        elif extracting:
-            continue
-        out[name] = member
-    return out or None
+        # What is a member is looked for at the elements of this same level: upstream's way, which tests hold.
+        inner = items if fieldset.is_member(node) else node
+        out[name] = extract(member, inner, of.of(name) or _NOTHING)
+    return out
 
 
-def _cut_list(value: list[Any], items: FieldSet, of: ListType, extracting: bool) -> Any:
+def _items_in(value: list[Any], items: FieldSet, of: ListType) -> list[Any]:
     out: list[Any] = []
     for item in value:
         element = lenient_element_of(of, item)
-        node, inner = items.get(element), fieldset.below(items, element)
-        is_member = node is not None and fieldset.is_member(node)
-        if extracting:
-            if is_member or inner:
-                out.append(_cut(item, inner, of.element, extracting=True) if inner else item)
-        elif not is_member:
-            out.append(_cut(item, inner, of.element, extracting=False) if inner else item)
-    return out or None
+        if element in items:
+            inner = fieldset.below(items, element)
+            out.append(extract(item, inner, of.element) if inner else item)
+    return out
 
 
 def with_named_fields(items: FieldSet, atom: Atom | None) -> FieldSet:
     """The set with those of its inner elements that are fields of the schema: with `a.b.c`, `a` and `a.b` too."""
-    out: dict[str, Any] = {}
+    out: dict[str, Any] | None = None
     for element, node in items.items():
-        if element == "." or not node:
-            out[element] = node
+        if not node:
             continue
         inner, is_named = None, False
         if atom is not None and element[:2] == "f:" and atom.map is not None:
@@ -91,36 +121,52 @@ def with_named_fields(items: FieldSet, atom: Atom | None) -> FieldSet:
         elif atom is not None and element[:2] == "k:" and atom.list is not None:
             inner = atom.list.element
         named = with_named_fields(node, inner)
-        out[element] = fieldset.with_member(named) if is_named else named
-    return out
+        if is_named:
+            named = fieldset.with_member(named)
+        if named is not node:
+            if out is None:
+                out = dict(items)
+            out[element] = named
+    return items if out is None else out
 
 
 def reconcile(items: FieldSet, atom: Atom) -> FieldSet:
-    """The set as it is since a list or a map that was owned by its items became atomic: who owned any of them owns it all."""
-    return _reconciled(items, atom, is_leaf=False, is_root=True)
+    """The set as it is since a list or a map that was owned by its items became atomic: who owned any of them owns it all.
+
+    `items` itself where the types say nothing else, as nearly always.
+    """
+    # A whole object that is atomic is nobody's in any other way.
+    is_granular = atom.map is None or not atom.map.atomic
+    return _reconciled(items, atom) if is_granular and walker_of(atom).has_atomic else items
 
 
-def _reconciled(node: FieldSet, atom: Atom, *, is_leaf: bool, is_root: bool = False) -> FieldSet:
-    inner = {element: child for element, child in node.items() if element != "."}
+def _reconciled(node: FieldSet, atom: Atom) -> FieldSet:
+    """`node` is not empty: what an element alone stands for does not change."""
     if atom.map is not None:
         if _is_deduced(atom.map):
             return node
-        if atom.map.atomic and not is_leaf:
-            return node if is_root or not inner else fieldset.EMPTY
-        return _descended(node, {element: atom.map.of(element[2:]) for element in inner})
+        if atom.map.atomic:
+            return node if len(node) == 1 and "." in node else fieldset.EMPTY
+        return _descended(node, atom.map, None)
     if atom.scalar or atom.list is None:
         return node
-    if not atom.list.associative and not is_leaf:
-        return node if is_root else fieldset.EMPTY
-    return _descended(node, dict.fromkeys(inner, atom.list.element))
+    return _descended(node, None, atom.list.element) if atom.list.associative else fieldset.EMPTY
 
 
-def _descended(node: FieldSet, atoms: Mapping[str, Atom | None]) -> FieldSet:
-    out = dict(node)
-    for element, atom in atoms.items():
-        if atom is not None:
-            out[element] = _reconciled(node[element], atom, is_leaf=not node[element])
-    return out
+def _descended(node: FieldSet, fields: MapType | None, items: Atom | None) -> FieldSet:
+    out: dict[str, Any] | None = None
+    for element, child in node.items():
+        if not child:
+            continue
+        atom = items if fields is None else fields.of(element[2:])
+        if atom is None or not walker_of(atom).has_atomic:
+            continue
+        reconciled = _reconciled(child, atom)
+        if reconciled is not child:
+            if out is None:
+                out = dict(node)
+            out[element] = reconciled
+    return node if out is None else out
 
 
 def _is_deduced(of: MapType) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aggserver.merge import fieldset
-from aggserver.merge.fieldset import FieldSet, Path
+from aggserver.merge.fieldset import Path
 from aggserver.merge.managed_fields import ManagedFieldsError, decode, in_order
 from aggserver.merge.managers import Manager, Owned
 from aggserver.meta.errors import StatusError
@@ -42,7 +42,7 @@ class ScaleOwners:
         for entry, _, owned in _decoded(entries):
             path = self._paths.get(owned.api_version)
             if path is not None and fieldset.contains(owned.fields, path):
-                found.append({**entry, "apiVersion": _SCALE, "fieldsV1": _only(_IN_SCALE)})
+                found.append({**entry, "apiVersion": _SCALE, "fieldsV1": fieldset.of_path(_IN_SCALE)})
         return in_order(found)
 
     def to_parent(self, entries: Any, scale_entries: Any) -> list[JSONObject]:
@@ -55,14 +55,14 @@ class ScaleOwners:
             path = self._paths[owned.api_version]
             if path is None or not fieldset.contains(owned.fields, path) or left.pop(manager, None) is not None:
                 found.append(entry)
-            elif kept := fieldset.difference(owned.fields, _only(path)):
+            elif kept := fieldset.difference(owned.fields, fieldset.of_path(path)):
                 found.append({**entry, "fieldsV1": fieldset.ordered(kept)})
         path = self._paths[self._api_version]
         assert path is not None  # there is a Scale
         for entry in left.values():
             # Without a time, as upstream: it looks for the time of a manager that the object did not have.
             taken = {name: value for name, value in entry.items() if name != "time"}
-            found.append({**taken, "apiVersion": self._api_version, "fieldsV1": _only(path)})
+            found.append({**taken, "apiVersion": self._api_version, "fieldsV1": fieldset.of_path(path)})
         return in_order(found)
 
 
@@ -75,9 +75,3 @@ def _decoded(entries: Any) -> Sequence[tuple[JSONObject, Manager, Owned]]:
             raise StatusError(500, "", str(error)) from None
         found.append((entry, manager, owned))
     return found
-
-
-def _only(path: Path) -> FieldSet:
-    fields: dict[str, Any] = {}
-    fieldset.insert(fields, path)
-    return fields

@@ -7,36 +7,27 @@ Pure. Source: sigs.k8s.io/structured-merge-diff/v6 typed/{helpers,validate,tofie
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from enum import Enum
-from typing import Any, Final
-
-import orjson
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from aggserver.merge import fieldset
 from aggserver.merge.atom import Atom, ListType, MapType
 from aggserver.merge.fieldset import FieldSet
+from aggserver.merge.values import ABSENT
+from aggserver.merge.walker import Misfit, walker_of
 from aggserver.meta.golang import format_float, quote
 
 __all__ = [
-    "ABSENT",
-    "Absent",
     "TypedError",
     "element_of",
-    "equal",
     "field_set",
     "kind_of",
     "lenient_element_of",
+    "plain_field_set",
+    "plain_validate",
     "scalar_error",
     "validate",
 ]
-
-
-class Absent(Enum):
-    ABSENT = 0
-
-
-ABSENT: Final = Absent.ABSENT
 
 
 class TypedError(ValueError):
@@ -69,24 +60,6 @@ def kind_of(atom: Atom, value: Any) -> str:
 
 
 INVALID_ATOM = "schema error: invalid atom: inlined"
-
-
-def equal(left: Any, right: Any) -> bool:
-    """As JSON, where 1 and 1.0 are equal and 1 and true are not. Cheap where they are equal."""
-    if left != right:
-        return False
-    if isinstance(left, dict | list):
-        sort = orjson.OPT_SORT_KEYS
-        return orjson.dumps(left, option=sort) == orjson.dumps(right, option=sort) or _equal(left, right)
-    return isinstance(left, bool) is isinstance(right, bool)
-
-
-def _equal(left: Any, right: Any) -> bool:
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(_equal(member, right[name]) for name, member in left.items())
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(_equal, left, right))
-    return bool(left == right) and isinstance(left, bool) is isinstance(right, bool)
 
 
 def element_of(of: ListType, item: Any) -> str:
@@ -142,76 +115,14 @@ def validate(value: Any, atom: Atom, *, allow_duplicates: bool = False) -> None:
 
     allow_duplicates: items of sets and list maps may be there twice, as in objects that were stored before anybody looked.
     """
-    if not _fits(atom, allow_duplicates)(value):
-        raise TypedError.of(_errors(value, atom, allow_duplicates))
+    if not walker_of(atom).fits(value, allow_duplicates):
+        plain_validate(value, atom, allow_duplicates=allow_duplicates)
 
 
-_Fits = Callable[[Any], bool]
-
-
-def _fits(atom: Atom, allow_duplicates: bool) -> _Fits:
-    """Whether a value has no errors, as a function that is made of the type once: nearly all values have none."""
-    found = atom.fits.get(allow_duplicates)
-    if found is None:
-        # A type that contains itself finds this while it is made.
-        atom.fits[allow_duplicates] = lambda value: atom.fits[allow_duplicates](value)
-        found = atom.fits[allow_duplicates] = _make_fits(atom, allow_duplicates)
-    return found
-
-
-def _make_fits(atom: Atom, allow_duplicates: bool) -> _Fits:
-    if atom.map is None and atom.list is None:
-        return _SCALAR_FITS[atom.scalar]
-    as_map = None if atom.map is None else _map_fits(atom.map, allow_duplicates)
-    as_list = None if atom.list is None else _list_fits(atom.list, allow_duplicates)
-    as_scalar = _SCALAR_FITS[atom.scalar] if atom.scalar else None
-
-    def fits(value: Any) -> bool:
-        of = value.__class__
-        if of is dict:
-            return as_map is not None and as_map(value)
-        if of is list:
-            return as_list is not None and as_list(value)
-        return value is None or (as_scalar is not None and as_scalar(value))
-
-    return fits
-
-
-def _map_fits(of: MapType, allow_duplicates: bool) -> _Fits:
-    members = {name: _fits(member, allow_duplicates) for name, member in of.fields.items()}
-    other = (lambda _: False) if of.element is None else _fits(of.element, allow_duplicates)
-    get = members.get
-
-    def fits(value: dict[str, Any]) -> bool:
-        return all(get(name, other)(member) for name, member in value.items())
-
-    return fits
-
-
-def _list_fits(of: ListType, allow_duplicates: bool) -> _Fits:
-    item_fits = _fits(of.element, allow_duplicates)
-
-    def fits(value: list[Any]) -> bool:
-        if of.associative:
-            try:
-                elements = [element_of(of, item) for item in value]
-            except TypedError:
-                return False
-            if not allow_duplicates and len(set(elements)) < len(elements):
-                return False
-        return all(map(item_fits, value))
-
-    return fits
-
-
-_NUMBERS = (int, float)
-_SCALAR_FITS: dict[str, _Fits] = {
-    "": lambda _: False,
-    "string": lambda value: value is None or value.__class__ is str,
-    "boolean": lambda value: value is None or value.__class__ is bool,
-    "numeric": lambda value: value is None or value.__class__ in _NUMBERS,
-    "untyped": lambda value: value.__class__ is not dict and value.__class__ is not list,
-}
+def plain_validate(value: Any, atom: Atom, *, allow_duplicates: bool = False) -> None:
+    """`validate` by the rules alone, for all values. Raises TypedError."""
+    if errors := list(_errors(value, atom, allow_duplicates)):
+        raise TypedError.of(errors)
 
 
 def _errors(value: Any, atom: Atom, allow_duplicates: bool) -> Iterator[str]:
@@ -322,8 +233,18 @@ def _go_syntax(value: Any) -> str:
 
 def field_set(value: Any, atom: Atom) -> FieldSet:
     """Every leaf of a value, and every item of its associative lists. Raises TypedError."""
+    try:
+        return walker_of(atom).fields(value) or fieldset.EMPTY
+    except Misfit:
+        return plain_field_set(value, atom)
+
+
+def plain_field_set(value: Any, atom: Atom) -> FieldSet:
+    """`field_set` by the rules alone, for all values. Raises TypedError."""
     node = _fields(value, atom)
-    return {name: child for name, child in node.items() if name != "."} if node else fieldset.EMPTY
+    if not node or "." not in node:
+        return node or fieldset.EMPTY
+    return {name: child for name, child in node.items() if name != "."}
 
 
 def _fields(value: Any, atom: Atom) -> FieldSet | None:

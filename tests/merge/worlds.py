@@ -18,7 +18,7 @@ from aggserver.merge.typed import TypedError, field_set, validate
 from aggserver.meta.json_types import JSONObject
 from aggserver.schema import structural
 
-__all__ = ["Upstream", "answer", "comparable", "questions"]
+__all__ = ["Upstream", "an_object", "answer", "changed_schema", "comparable", "object_schema", "questions"]
 
 NAMES = ["a", "b", "c", "d"]
 VERSION = "v1"
@@ -46,14 +46,14 @@ class Upstream:
 def questions(seed: int, upstream: Upstream) -> Iterator[tuple[JSONObject, JSONObject]]:
     """(question, upstream's answer): of single values, and of a history in which each answer leads to the next question."""
     chance = random.Random(seed)
-    schema = _object_schema(chance)
+    schema = object_schema(chance)
 
     def ask(do: str, **more: Any) -> tuple[JSONObject, JSONObject]:
         question = {"do": do, "schema": schema, **more}
         return question, upstream(question)
 
-    live, new = _object(chance, schema), _object(chance, schema)
-    yield ask("validate", live=_object(chance, schema, wrong=0.05))
+    live, new = an_object(chance, schema), an_object(chance, schema)
+    yield ask("validate", live=an_object(chance, schema, wrong=0.05))
     yield ask("validate", live=live)
     yield ask("compare", live=live, new=new)
     yield ask("merge", live=live, new=new)
@@ -63,6 +63,9 @@ def questions(seed: int, upstream: Upstream) -> Iterator[tuple[JSONObject, JSONO
         if "fields" in told:
             for do in ("remove", "extract", "reconcile"):
                 yield ask(do, live=live, fields=told["fields"])
+            changed = changed_schema(chance, schema)
+            question = {"do": "reconcile", "schema": changed, "live": live, "fields": told["fields"]}
+            yield question, upstream(question)
     yield from _history(chance, schema, ask)
 
 
@@ -72,7 +75,7 @@ def _history(chance: random.Random, schema: JSONObject | None, ask: Any) -> Iter
     for _ in range(8):
         do = chance.choice(["apply", "apply", "update"])
         manager = chance.choice(["first", "second"] if do == "apply" else ["third", "fourth"])
-        new = _object(chance, schema)
+        new = an_object(chance, schema)
         if do == "update" and chance.random() < 0.5:
             kept = {name: value for name, value in copy.deepcopy(live).items() if chance.random() < 0.7}
             new = kept | {name: value for name, value in new.items() if chance.random() < 0.5}
@@ -83,13 +86,28 @@ def _history(chance: random.Random, schema: JSONObject | None, ask: Any) -> Iter
             live = new if do == "update" else told.get("object", live) or {}
 
 
-def _object_schema(chance: random.Random) -> JSONObject | None:
+def object_schema(chance: random.Random) -> JSONObject | None:
     if chance.random() < 0.1:
         return None
     while True:
         made = _schema(chance, 3)
         if made.get("type") == "object" and "x-kubernetes-map-type" not in made:
             return made
+
+
+def changed_schema(chance: random.Random, schema: Any) -> Any:
+    """The schema with other types of lists and maps, which the same values fit."""
+    if not isinstance(schema, dict):
+        return schema
+    made = {name: changed_schema(chance, inner) for name, inner in schema.items()}
+    if "properties" in schema:
+        made["properties"] = {name: changed_schema(chance, inner) for name, inner in schema["properties"].items()}
+    if schema.get("type") == "array" and chance.random() < 0.4:
+        made.pop(structural.LIST_TYPE, None)
+        made.pop(structural.LIST_MAP_KEYS, None)
+    if schema.get("type") == "object" and chance.random() < 0.2:
+        made[structural.MAP_TYPE] = chance.choice(["atomic", "granular"])
+    return made
 
 
 def _schema(chance: random.Random, depth: int) -> JSONObject:
@@ -136,7 +154,7 @@ def _list_schema(chance: random.Random, depth: int) -> JSONObject:
     return made | {"items": {"type": "object", "properties": properties}, structural.LIST_MAP_KEYS: keys}
 
 
-def _object(chance: random.Random, schema: JSONObject | None, wrong: float = 0.0) -> JSONObject:
+def an_object(chance: random.Random, schema: JSONObject | None, wrong: float = 0.0) -> JSONObject:
     if schema is None:
         return {name: _anything(chance, 3) for name in NAMES[:3]}
     return _value(chance, schema, wrong) or {}

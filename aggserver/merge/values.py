@@ -1,0 +1,48 @@
+"""Values: when two of them are equal, and the one that stands for no value at all.
+
+Pure. Source: sigs.k8s.io/structured-merge-diff/v6 value/value.go, v6.3.3.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, Final
+
+import orjson
+
+__all__ = ["ABSENT", "Absent", "are_identical", "equal"]
+
+
+class Absent(Enum):
+    """A field that is not there, which is something else than a null."""
+
+    ABSENT = 0
+
+
+ABSENT: Final = Absent.ABSENT
+
+
+def equal(left: Any, right: Any) -> bool:
+    """As JSON, where 1 and 1.0 are equal and 1 and true are not. Cheap where they are equal."""
+    if left != right:
+        return False
+    if isinstance(left, dict | list):
+        return _are_written_alike(left, right) or _equal(left, right)
+    return isinstance(left, bool) is isinstance(right, bool)
+
+
+def are_identical(left: Any, right: Any) -> bool:
+    """Whether they would be written as the same JSON, but for the order of members: 1 and 1.0 differ."""
+    return bool(left == right) and _are_written_alike(left, right)
+
+
+def _are_written_alike(left: Any, right: Any) -> bool:
+    return orjson.dumps(left, option=orjson.OPT_SORT_KEYS) == orjson.dumps(right, option=orjson.OPT_SORT_KEYS)
+
+
+def _equal(left: Any, right: Any) -> bool:
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(_equal(member, right[name]) for name, member in left.items())
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(_equal, left, right))
+    return bool(left == right) and isinstance(left, bool) is isinstance(right, bool)

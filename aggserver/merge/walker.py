@@ -1,0 +1,565 @@
+"""Walker: what is done to values of one type, for values that fit it: check, compare, merge, and tell their fields.
+
+`typed.py`, `comparing.py` and `merging.py` have the rules in their plain form, which handles every value and words every error.
+Nearly every value fits its type, and most of a written object is as it was before. So they ask a walker first. It passes over
+what is the same object or equal, builds sets only for what differs, and hands out parts of its arguments where they are as they
+should be. It raises Misfit for everything that is rare: values that don't fit, items of one list with the same key, keys that are
+neither texts nor integers. The plain form then decides. The tests hold both to the same results.
+
+There is one walker for each type in a schema, made when a value first gets there, and kept by the type (`Atom.walker`).
+Elements of declared fields are kept as well, so the sets of all objects share them; what is kept depends on the schema alone.
+
+Source: as of the plain forms; this form is ours. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from aggserver.merge import fieldset
+from aggserver.merge.atom import Atom, ListType, MapType
+from aggserver.merge.fieldset import FieldSet
+from aggserver.merge.values import ABSENT, are_identical, equal
+
+__all__ = ["Changes", "Misfit", "Walker", "walker_of", "woven"]
+
+# (removed, modified, added): the sets of what differs below an element, as the nodes of a field set. None where there is nothing;
+# empty where it is the element alone.
+Changes = tuple[FieldSet | None, FieldSet | None, FieldSet | None]
+
+JSONObject = dict[str, Any]
+T = TypeVar("T", bound=Hashable)
+
+_LEAF: FieldSet = fieldset.EMPTY
+_MODIFIED: Changes = (None, _LEAF, None)
+_NO_MEMBERS: JSONObject = {}
+_SCALARS = frozenset((str, bool, int, float))
+# Scalars that are written alike if they are equal, which zeros of both signs are not.
+_EXACT = frozenset((str, bool, int, type(None)))
+_CLASSES: Mapping[str, frozenset[type]] = {
+    "": frozenset(),
+    "string": frozenset((str,)),
+    "boolean": frozenset((bool,)),
+    "numeric": frozenset((int, float)),
+    "untyped": _SCALARS,
+}
+
+
+class Misfit(Exception):
+    """The value needs the plain form."""
+
+
+def walker_of(atom: Atom) -> Walker:
+    """The walker of a type. They are made one by one, since a type may contain itself, and objects use few fields of a schema."""
+    found: Walker | None = atom.walker
+    if found is None:
+        found = atom.walker = _make(atom)
+    return found
+
+
+def _make(atom: Atom) -> Walker:
+    kinds = [
+        *([] if atom.map is None else [_AtomicMap(atom, atom.map) if atom.map.atomic else _Map(atom, atom.map)]),
+        *([] if atom.list is None else [_List(atom, atom.list) if atom.list.associative else _AtomicList(atom, atom.list)]),
+        *([_Scalar(atom)] if atom.scalar else []),
+    ]
+    if not kinds:
+        return Walker(atom)
+    return kinds[0] if len(kinds) == 1 else _Either(atom, kinds)
+
+
+class Walker:
+    """Of values that are owned as a whole. This one itself is of the type that no value has."""
+
+    __slots__ = ("_is_textual", "has_atomic")
+
+    def __init__(self, atom: Atom) -> None:
+        # Kept here since the type looks through all that is in it.
+        self._is_textual = atom.is_textual
+        self.has_atomic = atom.has_atomic
+
+    def fits(self, value: Any, allow_duplicates: bool) -> bool:
+        """Whether `value` is surely of the type; where this is False, the plain form may still find no error."""
+        return False
+
+    def changes(self, old: Any, new: Any) -> Changes | None:
+        """What a change removed, modified and added, None for nothing at all. `new` fits the type; `old` is looked at here.
+
+        Neither is ABSENT. Raises Misfit.
+        """
+        if self._is_textual:
+            if old == new:
+                return None
+        elif equal(old, new):
+            self._check(old)
+            return None
+        self._check(old)
+        return _MODIFIED
+
+    def whole(self, value: Any) -> FieldSet:
+        """The node of a value that was added or removed, its own element included. Raises Misfit."""
+        return _LEAF
+
+    def fields(self, value: Any) -> FieldSet | None:
+        """The node of what an applier owns by giving this value: its leaves, and the items of associative lists.
+
+        None for nothing at all. `value` fits the type. Raises Misfit.
+        """
+        return _LEAF
+
+    def merge(self, live: Any, applied: Any) -> Any:
+        """`applied` laid over `live`, `live` itself where that is the same. `applied` fits the type; `live` is looked at here.
+
+        Neither is ABSENT. Raises Misfit.
+        """
+        if self._is_textual:
+            if live == applied:
+                return live
+        elif are_identical(live, applied):
+            self._check(live)
+            return live
+        self._check(live)
+        return applied
+
+    def _check(self, stored: Any) -> None:
+        if not self.fits(stored, True):
+            raise Misfit
+
+
+class _Scalar(Walker):
+    __slots__ = ("_classes",)
+
+    def __init__(self, atom: Atom) -> None:
+        super().__init__(atom)
+        self._classes = _CLASSES[atom.scalar] | {type(None)}
+
+    def fits(self, value: Any, allow_duplicates: bool) -> bool:
+        return value.__class__ in self._classes
+
+
+def _classes_of(atom: Atom | None) -> frozenset[type]:
+    """The classes of scalars that fit the type: none where it can be a map or a list as well."""
+    if atom is None or atom.map is not None or atom.list is not None:
+        return frozenset()
+    return _CLASSES[atom.scalar]
+
+
+def _most_likely(atom: Atom) -> type | None:
+    """One of those classes: what has it needs no other look."""
+    return next((each for each in (str, bool, int) if each in _classes_of(atom)), None)
+
+
+class _AtomicMap(Walker):
+    __slots__ = ("_all_kinds", "_fits_all", "_kind_of", "_members", "_of", "_other")
+
+    def __init__(self, atom: Atom, of: MapType) -> None:
+        super().__init__(atom)
+        self._fits_all = atom.fits_all
+        self._of = of
+        # Nearly every scalar is of this class, and then needs no other look.
+        self._kind_of = {name: kind for name, member in of.fields.items() if (kind := _most_likely(member)) is not None}.get
+        # Of maps of scalars, such as labels.
+        kinds = frozenset() if of.fields else _classes_of(of.element)
+        self._all_kinds = kinds | {type(None)} if kinds else None
+        self._members: dict[str, tuple[str, Walker]] = {}
+        self._other: Walker | None = None
+
+    def fits(self, value: Any, allow_duplicates: bool) -> bool:
+        if value.__class__ is not dict:
+            return value is None
+        if self._fits_all:
+            return True
+        if self._all_kinds is not None:
+            return self._all_kinds.issuperset(map(type, value.values()))
+        kind_of = self._kind_of
+        for name, member in value.items():
+            if member.__class__ is not kind_of(name) and not self._member_fits(name, member, allow_duplicates):
+                return False
+        return True
+
+    def _member_fits(self, name: str, member: Any, allow_duplicates: bool) -> bool:
+        atom = self._of.of(name)
+        return atom is not None and walker_of(atom).fits(member, allow_duplicates)
+
+    def _member(self, name: str) -> tuple[str, Walker]:
+        """(its element, the walker of its type). Raises Misfit for a field that is not declared."""
+        found = self._members.get(name)
+        if found is not None:
+            return found
+        declared = self._of.fields.get(name)
+        if declared is not None:
+            found = self._members[name] = (fieldset.field(name), walker_of(declared))
+            return found
+        # Names of such fields come from clients, so they are not remembered.
+        if self._other is None:
+            if self._of.element is None:
+                raise Misfit
+            self._other = walker_of(self._of.element)
+        return f"f:{name}", self._other
+
+
+class _Map(_AtomicMap):
+    """Of maps that are owned by their members."""
+
+    __slots__ = ()
+
+    def changes(self, old: Any, new: Any) -> Changes | None:
+        if self._is_textual and old == new:
+            return None
+        before, after = _map(old), _map(new)
+        if not before and not after:
+            return None if old == new else _MODIFIED
+        removed: JSONObject = {}
+        modified: JSONObject = {}
+        added: JSONObject = {}
+        for name, member in after.items():
+            ours = before.get(name, ABSENT)
+            if ours is member:
+                continue
+            kind = member.__class__
+            if kind is ours.__class__ and kind in _SCALARS and ours == member:
+                continue
+            element, walker = self._member(name)
+            if ours is ABSENT:
+                added[element] = _LEAF if kind in _SCALARS else walker.whole(member)
+            elif (found := walker.changes(ours, member)) is not None:
+                _take(element, found, removed, modified, added)
+        if not before.keys() <= after.keys():
+            self._find_removed(before, after, removed)
+        if not (removed or modified or added):
+            return None
+        return removed or None, modified or None, added or None
+
+    def _find_removed(self, before: JSONObject, after: JSONObject, removed: JSONObject) -> None:
+        for name, member in before.items():
+            if name not in after:
+                if not self._member_fits(name, member, True):
+                    raise Misfit
+                element, walker = self._member(name)
+                removed[element] = walker.whole(member)
+
+    def whole(self, value: Any) -> FieldSet:
+        if not value or value.__class__ is not dict:
+            return _LEAF
+        out: JSONObject = {".": _LEAF}
+        known = self._members
+        for name, member in value.items():
+            element, walker = known.get(name) or self._member(name)
+            out[element] = _LEAF if member.__class__ in _SCALARS else walker.whole(member)
+        return out
+
+    def fields(self, value: Any) -> FieldSet | None:
+        if not value or value.__class__ is not dict:
+            return None
+        out: JSONObject = {}
+        declared, known = self._of.fields, self._members
+        for name, member in value.items():
+            element, walker = known.get(name) or self._member(name)
+            # A null and an empty map have no leaves that could stand for them.
+            is_leaf = member.__class__ in _SCALARS or member is None or member == {}
+            node = _LEAF if is_leaf else walker.fields(member)
+            if name not in declared:
+                # Nor is a field that is not declared implied by what is in it.
+                node = fieldset.with_member(node)
+            if node is not None:
+                out[element] = node
+        return out or None
+
+    def merge(self, live: Any, applied: Any) -> Any:
+        before, after = _map(live), _map(applied)
+        if not before or not after:
+            self._check(live)
+            # Of two empty ones the applied one says whether it is null.
+            return live if before else applied
+        out = before
+        for name, member in after.items():
+            ours = before.get(name, ABSENT)
+            if ours is ABSENT:
+                merged = member
+            else:
+                kind = member.__class__
+                if kind is ours.__class__ and kind in _EXACT and ours == member:
+                    continue
+                merged = self._member(name)[1].merge(ours, member)
+                if merged is ours:
+                    continue
+            if out is before:
+                out = dict(before)
+            out[name] = merged
+        if not before.keys() <= after.keys():
+            self._check({name: member for name, member in before.items() if name not in after})
+        return out
+
+
+def _map(value: Any) -> JSONObject:
+    if value.__class__ is dict:
+        return value
+    if value is None:
+        return _NO_MEMBERS
+    raise Misfit
+
+
+def _take(element: str, found: Changes, removed: JSONObject, modified: JSONObject, added: JSONObject) -> None:
+    if found[0] is not None:
+        removed[element] = found[0]
+    if found[1] is not None:
+        modified[element] = found[1]
+    if found[2] is not None:
+        added[element] = found[2]
+
+
+class _AtomicList(Walker):
+    __slots__ = ("_element", "_fits_all", "_item", "_kinds")
+
+    def __init__(self, atom: Atom, of: ListType) -> None:
+        super().__init__(atom)
+        self._fits_all = atom.fits_all
+        self._element = of.element
+        self._item: Walker | None = None
+        classes = _classes_of(of.element)
+        self._kinds = classes | {type(None)} if classes else None
+
+    def fits(self, value: Any, allow_duplicates: bool) -> bool:
+        if value.__class__ is not list:
+            return value is None
+        if self._fits_all:
+            return True
+        if self._kinds is not None:
+            return self._kinds.issuperset(map(type, value))
+        item_fits = self._walker().fits
+        for item in value:  # noqa: SIM110  -- all() of a generator takes half as long again
+            if not item_fits(item, allow_duplicates):
+                return False
+        return True
+
+    def _walker(self) -> Walker:
+        if self._item is None:
+            self._item = walker_of(self._element)
+        return self._item
+
+
+class _List(_AtomicList):
+    """Of lists that are owned by their items, which a token tells apart: a set's items themselves, or the values of their keys.
+
+    Tokens are strings and integers, or tuples of these. Everything else is for the plain form.
+    """
+
+    __slots__ = ("_defaults", "_head", "_keys")
+
+    def __init__(self, atom: Atom, of: ListType) -> None:
+        super().__init__(atom, of)
+        self._keys = of.keys
+        defaults: Mapping[str, Any] = {} if of.element.map is None else of.element.map.defaults
+        self._defaults = [defaults.get(name) for name in of.keys]
+        self._head = fieldset.key({of.keys[0]: ""})[:-2] if len(of.keys) == 1 else ""
+
+    def _tokens(self, items: list[Any]) -> list[Any]:
+        """By which the items are told apart, one for each. Raises Misfit."""
+        if not self._keys:
+            return _checked_tokens(items)
+        try:
+            columns = [
+                _checked_tokens([item.get(name, default) for item in items])
+                for name, default in zip(self._keys, self._defaults, strict=True)
+            ]
+        except AttributeError:
+            raise Misfit from None
+        return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+
+    def _by_token(self, items: list[Any]) -> dict[Any, Any]:
+        """Token -> item, in the list's order. Raises Misfit, also for items with the same one."""
+        found = dict(zip(self._tokens(items), items, strict=True))
+        if len(found) < len(items):
+            raise Misfit
+        return found
+
+    def _name(self, token: Any) -> str:
+        """The path element."""
+        if not self._keys:
+            return fieldset.value(token)
+        if self._head and token.__class__ is str and fieldset.is_plain(token):
+            return f'{self._head}{token}"}}'
+        return fieldset.key(dict(zip(self._keys, token if len(self._keys) > 1 else (token,), strict=True)))
+
+    def fits(self, value: Any, allow_duplicates: bool) -> bool:
+        if not value or value.__class__ is not list:
+            return value is None or value == []
+        try:
+            tokens = self._tokens(value)
+        except Misfit:
+            return False
+        if not allow_duplicates and len(set(tokens)) < len(tokens):
+            return False
+        return super().fits(value, allow_duplicates)
+
+    def changes(self, old: Any, new: Any) -> Changes | None:
+        if self._is_textual and old == new:
+            return None
+        before, after = self._by_token(_list(old)), self._by_token(_list(new))
+        if not before and not after:
+            return None if old == new else _MODIFIED
+        walker = self._walker()
+        removed: JSONObject = {}
+        modified: JSONObject = {}
+        added: JSONObject = {}
+        for token, item in after.items():
+            ours = before.get(token, ABSENT)
+            if ours is ABSENT:
+                added[self._name(token)] = walker.whole(item)
+            elif ours is not item and (found := walker.changes(ours, item)) is not None:
+                _take(self._name(token), found, removed, modified, added)
+        for token, item in before.items():
+            if token not in after:
+                if not walker.fits(item, True):
+                    raise Misfit
+                removed[self._name(token)] = walker.whole(item)
+        if not (removed or modified or added):
+            return None
+        return removed or None, modified or None, added or None
+
+    def whole(self, value: Any) -> FieldSet:
+        if not value or value.__class__ is not list:
+            return _LEAF
+        out: JSONObject = {".": _LEAF}
+        name, whole = self._name, self._walker().whole
+        for token, item in self._by_token(value).items():
+            out[name(token)] = whole(item)
+        return out
+
+    def fields(self, value: Any) -> FieldSet | None:
+        if not value or value.__class__ is not list:
+            return None
+        name, fields, with_member = self._name, self._walker().fields, fieldset.with_member
+        return {name(token): with_member(fields(item)) for token, item in self._by_token(value).items()}
+
+    def merge(self, live: Any, applied: Any) -> Any:
+        if not live or not applied:
+            self._check(live)
+            return live if live else applied
+        before, after = self._by_token(_list(live)), self._by_token(_list(applied))
+        tokens, given = list(before), list(after)
+        order = tokens if tokens == given else [token for token, _ in woven(tokens, given)]
+        walker = self._walker()
+        out: list[Any] = []
+        is_same = order == tokens
+        for token in order:
+            ours, theirs = before.get(token, ABSENT), after.get(token, ABSENT)
+            merged = theirs
+            if theirs is ABSENT:
+                if not walker.fits(ours, True):
+                    raise Misfit
+                merged = ours
+            elif ours is not ABSENT:
+                merged = walker.merge(ours, theirs)
+            is_same = is_same and merged is ours
+            out.append(merged)
+        return live if is_same else out
+
+
+_TOKENS = frozenset((str, int))
+
+
+def _checked_tokens(tokens: list[Any]) -> list[Any]:
+    if not _TOKENS.issuperset(map(type, tokens)):
+        raise Misfit
+    return tokens
+
+
+def _list(value: Any) -> list[Any]:
+    if value.__class__ is list:
+        return value
+    if value is None:
+        return []
+    raise Misfit
+
+
+class _Either(Walker):
+    """Of values that may be of several kinds; as which one is handled, it says itself."""
+
+    __slots__ = ("_by_class", "_fits_all")
+
+    def __init__(self, atom: Atom, kinds: list[Walker]) -> None:
+        super().__init__(atom)
+        self._fits_all = atom.fits_all
+        # A null is of the first kind.
+        self._by_class: dict[type, Walker] = {type(None): kinds[0]}
+        for kind in kinds:
+            if isinstance(kind, _Scalar):
+                self._by_class |= dict.fromkeys(_SCALARS, kind)
+            else:
+                self._by_class[dict if isinstance(kind, _AtomicMap) else list] = kind
+
+    def fits(self, value: Any, allow_duplicates: bool) -> bool:
+        if self._fits_all:
+            return True
+        kind = self._by_class.get(value.__class__)
+        return kind is not None and kind.fits(value, allow_duplicates)
+
+    def changes(self, old: Any, new: Any) -> Changes | None:
+        before, after = self._kind(old), self._kind(new)
+        if before is after:
+            return before.changes(old, new)
+        # Of what becomes of another kind, the old one is gone, the new one is there, and what is owned as a whole is modified.
+        gone = None if old is None else before.changes(old, None)
+        come = None if new is None else after.changes(None, new)
+        removed, modified = (gone or _MODIFIED)[:2]
+        _, again, added = come or _MODIFIED
+        return removed, modified if again is None else again, added
+
+    def whole(self, value: Any) -> FieldSet:
+        return self._kind(value).whole(value)
+
+    def fields(self, value: Any) -> FieldSet | None:
+        return self._kind(value).fields(value)
+
+    def merge(self, live: Any, applied: Any) -> Any:
+        kind = self._kind(applied)
+        if self._kind(live) is kind:
+            return kind.merge(live, applied)
+        self._check(live)
+        return applied
+
+    def _kind(self, value: Any) -> Walker:
+        kind = self._by_class.get(value.__class__)
+        if kind is None:
+            raise Misfit
+        return kind
+
+
+def woven(left: Sequence[T], right: Sequence[T]) -> Iterator[tuple[T, int]]:
+    """The order of the items of two lists that are merged, by their tokens, none of which is in `right` twice.
+
+    Those that both have are in the order of `right`, and what only `left` has is where it stood. With a token that only `left`
+    has comes its index there, -1 with others.
+    """
+    in_left, in_right = set(left), set(right)
+    shared = iter([token for token in right if token in in_left])
+    following = next(shared, None)
+    taken: set[T] = set()
+    at_left = at_right = 0
+    while at_left < len(left) or at_right < len(right):
+        if at_left < len(left):
+            token = left[at_left]
+            if at_right < len(right) and token == right[at_right]:
+                taken.add(token)
+                yield token, -1
+                at_left, at_right = at_left + 1, at_right + 1
+                following = next(shared, None)
+                continue
+            if at_right < len(right) and token in in_right and following is not None and following != token:
+                at_left += 1  # shared, and it comes later
+                continue
+            if token not in in_right:
+                yield token, at_left
+                at_left += 1
+                continue
+            if token in taken:
+                at_left += 1
+        if at_right < len(right):
+            token = right[at_right]
+            taken.add(token)
+            yield token, -1
+            at_right += 1
+            if following == token:
+                following = next(shared, None)
