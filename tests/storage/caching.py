@@ -1,4 +1,4 @@
-"""A watch cache over any store, for tests: small objects, a clock that stands still, and what a watch was told as tuples."""
+"""A watch cache over any store, for tests: small objects, a clock that does not move, and events as tuples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stores that the watch cache is tested over."""
+"""The stores that the watch cache is tested with."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The contract of `aggserver/storage/interface.py` as functions over an open store that holds nothing: every backend passes all.
+"""Tests of `aggserver/storage/interface.py`: functions that get an empty, open store. Every backend must pass all.
 
-`CASES` lists them; a backend's test file is one line over it. `suite.py` says what a case may take for granted, `in_process.py`
-has what only the stores in this process promise beyond, `test_upstream.py` says which of upstream's tests is where. A backend
-that others write to as well hands out a store below a prefix of its own for each case. Behaviour after k8s.io/apiserver
-pkg/storage/testing (store_tests.go, watcher_tests.go) v0.36.3 and etcd's API, in our own cases.
+`CASES` lists them; a backend's test file runs them all. `suite.py` says what a case may rely on, `in_process.py` has the
+additional guarantees of stores in this process, `test_upstream.py` maps upstream's tests to ours. For a backend that others write
+to as well, each case gets a store with a prefix of its own. The behaviour is that of k8s.io/apiserver pkg/storage/testing
+(store_tests.go, watcher_tests.go) v0.36.3 and etcd's API; the cases are our own.
 """
 
 from __future__ import annotations

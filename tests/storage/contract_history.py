@@ -1,4 +1,4 @@
-"""What is kept of the past, and what a compaction takes. Cases of `contract.py`."""
+"""History and compaction. Cases of `contract.py`."""
 
 from __future__ import annotations
 

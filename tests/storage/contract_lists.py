@@ -1,4 +1,4 @@
-"""What a list shows, now and at an old revision. Cases of `contract.py`."""
+"""Lists, at the newest and at old revisions. Cases of `contract.py`."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ async def count_follows_creations_and_deletions(store: Storage) -> None:
 
 @SUITE.case
 async def a_list_after_a_write_has_it(store: Storage) -> None:
-    """And its revision is not before the write's, whoever lists."""
+    """And its revision is not older than the write's."""
 
     async def write(name: str) -> None:
         key = f"{PODS}default/{name}"
@@ -157,7 +157,7 @@ async def a_list_after_a_write_has_it(store: Storage) -> None:
 
 @SUITE.case
 async def a_list_starts_anywhere(store: Storage) -> None:
-    """Between keys, behind the last, and at a key that is gone since the revision listed at."""
+    """A start between keys, after the last one, and at a key that was deleted after the list's revision."""
     for key in (A, B, C):
         await store.create(key, b"")
     gone = await store.get(B)

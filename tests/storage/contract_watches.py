@@ -1,4 +1,4 @@
-"""What a subscription delivers. Cases of `contract.py`."""
+"""Events of subscriptions. Cases of `contract.py`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def watch_delivers_what_is_written(store: Storage) -> None:
     deleted = await store.delete(A, updated)
     await recorder.reached(deleted)
     assert recorder.short() == [(created, A, b"1"), (updated, A, b"2"), (deleted, A, None)]
-    # Of a deletion not every store knows it without reading what was deleted.
+    # For a deletion, not every store knows it without reading the deleted value.
     assert [event.create_revision for event in recorder.seen[:2]] == [created] * 2
 
 

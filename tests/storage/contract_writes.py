@@ -1,4 +1,4 @@
-"""What a write does, and what it is refused for. Cases of `contract.py`."""
+"""Writes and their errors. Cases of `contract.py`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Run by test_crash.py as a process of its own: writes until it is killed, and says on stdout what was acknowledged.
+"""The process that test_crash.py kills: writes until then, and prints every acknowledged write.
 
-Meanwhile history is compacted and the log is emptied without a pause, so that most kills fall into one or the other.
+Meanwhile it compacts history and truncates the log continuously, so that most kills happen during one or the other.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""What only a store in this process promises, beyond the contract: no writer but us, and nothing comes later.
+"""Additional guarantees of stores in this process: there are no other writers, and events are delivered before a write returns.
 
-Run by `test_memory.py` and `test_sqlite.py`. Source: `aggserver/storage/interface.py`.
+`test_memory.py` and `test_sqlite.py` run these cases. Source: `aggserver/storage/interface.py`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ async def the_empty_store_is_at_revision_one(store: Storage) -> None:
 
 @SUITE.case
 async def revisions_are_counted_one_by_one(store: Storage) -> None:
-    """And what is refused has none."""
+    """And a rejected write has none."""
     assert await store.create(A, b"1") == 2
     assert await store.update(A, b"2", 2) == 3
     for refused in (store.create(A, b"3"), store.update(A, b"3", 2), store.delete(B, 2)):

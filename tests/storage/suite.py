@@ -1,8 +1,8 @@
-"""What the cases of a store's contract are made of: suites of functions over a store, and a sink that records.
+"""Helpers for the cases of `contract.py`: suites of functions that get a store, and a sink that records.
 
-A case gets an open store that holds nothing, and must pass whoever else writes to what lies below it: the store may be one folder
-of an etcd that others use too. So a case never knows a revision before it was given one, nor that two writes of its own follow
-each other without a revision between them; and it awaits events (`Recorder.reached`), which may come after the write returned.
+A case gets an empty, open store, which may be a prefix of an etcd that others write to. So a case must not assume a revision that
+the store has not returned, nor that its own writes have consecutive revisions; and it must wait for events (`Recorder.reached`),
+which may come after the write returned.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ __all__ = ["FAR", "PODS", "A", "B", "C", "Case", "Recorder", "Suite", "follow", 
 
 PODS = "/core/pods/"
 A, B, C = (f"{PODS}default/{name}" for name in "abc")
-FAR = 1 << 40  # revisions ahead: no store comes that far during a case
+FAR = 1 << 40  # revisions ahead of what any store reaches during a case
 
-# Seconds for what must happen, on the busiest machine.
+# Timeout in seconds, long enough for a busy machine.
 _PATIENCE = 20
 
 Case = Callable[[Storage], Awaitable[None]]
 
 
 class Suite(list[Case]):
-    """Cases of one subject; `case` adds one."""
+    """The cases of one subject; the decorator `case` adds one."""
 
     def case(self, function: Case) -> Case:
         self.append(function)
@@ -33,7 +33,7 @@ class Suite(list[Case]):
 
 
 class Recorder:
-    """A sink that keeps what it gets and checks the order on the way."""
+    """A sink that records events, and checks their order."""
 
     subscription: Subscription | None = None
 
@@ -55,7 +55,7 @@ class Recorder:
         self.error = error
 
     async def reached(self, revision: int) -> None:
-        """Returns once everything up to `revision`, which has happened, was delivered. Asks for progress as a cacher does."""
+        """Wait until all events up to `revision` were delivered. Requests progress, as a cacher does."""
         if self.revision < revision and self.subscription is not None:
             self.subscription.progress()
         async with asyncio.timeout(_PATIENCE):

@@ -1,4 +1,4 @@
-"""Bookmarks of watches on the cache, and the one that ends the objects of now; over every store in this process."""
+"""Bookmarks of watches on the cache, and the one after the initial events; with every store in this process."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""How watches on the cache end, over every store in this process."""
+"""The end of watches on the cache, with every store in this process."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""How the watch cache is loaded: page by page, while others write and compact."""
+"""Loading of the watch cache: page by page, during writes and compactions."""
 
 from collections.abc import Awaitable, Callable
 
@@ -12,7 +12,7 @@ from tests.storage.caching import PREFIX, Thing, at, make
 
 
 class Interrupted(MemoryStorage):
-    """Lists in a way that others come in between: `then` runs once, after the next page."""
+    """A store whose lists can be interrupted: `then` runs once, after the next page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ async def test_a_load_of_several_pages_is_of_one_revision(store: Interrupted, ca
     store.then = write
     watch = await cacher.watch(PREFIX, after=6)
     assert store.listed == [6, 6, 6]
-    # What was written during the load comes as events, after the state that it found.
+    # Writes during the load arrive as events, after the loaded state.
     assert [(event.type, event.revision) for event in await anext(watch)] == [("MODIFIED", 7), ("DELETED", 8), ("ADDED", 9)]
     assert held(cacher) == "a1 a12 b1 c1 d2"
 

@@ -1,4 +1,4 @@
-"""The watch cache over a store that can be lost."""
+"""The watch cache with a store that loses its watches."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -20,7 +20,7 @@ from tests.storage.caching import PREFIX, Thing, World, at, make, take
 
 
 class Losing(MemoryStorage):
-    """A store whose lists may fail and whose subscription can be cut."""
+    """A store whose lists can fail and whose subscriptions can be ended."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Many watches on the cache, quick ones and slow, over every store in this process."""
+"""Many watches on the cache, fast and slow ones, with every store in this process."""
 
 import weakref
 

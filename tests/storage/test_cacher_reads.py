@@ -1,4 +1,4 @@
-"""What the watch cache answers to reads, over every store in this process."""
+"""Reads from the watch cache, with every store in this process."""
 
 import asyncio
 
@@ -55,7 +55,7 @@ async def test_list_with_a_selector_goes_on_after_the_last_one_looked_at(world: 
     assert (page.more, page.next_start, page.remaining) == (True, PREFIX + "a\0", None)
     page = world.cacher.list(PREFIX, limit=1, start=page.next_start, matches=value_is("x"))
     assert [thing.name for thing in page.items] == ["d"]
-    assert page.more  # of what was looked at, not of what matches: as upstream
+    assert page.more  # more to examine, although nothing more matches, as upstream
     page = world.cacher.list(PREFIX, limit=1, start=page.next_start, matches=value_is("x"))
     assert (list(page.items), page.more) == ([], False)
 

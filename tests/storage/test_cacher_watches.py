@@ -1,4 +1,4 @@
-"""What watches on the cache are told, over every store in this process."""
+"""Events of watches on the cache, with every store in this process."""
 
 import asyncio
 
@@ -49,7 +49,10 @@ async def test_watch_from_a_revision(world: World, source: str) -> None:
 
 @pytest.mark.parametrize("source", ["window", "store"])
 async def test_watch_with_a_selector(world: World, source: str) -> None:
-    """Entering is ADDED, leaving is DELETED with the old content at the new revision; live, from the window, from the store."""
+    """An object that begins to match is ADDED, one that no longer matches is DELETED with the old content at the new revision.
+
+    Live, from the window, and from the store.
+    """
     live = await world.cacher.watch(PREFIX, matches=value_is("x")) if source == "window" else None
     await world.put("a", "x")  # 2: made inside
     await world.put("a", "y")  # 3: leaves

@@ -1,4 +1,4 @@
-"""How much of the past the watch cache keeps in memory, and what it does where that ends."""
+"""The size of the watch cache's window, and reads of older history."""
 
 import pytest
 
@@ -33,7 +33,7 @@ def test_window(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_deleted_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is no longer among the objects of now: the window alone holds it. What is created is held anyway."""
+    """A replaced object is held by the window only; a created one is held by the cache anyway."""
     monkeypatch.setattr(changes, "MAX_BYTES", 2000)
     window: changes.Window[Thing] = changes.Window(1)
     thing = Thing("k", 1, "x" * 10)

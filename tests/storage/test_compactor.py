@@ -10,7 +10,7 @@ from aggserver.storage.memory import MemoryStorage
 
 
 class Recording(MemoryStorage):
-    """Remembers what it was asked to compact that it hadn't; `fails` says which time of these it can't."""
+    """Records the revisions it is compacted to; `fails` is the number of the call that fails."""
 
     def __init__(self, fails: int = 0) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class Recording(MemoryStorage):
 
 
 async def run(store: Recording, interval: float, seconds: float, writes: Callable[[float], int], *, bounded: bool = True) -> None:
-    """`compact_regularly` for so long, by a clock that moves when it sleeps; `writes` are made before that moment."""
+    """Run `compact_regularly` with a clock that advances when it sleeps; `writes` are made at their times."""
     now = 0.0
 
     async def sleep(pause: float) -> None:
@@ -46,7 +46,7 @@ async def run(store: Recording, interval: float, seconds: float, writes: Callabl
 async def test_history_is_kept_for_an_interval() -> None:
     store = Recording(fails=2)
     await run(store, 300.0, 1501.0, lambda now: int(now % 300 == 0))
-    # Each time to where the store was the time before; the one that failed is made up for at the next look.
+    # Each compaction is to the revision of the previous interval; a failed one is repeated at the next check.
     assert store.compacted == [1, 2, -1, 2, 4, 5]
 
 

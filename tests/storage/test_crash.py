@@ -1,4 +1,4 @@
-"""What was acknowledged is there after SIGKILL, and the file is sound, again and again over the same file."""
+"""Acknowledged writes survive SIGKILL, and the file is not damaged, repeatedly with the same file."""
 
 import asyncio
 import sys
@@ -14,7 +14,7 @@ ROUNDS = 12
 
 
 async def acknowledged(path: Path, round_: int, synchronous: str) -> dict[str, int]:
-    """Kills a writer after a number of answers that differs from round to round; the last revision it told of each key."""
+    """Kill a writer after a number of answers that differs per round. Returns the last printed revision of each key."""
     command = (sys.executable, "-m", "tests.storage.crash_writer", path, str(round_), synchronous)
     process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None
@@ -33,14 +33,14 @@ async def test_nothing_acknowledged_is_lost(tmp_path: Path, synchronous: str) ->
     for round_ in range(ROUNDS):
         told = await acknowledged(path, round_, synchronous)
         assert min(told.values()) > newest
-        # As the kill left it, and as the next server finds it.
+        # The file as the kill left it, and as the next server opens it.
         assert "is sound" in check(path, lambda line: None)
         store = SQLiteStorage(path)
         await store.start()
         try:
             found = {item.key: item for item in (await store.list(f"/g.io/foos/r{round_}/")).items}
             for key, revision in told.items():
-                # An update that was committed but not told of any more may have come after.
+                # A later update may have been committed but not printed.
                 assert found[key].revision >= revision
                 assert found[key].value[5:6] == (b"1" if found[key].revision == found[key].create_revision else b"2")
             newest = await store.revision()

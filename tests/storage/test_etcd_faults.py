@@ -1,4 +1,4 @@
-"""The etcd store against a server of our own in this process, for what a real etcd does only now and then."""
+"""The etcd store against a fake etcd in this process, for behaviour that a real etcd shows only rarely."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aggserver.storage.etcd import EtcdStorage
 from aggserver.storage.interface import Compacted, Event, StorageError, Unavailable
 from tests.storage.suite import PODS, A, Recorder
 
-PATIENCE = 30.0  # seconds for what must happen, on the busiest machine
+PATIENCE = 30.0  # timeout in seconds, long enough for a busy machine
 
 
 def number(field: int, value: int) -> bytes:
@@ -46,9 +46,9 @@ Calls = Callable[[bytes, Any], Awaitable[bytes]]
 
 
 class FakeEtcd:
-    """A member: `range` and `txn` answer calls, `script` is what a watch is sent after its creation; then it stays silent.
+    """A member: `range` and `txn` answer calls; `script` is what a watch gets after its creation, then it stays silent.
 
-    A script's entry may be an event to wait for. `requests` are all that came, by method.
+    An entry of the script may be an event to wait for. `requests` are all received requests, by method.
     """
 
     def __init__(self) -> None:
@@ -161,7 +161,7 @@ async def test_a_revision_in_fragments_is_delivered_whole(store: EtcdStorage, me
 
 
 async def test_the_header_of_events_is_no_progress(store: EtcdStorage, members: list[FakeEtcd]) -> None:
-    """While a watch is led up to the present, etcd's answers name a revision that it hasn't told everything up to."""
+    """While a watch catches up, etcd's responses have a revision up to which it hasn't sent all events."""
     members[0].revision = 20
     present = asyncio.Event()
     members[0].script = [header(20) + put(A, 10), present, header(20) + put(A, 12), progress(20)]
@@ -213,7 +213,7 @@ async def test_a_sink_that_fails_loses_its_subscription(
 
 
 async def test_progress_is_asked_for_until_it_is_answered(store: EtcdStorage, members: list[FakeEtcd]) -> None:
-    """etcd is silent while it is behind with a watch."""
+    """etcd does not answer progress requests while a watch is behind."""
     answered = asyncio.Event()
     members[0].script = [answered, progress(10)]
     sink = Lost()
@@ -238,7 +238,7 @@ async def test_a_write_that_may_have_happened_is_not_made_again(store: EtcdStora
     with pytest.raises(Unavailable, match="request timed out"):
         await store.create(A, b"")
     assert [member.asked("Txn") for member in members] == [1, 0]
-    # The member is left for it: the next write goes to the other.
+    # The client switches members: the next write goes to the other one.
     assert await store.create(A, b"") == 10
     assert [member.asked("Txn") for member in members] == [1, 1]
 
@@ -247,7 +247,7 @@ async def test_a_write_that_was_not_sent_goes_to_another_member(store: EtcdStora
     await members[0].stop()
     async with asyncio.timeout(PATIENCE):
         while members[1].asked("Txn") == 0:
-            # Until gRPC has noticed, the connection seems to stand, and the write may have been sent.
+            # Until gRPC notices, the connection seems to work, and the write may have been sent.
             try:
                 await store.create(A, b"")
             except Unavailable:
@@ -293,7 +293,7 @@ async def test_a_member_that_hangs_is_left_with_its_watches(
 
 
 async def test_concurrent_questions_for_the_revision_share_queries(store: EtcdStorage, members: list[FakeEtcd]) -> None:
-    """But none joins one that was under way: it may have been answered before."""
+    """But no call joins a running query, which may have been answered before."""
     asked, going = asyncio.Event(), asyncio.Event()
 
     async def slow(request: bytes, context: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""etcd's messages against bytes that were written out by hand."""
+"""Encoding and decoding of etcd's messages, compared with bytes written by hand."""
 
 from collections.abc import Callable
 
@@ -29,7 +29,7 @@ def field(number: int, content: bytes) -> bytes:
         ),
         pytest.param(
             wire.txn_request(b"k", wire.MOD, 0, wire.put_op(b"k", b"v"), wire.range_op(b"k")),
-            # The number of a comparison is there even if it is 0.
+            # The number of a comparison is encoded even if it is 0.
             b"\x0a\x07\x10\x02\x1a\x01k\x30\x00\x12\x08\x12\x06\x0a\x01k\x12\x01v\x1a\x05\x0a\x03\x0a\x01k",
             id="create",
         ),

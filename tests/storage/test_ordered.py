@@ -1,4 +1,4 @@
-"""The sorted map of the watch cache, against a plain dict, with parts so small that they are cut and emptied all the time."""
+"""The sorted map of the watch cache, compared with a dict, with parts so small that they are often divided and emptied."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""What a watch is told before the live events: in parts, each watch once and in order, whatever is written meanwhile."""
+"""Past events of watches: delivered in parts, once and in order, also during writes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_the_more_are_behind_the_less_each_is_told(world: World) -> None:
 
 
 async def test_an_unread_watch_holds_no_objects(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of what was replaced the window keeps so much and no more, however many watches have it still to come."""
+    """The window keeps a limited size of replaced objects, regardless of how many watches still need them."""
     monkeypatch.setattr(changes, "MAX_BYTES", 20_000)
     monkeypatch.setattr(changes, "STALE_BYTES", 0)
     monkeypatch.setattr("aggserver.storage.cacher.STALE_BYTES", 0)
@@ -58,7 +58,7 @@ async def test_an_unread_watch_holds_no_objects(world: World, monkeypatch: pytes
     await fill(world, 100)
     for number in range(100):
         watch = await world.cacher.watch(PREFIX)
-        await anext(watch)  # some have begun
+        await anext(watch)  # some have started
         await world.cacher.watch(PREFIX)
         await world.put(f"{number:04}", "y" * 1000)
     alive = sum(thing() is not None for thing in made)
@@ -70,7 +70,7 @@ async def test_an_unread_watch_holds_no_objects(world: World, monkeypatch: pytes
 async def test_the_state_is_that_of_its_revision_whatever_is_written_meanwhile(
     world: World, monkeypatch: pytest.MonkeyPatch, source: str, matches: object
 ) -> None:
-    """Random writes between any two parts; then what was told, one after the other, is what is there."""
+    """With random writes between any two parts, applying the events in order yields the present objects."""
     monkeypatch.setattr(past, "PART_BYTES", 4)
     monkeypatch.setattr(past, "MIN_PART", 1)
     if source == "store":
@@ -146,7 +146,7 @@ async def test_what_the_store_has_forgotten_meanwhile_is_an_error(world: World, 
 
 
 async def test_what_is_pending_beyond_the_window_ends_the_watch(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others' changes count, too: it would hold the only copy."""
+    """Changes of other objects count too, because the watch would hold the only copy."""
     monkeypatch.setattr(changes, "MAX_BYTES", 1000)
     monkeypatch.setattr("aggserver.storage.cacher.STALE_BYTES", 1000)
     for name in ("n1/a", "n2/a"):

@@ -114,7 +114,7 @@ async def test_closing_finishes_what_was_asked(path: Path) -> None:
 
 @pytest.mark.parametrize(("synchronous", "mode"), [("full", 2), ("normal", 1)])
 async def test_commits_wait_for_the_disk(synchronous: str, mode: int, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kill can't show it, since the system keeps what a process wrote; a power cut would."""
+    """Only a power failure would show the difference: after a kill, the system still writes what the process wrote."""
     connect, made = sqlite3.connect, []
 
     def recorded(*arguments: Any, **more: Any) -> sqlite3.Connection:
@@ -124,14 +124,14 @@ async def test_commits_wait_for_the_disk(synchronous: str, mode: int, path: Path
     monkeypatch.setattr(sqlite3, "connect", recorded)
     store = SQLiteStorage(path, synchronous)
     await store.start()
-    writer = made[1]  # the first makes the empty file
+    writer = made[1]  # the first one creates the empty file
     assert writer.execute("PRAGMA synchronous").fetchone() == (mode,)
     assert writer.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     await store.close()
 
 
 class Turns:
-    """Lets a thread wait until so many more writes have been made."""
+    """Block a thread until this many more writes were made."""
 
     def __init__(self) -> None:
         self._written = 0
@@ -149,7 +149,7 @@ class Turns:
 
 
 async def test_the_log_stays_small_while_lists_go_on(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lists back to back never leave the log without a reader: it grew to all that was written."""
+    """With continuous lists the log always has a reader, so it grew by everything that was written."""
     monkeypatch.setattr(sqlite_file, "LOG_LIMIT", 1 << 20)
     turns, listed, largest, lists = Turns(), sqlite._list, 0, 0
 
@@ -184,7 +184,7 @@ async def test_the_log_stays_small_while_lists_go_on(path: Path, monkeypatch: py
 
 
 async def test_a_backup_holds_the_log_while_it_lasts(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another process that reads can't be asked to make room; the writers don't wait for it each time."""
+    """The log can't be truncated while another process reads; the writers don't wait for it each time."""
     monkeypatch.setattr(sqlite_file, "LOG_LIMIT", 1 << 20)
     monkeypatch.setattr(sqlite_file, "LOG_KEPT", 1 << 19)
     monkeypatch.setattr(sqlite_file, "CHECKPOINT_WAIT_MS", 1)

@@ -1,6 +1,6 @@
-"""A damaged file, at random: what is served is what was written, or it is said what is damaged. Never less without a word.
+"""Random damage of the file: every value that is served is what was written, and everything else is reported as damaged.
 
-Each case is a seed; the same damage comes of it every time.
+Each case is a seed, which always causes the same damage.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OBJECTS = 172
 
 
 class Written:
-    """What was written: a folder with the file, the objects and the events by revision, as a sound store gives them."""
+    """A folder with the file, and its objects and events by revision before the damage."""
 
     def __init__(self, file: Path, objects: Sequence[KeyValue], events: Sequence[Event]) -> None:
         self.file = file
@@ -38,7 +38,7 @@ def value(chance: random.Random, name: str) -> bytes:
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
-    """Of three resources; some changed, some deleted, and the oldest history compacted."""
+    """A store with three resources: some objects changed, some deleted, and the oldest history compacted."""
 
     async def write(path: Path) -> Written:
         store = SQLiteStorage(path)
@@ -88,7 +88,7 @@ def anothers_page(data: bytearray, chance: random.Random) -> None:
 
 
 def the_head_of_a_page(data: bytearray, chance: random.Random) -> None:
-    """Where SQLite keeps how many rows there are, and where."""
+    """The part of a page where SQLite keeps the number and positions of its rows."""
     at = chance.randrange(1, len(data) // PAGE_SIZE) * PAGE_SIZE
     data[at + chance.randrange(24)] ^= 1 << chance.randrange(8)
 
@@ -116,7 +116,7 @@ def damaged(written: Written, path: Path, damage: Callable[[bytearray, random.Ra
 
 
 async def reading(path: Path, read: Callable[[Storage], Awaitable[None]]) -> None:
-    """Or it is refused in one line, which names it."""
+    """Or the file is rejected with one line, which names it."""
     store = SQLiteStorage(path)
     try:
         await store.start()
@@ -193,7 +193,7 @@ async def test_a_repair_keeps_what_is_sound_and_names_the_rest(
     done: list[str] = []
     refused = refusal(lambda: done.append(repair(path, lines.append)))
     if refused is not None:
-        # Nothing in it can be read: it is left as it is, and the way out is a backup.
+        # Nothing in it can be read: it is not changed, and only a backup helps.
         assert path.name in refused
         assert path.read_bytes() == before
         return
@@ -210,7 +210,7 @@ async def test_a_repair_keeps_what_is_sound_and_names_the_rest(
         named = {text.removeprefix("removed: ").split(": ")[0] for text in lines if text.startswith("removed: ")}
         for item in items:
             assert item == written.objects[item.key]
-        # Only where a page of the list of objects is gone, and one of the events too, nobody knows a key any more.
+        # A key is unknown only if a page of the list of objects and one of the events are both lost.
         known = {item.key for item in items} | named
         assert known >= written.objects.keys() or damage is cut_off or "malformed" in "".join(lines)
         assert await store.create("/g.io/foos/a", b"{}") > 1_000_000_000

@@ -1,4 +1,4 @@
-"""When the disk says no: writers hear of it, everybody else goes on, and memory never differs from the file."""
+"""Disk errors: writers get an error, everything else goes on, and memory never differs from the file."""
 
 import asyncio
 import resource
@@ -20,8 +20,9 @@ VALUE = b'{"spec":{}}'
 
 
 class Connection(sqlite3.Connection):
-    """The writer's. `before` sees each commit of writes or of a compaction, and may raise or make another statement of it;
-    `after` is called when it has been made, and may raise.
+    """The writer's connection. `before` gets the statement of each commit, and may raise or return another one.
+
+    `after` is called after the commit, and may raise.
     """
 
     before: Callable[[str], str] = staticmethod(lambda sql: sql)
@@ -40,7 +41,7 @@ class Connection(sqlite3.Connection):
 
 @pytest.fixture
 def writer(monkeypatch: pytest.MonkeyPatch) -> list[Connection]:
-    """The writer's connection, once a store is open: the first that it makes, but for the one that makes an empty file."""
+    """The writer's connection of an open store: the first one that it makes, after the one that creates the file."""
     connect, made = sqlite3.connect, []
 
     def recorded(*arguments: Any, **more: Any) -> sqlite3.Connection:
@@ -72,7 +73,7 @@ def failing(code: int, text: str) -> Callable[..., Any]:
 
 
 async def agrees(store: Storage, path: Path) -> None:
-    """Memory and the file are one: each key takes the write that its newest revision in the file allows, and no other."""
+    """Memory agrees with the file: each key accepts a write with its newest revision in the file, and no other."""
     assert "is sound" in check(path, lambda line: None)
     page = await store.list("/")
     assert page.revision == await store.revision()
@@ -122,7 +123,7 @@ async def test_a_refused_commit(
 async def test_a_commit_that_was_made_although_it_failed(
     known: str, store: SQLiteStorage, writer: list[Connection], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its writer hears that it may have happened; the events are delivered, and the next write builds on them."""
+    """Its writer gets an error that leaves the result open; the events are delivered, and the next write builds on them."""
     first = await store.create(KEY, VALUE)
     recorder, _ = await contract.follow(store, "/", 1)
     writer[0].after = failing(sqlite3.SQLITE_IOERR_FSYNC, "disk I/O error")
@@ -150,7 +151,7 @@ async def test_a_compaction_that_breaks_off_half_way(store: SQLiteStorage, write
     with pytest.raises(Unavailable, match="can't compact the store: no such column"):
         await store.compact(revision)
     del writer[0].before
-    # What is acknowledged now is not part of that transaction.
+    # A write that is acknowledged now is not part of that transaction.
     await agrees(store, tmp_path / "store.db")
     assert len(await store.history("/", 1, revision, 100)) == 6
     await store.compact(revision)
@@ -158,7 +159,7 @@ async def test_a_compaction_that_breaks_off_half_way(store: SQLiteStorage, write
 
 
 async def test_a_store_at_its_largest(store: SQLiteStorage, writer: list[Connection], tmp_path: Path) -> None:
-    """SQLite's own "full", which is a full disk's error."""
+    """SQLite's limit on the size of the file, which causes the error of a full disk."""
     first = await store.create(KEY, VALUE)
     writer[0].execute(f"PRAGMA max_page_count = {writer[0].execute('PRAGMA page_count').fetchone()[0] + 2}")
     results = await asyncio.gather(
@@ -184,7 +185,7 @@ async def test_a_store_that_turns_read_only(store: SQLiteStorage, writer: list[C
 
 @contextmanager
 def files_at_most(size: int) -> Iterator[None]:
-    """The kernel refuses this process bytes beyond `size` in any file, as a full disk would."""
+    """The kernel lets this process write no file beyond `size`, which has the effect of a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:

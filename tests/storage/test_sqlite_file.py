@@ -1,4 +1,4 @@
-"""What is opened, what is refused, and that what is refused stays as it is."""
+"""Files that are opened, files that are rejected, and that rejected files are not changed."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ NOTES = ("CREATE TABLE notes (text TEXT); INSERT INTO notes SELECT key FROM curr
 
 
 async def served(path: Path) -> int:
-    """Opens the store as a server does, and closes it; how many objects it has."""
+    """Open the store as a server does, and close it. Returns the number of objects."""
     store = SQLiteStorage(path)
     await store.start()
     try:
@@ -57,7 +57,7 @@ async def test_the_first_schema_is_still_read(older: Path) -> None:
 
 @pytest.mark.parametrize("compacted", [0, 3, 5, 6])
 async def test_the_first_schema_is_given_checksums(compacted: int, path: Path) -> None:
-    """Of its objects and of its history, as if they had been written with them."""
+    """The checksums of its objects and history are those that would have been written."""
     events = [(2, KEY, 2, 0, b"{}"), (3, KEY, 2, 2, b'{"a":1}'), (4, KEY + "2", 4, 0, b"{}"), (5, KEY, 2, 3, b"{}")]
     events += [(6, KEY + "2", 4, 4, None)]
     with closing(sqlite3.connect(path)) as connection:
@@ -133,7 +133,7 @@ def folder(path: Path) -> None:
 
 
 def killed(path: Path) -> None:
-    """The file and its log as a kill leaves them, with the last write in the log alone."""
+    """The file and its log as a kill leaves them, with the last write only in the log."""
     copy = path.with_name("copy.db")
     with closing(open_to_write(path)) as connection:
         connection.execute("INSERT INTO events VALUES (3, ?, 2, 2, CAST('{}' AS BLOB), 0, 0)", (KEY,))
@@ -191,7 +191,7 @@ async def test_a_store_begun_anew_on_purpose(how: Callable[[Path], None], older:
 
 
 async def test_a_first_start_that_was_killed_is_begun_again(path: Path) -> None:
-    """Whatever it left: the file has its name only when it is whole."""
+    """A file gets its name only when it is complete, so leftovers do not matter."""
     half_made(path)
     assert await served(path) == 0
     assert sorted(os.listdir(path.parent)) == [path.name, f"{path.name}.lock"]
@@ -203,7 +203,7 @@ def half_made(path: Path) -> None:
 
 
 def contents(path: Path) -> dict[str, bytes]:
-    """SQLite's shared memory, a log with nothing in it, and our lock are no one's data."""
+    """SQLite's shared memory, an empty log and our lock contain no data, so they may remain."""
     return {
         file.name: file.read_bytes()
         for file in path.parent.iterdir()
@@ -230,7 +230,7 @@ async def test_refused_files_stay_as_they_are(name: str, older: Path) -> None:
 
 
 async def test_a_log_cut_short_has_what_was_whole(older: Path) -> None:
-    """As a power cut leaves it in the middle of a commit that nobody was told of."""
+    """As a power failure leaves it in the middle of a commit that was not acknowledged."""
     killed(older)
     log = f"{older}-wal"
     os.truncate(log, os.stat(log).st_size - 100)
@@ -251,7 +251,7 @@ async def test_a_folder_that_is_not_there(path: Path) -> None:
 
 async def test_a_folder_without_permission(path: Path) -> None:
     path.parent.chmod(0o500)
-    # Root may write anywhere; what it may not do, nobody tests.
+    # Root may write anywhere, so this can't be tested as root.
     user = os.geteuid()
     if user == 0:
         os.chown(path.parent, 65534, 65534)

@@ -1,4 +1,4 @@
-"""`aggserver storage` as its user runs it: what is said, how it ends, and what is in the files afterwards."""
+"""`aggserver storage` as users run it: output, exit status, and the files afterwards."""
 
 import asyncio
 import os
@@ -39,7 +39,7 @@ def storage(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[st
 
 
 def done(*arguments: str | Path, cwd: Path) -> str:
-    """Its last line, when all went well."""
+    """Run a command that succeeds. Returns its last line."""
     ended = storage(*arguments, cwd=cwd)
     assert ended.returncode == 0, ended.stderr
     (line,) = ended.stdout.splitlines()
@@ -88,13 +88,13 @@ async def test_check_and_backup_beside_a_server(server: SQLiteStorage, tmp_path:
     (tmp_path / "copy").mkdir()
     shutil.copy(tmp_path / "b.db", tmp_path / "copy" / FILE_NAME)
     assert done("check", "--data", "copy", cwd=tmp_path) == f"copy/{FILE_NAME} is sound: {FACTS}"
-    # A backup is one file, and nothing else is left of making it.
+    # A backup is one file, and leaves no other files.
     assert sorted(os.listdir(tmp_path)) == ["b.db", "copy", "data"]
     assert os.listdir(tmp_path / "copy") == [FILE_NAME]
 
 
 async def test_a_backup_is_of_one_moment(server: SQLiteStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is written between its steps, and however much."""
+    """With any number of writes between its steps."""
     monkeypatch.setattr("aggserver.storage.sqlite_maintenance.COPY_PAGES", 1)
     await asyncio.gather(*(server.create(f"{KEY}more-{n}", b'{"a":"' + b"x" * 5000 + b'"}') for n in range(50)))
     before = await server.revision()
@@ -131,7 +131,7 @@ def test_a_backup_that_fails_leaves_nothing(data: Path, tmp_path: Path) -> None:
 
 
 async def test_restore_raises_the_revision(data: Path, tmp_path: Path) -> None:
-    """A client that saw what was written after the backup is sent to list anew, as are those that knew less."""
+    """Clients must list again, whether or not they saw writes after the backup."""
     done("backup", "--data", "data", "b.db", cwd=tmp_path)
     assert done("restore", "--data", "new", "b.db", cwd=tmp_path) == (
         f"new/{FILE_NAME} is restored from b.db, at revision {BUMP + 6}; clients with an older resourceVersion must list again"
@@ -175,7 +175,7 @@ async def test_compact_gives_room_back(data: Path, tmp_path: Path) -> None:
     assert f"revision {last}, history since {last}" in done("check", "--data", "data", cwd=tmp_path)
     store = SQLiteStorage(path)
     await store.start()
-    # The newest event was a deletion, of which nothing is left; its revision is not given again.
+    # The newest event was a deletion, which leaves no row; its revision is not used again.
     assert await store.create(KEY + "often", VALUE) == last + 1
     await store.close()
 
@@ -223,7 +223,7 @@ def spoiled(sql: str) -> Callable[[Path], None]:
 
 
 def overwritten(path: Path) -> None:
-    """The second page, which the root of a table is on."""
+    """The second page, which has the root of a table."""
     with path.open("r+b") as file:
         file.seek(PAGE_SIZE)
         file.write(b"\xa5" * PAGE_SIZE)
@@ -317,7 +317,7 @@ def test_a_damaged_backup_is_not_restored(data: Path, tmp_path: Path) -> None:
 
 
 def test_a_damaged_store_is_not_backed_up(data: Path, tmp_path: Path) -> None:
-    """Nor compacted: neither shall look like new."""
+    """Nor compacted: a damaged store must not get valid checksums."""
     DAMAGE["a byte of a value"][0](data / FILE_NAME)
     for command in (["backup", "b.db"], ["compact"]):
         line = refused(command[0], "--data", "data", *command[1:], cwd=tmp_path)
@@ -342,7 +342,7 @@ async def test_a_restored_store_that_is_lost_is_missed(data: Path, tmp_path: Pat
         await SQLiteStorage(tmp_path / "new" / FILE_NAME).start()
 
 
-# What a repair says it did, and the objects there are afterwards.
+# The output of a repair, and the objects afterwards.
 REPAIRS: dict[str, tuple[str, str, set[str]]] = {
     "a byte of a value": ("a byte of a value", f"objects kept: 1; removed: 1 ({A})", {DEFAULT}),
     "no object": ("no object", f"objects kept: 1; removed: 1 ({DEFAULT})", {A}),

@@ -1,8 +1,8 @@
-"""Where the behaviours are tested that upstream's storage tests cover.
+"""Maps upstream's storage tests to ours.
 
-`HERE` names, for each test of k8s.io/apiserver v0.36.3, the cases of ours; `NOT_HERE` says why there is none. A name that is no
-case any more fails. Upstream's files: pkg/storage/testing/{store,watcher}_tests.go, pkg/storage/etcd3/*_test.go and
-pkg/storage/cacher/*_test.go, without what tests only their own structure (locks, buckets, buffers, metrics).
+`HERE` names, for each test of k8s.io/apiserver v0.36.3, our cases; `NOT_HERE` has the reason if there is none. A name that does
+not exist any more fails. Upstream's files: pkg/storage/testing/{store,watcher}_tests.go, pkg/storage/etcd3/*_test.go and
+pkg/storage/cacher/*_test.go, without tests of their internals (locks, buckets, buffers, metrics).
 """
 
 from __future__ import annotations
