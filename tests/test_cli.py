@@ -13,8 +13,8 @@ from aggserver import cli
 from aggserver.meta import codec
 from aggserver.options import OptionsError
 from aggserver.storage.interface import Unavailable
+from tests.command import REPOSITORY, run
 
-REPOSITORY = Path(__file__).parents[1]
 DEFINITION = """\
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -49,18 +49,6 @@ spec:
 ---
 {apiVersion: example.com/v1, kind: Thing, metadata: {name: one}}
 """
-
-
-def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "aggserver", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        cwd=cwd,
-        env={"PYTHONPATH": str(REPOSITORY)},
-        check=False,
-    )
 
 
 def test_version(tmp_path: Path) -> None:

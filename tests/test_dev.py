@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import os
 import re
@@ -18,25 +19,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.command import REPOSITORY, run
 from tests.integration.server import Standalone, eventually, running
-from tests.test_cli import DEFINITION, REPOSITORY
+from tests.test_cli import DEFINITION
 
 GOOD = DEFINITION.replace("wrong.name", "things.example.com")
 
 
-def dev(
-    *arguments: str, cwd: Path, environment: dict[str, str] | None = None, **more: object
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(  # type: ignore[call-overload, no-any-return]
-        [sys.executable, "-m", "aggserver", "dev", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        cwd=cwd,
-        env={"PYTHONPATH": str(REPOSITORY), "PATH": os.environ["PATH"], **(environment or {})},
-        check=False,
-        **more,
-    )
+dev = functools.partial(run, "dev")
 
 
 # --- what keeps it from starting ---

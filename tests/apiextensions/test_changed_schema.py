@@ -12,6 +12,7 @@ from aggserver.admission.chain import Chain
 from aggserver.apiextensions.definition import parse
 from aggserver.apiextensions.marks import Marks
 from aggserver.apiextensions.serving import DefinitionResource
+from tests.fakes import definitions
 from tests.fakes.server import LocalServer
 
 GROUP = "stable.example.com"
@@ -22,18 +23,8 @@ STRING = {"type": "string"}
 def definition(spec: dict[str, Any], *more: dict[str, Any], **version: Any) -> dict[str, Any]:
     """spec: properties of v1's; more: further versions."""
     schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": spec}}}
-    v1 = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}} | version
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"crontabs.{GROUP}"},
-        "spec": {
-            "group": GROUP,
-            "scope": "Namespaced",
-            "names": {"plural": "crontabs", "singular": "crontab", "kind": "CronTab", "listKind": "CronTabList"},
-            "versions": [v1, *more],
-        },
-    }
+    v1 = {"name": "v1", "served": True, "schema": {"openAPIV3Schema": schema}} | version
+    return definitions.definition("crontabs", "CronTab", v1, *more)
 
 
 OLD = definition({"cron": STRING, "old": STRING, "replicas": {"type": "integer"}})

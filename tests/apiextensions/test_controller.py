@@ -12,7 +12,7 @@ import pytest
 from tests.fakes.asgi import Answer, Client
 from tests.fakes.clock import settled, until
 from tests.fakes.definitions import CRONTABS, CRONTABS_PATH, GROUP, WIDGETS, WIDGETS_PATH, crontab, definition, version, widget
-from tests.fakes.server import LocalServer
+from tests.fakes.server import LocalServer, gone
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 NAME = f"crontabs.{GROUP}"
@@ -36,14 +36,6 @@ async def establish(server: LocalServer, client: Client, crd: Any) -> Any:
     name = crd["metadata"]["name"]
     assert await server.controller.settled([name]) == {}
     return (await client.get(f"{CRDS}/{name}")).json()
-
-
-async def gone(client: Client, path: str) -> None:
-    for _ in range(100):
-        if (await client.get(path)).status == 404:
-            return
-        await settled()
-    raise AssertionError(f"{path} is still there")
 
 
 # --- being established ---

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.fakes import definitions
 from tests.fakes.asgi import Answer
 from tests.fakes.server import LocalServer
 
@@ -30,18 +31,8 @@ def definition(rules: list[dict[str, Any]]) -> dict[str, Any]:
     }
     status = {"type": "object", "properties": {"at": {**INTEGER, VALIDATIONS: [{"rule": "self >= oldSelf"}]}}}
     schema = {"type": "object", "properties": {"spec": spec, "status": status}}
-    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"crontabs.{GROUP}"},
-        "spec": {
-            "group": GROUP,
-            "scope": "Namespaced",
-            "names": {"plural": "crontabs", "singular": "crontab", "kind": "CronTab", "listKind": "CronTabList"},
-            "versions": [{**version, "subresources": {"status": {}}}],
-        },
-    }
+    v1 = {"name": "v1", "served": True, "schema": {"openAPIV3Schema": schema}, "subresources": {"status": {}}}
+    return definitions.definition("crontabs", "CronTab", v1)
 
 
 ORDERED = {"rule": "self.low <= self.high", "message": "low is higher than high"}

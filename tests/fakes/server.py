@@ -31,7 +31,7 @@ from aggserver.registry.rest import Context, WriteOptions
 from aggserver.standalone import kinds, namespaces
 from aggserver.storage.memory import MemoryStorage
 from tests.fakes.asgi import Client
-from tests.fakes.clock import FakeClock
+from tests.fakes.clock import FakeClock, settled
 
 ADMIN = UserInfo("admin", groups=(PRIVILEGED_GROUP, "system:authenticated"))
 ALICE = UserInfo("alice", groups=("system:authenticated",))
@@ -202,3 +202,12 @@ class LocalServer:
     async def namespace(self, name: str) -> None:
         obj: JSONObject = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         await self.namespaces.create(Context(ADMIN), obj, WriteOptions())
+
+
+async def gone(client: Client, path: str) -> None:
+    """Returns when there is nothing at `path` any more; controllers need a few turns of the loop for that."""
+    for _ in range(100):
+        if (await client.get(path)).status == 404:
+            return
+        await settled()
+    raise AssertionError(f"{path} is still there")

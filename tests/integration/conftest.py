@@ -79,5 +79,13 @@ def kubectl(control_plane: Cluster, standalone: Standalone) -> Iterator[Kubectl]
     run("delete", "crds", "--all", "--ignore-not-found")
 
 
+@pytest.fixture(scope="module")
+def server_on_etcd(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    """A standalone server on the etcd of the test module's own control plane, which is its fixture `plane`."""
+    folder = tmp_path_factory.mktemp("standalone") / "data"
+    with running(made := Standalone(folder, "--storage", "etcd", "--etcd-servers", plane.etcd)):
+        yield made
+
+
 def _manifest(prefix: str) -> str:
     return json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"generateName": prefix}})

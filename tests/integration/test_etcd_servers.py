@@ -23,7 +23,7 @@ from tests.fakes.asgi import Client
 from tests.fakes.definitions import CRONTABS as DEFINITION
 from tests.fakes.server import LocalServer
 from tests.integration import pages
-from tests.integration.server import Standalone, eventually, running
+from tests.integration.server import Standalone, eventually
 
 CRONTABS = "/apis/stable.example.com/v1/namespaces/default/crontabs"
 
@@ -38,17 +38,10 @@ def plane() -> Iterator[ControlPlane]:
         yield plane
 
 
-@pytest.fixture(scope="module")
-def server(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
-    folder = tmp_path_factory.mktemp("standalone") / "data"
-    with running(made := Standalone(folder, "--storage", "etcd", "--etcd-servers", plane.etcd)):
-        yield made
-
-
 @pytest.fixture
-def ours(plane: ControlPlane, server: Standalone) -> Kubectl:
+def ours(plane: ControlPlane, server_on_etcd: Standalone) -> Kubectl:
     def run(*arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
-        return plane.kubectl(*arguments, user=server.kubeconfig, **more)
+        return plane.kubectl(*arguments, user=server_on_etcd.kubeconfig, **more)
 
     return run
 

@@ -204,6 +204,17 @@ async def test_readiness_knows_until_it_is_gone(server: LocalServer, client: Cli
     assert await ready() == (200, "ok")
 
 
+# The answer for the object x.
+REMOVED = {
+    "kind": "Status",
+    "apiVersion": "v1",
+    "metadata": {},
+    "status": "Success",
+    "details": {"name": "x", "kind": "Thing"},
+    "code": 200,
+}
+
+
 @pytest.mark.parametrize("name", BYTES)
 async def test_it_is_removed_by_who_may(name: str, server: LocalServer, client: Client) -> None:
     revision = await server.storage.create(PREFIX + "x", BYTES[name][0])
@@ -217,17 +228,7 @@ async def test_it_is_removed_by_who_may(name: str, server: LocalServer, client: 
     assert refused.json()["details"] == {"name": "x", "group": "stable.example.com", "kind": "things"}
     server.rules.allowed |= {("jane", "unsafe-delete-ignore-read-errors", "things")}
     removed = await user.delete(f"{PATH}/x?{UNSAFE}=true")
-    assert (removed.status, removed.json()) == (
-        200,
-        {
-            "kind": "Status",
-            "apiVersion": "v1",
-            "metadata": {},
-            "status": "Success",
-            "details": {"name": "x", "kind": "Thing"},
-            "code": 200,
-        },
-    )
+    assert (removed.status, removed.json()) == (200, REMOVED)
     assert [
         (event.revision, event.value)
         for event in await server.storage.history(PREFIX, revision, await server.storage.revision(), 9)

@@ -10,7 +10,7 @@ from aggserver.standalone import namespaces
 from tests.fakes.asgi import Client
 from tests.fakes.clock import settled, until
 from tests.fakes.definitions import CRONTABS, CRONTABS_PATH, WIDGETS, WIDGETS_PATH, crontab, widget
-from tests.fakes.server import LocalServer
+from tests.fakes.server import LocalServer, gone
 
 PATH = "/api/v1/namespaces"
 TEAM = f"{PATH}/team"
@@ -29,14 +29,6 @@ async def create(client: Client, name: str = "team", **metadata: Any) -> Any:
     answer = await client.post(PATH, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, **metadata}})
     assert answer.status == 201, answer.body
     return answer.json()
-
-
-async def gone(client: Client, path: str) -> None:
-    for _ in range(100):
-        if (await client.get(path)).status == 404:
-            return
-        await settled()
-    raise AssertionError(f"{path} is still there")
 
 
 async def test_default_is_there(server: LocalServer, client: Client) -> None:

@@ -1,12 +1,11 @@
 """`aggserver storage` as users run it: output, exit status, and the files afterwards."""
 
 import asyncio
+import functools
 import os
 import shutil
 import sqlite3
 import stat
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -18,6 +17,7 @@ from aggserver.storage.interface import Compacted, KeyValue, Unavailable
 from aggserver.storage.sqlite import SQLiteStorage
 from aggserver.storage.sqlite_file import FILE_NAME, PAGE_SIZE, STEPS, open_to_read
 from aggserver.storage.sqlite_maintenance import backup, check
+from tests.command import run
 from tests.storage import contract
 
 REPOSITORY = Path(__file__).parents[2]
@@ -26,16 +26,7 @@ VALUE = b'{"spec":{}}'
 BUMP = 1_000_000_000
 
 
-def storage(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "aggserver", "storage", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        cwd=cwd,
-        env={"PYTHONPATH": str(REPOSITORY)},
-        check=False,
-    )
+storage = functools.partial(run, "storage")
 
 
 def done(*arguments: str | Path, cwd: Path) -> str:
