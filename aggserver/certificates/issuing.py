@@ -76,11 +76,11 @@ def issue_serving(ca: KeyPair, dns_names: Sequence[str], ips: Sequence[str], now
     return _issue(ca, subject, [(san, False)], ExtendedKeyUsageOID.SERVER_AUTH, now, days)
 
 
-def issue_client(ca: KeyPair, user: str, groups: Sequence[str], now: float, days: int = SERVING_DAYS) -> KeyPair:
+def issue_client(ca: KeyPair, user: str, groups: Sequence[str], now: float) -> KeyPair:
     """A client certificate that authenticates as `user` (CN) in `groups` (O)."""
     attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
     subject = x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, user)])
-    return _issue(ca, subject, [], ExtendedKeyUsageOID.CLIENT_AUTH, now, days)
+    return _issue(ca, subject, [], ExtendedKeyUsageOID.CLIENT_AUTH, now, SERVING_DAYS)
 
 
 def _issue(

@@ -37,6 +37,8 @@ CHECK_SECONDS = 3600.0
 # Replicas that start together race for the first save. The losers load the winner's certificates at the next attempt.
 SAVE_ATTEMPTS = 5
 
+_CA_NAME = "aggserver-ca"
+
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
@@ -57,11 +59,10 @@ class CertificateKeeper:
     names: what the serving certificate is for. clock: seconds since the epoch.
     """
 
-    def __init__(self, store: CertificateStore, names: Names, clock: Callable[[], float], ca_name: str = "aggserver-ca") -> None:
+    def __init__(self, store: CertificateStore, names: Names, clock: Callable[[], float]) -> None:
         self._store = store
         self._names = names
         self._clock = clock
-        self._ca_name = ca_name
 
     async def ensure(self) -> Certificates:
         """Loads the certificates, renews what is due, saves if anything changed, and returns them.
@@ -112,14 +113,14 @@ class CertificateKeeper:
         """The files with a CA that can sign now, and with its successor if one is due."""
         files = dict(kept)
         if not _pair_fits(files.get(CA_CERT), files.get(CA_KEY)) or _ended(files[CA_CERT], now):
-            ca = new_ca(self._ca_name, now)
+            ca = new_ca(_CA_NAME, now)
             return {CA_CERT: ca.cert_pem, CA_KEY: ca.key_pem}
         if old := files.pop(OLD_CA_CERTS, None):
             lasting = _unexpired(old, now)
             files.update({OLD_CA_CERTS: lasting} if lasting else {})
         if needs_renewal(files[CA_CERT], now):
             if not _pair_fits(files.get(NEXT_CA_CERT), files.get(NEXT_CA_KEY)):
-                successor = new_ca(self._ca_name, now)
+                successor = new_ca(_CA_NAME, now)
                 files[NEXT_CA_CERT], files[NEXT_CA_KEY] = successor.cert_pem, successor.key_pem
             elif now - (_start(files[NEXT_CA_CERT]) + BACKDATE_SECONDS) >= PUBLISH_SECONDS:
                 files[OLD_CA_CERTS] = files[CA_CERT] + files.get(OLD_CA_CERTS, b"")

@@ -13,7 +13,6 @@ from aggserver.publish import openapi_v2, openapi_v3
 from aggserver.publish.discovery import APIGroup, APIGroupVersion
 from aggserver.publish.models import Published
 
-A_YEAR = 365 * 86400
 PROTOBUF_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 PROTOBUF_KUBECTL = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 PROTOBUF_V3 = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"
