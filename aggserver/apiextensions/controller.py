@@ -18,7 +18,7 @@ from aggserver.apiextensions.strategy import CLEANUP_FINALIZER, DefinitionStatus
 from aggserver.meta import codec, times
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
-from aggserver.registry.follower import ALL, CONTROLLER, CallLater, Follower, call_later
+from aggserver.registry.informer import ALL, CONTROLLER, CallLater, Informer, call_later
 from aggserver.registry.rest import Context, DeleteOptions, WriteOptions
 from aggserver.registry.store import Store
 from aggserver.registry.unreadable import STORE_READ_ERROR
@@ -46,7 +46,7 @@ class DefinitionController:
         self._status = store.with_strategy(DefinitionStatusStrategy())
         self._definitions = definitions
         self._clock = clock
-        self._follower = Follower(store, self._sync, later, workers=_WORKERS)
+        self._informer = Informer(store, self._sync, later, workers=_WORKERS)
         # Definitions whose status is being written, so that the same name is not accepted for two of them.
         self._writing: dict[str, JSONObject] = {}
         self._settled: dict[str, asyncio.Event] = {}
@@ -56,11 +56,11 @@ class DefinitionController:
         self._deleting_since: dict[str, float] = {}  # the time since which the objects of a deleted definition are being deleted
 
     async def run(self) -> None:
-        await self._follower.run()
+        await self._informer.run()
 
     async def caught_up(self) -> None:
         """Return when every definition that existed at the start has been synced."""
-        await self._follower.caught_up()
+        await self._informer.caught_up()
 
     async def settled(self, names: Sequence[str]) -> Mapping[str, str]:
         """Return when each of these is served, or refused for good; the result has the refused ones with the reasons."""
@@ -115,7 +115,7 @@ class DefinitionController:
         """The status that the definition should have, considering the names of the group's other definitions."""
         name = crd["metadata"]["name"]
         group = crd["spec"]["group"]
-        objects = {**self._follower.objects, **self._writing}
+        objects = {**self._informer.objects, **self._writing}
         others = [other for key, other in objects.items() if key != name and other["spec"]["group"] == group]
         return conditions.conditions(crd, others, self._structure_of(crd), self._clock())
 
@@ -137,9 +137,9 @@ class DefinitionController:
     def _enqueue_group(self, gone: str) -> None:
         """Sync the definitions of a group that may have waited for a name of the removed one."""
         group = gone.partition(".")[2]
-        for name, crd in self._follower.objects.items():
+        for name, crd in self._informer.objects.items():
             if crd["spec"]["group"] == group and not conditions.is_true(crd, "NamesAccepted"):
-                self._follower.enqueue(name)
+                self._informer.enqueue(name)
 
     async def _finalize(self, name: str, crd: JSONObject) -> float | None:
         if CLEANUP_FINALIZER not in (crd["metadata"].get("finalizers") or ()):
@@ -203,7 +203,7 @@ class DefinitionController:
 
         try:
             written = (await self._status.update(Context(CONTROLLER), name, with_status, _WRITE)).decoded()
-            self._follower.learn(written)
+            self._informer.learn(written)
         finally:
             self._writing.pop(name, None)
         return written

@@ -1,7 +1,7 @@
 """Definitions: the definitions that are served now, by name; keeps the installer up to date.
 
 A changed definition takes over the watch cache of its predecessor, and watches continue unless the content (`content.py`) has
-changed; removing a definition ends them. The controller (standalone) or the follower of a folder (files) calls this.
+changed; removing a definition ends them. The controller (standalone) or the watch of a folder (files) calls this.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from aggserver.apiextensions.marks import Marks
 from aggserver.apiextensions.serving import DefinitionResource
 from aggserver.endpoints.installer import Installer, Served
 from aggserver.registry.environment import Environment
-from aggserver.registry.follower import CONTROLLER
+from aggserver.registry.informer import CONTROLLER
 from aggserver.registry.rest import Context
 from aggserver.registry.store import Store
 from aggserver.schema.rules import UPSTREAM, RuleOptions

@@ -19,7 +19,7 @@ from aggserver.meta.field import FieldError, Path
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.names import qualified_name
 from aggserver.meta.resource import ResourceInfo
-from aggserver.registry.follower import ALL, CONTROLLER, CallLater, Follower, call_later
+from aggserver.registry.informer import ALL, CONTROLLER, CallLater, Informer, call_later
 from aggserver.registry.own_kinds import conformer, own_fields
 from aggserver.registry.rest import Context, DeleteOptions, WriteOptions
 from aggserver.registry.store import Store
@@ -180,10 +180,10 @@ class NamespaceController:
     def __init__(self, store: Store, contents: Callable[[], Iterable[Store]], later: CallLater = call_later) -> None:
         self._writer = store.with_strategy(NamespaceFinalizeStrategy())
         self._contents = contents
-        self._follower = Follower(store, self._sync, later)
+        self._informer = Informer(store, self._sync, later)
 
     async def run(self) -> None:
-        await self._follower.run()
+        await self._informer.run()
 
     async def _sync(self, name: str, namespace: JSONObject | None) -> float | None:
         if namespace is None or "deletionTimestamp" not in namespace["metadata"] or not _finalizers(namespace):

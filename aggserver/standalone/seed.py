@@ -17,7 +17,7 @@ from aggserver.errors import AggserverError
 from aggserver.meta import codec, errors, versions
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
-from aggserver.registry.follower import CONTROLLER
+from aggserver.registry.informer import CONTROLLER
 from aggserver.registry.rest import Context, Creater, Replacer, WriteOptions
 from aggserver.schema.pruning import MalformedError
 from aggserver.scheme import object_meta

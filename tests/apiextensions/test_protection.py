@@ -8,7 +8,7 @@ from aggserver.admission.chain import DELETE, UPDATE, Attributes
 from aggserver.apiextensions.protection import ANNOTATION, DefinitionProtection
 from aggserver.apiextensions.strategy import INFO
 from aggserver.meta.errors import StatusError
-from aggserver.registry.follower import CONTROLLER
+from aggserver.registry.informer import CONTROLLER
 
 PROTECTED, OPEN = {ANNOTATION: "true"}, {ANNOTATION: "false"}
 # Annotations, objects, whether the flag is set -> whether the deletion is refused.

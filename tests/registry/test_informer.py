@@ -10,7 +10,7 @@ import pytest
 
 from aggserver.meta import codec, errors
 from aggserver.meta.json_types import JSONObject
-from aggserver.registry.follower import Follower
+from aggserver.registry.informer import Informer
 from aggserver.registry.rest import Context, DeleteOptions, ListOptions
 from aggserver.registry.store import Store
 from aggserver.registry.views import Views
@@ -46,7 +46,7 @@ class Controller:
         self.calls: list[tuple[str, Any]] = []
         self.answers: list[float | Exception | None] = []
         self.later = Appointments()
-        self.follower = Follower(store, self.sync, self.later)
+        self.informer = Informer(store, self.sync, self.later)
 
     async def sync(self, name: str, obj: JSONObject | None) -> float | None:
         self.calls.append((name, obj and obj["spec"]["replicas"]))
@@ -92,7 +92,7 @@ def store(world: World) -> FailingStore:
 @asynccontextmanager
 async def following(store: Store) -> AsyncIterator[Controller]:
     controller = Controller(store)
-    task = asyncio.create_task(controller.follower.run())
+    task = asyncio.create_task(controller.informer.run())
     try:
         yield controller
     finally:
@@ -121,18 +121,18 @@ async def test_the_state_and_what_follows(store: FailingStore) -> None:
     await create(store, "a")
     await create(store, "b")
     async with following(store) as controller:
-        await controller.follower.caught_up()
+        await controller.informer.caught_up()
         assert controller.calls == [("a", 1), ("b", 1)]
         await scale(store, "a", 2)
         assert await controller.told(3) == [("a", 1), ("b", 1), ("a", 2)]
         await delete(store, "b")
         assert (await controller.told(4))[-1] == ("b", None)
-        assert list(controller.follower.objects) == ["a"]
+        assert list(controller.informer.objects) == ["a"]
 
 
 async def test_caught_up_with_nothing(store: FailingStore) -> None:
     async with following(store) as controller:
-        await controller.follower.caught_up()
+        await controller.informer.caught_up()
         assert controller.calls == []
 
 
@@ -140,13 +140,13 @@ async def test_a_failure_counts_as_looked_at(store: FailingStore) -> None:
     await create(store, "a")
     async with following(store) as controller:
         controller.answers = [errors.conflict("", "x", "a", "")]
-        await controller.follower.caught_up()
+        await controller.informer.caught_up()
         assert controller.calls == [("a", 1)]
 
 
 async def test_many_changes_are_one_call(store: FailingStore) -> None:
     async with following(store) as controller:
-        await controller.follower.caught_up()
+        await controller.informer.caught_up()
         await create(store, "a")
         for replicas in (2, 3, 4):
             await scale(store, "a", replicas)
@@ -215,7 +215,7 @@ async def test_only_the_last_appointment_counts(store: FailingStore) -> None:
 
 async def test_enqueued_by_hand(store: FailingStore) -> None:
     async with following(store) as controller:
-        controller.follower.enqueue("x")
+        controller.informer.enqueue("x")
         assert await controller.told(1) == [("x", None)]
 
 
@@ -224,15 +224,15 @@ async def test_what_sync_wrote_is_known_at_once(store: FailingStore) -> None:
         await create(store, "a")
         await controller.told(1)
         newer = await scale(store, "a", 2)
-        controller.follower.learn(newer)
-        assert controller.follower.objects["a"]["spec"]["replicas"] == 2
-        controller.follower.learn({**newer, "metadata": {**newer["metadata"], "resourceVersion": "2"}, "spec": {}})
-        assert controller.follower.objects["a"] == newer
+        controller.informer.learn(newer)
+        assert controller.informer.objects["a"]["spec"]["replicas"] == 2
+        controller.informer.learn({**newer, "metadata": {**newer["metadata"], "resourceVersion": "2"}, "spec": {}})
+        assert controller.informer.objects["a"] == newer
         await delete(store, "a")
-        await until(lambda: "a" not in controller.follower.objects)
+        await until(lambda: "a" not in controller.informer.objects)
         # The watch was quicker than the writer.
-        controller.follower.learn(newer)
-        assert controller.follower.objects == {}
+        controller.informer.learn(newer)
+        assert controller.informer.objects == {}
 
 
 async def test_starts_again_after_a_loss(world: World, store: FailingStore, caplog: pytest.LogCaptureFixture) -> None:
@@ -241,7 +241,7 @@ async def test_starts_again_after_a_loss(world: World, store: FailingStore, capl
     for name in "ab":
         await create(store, name)
     async with following(store) as controller:
-        await controller.follower.caught_up()
+        await controller.informer.caught_up()
         cacher = world._resource(False).cacher
         assert cacher._subscription is not None
         cacher._subscription.close()
@@ -251,8 +251,8 @@ async def test_starts_again_after_a_loss(world: World, store: FailingStore, capl
         cacher.lost(Compacted(3, 5))
         await until(lambda: ("b", None) in controller.calls)
         await until(lambda: ("a", 2) in controller.calls)
-        assert list(controller.follower.objects) == ["a"]
-        assert caplog.messages == ["following clocks starts again: too old resource version: 3 (5)"]
+        assert list(controller.informer.objects) == ["a"]
+        assert caplog.messages == ["watching clocks again: too old resource version: 3 (5)"]
         # And it goes on from there.
         await create(store, "c")
         await until(lambda: ("c", 1) in controller.calls)
@@ -268,7 +268,7 @@ async def test_starts_again_when_nothing_can_be_read(store: FailingStore) -> Non
             await until(lambda count=count: len(controller.later.made) == count)
             assert controller.calls == []
             controller.later.due()
-        await controller.follower.caught_up()
+        await controller.informer.caught_up()
         assert controller.later.seconds == [0.05, 0.1, 0.2]
         assert controller.calls == [("a", 1)]
 
@@ -280,9 +280,9 @@ async def test_appointments_by_the_event_loop(store: FailingStore) -> None:
         calls.append(name)
         return 0.0 if len(calls) == 1 else None
 
-    follower = Follower(store, sync)
-    task = asyncio.create_task(follower.run())
-    follower.enqueue("a")
+    informer = Informer(store, sync)
+    task = asyncio.create_task(informer.run())
+    informer.enqueue("a")
     await until(lambda: len(calls) == 2)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

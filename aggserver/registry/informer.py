@@ -1,8 +1,8 @@
-"""Follower: keeps a function informed of every object of a Store, one key at a time.
+"""Informer: watches a Store, caches its objects, and calls a controller's `sync` for each changed key.
 
-The base of the server's own controllers (definitions, namespaces). It watches the store, remembers each object as it is, and
-calls `sync` for whatever changed; a key that fails, or asks to be looked at again, waits its time and holds up no other. When the
-watch is lost it starts again from the whole state.
+The base of the server's own controllers (definitions, namespaces). Like a client-go informer with a work queue: a key that fails,
+or asks for a later call, is queued again after a delay, and does not block others. When the watch is lost, the informer lists
+again.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from aggserver.registry.rest import Context, ListOptions
 from aggserver.registry.store import Store
 from aggserver.registry.watch import Watch
 
-__all__ = ["ALL", "CONTROLLER", "CallLater", "Follower", "Sync", "call_later"]
+__all__ = ["ALL", "CONTROLLER", "CallLater", "Informer", "Sync", "call_later"]
 
 log = logging.getLogger("aggserver.controllers")
 
-# (name, the object or None once it is gone) -> seconds after which to look again, or None.
+# (name, the object or None if it was deleted) -> seconds until the next call for this name, or None.
 Sync = Callable[[str, JSONObject | None], Awaitable[float | None]]
-# (seconds, what to do then), as an event loop has it.
+# (seconds, callback), like an event loop's `call_later`.
 CallLater = Callable[[float, Callable[[], None]], object]
 
 CONTROLLER = UserInfo("system:apiserver", groups=(PRIVILEGED_GROUP,))
-# What can't be read is left alone, and keeps nobody from the rest.
+# Objects that can't be read are skipped, so that they do not prevent the others from being handled.
 ALL = ListOptions(labels=LabelSelector.parse(""), fields=FieldSelector.parse(""), readable_only=True)
 
 # Seconds before a failed key is tried again: doubled each time, up to the last.
@@ -41,10 +41,10 @@ def call_later(seconds: float, callback: Callable[[], None]) -> object:
     return asyncio.get_running_loop().call_later(seconds, callback)
 
 
-class Follower:
-    """For cluster-scoped resources: the key is the name. `objects` is what the store holds, as last heard.
+class Informer:
+    """For cluster-scoped resources: the key is the name. `objects` is the cache of the store's objects.
 
-    workers: how many keys are looked at at once. No key is by two of them.
+    workers: how many keys are handled concurrently. A key is never handled by two at the same time.
     """
 
     def __init__(self, store: Store, sync: Sync, later: CallLater = call_later, *, workers: int = 1) -> None:
@@ -53,14 +53,14 @@ class Follower:
         self._sync = sync
         self._later = later
         self._workers = workers
-        self._waiting: dict[str, None] = {}  # in order, each once
+        self._waiting: dict[str, None] = {}  # the queue: in order, each name once
         self._running: set[str] = set()
         self._wake = asyncio.Event()
         self._failures: dict[str, int] = {}
-        self._losses = 0  # in a row
+        self._losses = 0  # of the watch, in a row
         self._appointments: dict[str, object] = {}
-        # Names that were there at the start and have not been looked at; None until they are known.
-        self._first_look: set[str] | None = None
+        # Names of the first list that were not handled yet; None before the first list.
+        self._initial: set[str] | None = None
         self._caught_up = asyncio.Event()
 
     def enqueue(self, name: str) -> None:
@@ -68,9 +68,9 @@ class Follower:
         self._wake.set()
 
     def learn(self, obj: JSONObject) -> None:
-        """What `sync` has just written, which the watch brings later: the next key's `sync` must see it already.
+        """Cache an object that `sync` has just written, because the next key's `sync` must see it before the watch delivers it.
 
-        It is forgotten where the watch has brought the end of the object before.
+        Ignored if the watch has already delivered the object's deletion.
         """
         metadata = obj["metadata"]
         known = self.objects.get(metadata["name"])
@@ -78,7 +78,7 @@ class Follower:
             self.objects[metadata["name"]] = obj
 
     async def caught_up(self) -> None:
-        """Returns when `sync` was called for everything that was there at the start."""
+        """Wait until `sync` was called for every object of the first list."""
         await self._caught_up.wait()
 
     async def run(self) -> None:
@@ -91,30 +91,30 @@ class Follower:
     async def _watch(self) -> None:
         while True:
             try:
-                await self._follow(await self._store.watch(Context(CONTROLLER), ALL))
+                await self._reflect(await self._store.watch(Context(CONTROLLER), ALL))
             except StatusError as error:
-                log.info("following %s starts again: %s", self._store.strategy.info.resource, error.message)
-                # What is too old is newly read at once; where nothing can be read, it takes a while.
+                log.info("watching %s again: %s", self._store.strategy.info.resource, error.message)
+                # After an expired resourceVersion, list immediately; after other errors, back off.
                 if error.reason != "Expired":
                     self._losses += 1
                     await self._pause(_delay(self._losses))
 
-    async def _follow(self, stream: Watch) -> None:
+    async def _reflect(self, stream: Watch) -> None:
         try:
-            # A watch begins with everything there is; what is not among it has gone while nobody looked.
+            # The watch starts with all objects. Cached ones that do not exist any more were deleted while there was no watch.
             present = {obj.decoded()["metadata"]["name"] for obj in (await self._store.list(Context(CONTROLLER), ALL)).items}
             self._losses = 0
-            # Of what can't be read any more the last that was heard holds.
+            # Objects that can't be read any more stay in the cache as they were.
             unreadable = {error.key.rpartition("/")[2] for error in self._store.unreadable()}
             for name in self.objects.keys() - present - unreadable:
-                self._gone(name)
-            if self._first_look is None:
-                self._first_look = present
-                self._looked_at("")
+                self._deleted(name)
+            if self._initial is None:
+                self._initial = present
+                self._handled("")
             async for batch in stream:
                 for event in batch:
                     if event.object is not None:
-                        self._take(event.type, event.object.decoded())
+                        self._apply(event.type, event.object.decoded())
         finally:
             stream.close()
 
@@ -123,16 +123,16 @@ class Follower:
         self._later(seconds, over.set)
         await over.wait()
 
-    def _take(self, kind: str, tree: JSONObject) -> None:
+    def _apply(self, kind: str, tree: JSONObject) -> None:
         name = tree["metadata"]["name"]
         if kind == "DELETED":
-            self._gone(name)
+            self._deleted(name)
         else:
             self.objects.setdefault(name, tree)
             self.learn(tree)
             self.enqueue(name)
 
-    def _gone(self, name: str) -> None:
+    def _deleted(self, name: str) -> None:
         self.objects.pop(name, None)
         self.enqueue(name)
 
@@ -146,33 +146,33 @@ class Follower:
             del self._waiting[name]
             self._running.add(name)
             try:
-                await self._one(name)
+                await self._handle(name)
             finally:
                 self._running.discard(name)
 
-    def _looked_at(self, name: str) -> None:
-        if self._first_look is not None and not self._caught_up.is_set():
-            self._first_look.discard(name)
-            if not self._first_look:
+    def _handled(self, name: str) -> None:
+        if self._initial is not None and not self._caught_up.is_set():
+            self._initial.discard(name)
+            if not self._initial:
                 self._caught_up.set()
 
-    async def _one(self, name: str) -> None:
+    async def _handle(self, name: str) -> None:
         try:
             again = await self._sync(name, self.objects.get(name))
         except Exception as error:
             count = self._failures[name] = self._failures.get(name, 0) + 1
             again = _delay(count)
-            # A lost race is everyday; anything else is worth a line.
+            # Conflicts are normal; anything else is logged.
             if not isinstance(error, StatusError) or error.code not in (404, 409):
                 log.warning("%s %s: %s; trying again in %.1f s", self._store.strategy.info.resource, name, error, again)
         else:
             self._failures.pop(name, None)
-        self._looked_at(name)
+        self._handled(name)
         if again is not None:
-            self._look_again(name, again)
+            self._enqueue_after(name, again)
 
-    def _look_again(self, name: str, seconds: float) -> None:
-        """Only the last appointment of a name counts; else every event of one that fails would begin a row of its own."""
+    def _enqueue_after(self, name: str, seconds: float) -> None:
+        """Queue a name after a delay. Only its last delay counts, otherwise every event of a failing key would add retries."""
         token = self._appointments[name] = object()
 
         def due() -> None:
