@@ -1,11 +1,12 @@
 """Store: the verbs of one version of a resource.
 
-Every write goes through one loop. It reads the object from the watch cache, makes the new one of it (a client's object, a patch,
-a server-side apply), and then does what is the same for all, in this order: who owns which field, mutating admission and what
-the schema says of its result, the strategy's rules, validating admission with the object exactly as it would be stored, one
-encoding, compare and swap. Where another writer was quicker, it begins anew with what that one left.
+Every write goes through one loop. It reads the object from the watch cache, makes the new object from it (by an update, a patch
+or a server-side apply), and then takes the steps that are the same for all writes, in this order: managedFields, mutating
+admission (what it changes is pruned and defaulted again), the strategy's rules, validating admission with the object exactly as
+it would be stored, encoding, compare and swap. If another writer was quicker, the loop starts again with the object as that
+writer left it.
 
-All versions of a resource share one `ResourceStorage`. Reading is in `reader.py`.
+All versions of a resource share one `ResourceStorage`. Reads are in `reader.py`.
 Source: k8s.io/apiserver pkg/registry/generic/registry/store.go, pkg/endpoints/handlers/{create,update,patch}.go, v0.36.3.
 """
 
@@ -55,12 +56,12 @@ from aggserver.storage.interface import Conflict, Corrupt, KeyExists, KeyValue, 
 __all__ = ["Store"]
 
 _MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
-# Names tried for generateName before the client is asked to come back (upstream's maxNameGenerationCreateAttempts).
+# Names tried for generateName before the client gets a conflict (upstream's maxNameGenerationCreateAttempts).
 _NAME_TRIES = 8
-# Deletions under way at once in one deletecollection: enough to fill a group commit.
+# Concurrent deletions of one deletecollection: enough to fill a group commit of the backend.
 _DELETE_WORKERS = 64
 
-# Where verdicts that take long are waited for: by each other, and by no other request.
+# Runs validation that takes long, so that it only waits for its like, and other requests don't wait for it.
 _SLOW = ThreadPoolExecutor(2, "validation")
 _METADATA = Path("metadata")
 
@@ -68,16 +69,16 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# (the object as it is and as a tree, or None twice where there is none) -> the object wanted, with who owns which field of it.
+# (the current object, the same decoded; both None if there is none) -> the new object, with its managedFields.
 _Make = Callable[[StoredObject | None, JSONObject | None], Awaitable[JSONObject]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Write:
-    """What is the same for every attempt of one client's write.
+    """What stays the same in every attempt of one write.
 
-    applies: of a server-side apply. managedFields can't be left out to make room, since who applies counts on them; and what it
-    writes is not pruned, so readers have to look into it.
+    applies: whether it is a server-side apply. Then managedFields are never dropped to make room, since the applier relies on
+    them; and the result is not pruned, so that it has to be pruned when it is read.
     """
 
     context: Context
@@ -94,11 +95,11 @@ class Store(Reader):
         self._fields = strategy.field_manager
 
     def with_strategy(self, strategy: Strategy) -> Store:
-        """The same objects under other rules: how `/status` and `/scale` are made."""
+        """A Store of the same objects with other rules, for `/status` and `/scale`."""
         return Store(self._resource, strategy, self._views)
 
     def now(self) -> str:
-        """The time, as it is written in metadata."""
+        """The time now, formatted as in metadata."""
         return times.format_time(self._resource.clock())
 
     # --- creating ---
@@ -110,7 +111,7 @@ class Store(Reader):
         preparation.drop_system_fields(metadata)
         preparation.place_in_namespace(metadata, context.namespace, namespaced=self._info.namespaced)
         preparation.dedup_owner_references(metadata, context.warnings)
-        self._own(None, obj, options)
+        self._manage_fields(None, obj, options)
         await self._mutate(context, obj, None, admission)
         base = metadata.get("generateName") or ""
         tries = _NAME_TRIES if base and not metadata.get("name") else 1
@@ -126,7 +127,7 @@ class Store(Reader):
         raise AssertionError("the last try returns or raises")
 
     async def _create(self, write: _Write, obj: JSONObject) -> StoredObject:
-        """From an object that admission has seen to the one that is stored. Raises KeyExists for the caller."""
+        """Validate and store a new object, after mutating admission. Raises KeyExists, for the caller to handle."""
         context, options = write.context, write.options
         metadata = obj["metadata"]
         preparation.drop_system_fields(metadata)
@@ -164,10 +165,10 @@ class Store(Reader):
         admission: Admission = NO_ADMISSION,
     ) -> StoredObject:
         async def make(current: StoredObject | None, old: JSONObject | None) -> JSONObject:
-            assert current is not None  # nothing is created here
+            assert current is not None  # `_write` without `creates` has raised NotFound
             obj = await transform(current.decoded())
             obj["metadata"] = dict(obj["metadata"])
-            self._own(old, obj, options)
+            self._manage_fields(old, obj, options)
             return obj
 
         written, _ = await self._write(_Write(context, options, admission), name, make)
@@ -183,12 +184,12 @@ class Store(Reader):
         *,
         creates: bool = True,
     ) -> Written:
-        """creates: where there is no such object yet; subresources don't."""
+        """creates: whether to create the object if there is none; subresources don't."""
         fields = self._fields
-        assert fields is not None  # the installer offers apply for no other store
+        assert fields is not None  # the installer offers apply only for stores that have a field manager
 
         async def make(current: StoredObject | None, old: JSONObject | None) -> JSONObject:
-            # Trees of its own: the outcome shares parts with both, and is then defaulted in place.
+            # Fresh copies in each attempt: the result shares parts with both, and is then defaulted in place.
             config = codec.decode_stored(configuration.encoded)
             live = None if current is None else current.decoded()
             obj = fields.apply(live, config, options.field_manager, force=options.force, now=self.now())
@@ -207,18 +208,18 @@ class Store(Reader):
         async def make(current: StoredObject | None, old: JSONObject | None) -> JSONObject:
             kept = {} if old is None else {key: old["metadata"][key] for key in ("resourceVersion", "uid")}
             wanted = dict(obj, metadata={**obj["metadata"], **kept})
-            self._own(old, wanted, options)
+            self._manage_fields(old, wanted, options)
             return wanted
 
         name = obj["metadata"].get("name") or ""
         return Written(*await self._write(_Write(context, options, admission), name, make, creates=True))
 
     async def _write(self, write: _Write, name: str, make: _Make, *, creates: bool = False) -> tuple[StoredObject, bool]:
-        """(the object as it is now, whether it is new). creates: where there is none yet."""
+        """Run the write loop. Returns the object, and whether it was created. creates: create it if there is none."""
         warned = len(write.context.warnings)
 
         async def attempt(current: StoredObject | None) -> tuple[StoredObject, bool]:
-            del write.context.warnings[warned:]  # those of an attempt that was overtaken
+            del write.context.warnings[warned:]  # drop the warnings of an attempt that lost the race
             if current is not None:
                 return await self._update(write, name, current, make), False
             if not creates:
@@ -240,7 +241,7 @@ class Store(Reader):
         self._check_revision(name, metadata, current)
         metadata = self._prepare_update(obj, old)
         changes = object_meta.validate_object_meta_update(metadata, old["metadata"], _METADATA)
-        # Upstream's strategies look at the changes once more, and so the causes have them twice.
+        # Upstream's strategies check the changes of metadata a second time, so the Status lists these causes twice.
         problems = object_meta.validate_object_meta(
             metadata, _METADATA, namespaced=self._info.namespaced, name_rule=object_meta.path_segment_name
         )
@@ -253,19 +254,19 @@ class Store(Reader):
         await write.admission.validate(obj, old)
         if deletion.is_emptied(metadata, old["metadata"]) and self._strategy.may_be_removed(obj):
             if not options.dry_run:
-                # Of several who remove the last finalizer at once only one finds it there, and all have what they wanted.
+                # NotFound is success: a concurrent request that removed the last finalizer too has deleted the object.
                 with writing(), suppress(NotFound):
                     await self._resource.storage.delete(current.key, current.revision)
             return StoredObject(current.key, self._views.encode_whole(obj), current.revision)
         return await self._commit(write, current, obj, old, is_whole=not write.applies and view.form is self._views.form)
 
     def _prepare_update(self, obj: JSONObject, old: JSONObject) -> JSONObject:
-        """What an update can't change, whatever it says, and the strategy's word. Returns the object's metadata."""
+        """Restore the fields that an update can't change, and run the strategy's hook. Returns the object's metadata."""
         before = old["metadata"]
         _keep(obj["metadata"], before, "generation")
         obj["metadata"].pop("selfLink", None)
         self._strategy.prepare_for_update(obj, old)
-        metadata: JSONObject = obj["metadata"]  # the strategy may have put another in its place
+        metadata: JSONObject = obj["metadata"]  # the strategy may have replaced it
         if not metadata.get("uid"):
             _keep(metadata, before, "uid")
         if before.get("creationTimestamp"):
@@ -331,7 +332,7 @@ class Store(Reader):
                 try:
                     await self._delete_one(replace(context, namespace=namespace), name, options, admission)
                 except errors.StatusError as error:
-                    if error.code != 404:  # gone already is what was wanted
+                    if error.code != 404:  # already deleted by someone else
                         raise
 
         try:
@@ -339,18 +340,18 @@ class Store(Reader):
                 for _ in range(min(_DELETE_WORKERS, len(found.items))):
                     group.create_task(worker())
         except* errors.StatusError as refusals:
-            # One is told of several; each stands for itself.
+            # A response has room for one Status, so the first error is reported, as upstream.
             raise refusals.exceptions[0] from None
         return found
 
     async def delete_corrupt(self, context: Context, name: str) -> None:
-        """Its finalizers, and who may object, are unknown: it goes at once."""
+        """Remove it at once: its finalizers can't be read."""
         key = self._key(context, name)
         await self._catch_up("")
         while (error := self._corrupt.at(key)) is not None:
             with writing(), suppress(Conflict, NotFound):
                 await self._resource.storage.delete(key, error.revision)
-                log.warning("%s was removed, though nobody could read it: %s", key, error.why)
+                log.warning("removed %s, which could not be read: %s", key, error.why)
                 return
             await self._catch_up("")
         raise unsafe_delete_refused(self._info.group, self._info.resource, name)
@@ -358,21 +359,21 @@ class Store(Reader):
     # --- the parts of the loop ---
 
     async def _retry(self, context: Context, name: str, attempt: Callable[[StoredObject | None], Awaitable[T]]) -> T:
-        """Runs `attempt` on the object as it is, and again on what another writer left, until it is not overtaken."""
+        """Run `attempt` on the current object, and again on the newer object each time another writer was quicker."""
         key = self._key(context, name)
         await self._catch_up("")
         current = self._views.cached(key)
         while True:
             try:
                 return await attempt(current)
-            except (Conflict, KeyExists) as overtaken:
+            except (Conflict, KeyExists) as lost:
                 with reading():
-                    current = stored.make(overtaken.current)
+                    current = stored.make(lost.current)
             except NotFound:
                 current = None
 
-    def _own(self, old: JSONObject | None, obj: JSONObject, options: WriteOptions) -> None:
-        """Sets managedFields for a write that is no apply."""
+    def _manage_fields(self, old: JSONObject | None, obj: JSONObject, options: WriteOptions) -> None:
+        """Set managedFields for a write other than an apply."""
         if self._fields is not None:
             self._fields.update(old, obj, options.field_manager, self.now())
 
@@ -382,14 +383,14 @@ class Store(Reader):
         await self._mutate(write.context, obj, old, write.admission)
 
     async def _mutate(self, context: Context, obj: JSONObject, old: JSONObject | None, admission: Admission) -> None:
-        """Mutating admission. What it has changed is pruned and defaulted, and can't make managedFields unreadable."""
-        owners = obj["metadata"].get("managedFields")
+        """Run mutating admission; prune and default what it has changed, and restore managedFields if it has broken them."""
+        entries = obj["metadata"].get("managedFields")
         if await admission.mutate(obj, old):
             self._strategy.conform(obj)
             try:
                 managed_fields.decode(obj["metadata"].get("managedFields"))
             except ManagedFieldsError as error:
-                obj["metadata"]["managedFields"] = owners
+                obj["metadata"]["managedFields"] = entries
                 context.warnings.append(
                     ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated "
                     f"mutating admission controller; please fix your requests: {error}"
@@ -399,14 +400,15 @@ class Store(Reader):
     async def _commit(
         self, write: _Write, current: StoredObject, obj: JSONObject, old: JSONObject, *, is_whole: bool
     ) -> StoredObject:
-        """Compare and swap; a write that changes nothing is none. is_whole: as of `Views.as_read`. Raises Conflict for the loop.
+        """Compare and swap; store nothing if nothing has changed. is_whole: see `Views.as_read`. Raises Conflict for the loop.
 
-        What was stored in another version or under another schema is changed by any write: so objects are migrated.
+        The stored bytes are compared too: any write of an object that is stored in another version, or was stored under another
+        schema, rewrites it. This is how objects are migrated.
         """
         dry_run = write.options.dry_run
         if codec.same(obj, old):
             encoded = await self._encode(write, obj, current)
-            if dry_run or _says_the_same(encoded, stored.value(current)):
+            if dry_run or _same_json(encoded, stored.value(current)):
                 return await self._views.of(current, lenient=True)
         elif dry_run:
             encoded = await self._encode(write, obj, current)
@@ -423,35 +425,35 @@ class Store(Reader):
         commit: Callable[[bytes], Awaitable[int]],
         current: StoredObject | None = None,
     ) -> tuple[bytes, int]:
-        """(the bytes, their revision). What the storage finds too large is tried again without managedFields."""
+        """Store the object; if that is too large for the storage, try without managedFields. Returns the bytes and revision."""
         encoded = await self._encode(write, obj, current)
         with writing():
             try:
                 return encoded, await commit(encoded)
             except TooLarge:
-                if not _forget_owners(write, obj):
+                if not _drop_managed_fields(write, obj):
                     raise
                 encoded = await self._encode(write, obj, current)
                 return encoded, await commit(encoded)
 
     async def _encode(self, write: _Write, obj: JSONObject, current: StoredObject | None = None) -> bytes:
-        """The bytes to store, without managedFields where there is no room for them. Raises ObjectTooLarge."""
+        """The bytes to store, without managedFields if the object is too large with them. Raises ObjectTooLarge."""
         encoded = await self._views.to_stored(obj)
-        if self._is_too_large(encoded, write.options, current) and _forget_owners(write, obj):
+        if self._is_too_large(encoded, write.options, current) and _drop_managed_fields(write, obj):
             encoded = await self._views.to_stored(obj)
         if self._is_too_large(encoded, write.options, current):
             raise errors.ObjectTooLarge(self._resource.max_object_bytes)
         return encoded
 
     def _is_too_large(self, encoded: bytes, options: WriteOptions, current: StoredObject | None) -> bool:
-        """Not so for what was too large before, and has not become larger."""
+        """Whether to refuse the object for its size. One that was too large before may be written if it does not grow."""
         if len(encoded) <= self._resource.max_object_bytes or not options.bounded:
             return False
         return current is None or len(encoded) > len(stored.value(current))
 
     async def _written(self, key: str, encoded: bytes, revision: int, *, is_whole: bool) -> StoredObject:
-        """The write has happened, and so its answer must not fail."""
-        # The cache has had the event by now; where nobody wrote since, its object is the one to answer with.
+        """The response object of a committed write. It must not fail, since the write has happened."""
+        # The watch cache has the event by now. If nobody has written since, use its object, which remembers its views.
         obj = None if self._cacher.corrupt else self._cacher.get(key)
         if obj is None or obj.revision != revision:
             obj = stored.make(KeyValue(key, encoded, 0, revision))
@@ -461,7 +463,7 @@ class Store(Reader):
 
     def _refuse(self, obj: JSONObject, problems: builtins.list[field.FieldError]) -> None:
         if problems:
-            # By the name it gives itself, which may be what is wrong with it.
+            # The object's own kind, even if that is what is invalid, as upstream.
             kind = obj.get("kind") or self._info.kind
             raise errors.invalid(self._info.group, kind, obj["metadata"].get("name", ""), problems)
 
@@ -483,7 +485,7 @@ class Store(Reader):
             raise errors.invalid(info.group, info.resource, name, [problem])
         if number != current.revision:
             raise errors.conflict(info.group, info.resource, name, _MODIFIED)
-        metadata["resourceVersion"] = newest  # however it was spelt
+        metadata["resourceVersion"] = newest  # the canonical form: the client may have sent leading zeros
 
     def _check_uid(self, name: str, given: str, before: JSONObject, key: str) -> None:
         uid = before.get("uid", "")
@@ -507,12 +509,13 @@ class Store(Reader):
         return error
 
 
-def _forget_owners(write: _Write, obj: JSONObject) -> bool:
-    """Whether there were managedFields, which are the part of an object that it can do without."""
+def _drop_managed_fields(write: _Write, obj: JSONObject) -> bool:
+    """Drop managedFields, the one part an object can do without, except in an apply. Returns whether there were any."""
     return not write.applies and obj["metadata"].pop("managedFields", None) is not None
 
 
 async def _final(verdict: Verdict) -> Verdict:
+    """Wait for slow validation, which runs in a thread and is told when the request is cancelled."""
     if verdict.later is None:
         return verdict
     given_up = threading.Event()
@@ -522,7 +525,7 @@ async def _final(verdict: Verdict) -> Verdict:
         given_up.set()
 
 
-def _says_the_same(left: bytes, right: bytes) -> bool:
+def _same_json(left: bytes, right: bytes) -> bool:
     return codec.same(codec.decode_stored(left), codec.decode_stored(right))
 
 
@@ -534,7 +537,7 @@ def _keep(metadata: JSONObject, before: JSONObject, key: str) -> None:
 
 
 def _is_revision(version: str) -> bool:
-    """Whether an object to be created has a resourceVersion. What is no number passes, as upstream: it is never stored."""
+    """Whether a resourceVersion is set on an object to create. Text that is no number passes, as upstream; it is never stored."""
     try:
         return parse_uint(version) > 0
     except ValueError:

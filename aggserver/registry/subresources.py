@@ -1,8 +1,8 @@
 """ScaleStore and StatusStore: `/scale` and `/status` as views of a Store.
 
-A Scale is never stored: it is read out of the object by the definition's paths, and written back into it. (`/status` is
-the same Store under another strategy.)
-Built by `apiextensions/serving.py`. Source: k8s.io/apiextensions-apiserver pkg/registry/customresource/etcd.go, v0.36.3.
+A Scale is never stored: it is read from the object, at the paths that the definition names, and written back to them. `/status`
+is a Store of the same objects with another strategy.
+Source: k8s.io/apiextensions-apiserver pkg/registry/customresource/etcd.go, v0.36.3.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ _TYPE = "autoscaling/v1.Scale"
 _SCALE = lookup(_TYPE)
 _FIELDS = FieldManager("autoscaling/v1", "Scale", lambda api_version: kinds.of_type(_TYPE), no_other_version, "scale")
 
-# Stands for a spec.replicas that is not set, so that a patch which leaves it so is seen: the least int32, as upstream.
+# Stands for an unset spec.replicas in the Scale that is patched, so that a patch which doesn't set it is noticed. The least
+# int32, as upstream.
 _UNSET = -(1 << 31)
 
 
 class ScaleStore:
     """Getter, Updater and Applier of autoscaling/v1 Scale.
 
-    store: of the parent, without a field manager: who owns the parent's replicas follows from who owns the Scale's.
+    store: the parent's, without a field manager: the parent's managedFields are computed from the Scale's by `owners`.
     """
 
     def __init__(self, store: Store, paths: ScalePaths, owners: ScaleOwners) -> None:
@@ -94,7 +95,7 @@ class ScaleStore:
         options: WriteOptions,
         admission: Admission,
     ) -> StoredObject:
-        """make: (the Scale as it is, the same once more) -> the Scale wanted, with who owns which field of it."""
+        """make: (the current Scale, a copy of it to change) -> the new Scale, with its managedFields."""
 
         async def on_parent(parent: JSONObject) -> JSONObject:
             owners = parent["metadata"].get("managedFields")
@@ -118,14 +119,14 @@ class ScaleStore:
             put(parent, self._paths.spec_replicas, replicas)
         given = (scale.get("metadata") or {}).get("resourceVersion")
         if given:
-            # The client's precondition is the object's.
+            # The client's precondition, checked when the parent is written.
             parent["metadata"]["resourceVersion"] = given
 
     def _view(self, obj: StoredObject, tree: JSONObject) -> StoredObject:
         return StoredObject(obj.key, codec.encode_json(self._scale(tree)), obj.revision)
 
     def _scale(self, tree: JSONObject, unset: int = 0) -> JSONObject:
-        """unset: what stands for a spec.replicas that is not there."""
+        """The Scale of a parent. unset: the value of spec.replicas if the parent has none."""
         paths = self._paths
         with _failing():
             replicas = find_integer(tree, paths.spec_replicas)
@@ -146,7 +147,7 @@ class ScaleStore:
 
 
 class _ScaleAdmission:
-    """Shows validating admission the Scale of a parent; mutating admission has had it already."""
+    """Gives validating admission the Scale, not its parent. Mutating admission has already run on the Scale."""
 
     def __init__(self, admission: Admission, scale_of: Callable[[JSONObject], JSONObject]) -> None:
         self._admission = admission
@@ -160,7 +161,7 @@ class _ScaleAdmission:
 
 
 def _owned(obj: JSONObject, entries: list[JSONObject]) -> JSONObject:
-    """The object with these managedFields."""
+    """Set managedFields, or remove them if there are no entries. Returns the object."""
     if entries:
         obj["metadata"]["managedFields"] = entries
     else:
@@ -169,7 +170,7 @@ def _owned(obj: JSONObject, entries: list[JSONObject]) -> JSONObject:
 
 
 def _replicas(scale: JSONObject) -> int:
-    """spec.replicas as Go's decoder has it: 0 where it is missing, which is how Go's clients write a zero."""
+    """spec.replicas as Go decodes it: 0 if it is missing, since Go's clients omit a zero. Raises 400."""
     if why := decode_error(scale, _SCALE):
         raise errors.bad_request(f'Scale in version "v1" cannot be handled as a Scale: {why}')
     replicas: int | None = (scale.get("spec") or {}).get("replicas")
@@ -178,7 +179,7 @@ def _replicas(scale: JSONObject) -> int:
 
 @contextmanager
 def _failing() -> Iterator[None]:
-    """An object whose paths lead elsewhere: upstream fails with the bare text."""
+    """Turn a value of the wrong type at one of the paths into a 500 with the bare text, as upstream."""
     try:
         yield
     except NestedError as error:
@@ -186,7 +187,7 @@ def _failing() -> Iterator[None]:
 
 
 class StatusStore:
-    """Getter, Updater and Applier of `/status`: the Store under the status strategy, which creates nothing."""
+    """Getter, Updater and Applier of `/status`: a Store with the status strategy. An apply here creates no object."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
