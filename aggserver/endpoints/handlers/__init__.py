@@ -1,1 +1,1 @@
-"""One module a verb: negotiate, decode, admit, call the resource, encode. They hold no rule of any resource."""
+"""One module per verb: negotiate, decode, call the resource with its admission chain, encode. No rule of any resource is here."""

@@ -1,4 +1,4 @@
-"""Admission for a request: the chain of its resource, bound to who asks for what."""
+"""The admission chain of a resource, bound to the attributes of one request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["bound"]
 
 
 def bound(scope: ResourceScope, request: Request, operation: str, options: Mapping[str, Any], *, dry_run: bool) -> BoundChain:
-    """operation: what the request is as far as its verb tells; an apply may create, too. options: as the client gave them."""
+    """operation: what the verb implies; an apply is an UPDATE here, though it may create. options: as the client sent them."""
     attributes = Attributes(
         operation=operation,
         user=request.user,

@@ -1,7 +1,7 @@
-"""Bodies of requests: from bytes and a content type to the object that is about to be written.
+"""Request bodies: from bytes and a content type to the object to write.
 
-Decodes JSON or YAML, large YAML in a thread, refuses what has no kind or another version, prunes what the schema does not know,
-and says so as fieldValidation asks: nothing, a warning, or 400. Called by the handlers of create and update.
+Decodes JSON, YAML (large bodies in a thread) and protobuf, rejects an object without a kind or of another version, and prunes it.
+Unknown and repeated fields are ignored, warned of or rejected with 400, as fieldValidation says.
 Source: k8s.io/apiserver pkg/endpoints/handlers/{create,update,rest}.go, k8s.io/apimachinery
 pkg/apis/meta/v1/unstructured/helpers.go, v0.36.3.
 """
@@ -36,27 +36,27 @@ __all__ = [
 
 T = TypeVar("T")
 
-# Bytes of a body that are decoded at once, where that takes long: a millisecond's work for YAML. A larger body is read in the
-# thread, one at a time, so that what decoding takes of memory is there once.
+# Bodies up to this many bytes are decoded on the event loop even by slow decoders: about a millisecond for YAML. Larger ones are
+# decoded in a single thread, one at a time, so that the memory for decoding is needed only once.
 _SLOW_BYTES = 8 * 1024
 _SLOW = ThreadPoolExecutor(1, "decoding")
 
 _SUMMARY_BYTES = 30
-# Bytes of a body that takes milliseconds to conform: in a thread, so that other requests go on.
+# Bodies above this many bytes are pruned and defaulted in a thread: it takes milliseconds, and other requests must not wait.
 _LONG = 128 * 1024
 _NO_TYPE_META = "couldn't get version/kind; json parse error: "
-# What a strict YAML decoder says before the lines it complains of.
+# The first line of a strict YAML decoder's error; one line for each complaint follows.
 _YAML_ERRORS = "yaml: unmarshal errors:\n"
 
 
 async def read_object(scope: ResourceScope, request: Request, field_validation: str) -> JSONObject:
-    """The object of the body, pruned; its metadata is a dict. Raises 400, 413, 415."""
+    """The object in the body, pruned and defaulted; its metadata is a dict. Raises 400, 413, 415."""
     content_type = request.header(b"content-type")
     body = await request.body()
     try:
         obj, duplicates = await _decode(body, content_type)
     except (codec.DecodeError, protobuf.ProtobufError) as error:
-        # YAML becomes JSON before anybody asks what it is.
+        # Upstream converts YAML to JSON before it looks for the kind, so only an error of JSON comes from that step.
         is_yaml = not negotiation.is_protobuf(content_type) and negotiation.body_is_yaml(content_type)
         raise _unrecognized(scope, str(error) if is_yaml else _NO_TYPE_META + str(error), body) from None
     obj = {} if obj is None else obj
@@ -74,7 +74,7 @@ async def read_object(scope: ResourceScope, request: Request, field_validation: 
     if obj.get("metadata") is None:
         obj["metadata"] = {}
     try:
-        # A schema says nothing of another kind, which the strategy refuses.
+        # An object of another kind is not pruned by this schema; the strategy rejects it.
         unknown = await _conform(scope, obj, len(body)) if scope.typed or obj["kind"] == scope.kind else []
     except MalformedError as error:
         raise _unfit(scope, obj, str(error)) from None
@@ -92,7 +92,7 @@ async def _conform(scope: ResourceScope, obj: JSONObject, size: int) -> list[str
 def report_unknown(
     scope: ResourceScope, request: Request, obj: JSONObject, duplicates: list[str], unknown: list[str], *, strict: bool
 ) -> None:
-    """Raises 400 (strict) or adds warnings. `duplicates` are texts, `unknown` the paths of fields that were dropped."""
+    """Raise 400 (strict) or add warnings. `duplicates` are texts, `unknown` the paths of fields that were pruned."""
     texts = duplicates + [f'unknown field "{path}"' for path in unknown]
     if not texts:
         return
@@ -102,7 +102,7 @@ def report_unknown(
 
 
 def warning_texts(complaints: Iterable[str]) -> list[str]:
-    """What a strict decoder complains of, as warnings: of YAML each line is one."""
+    """The complaints of a strict decoder as warnings. A YAML decoder's error is split: each of its lines is a warning."""
     texts: list[str] = []
     for text in complaints:
         lines = text.removeprefix(_YAML_ERRORS).split("\n") if text.startswith(_YAML_ERRORS) else [text]
@@ -111,12 +111,12 @@ def warning_texts(complaints: Iterable[str]) -> list[str]:
 
 
 def without_kind(text: str) -> str:
-    """What upstream says of an object that does not tell its kind; `text` is the object."""
+    """Upstream's message for an object without a kind; `text` is the object."""
     return f"Object 'Kind' is missing in '{text}'"
 
 
 async def read_configuration(request: Request, field_validation: str) -> ApplyConfiguration:
-    """The body of an apply: YAML, or JSON, which is YAML too. Raises 400 and 413."""
+    """The body of an apply, which is YAML; JSON is YAML too. Raises 400 and 413."""
     text = await request.body()
     try:
         tree, duplicates = await _decode_configuration(text)
@@ -136,7 +136,7 @@ async def read_configuration(request: Request, field_validation: str) -> ApplyCo
 
 async def _decode_configuration(text: bytes) -> tuple[Any, list[str]]:
     if text[:1] == b"{":
-        # Clients' libraries send JSON, which is read several times as fast as what it is, too.
+        # Client libraries send JSON. The JSON decoder reads it several times as fast as the YAML decoder.
         with suppress(codec.DecodeError):
             value, nothing_repeated = codec.decode_telling(text)
             if nothing_repeated:
@@ -145,7 +145,7 @@ async def _decode_configuration(text: bytes) -> tuple[Any, list[str]]:
 
 
 async def read_delete_body(request: Request) -> Any:
-    """The decoded DeleteOptions, an object; None where there is no body."""
+    """The decoded DeleteOptions, a JSON object; None if there is no body. Raises 400, 413, 415."""
     body = await request.body()
     if not body:
         return None
@@ -159,9 +159,9 @@ async def read_delete_body(request: Request) -> Any:
 
 
 async def _decode(body: bytes, content_type: str) -> tuple[Any, list[str] | None]:
-    """The value, and what a strict decoder says of repeated keys; None where that has to be looked for.
+    """The value, and a strict decoder's complaints about repeated keys; None if `duplicate_fields` has to look for them.
 
-    Raises DecodeError, ProtobufError; 415 for a type that isn't read, protobuf of a custom resource among them.
+    Raises DecodeError, ProtobufError; 415 for a media type that isn't supported, such as protobuf of a custom resource.
     """
     if not negotiation.is_protobuf(content_type):
         if negotiation.body_is_yaml(content_type):
@@ -175,7 +175,7 @@ async def _decode(body: bytes, content_type: str) -> tuple[Any, list[str] | None
 
 
 async def duplicate_fields(body: bytes) -> list[str]:
-    """What a strict decoder says of the repeated keys of a JSON body, where nothing else proved that there are none."""
+    """A strict decoder's complaints about repeated keys in JSON. Needed if `codec.decode_telling` has not ruled them out."""
     return await _slowly(codec.duplicate_fields, body)
 
 
@@ -186,7 +186,7 @@ async def _slowly(decode: Callable[[bytes], T], body: bytes) -> T:
 
 
 def _type_meta_error(obj: Any) -> str:
-    """Why kind and version can't be read, '' where they can, or are not there."""
+    """Why kind and version can't be decoded; '' if they can, or are missing."""
     if not isinstance(obj, dict):
         what = f"json: cannot unmarshal {json_kind(obj)} into Go value of type struct "
         return (
@@ -219,7 +219,7 @@ def _unrecognized(scope: ResourceScope, why: str, body: bytes) -> errors.StatusE
 
 
 def _summary(body: bytes) -> str:
-    """The start of the body for the error: text where it looks like JSON, hexadecimal otherwise."""
+    """The start of the body for an error message: as text if it looks like JSON, else in hexadecimal."""
     if not body:
         return "<empty>"
     more = " ..." if len(body) > _SUMMARY_BYTES else ""

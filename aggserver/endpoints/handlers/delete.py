@@ -14,7 +14,7 @@ from aggserver.registry.rest import CollectionDeleter, Context, CorruptDeleter, 
 
 __all__ = ["delete", "delete_collection"]
 
-# What whoever removes an object that can't be read must be allowed to do, beside deleting.
+# The verb that removing an unreadable object needs, in addition to delete.
 _UNSAFE_DELETE = "unsafe-delete-ignore-read-errors"
 
 
@@ -27,7 +27,7 @@ async def delete(scope: ResourceScope, resource: Deleter, context: Context, requ
     admission = attributes.bound(scope, request, DELETE, given or options.given(request.query_all), dry_run=wanted.dry_run)
     result = await resource.delete(context, request.info.name, wanted, admission)
     if not result.gone:
-        # 202 only where the old way of asking for a cascade is used: anything else would break older clients.
+        # 202 only with `orphanDependents: false`, as upstream: with anything else it would break older clients.
         return reply.object_reply(scope, request, media, result.object, 202 if wanted.orphan_dependents is False else 200)
     metadata = result.object.decoded()["metadata"]
     details: JSONObject = {"name": metadata["name"]}
@@ -40,7 +40,7 @@ async def delete(scope: ResourceScope, resource: Deleter, context: Context, requ
 
 
 async def _delete_corrupt(scope: ResourceScope, context: Context, request: Request, media: MediaType) -> Response:
-    """Of an object that can't be read, by who may do that too; admission, which would look at it, is not asked."""
+    """Remove an object that can't be read, if the user is allowed to. Admission is skipped, since it would need the object."""
     if not isinstance(scope.rest, CorruptDeleter):
         text = "no unsafe deleter provided, can not honor ignoreStoreReadErrorWithClusterBreakingPotential"
         raise errors.internal_error(text)

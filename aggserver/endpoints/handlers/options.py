@@ -1,7 +1,7 @@
-"""Options: query parameters and DeleteOptions bodies as the values that `registry/rest.py` takes.
+"""Options: query parameters and DeleteOptions bodies, as the values of `registry/rest.py`.
 
-Pure. Every refusal is upstream's: 400 for what can't be decoded, 422 with the options' own kind (group meta.k8s.io) for what is
-wrong. Source: k8s.io/apimachinery pkg/apis/meta/v1/validation/validation.go, pkg/apis/meta/internalversion, v0.36.3.
+Pure. Errors are upstream's: 400 for what can't be decoded, 422 with the options' own kind (group meta.k8s.io) for invalid values.
+Source: k8s.io/apimachinery pkg/apis/meta/v1/validation/validation.go, pkg/apis/meta/internalversion, v0.36.3.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _IGNORE_STORE_READ_ERROR = "ignoreStoreReadErrorWithClusterBreakingPotential"
 
 
 def given(query: Mapping[str, Sequence[str]]) -> Mapping[str, Any]:
-    """The options of a write that the query names, as members of their JSON, for admission."""
+    """The options of a write that are in the query, as fields of the JSON object that admission sees."""
     found: dict[str, Any] = {name: query[name][0] for name in _GIVEN if name in query}
     if "dryRun" in query:
         found["dryRun"] = list(query["dryRun"])
@@ -39,7 +39,7 @@ def given(query: Mapping[str, Sequence[str]]) -> Mapping[str, Any]:
 
 
 def write_options(kind: str, query: Mapping[str, Sequence[str]], user_agent: str, *, applies: bool = False) -> WriteOptions:
-    """kind: CreateOptions, UpdateOptions or PatchOptions. `query` has every value of each parameter. applies: of an apply."""
+    """kind: CreateOptions, UpdateOptions or PatchOptions. query: parameter -> its values. applies: whether it is an apply."""
     manager = _first(query, "fieldManager")
     validation = _first(query, "fieldValidation")
     dry_run = list(query.get("dryRun", ()))
@@ -64,7 +64,7 @@ def write_options(kind: str, query: Mapping[str, Sequence[str]], user_agent: str
 
 
 def _manager_of(user_agent: str) -> str:
-    """The manager of a request that names none: the first word of the user agent, as much of it as can be printed and fits.
+    """The field manager of a request that names none: the user agent up to the first `/`, its printable characters, cut to fit.
 
     user_agent: as the header has it, one character for each byte.
     """
@@ -76,13 +76,13 @@ def _manager_of(user_agent: str) -> str:
 
 
 def list_options(scope: ResourceScope, query: Mapping[str, str], *, name: str) -> ListOptions:
-    """For list, watch and deletecollection. `name`: the path's or the field selector's metadata.name, '' for none.
+    """The options of list, watch and deletecollection. name: from the path or the field selector's metadata.name, '' for none.
 
-    A name in the path is as good as a field selector, and must agree with one that is there. What the options are checked as is
-    said by the parameter `watch` alone: on the old paths with /watch/ in front they are a list's.
+    A name in the path acts as a field selector, and must agree with one that is given. Only the parameter `watch` decides whether
+    the rules of a watch or of a list are checked, as upstream: on the deprecated paths below /watch/ they are a list's.
     """
     watch = _boolean(query, "watch") or False
-    # Upstream's order, since the first refusal is the one that is told: numbers, selectors, the rest.
+    # Upstream's order, since only the first error is reported: numbers, selectors, the rest.
     timeout_seconds = _integer(query, "timeoutSeconds")
     limit = _integer(query, "limit")
     try:
@@ -95,13 +95,13 @@ def list_options(scope: ResourceScope, query: Mapping[str, str], *, name: str) -
         fields=fields,
         resource_version=query.get("resourceVersion", ""),
         resource_version_match=query.get("resourceVersionMatch", ""),
-        limit=max(0, limit),  # less than nothing is no limit
+        limit=max(0, limit),  # a negative limit is none
         continue_token=query.get("continue", ""),
         allow_bookmarks=_boolean(query, "allowWatchBookmarks") or False,
         send_initial_events=_boolean(query, "sendInitialEvents"),
         timeout_seconds=timeout_seconds,
     )
-    if watch and _is_for_the_state(options):
+    if watch and _begins_with_state(options):
         options = replace(options, send_initial_events=True, resource_version_match="NotOlderThan")
     problems = _check_watch(options) if watch else _check_list(options)
     if problems:
@@ -115,7 +115,7 @@ def list_options(scope: ResourceScope, query: Mapping[str, str], *, name: str) -
 
 
 def delete_options(body: Any, query: Mapping[str, Sequence[str]]) -> DeleteOptions:
-    """From the decoded body where there is one (None: no body), else from the query."""
+    """From the decoded body, or from the query if there is no body (None). Raises 400 and 422."""
     given = _delete_query(query) if body is None else _delete_body(body)
     preconditions = given.get("preconditions") or {}
     options = DeleteOptions(
@@ -142,7 +142,7 @@ def delete_options(body: Any, query: Mapping[str, Sequence[str]]) -> DeleteOptio
 
 
 def for_collection(options: DeleteOptions) -> DeleteOptions:
-    """Of deletecollection: what can't be read is removed one by one, by name. Raises StatusError."""
+    """The options for deletecollection. Raises 422 for the option to remove unreadable objects, which works only by name."""
     if options.ignore_store_read_error:
         what = "is not allowed with DELETECOLLECTION, try again after removing the option"
         raise errors.invalid(_META_GROUP, "DeleteOptions", "", [field.invalid(Path(_IGNORE_STORE_READ_ERROR), True, what)])
@@ -150,7 +150,7 @@ def for_collection(options: DeleteOptions) -> DeleteOptions:
 
 
 def _check_alone(given: Mapping[str, Any]) -> list[FieldError]:
-    """The option to remove what can't be read: nothing can be promised of such an object, so nothing may be asked."""
+    """The option to remove an unreadable object excludes all others: none of them can be honored for such an object."""
     others = ("dryRun", "propagationPolicy", "orphanDependents", "gracePeriodSeconds", "preconditions")
     set_too = [name for name in others if (given.get(name) if name == "dryRun" else given.get(name) is not None)]
     path = Path(_IGNORE_STORE_READ_ERROR)
@@ -177,7 +177,7 @@ def _delete_body(body: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def include_object(query: Mapping[str, str]) -> str:
-    """What a Table's rows carry: None, Metadata (the default) or Object."""
+    """What the rows of a Table include of their objects: None, Metadata (the default) or Object."""
     given = query.get("includeObject", "")
     if given not in ("", "None", "Metadata", "Object"):
         problem = field.invalid(Path("includeObject"), given, "must be 'Metadata', 'Object', 'None', or empty")
@@ -202,8 +202,8 @@ def _check_list(options: ListOptions) -> list[FieldError]:
     return problems
 
 
-def _is_for_the_state(options: ListOptions) -> bool:
-    """A watch without a revision is one for the objects of now first, and is told where they end if it allows bookmarks."""
+def _begins_with_state(options: ListOptions) -> bool:
+    """Whether a watch names no revision: it begins with the current objects, and a bookmark after them if it allows bookmarks."""
     asked = options.send_initial_events is not None or options.resource_version_match
     return not asked and options.resource_version in ("", "0")
 
@@ -263,7 +263,7 @@ def _integer(query: Mapping[str, str], key: str) -> int:
 
 
 def _boolean(query: Mapping[str, str], key: str) -> bool | None:
-    """Any value but false and 0 is a yes, an empty one too, as in Go's conversion of query parameters."""
+    """Any value but `false` and `0` is true, even the empty one, as in Go's conversion of query parameters."""
     if key not in query:
         return None
     return query[key].lower() not in ("false", "0")

@@ -1,7 +1,7 @@
-"""patch: JSON patch, JSON merge patch and server-side apply. Strategic merge is not for custom resources, as upstream.
+"""patch: JSON patch, JSON merge patch and server-side apply. Custom resources don't support strategic merge, as upstream.
 
-All are applied inside the registry's loop, to the object as it is at that moment; so a patch that names no resourceVersion
-never conflicts with another write. What an apply makes of the object is decided by `merge/managed_fields.py`.
+A patch is applied inside the registry's write loop, to the object as it is at that moment, so that a patch without a
+resourceVersion never conflicts with another write. The merge of an apply is in `merge/managed_fields.py`.
 Source: k8s.io/apiserver pkg/endpoints/handlers/patch.go, v0.36.3.
 """
 
@@ -28,7 +28,7 @@ from aggserver.scheme import object_meta
 
 __all__ = ["patch"]
 
-# Bytes of a patch that is applied in a thread: each of its operations may move all items of a list of a million.
+# Patches above this many bytes are applied in a thread: each operation may move all items of a list of a million.
 _LONG = 8 * 1024
 
 
@@ -62,7 +62,7 @@ async def patch(scope: ResourceScope, resource: Updater, context: Context, reque
         if texts and write.field_validation == "Warn":
             context.warnings.extend(body.warning_texts(texts))
         elif texts and write.field_validation == "Strict":
-            # Shown is the whole outcome: what is unknown has gone from `obj`, so the patch is applied once more.
+            # The error shows the whole result. The unknown fields were pruned from `obj`, so the patch is applied once more.
             raise _rejected(apply(current), f"strict decoding error: {', '.join(texts)}")
         return obj
 
@@ -79,7 +79,7 @@ async def _apply(
     admission: Admission,
 ) -> Response:
     resource = scope.rest
-    if not isinstance(resource, Applier):  # what is never stored, or not as an object of its own
+    if not isinstance(resource, Applier):  # a resource that is not stored, or only as a part of another object
         raise negotiation.unsupported_media_type(PATCH_TYPES[:-1])
     configuration = await body.read_configuration(request, write.field_validation)
     may_create = access.attributes_of(request.info, request.user)._replace(verb="create")
@@ -89,7 +89,7 @@ async def _apply(
 
 
 class _CreateAuthorized:
-    """Admission that asks, where an apply turns out to create, whether the user may do that too."""
+    """Admission that also checks, if an apply turns out to create the object, that the user may create it."""
 
     def __init__(self, admission: Admission, require: Callable[[], Awaitable[None]]) -> None:
         self._admission = admission
@@ -105,9 +105,9 @@ class _CreateAuthorized:
 
 
 async def _read(content_type: str, given: bytes, write: WriteOptions) -> tuple[_Apply, list[str]]:
-    """The patch as a function over the current object, and what a strict decoder says of it.
+    """The patch as a function of the current object, and a strict decoder's complaints about it.
 
-    Raises 400 and 413 for what is no patch, before any object is read.
+    Raises 400 and 413 for an invalid patch, before any object is read.
     """
     try:
         value, nothing_repeated = patches.decode(given)
@@ -154,5 +154,5 @@ def _check_shape(obj: Any) -> None:
 
 
 def _rejected(patched: Any, why: str) -> errors.StatusError:
-    """422 of no kind and no name, with the patched document as upstream shows it."""
+    """422 without a kind or a name, with the patched document, as upstream."""
     return errors.invalid("", "", "", [field.invalid(Path("patch"), golang.to_json(patched), why)])

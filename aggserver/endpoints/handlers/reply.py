@@ -1,7 +1,7 @@
-"""Answers: objects and lists as the client asked for them.
+"""Responses: objects and lists in the form that the client negotiated.
 
-JSON in the requested version is the object's own bytes; everything else (Table, PartialObjectMetadata, YAML, pretty) decodes.
-Called by every handler. Source: k8s.io/apiserver pkg/endpoints/handlers/response.go, v0.36.3.
+Plain JSON is the object's own bytes; every other form (Table, PartialObjectMetadata, YAML, protobuf, pretty) decodes them.
+Source: k8s.io/apiserver pkg/endpoints/handlers/response.go, v0.36.3.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def object_reply(scope: ResourceScope, request: Request, media: MediaType, obj: 
 
 def list_reply(scope: ResourceScope, request: Request, media: MediaType, result: ListResult) -> Response:
     meta: JSONObject = {"resourceVersion": str(result.revision)}
-    # Empty where nothing follows, in lists of objects that have no Go type.
+    # Lists of custom resources always have `continue`, empty on the last page: upstream's unstructured list doesn't omit it.
     if result.continue_token or not (media.convert or scope.typed):
         meta["continue"] = result.continue_token
     if result.remaining:

@@ -22,14 +22,14 @@ async def update(scope: ResourceScope, resource: Updater, context: Context, requ
     write = options.write_options("UpdateOptions", request.query_all, request.header(b"user-agent"))
     obj = await body.read_object(scope, request, write.field_validation)
     metadata = obj["metadata"]
-    # What is wrong with the body is told even where there is no such object.
+    # Checked here, so that an invalid body is reported even if the object doesn't exist.
     preparation.place_in_namespace(metadata, context.namespace, namespaced=scope.info.namespaced)
     preparation.check_name(obj, name)
     preparation.dedup_owner_references(metadata, context.warnings)
     write = replace(write, uid=metadata.get("uid") or "")
 
     async def replaced(current: JSONObject) -> JSONObject:
-        # A shallow copy: the loop may come back for the object as it was given.
+        # A shallow copy: after a lost race the write loop asks again for the object as the client sent it.
         return dict(obj)
 
     admission = attributes.bound(scope, request, UPDATE, options.given(request.query_all), dry_run=write.dry_run)

@@ -1,12 +1,12 @@
-"""watch: a stream of events, until the client, the time limit or the server ends it. An event is one JSON document on a line, or
-a frame of protobuf.
+"""watch: a stream of events, until the client, the time limit or the server ends it. An event is one line of JSON, or a frame of
+protobuf.
 
-An event is encoded once for all who watch the same version in the same form; what has gathered while a client was being written
-to goes out in pieces of some 64 KiB, the next one when the socket has taken the one before. So a client that doesn't read costs
-one piece, however much it is to be told: a large object is cut where it lies, and not copied first.
+An event is encoded once for all watchers of the same version and form. Events that gather while the client is being written to
+are sent in pieces, each when the socket has taken the one before, so that a client that doesn't read costs the memory of one
+piece, however many events wait for it. A large object is sliced from the watch cache's bytes, and not copied as a whole.
 
-Once the resourceVersion has been understood, what goes wrong is an ERROR event and not an HTTP code, since clients' reflectors
-look there.
+If the resourceVersion is too old or in the future, the response is an ERROR event and not an HTTP error, since that is where
+clients' reflectors expect it.
 Source: k8s.io/apiserver pkg/endpoints/handlers/{watch,get}.go, pkg/storage/cacher/cache_watcher.go, v0.36.3.
 """
 
@@ -32,20 +32,21 @@ from aggserver.storage.cacher import WatchEvent
 
 __all__ = ["CallLater", "Watching", "call_later"]
 
-# Seconds a watch lasts at least when the client names no timeoutSeconds; up to twice that, so that they don't end together.
+# Seconds that a watch lasts if the client sets no timeoutSeconds: a random time from this to twice this, so that watches don't
+# all end together.
 _MIN_TIMEOUT = 1800.0
-# Seconds between bookmarks, and how long before the end the last one is sent.
+# Seconds between bookmarks, and from the last bookmark to the end of the watch.
 _BOOKMARK_EVERY = 60.0
 _BOOKMARK_BEFORE_END = 2.0
 _FRAME_HEAD, _FRAME_END = b'{"type":"%b","object":', b"}\n"
 _EVENTS_END = "k8s.io/initial-events-end"
 
-# Bytes of a piece of a large object. A batch of small ones is as large as the cache has made it (`storage/past.py`), and goes out
-# as one piece if it is no more than MAX_PIECE.
+# Bytes of a piece of a large object. The watch cache decides the size of a batch of small ones (`storage/past.py`); the batch is
+# sent as one piece if it has at most MAX_PIECE bytes.
 PIECE_BYTES = 32 * 1024
 MAX_PIECE = 128 * 1024
 
-# The frame of an event, in parts that are sent one after the other.
+# Encodes an event as a frame, in parts that are sent one after the other.
 Encode = Callable[[WatchEvent[Any]], Sequence[bytes]]
 
 
@@ -53,7 +54,7 @@ class Timer(Protocol):
     def cancel(self) -> None: ...
 
 
-# (seconds, what to do then), as an event loop has it.
+# (seconds, callback) -> a handle that cancels it, as the event loop's `call_later`.
 CallLater = Callable[[float, Callable[[], None]], Timer]
 
 
@@ -62,7 +63,10 @@ def call_later(seconds: float, callback: Callable[[], None]) -> Timer:
 
 
 class Watching:
-    """The handler. random: a number from [0, 1), to spread the ends of watches. observe: told of each piece (events, bytes)."""
+    """The watch handler.
+
+    random: a number in [0, 1), to spread the ends of watches. observe: called with the counts of events and bytes of each batch.
+    """
 
     def __init__(
         self,
@@ -76,7 +80,7 @@ class Watching:
         self._stopped = False
 
     def stop(self) -> None:
-        """From now on a watch is refused, so that clients try again soon. Those that run are others' to end."""
+        """Refuse new watches with 503 and Retry-After. Running watches are ended by the stores (`Store.end_watches`)."""
         self._stopped = True
 
     async def __call__(self, scope: ResourceScope, resource: Watcher, context: Context, request: Request) -> StreamResponse:
@@ -91,7 +95,7 @@ class Watching:
                 raise
             return StreamResponse(_only(_error_frame(error, media)), media.stream_content_type)
         if self._stopped:
-            # It may have begun after the others were ended, and nobody would end it.
+            # The watch may have started after the running ones were ended, so nothing else would end it.
             stream.close()
             raise errors.service_unavailable("apiserver is shutting down", retry_after=1)
         timers = _Timers(stream, timeout, self._call_later, bookmarks=selection.allow_bookmarks)
@@ -103,7 +107,7 @@ class Watching:
 
 
 class _Frames:
-    """The pieces of a watch. Whoever has it closes it, and with it the watch."""
+    """The body of a watch's response, piece by piece. Closing it ends the watch."""
 
     def __init__(
         self, stream: WatchStream, encode: Encode, observe: Callable[[int, int], None], timers: _Timers, media: MediaType
@@ -132,7 +136,7 @@ class _Frames:
             return _error_frame(error, self._media)
 
     def _first_piece(self, batch: Sequence[WatchEvent[Any]]) -> bytes:
-        """The whole batch as a rule; what is left of a large one stays."""
+        """The whole batch, if it is small enough; else its first piece. The rest stays in `_pieces`."""
         parts = [part for event in batch for part in self._encode(event)]
         size = sum(map(len, parts))
         self._observe(len(batch), size)
@@ -148,7 +152,7 @@ class _Frames:
 
 
 class _Timers:
-    """Ends the watch at its time, and asks for bookmarks on the way: every minute, and shortly before the end."""
+    """Ends the watch at its timeout. Asks for bookmarks, if the client allows them, every minute and shortly before the end."""
 
     def __init__(self, stream: WatchStream, seconds: float, call_later: CallLater, *, bookmarks: bool) -> None:
         self._stream = stream
@@ -171,7 +175,7 @@ class _Timers:
 
 
 def _pieces(parts: Sequence[bytes]) -> Iterator[bytes]:
-    """The parts joined, and cut into pieces."""
+    """Join the parts and cut them into pieces of PIECE_BYTES."""
     gathered: list[bytes] = []
     room = PIECE_BYTES
     for part in parts:
@@ -198,12 +202,12 @@ def _encoder(scope: ResourceScope, request: Request, media: MediaType) -> Encode
 
 
 def _cuttable(scope: ResourceScope, event: WatchEvent[Any]) -> Sequence[bytes]:
-    """A large object's bytes as the cache has them, which all watches share."""
+    """A frame in parts, so that the bytes of a large object are those of the watch cache, shared by all watches."""
     return (_FRAME_HEAD % event.type.encode(), _raw(scope, event), _FRAME_END)
 
 
 def _memoised(memo_key: Hashable, form: Callable[[WatchEvent[Any]], bytes], *, is_protobuf: bool = False) -> Encode:
-    """Frames that are the same for all who watch in this form; kept with the event."""
+    """Encode each event once for all watchers of the same form: the frame is kept with the event."""
     in_frame = protobuf.encode_event if is_protobuf else _frame
 
     def encode(event: WatchEvent[Any]) -> Sequence[bytes]:
@@ -221,13 +225,13 @@ def _metadata_only(scope: ResourceScope, event: WatchEvent[Any], media: MediaTyp
 
 
 def _table_encoder(scope: ResourceScope, request: Request, api_version: str) -> Encode:
-    """A table for each watcher, since ages are told as of now; the columns go out with the first event only."""
+    """Tables are encoded for each watcher: the ages in them depend on the time, and only the first event has the columns."""
     include = options.include_object(request.query)
     first = True
 
     def encode(event: WatchEvent[Any]) -> Sequence[bytes]:
         nonlocal first
-        # The annotation is all that the bookmark at the end of the initial events is for: its row always has the object.
+        # The bookmark at the end of the initial events is marked by an annotation, so its row must include the metadata.
         carried = "Metadata" if event.initial_events_end and include == "None" else include
         row = event.object.row(scope.table) if event.object else scope.table.row(_tree(scope, event), _raw(scope, event))
         meta = {"resourceVersion": str(event.revision)}
