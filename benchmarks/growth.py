@@ -153,6 +153,6 @@ def _summary(stage: Stage) -> str:
     return (
         f"{stage.server} with {number(stage.objects)} objects: create {number(stage.creates_per_second)}/s, "
         f"{number(stage.pages_per_second)} pages/s, watch {number(stage.watch_ms)} ms, {number(stage.memory_bytes / 1e6)} MB, "
-        f"anew ready after {number(stage.ready_seconds)} s, listed after {number(stage.listed_seconds)} s, "
+        f"restarted, ready after {number(stage.ready_seconds)} s, listed after {number(stage.listed_seconds)} s, "
         f"{number(stage.loaded_bytes / 1e6)} MB, peak {number(stage.peak_bytes / 1e6)} MB"
     )

@@ -56,7 +56,7 @@ ALL = 0.99
 
 @dataclass(frozen=True)
 class Figures:
-    """Resident bytes of the server's own program. `seconds` is how long the reading took, 0 where nobody reads."""
+    """Resident bytes of the server's own program. `seconds` is how long reading took, 0 for watches that are not read."""
 
     server: str
     what: str

@@ -114,7 +114,7 @@ _Answer = TypeVar("_Answer")
 
 
 def _answer(read: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
-    """Raises Unavailable for bytes that are no such message: whoever sent them, it was not a store that can be relied on."""
+    """Raise Unavailable for a malformed message, because a store that sends one can't be relied on."""
 
     @wraps(read)
     def wrapper(*args: _Given.args, **kwargs: _Given.kwargs) -> _Answer:

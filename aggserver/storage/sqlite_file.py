@@ -112,7 +112,7 @@ PAGE_SIZE = 8192
 CHECKPOINT_WAIT_MS = 200
 
 _LOG_MAGIC = (0x377F0682, 0x377F0683)
-_MARK = b"There is a store beside this file. Whoever removes the store on purpose removes this file too.\n"
+_MARK = b"There is a store beside this file. To remove the store on purpose, remove this file too.\n"
 
 _PERMISSION = "it and its folder must be readable and writable for the user who runs this"
 _ADVICE = {

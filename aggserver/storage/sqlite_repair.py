@@ -71,7 +71,7 @@ def _repair(path: Path, marked: int, say: Say) -> str:
     with contextlib.closing(open_to_read(path)) as source, contextlib.closing(open_to_write(fresh)) as target:
         source.text_factory = as_text
         salvage = _Salvage(source)
-        for line in salvage.told():
+        for line in salvage.report():
             say(line)
         revision = _fill(target, source, salvage)
         target.execute("PRAGMA journal_mode = DELETE").fetchone()  # a single, synced file
@@ -170,7 +170,8 @@ class _Salvage:
             self.kept[revision] = (key, event.create_revision)
         return not fault
 
-    def told(self) -> Iterator[str]:
+    def report(self) -> Iterator[str]:
+        """A line for each object that was removed or put back."""
         for key, why in sorted(self.removed.items()):
             yield f"removed: {key}: {why}"
         for key in sorted(self.put_back):
