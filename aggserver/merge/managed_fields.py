@@ -277,8 +277,7 @@ class FieldManager:
     def _check(self, config: JSONObject) -> None:
         version, kind = config.get("apiVersion") or "", config.get("kind") or ""
         if (version, kind) != (self.api_version, self.kind):
-            group_version = version if "/" in version else f"/{version}"
-            raise errors.bad_request(f"invalid object type: {group_version}, Kind={kind}")
+            raise errors.bad_request(f"invalid object type: {_group_version(version)}, Kind={kind}")
 
     def _apply_over_kubectl(
         self, live: JSONObject, config: JSONObject, managed: _Managed, name: str, *, force: bool, now: str
@@ -360,10 +359,13 @@ class FieldManager:
         return Updater(self._converted, self.ignored)
 
     def _converted(self, typed: Typed, api_version: str) -> Typed:
-        """Raises what `convert` raises, and as upstream TypedError for an object that does not fit the type of the version."""
+        """Raises MissingVersionError, and TypedError for what can't be converted or then does not fit the type of the version."""
         if typed.api_version == api_version:
             return typed
-        converted = Typed(self.convert(typed.value, api_version), self.atom_of(api_version), api_version)
+        try:
+            converted = Typed(self.convert(typed.value, api_version), self.atom_of(api_version), api_version)
+        except StatusError as error:
+            raise TypedError(error.message) from None
         validate(converted.value, converted.atom)
         return converted
 
@@ -377,7 +379,13 @@ class FieldManager:
     def _named(self, obj: JSONObject) -> str:
         """An object as errors name it."""
         metadata = obj["metadata"]
-        return f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}; {self.api_version}, Kind={self.kind}"
+        name = f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}"
+        return f"{name}; {_group_version(self.api_version)}, Kind={self.kind}"
+
+
+def _group_version(api_version: str) -> str:
+    """As Go prints it, with a slash where there is no group."""
+    return api_version if "/" in api_version else f"/{api_version}"
 
 
 def _set_entries(obj: JSONObject, entries: list[JSONObject] | None) -> None:

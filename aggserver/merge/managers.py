@@ -16,7 +16,7 @@ from aggserver.merge.atom import Atom
 from aggserver.merge.comparing import Comparison, compare
 from aggserver.merge.fieldset import FieldSet, Path
 from aggserver.merge.merging import merge
-from aggserver.merge.typed import field_set
+from aggserver.merge.typed import TypedError, field_set
 from aggserver.merge.values import equal
 
 __all__ = [
@@ -63,6 +63,8 @@ class Typed(NamedTuple):
     atom: Atom
     api_version: str
 
+
+_PRUNE = "failed to prune fields"
 
 # Gives an object in another version, the same one where it is in that already. Raises MissingVersionError, and what converters
 # raise.
@@ -161,7 +163,8 @@ class Updater:
         return {manager: owned for manager, owned in left.items() if owned.fields}, ours.comparison
 
     def _compare_in(self, api_version: str, old: Typed, new: Typed) -> _Change:
-        before, after = self._in(old, api_version), self._in(new, api_version)
+        before = self._in(old, api_version, "failed to convert old object")
+        after = self._in(new, api_version, "failed to convert new object")
         ignored = self.ignored.get(api_version, fieldset.EMPTY)
         return _Change.of(compare(before.value, after.value, after.atom).without(ignored))
 
@@ -176,8 +179,8 @@ class Updater:
             out[manager] = owned if fields is owned.fields else owned._replace(fields=fields)
         return out
 
-    def _in(self, typed: Typed, api_version: str) -> Typed:
-        """`convert`, once. Raises MissingVersionError."""
+    def _in(self, typed: Typed, api_version: str, failed: str = "") -> Typed:
+        """`convert`, once. Raises MissingVersionError, and TypedError with `failed` before its text."""
         if typed.api_version == api_version:
             return typed
         key = (id(typed.value), api_version)
@@ -186,6 +189,8 @@ class Updater:
                 self._converted[key] = typed, self.convert(typed, api_version)
             except MissingVersionError:
                 self._converted[key] = typed, None
+            except TypedError as error:
+                raise TypedError(f"{failed}: {error}" if failed else str(error)) from None
         _, converted = self._converted[key]
         if converted is None:
             raise MissingVersionError
@@ -195,7 +200,7 @@ class Updater:
 
     def _prune(self, merged: Typed, managers: Managers, api_version: str, last: Owned) -> Typed:
         try:
-            there = self._in(merged, last.api_version)
+            there = self._in(merged, last.api_version, f"{_PRUNE}: failed to convert merged object to last applied version")
         except MissingVersionError:
             return merged
         had = removing.with_named_fields(last.fields, there.atom)
@@ -203,13 +208,17 @@ class Updater:
         pruned = self._with_owned(there, everything, _removed(there, had), managers)
         # What the applier did not own either comes back as well.
         try:
-            pruned = self._in(pruned, last.api_version)
+            pruned = self._in(
+                pruned,
+                last.api_version,
+                f"{_PRUNE}: failed add back dangling items: failed to convert pruned object to last applied version",
+            )
         except MissingVersionError:
             pruned = there
         else:
             gone = fieldset.difference(everything, _named_fields(pruned))
             pruned = _removed(there, fieldset.intersection(gone, had))
-        return self._in(pruned, api_version)
+        return self._in(pruned, api_version, _PRUNE)
 
     def _with_owned(self, merged: Typed, everything: FieldSet, pruned: Typed, managers: Managers) -> Typed:
         """Gives back what anybody owns, the applier by its new configuration too. everything: the fields of `merged`."""
@@ -219,8 +228,9 @@ class Updater:
         # The version of the pruned object comes first: what others miss in it may be needed for a conversion.
         for api_version in sorted(owned, key=lambda version: version != pruned.api_version):
             try:
-                merged, before = self._in(merged, api_version), merged
-                pruned = self._in(pruned, api_version)
+                failed, at = f"{_PRUNE}: failed add back owned items: failed to convert", f"object at version {api_version}"
+                merged, before = self._in(merged, api_version, f"{failed} merged {at}"), merged
+                pruned = self._in(pruned, api_version, f"{failed} pruned {at}")
             except MissingVersionError:
                 continue
             if merged is not before:
