@@ -51,12 +51,13 @@ __all__ = [
 class Context:
     """On whose behalf and where: `namespace` is empty for a cluster-scoped resource or for all namespaces.
 
-    `warnings` is added to.
+    `warnings` is added to. `body_bytes`: the size of the request's body, where it is an object or a patch.
     """
 
     user: UserInfo
     namespace: str = ""
     warnings: list[str] = field(default_factory=list)
+    body_bytes: int = 0
 
 
 class Object(Protocol):

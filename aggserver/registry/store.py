@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 from aggserver.merge import managed_fields
@@ -63,6 +64,8 @@ _DELETE_WORKERS = 64
 
 # Runs validation that takes long, so that it only waits for its like, and other requests don't wait for it.
 _SLOW = ThreadPoolExecutor(2, "validation")
+# Bytes of an object from which on the comparison of its fields takes more than some milliseconds.
+_LONG = 128 * 1024
 _METADATA = Path("metadata")
 
 log = logging.getLogger(__name__)
@@ -111,7 +114,7 @@ class Store(Reader):
         preparation.drop_system_fields(metadata)
         preparation.place_in_namespace(metadata, context.namespace, namespaced=self._info.namespaced)
         preparation.dedup_owner_references(metadata, context.warnings)
-        self._manage_fields(None, obj, options)
+        await self._manage_fields(context, None, None, obj, options)
         await self._mutate(context, obj, None, admission)
         base = metadata.get("generateName") or ""
         tries = _NAME_TRIES if base and not metadata.get("name") else 1
@@ -168,7 +171,7 @@ class Store(Reader):
             assert current is not None  # `_write` without `creates` has raised NotFound
             obj = await transform(current.decoded())
             obj["metadata"] = dict(obj["metadata"])
-            self._manage_fields(old, obj, options)
+            await self._manage_fields(context, current, old, obj, options)
             return obj
 
         written, _ = await self._write(_Write(context, options, admission), name, make)
@@ -192,8 +195,13 @@ class Store(Reader):
             # Fresh copies in each attempt: the result shares parts with both, and is then defaulted in place.
             config = codec.decode_stored(configuration.encoded)
             live = None if current is None else current.decoded()
-            obj = fields.apply(live, config, options.field_manager, force=options.force, now=self.now())
-            self._strategy.default(obj)
+
+            def applied() -> JSONObject:
+                obj = fields.apply(live, config, options.field_manager, force=options.force, now=self.now())
+                self._strategy.default(obj)
+                return obj
+
+            obj = await _off_the_loop_if_long(applied, context, current)
             configuration.accept(context)
             if current is None and obj["metadata"].get("uid"):
                 raise self._uid_of_nothing(name, obj["metadata"]["uid"])
@@ -208,7 +216,7 @@ class Store(Reader):
         async def make(current: StoredObject | None, old: JSONObject | None) -> JSONObject:
             kept = {} if old is None else {key: old["metadata"][key] for key in ("resourceVersion", "uid")}
             wanted = dict(obj, metadata={**obj["metadata"], **kept})
-            self._manage_fields(old, wanted, options)
+            await self._manage_fields(context, current, old, wanted, options)
             return wanted
 
         name = obj["metadata"].get("name") or ""
@@ -372,10 +380,14 @@ class Store(Reader):
             except NotFound:
                 current = None
 
-    def _manage_fields(self, old: JSONObject | None, obj: JSONObject, options: WriteOptions) -> None:
+    async def _manage_fields(
+        self, context: Context, current: StoredObject | None, old: JSONObject | None, obj: JSONObject, options: WriteOptions
+    ) -> None:
         """Set managedFields for a write other than an apply."""
-        if self._fields is not None:
-            self._fields.update(old, obj, options.field_manager, self.now())
+        fields = self._fields
+        if fields is not None:
+            update = partial(fields.update, old, obj, options.field_manager, self.now())
+            await _off_the_loop_if_long(update, context, current)
 
     async def _place_and_mutate(self, write: _Write, name: str, obj: JSONObject, old: JSONObject | None) -> None:
         preparation.place_in_namespace(obj["metadata"], write.context.namespace, namespaced=self._info.namespaced)
@@ -507,6 +519,13 @@ class Store(Reader):
             if "deletionTimestamp" in stored.make(current).decoded()["metadata"]:
                 error.message = f"object is being deleted: {error.message}"
         return error
+
+
+async def _off_the_loop_if_long(compare: Callable[[], T], context: Context, current: StoredObject | None) -> T:
+    """Run a comparison of whole objects: in a thread if they are so large that other requests would have to wait for it."""
+    if max(context.body_bytes, current.size if current is not None else 0) > _LONG:
+        return await asyncio.to_thread(compare)
+    return compare()
 
 
 def _drop_managed_fields(write: _Write, obj: JSONObject) -> bool:

@@ -16,6 +16,7 @@ async def create(scope: ResourceScope, resource: Creater, context: Context, requ
     media = negotiation.for_object(request)
     write = options.write_options("CreateOptions", request.query_all, request.header(b"user-agent"))
     obj = await body.read_object(scope, request, write.field_validation)
+    context.body_bytes = len(await request.body())
     admission = attributes.bound(scope, request, CREATE, options.given(request.query_all), dry_run=write.dry_run)
     created = await resource.create(context, obj, write, admission)
     return reply.object_reply(scope, request, media, created, 201)

@@ -41,6 +41,7 @@ async def patch(scope: ResourceScope, resource: Updater, context: Context, reque
         raise negotiation.unsupported_media_type(PATCH_TYPES)
     media = negotiation.for_object(request)
     given = await request.body()
+    context.body_bytes = len(given)
     applies = content_type == APPLY_PATCH
     write = options.write_options("PatchOptions", request.query_all, request.header(b"user-agent"), applies=applies)
     admission = attributes.bound(scope, request, UPDATE, options.given(request.query_all), dry_run=write.dry_run)

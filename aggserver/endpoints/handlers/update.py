@@ -21,6 +21,7 @@ async def update(scope: ResourceScope, resource: Updater, context: Context, requ
     media = negotiation.for_object(request)
     write = options.write_options("UpdateOptions", request.query_all, request.header(b"user-agent"))
     obj = await body.read_object(scope, request, write.field_validation)
+    context.body_bytes = len(await request.body())
     metadata = obj["metadata"]
     # Checked here, so that an invalid body is reported even if the object doesn't exist.
     preparation.place_in_namespace(metadata, context.namespace, namespaced=scope.info.namespaced)
