@@ -30,6 +30,7 @@ __all__ = [
     "Path",
     "below",
     "contains",
+    "covers",
     "difference",
     "element_text",
     "field",
@@ -195,6 +196,24 @@ def union_of(sets: Sequence[FieldSet]) -> FieldSet:
     return union(union_of(sets[:middle]), union_of(sets[middle:]))
 
 
+def covers(left: FieldSet, right: FieldSet, *, levels: int = 3) -> bool:
+    """Whether `left` has all of `right`.
+
+    levels: how far down equal parts are looked for, which is quick where there are any, and done in vain where there are none.
+    """
+    for name, theirs in right.items():
+        ours = left.get(name)
+        if ours is None:
+            return False
+        if ours is theirs or (levels and ours == theirs):
+            continue
+        if is_member(theirs) and not is_member(ours):
+            return False
+        if theirs and not covers(ours, theirs, levels=max(levels - 1, 0)):
+            return False
+    return True
+
+
 def intersection(left: FieldSet, right: FieldSet) -> FieldSet:
     """What is in both."""
     if left is right:
@@ -219,7 +238,10 @@ def _common(left: FieldSet, right: FieldSet) -> FieldSet | None:
 
 
 def difference(left: FieldSet, right: FieldSet) -> FieldSet:
-    """What is in `left` and not in `right`: of the elements alone, not of what is below them. `left` itself where that is all."""
+    """What is in `left` and not in `right`: of the elements alone, not of what is below them.
+
+    In the order of `left`, and `left` itself where that is all.
+    """
     if not right or not left:
         return left
     if left is right:
@@ -236,12 +258,14 @@ def difference(left: FieldSet, right: FieldSet) -> FieldSet:
 
 
 def _without(left: FieldSet, right: FieldSet) -> FieldSet | None:
+    if not left:
+        return None if is_member(right) else left
     inner = difference(left, right) if right else left
-    if not is_member(left):
+    if _SELF not in left:
         return inner or None
     if is_member(right):
         return {name: node for name, node in inner.items() if name != _SELF} or None
-    return _MEMBER if left and len(inner) == 1 else inner
+    return _MEMBER if len(inner) == 1 else inner
 
 
 def _replaced(left: FieldSet, out: dict[str, Any] | None, name: str, node: FieldSet | None) -> dict[str, Any]:
@@ -279,7 +303,22 @@ def _recursively_without(left: FieldSet, right: FieldSet) -> FieldSet | None:
 
 def ordered(fields: FieldSet) -> dict[str, Any]:
     """The same set as upstream writes it: `.` first, then fields, keys, values and indexes, each by what they hold."""
-    return {name: ordered(node) if (node := fields[name]) else _MEMBER for name in _in_order(fields)}
+    return _ordered(fields, {})
+
+
+def _ordered(fields: FieldSet, done: dict[int, dict[str, Any]]) -> dict[str, Any]:
+    """done: by identity, since items of a list share what is below them."""
+    out: dict[str, Any] = {}
+    for name in _in_order(fields):
+        node = fields[name]
+        if not node:
+            out[name] = _MEMBER
+            continue
+        found = done.get(id(node))
+        if found is None:
+            found = done[id(node)] = _ordered(node, done)
+        out[name] = found
+    return out
 
 
 def _in_order(fields: FieldSet) -> list[str]:

@@ -99,8 +99,7 @@ class _Managed:
         entry: JSONObject = {
             "apiVersion": owned.api_version,
             "fieldsType": "FieldsV1",
-            # What was stored is in order.
-            "fieldsV1": owned.fields if is_as_stored else fieldset.ordered(owned.fields),
+            "fieldsV1": owned.fields if is_as_stored or owned.in_order else fieldset.ordered(owned.fields),
         }
         if manager.name:
             entry["manager"] = manager.name
@@ -162,10 +161,11 @@ def _decode(entries: Any, *, trusted: bool) -> _Managed:
         manager = Manager(name, operation, version if operation == UPDATE else "", subresource)
         fields = entry.get("fieldsV1")
         try:
-            owned = fields if trusted and fields is not None else fieldset.parse(fields)
+            is_set = trusted and fields is not None
+            owned = fields if is_set else fieldset.parse(fields)
         except FieldSetError as error:
             raise ManagedFieldsError(f"error decoding set: {error}") from None
-        managed.fields[manager] = Owned(owned, version, operation == APPLY)
+        managed.fields[manager] = Owned(owned, version, operation == APPLY, in_order=is_set)
         managed.times[manager] = entry.get("time")
         managed.entries[manager] = entry
     return managed

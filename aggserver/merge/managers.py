@@ -46,11 +46,15 @@ class Manager(NamedTuple):
 
 
 class Owned(NamedTuple):
-    """What a manager owns, in the version in which it wrote."""
+    """What a manager owns, in the version in which it wrote.
+
+    in_order: the set is as `fieldset.ordered` has it, as stored sets are. It stays so where only parts of it go.
+    """
 
     fields: FieldSet
     api_version: str
     applied: bool
+    in_order: bool = False
 
 
 Managers = dict[Manager, Owned]
@@ -269,7 +273,7 @@ def _says_no_less(managers: Managers, manager: Manager, last: Owned) -> bool:
     now = managers[manager]
     if any(owned.api_version != last.api_version for owned in managers.values()):
         return False
-    return fieldset.union(now.fields, last.fields) is now.fields
+    return fieldset.covers(now.fields, last.fields)
 
 
 def _removed(typed: Typed, items: FieldSet) -> Typed:

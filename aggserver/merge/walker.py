@@ -14,7 +14,7 @@ Source: as of the plain forms; this form is ours. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from aggserver.merge import fieldset
@@ -34,6 +34,8 @@ T = TypeVar("T", bound=Hashable)
 _LEAF: FieldSet = fieldset.EMPTY
 _MODIFIED: Changes = (None, _LEAF, None)
 _NO_MEMBERS: JSONObject = {}
+# Sets of members of one flat map that are remembered.
+_SHAPES = 64
 _SCALARS = frozenset((str, bool, int, float))
 # Scalars that are written alike if they are equal, which zeros of both signs are not.
 _EXACT = frozenset((str, bool, int, type(None)))
@@ -108,19 +110,23 @@ class Walker:
         """
         return _LEAF
 
+    def node_of_item(self, value: Any) -> FieldSet:
+        """The same for an item of an associative list, which is owned itself."""
+        return fieldset.with_member(self.fields(value))
+
     def merge(self, live: Any, applied: Any) -> Any:
         """`applied` laid over `live`, `live` itself where that is the same. `applied` fits the type; `live` is looked at here.
 
         Neither is ABSENT. Raises Misfit.
         """
-        if self._is_textual:
-            if live == applied:
-                return live
-        elif are_identical(live, applied):
-            self._check(live)
+        if self._is_same(live, applied):
             return live
         self._check(live)
         return applied
+
+    def _is_same(self, live: Any, applied: Any) -> bool:
+        """Whether both are written alike; then the one fits if the other does."""
+        return bool(live == applied) if self._is_textual else are_identical(live, applied)
 
     def _check(self, stored: Any) -> None:
         if not self.fits(stored, True):
@@ -151,7 +157,7 @@ def _most_likely(atom: Atom) -> type | None:
 
 
 class _AtomicMap(Walker):
-    __slots__ = ("_all_kinds", "_fits_all", "_kind_of", "_members", "_of", "_other")
+    __slots__ = ("_all_kinds", "_fits_all", "_is_flat", "_kind_of", "_members", "_of", "_other", "_shapes")
 
     def __init__(self, atom: Atom, of: MapType) -> None:
         super().__init__(atom)
@@ -162,6 +168,9 @@ class _AtomicMap(Walker):
         # Of maps of scalars, such as labels.
         kinds = frozenset() if of.fields else _classes_of(of.element)
         self._all_kinds = kinds | {type(None)} if kinds else None
+        # A map of declared scalars alone: its node is known by the names of its members.
+        self._is_flat = of.element is None and all(member.list is None and member.map is None for member in of.fields.values())
+        self._shapes: dict[tuple[str, ...], FieldSet] = {}
         self._members: dict[str, tuple[str, Walker]] = {}
         self._other: Walker | None = None
 
@@ -172,10 +181,19 @@ class _AtomicMap(Walker):
             return True
         if self._all_kinds is not None:
             return self._all_kinds.issuperset(map(type, value.values()))
+        return self.fit((value,), allow_duplicates)
+
+    def fit(self, values: Iterable[Any], allow_duplicates: bool) -> bool:
+        """Whether all of some values fit: a call for each would take as long again."""
         kind_of = self._kind_of
-        for name, member in value.items():
-            if member.__class__ is not kind_of(name) and not self._member_fits(name, member, allow_duplicates):
-                return False
+        for value in values:
+            if value.__class__ is not dict:
+                if value is not None:
+                    return False
+                continue
+            for name, member in value.items():
+                if member.__class__ is not kind_of(name) and not self._member_fits(name, member, allow_duplicates):
+                    return False
         return True
 
     def _member_fits(self, name: str, member: Any, allow_duplicates: bool) -> bool:
@@ -242,12 +260,25 @@ class _Map(_AtomicMap):
     def whole(self, value: Any) -> FieldSet:
         if not value or value.__class__ is not dict:
             return _LEAF
+        if self._is_flat:
+            names = tuple(value)
+            return self._shapes.get(names) or self._shape(names)
         out: JSONObject = {".": _LEAF}
         known = self._members
         for name, member in value.items():
             element, walker = known.get(name) or self._member(name)
             out[element] = _LEAF if member.__class__ in _SCALARS else walker.whole(member)
         return out
+
+    def _shape(self, names: tuple[str, ...]) -> FieldSet:
+        """The node of a flat map with these members. Items of a list have few shapes, and share them."""
+        made = {".": _LEAF, **{self._member(name)[0]: _LEAF for name in names}}
+        if len(self._shapes) < _SHAPES:
+            self._shapes[names] = made
+        return made
+
+    def node_of_item(self, value: Any) -> FieldSet:
+        return self.whole(value) if self._is_flat else super().node_of_item(value)
 
     def fields(self, value: Any) -> FieldSet | None:
         if not value or value.__class__ is not dict:
@@ -267,6 +298,8 @@ class _Map(_AtomicMap):
         return out or None
 
     def merge(self, live: Any, applied: Any) -> Any:
+        if self._is_textual and live == applied:
+            return live
         before, after = _map(live), _map(applied)
         if not before or not after:
             self._check(live)
@@ -327,7 +360,10 @@ class _AtomicList(Walker):
             return True
         if self._kinds is not None:
             return self._kinds.issuperset(map(type, value))
-        item_fits = self._walker().fits
+        walker = self._walker()
+        if isinstance(walker, _AtomicMap):
+            return walker.fit(value, allow_duplicates)
+        item_fits = walker.fits
         for item in value:  # noqa: SIM110  -- all() of a generator takes half as long again
             if not item_fits(item, allow_duplicates):
                 return False
@@ -430,10 +466,12 @@ class _List(_AtomicList):
     def fields(self, value: Any) -> FieldSet | None:
         if not value or value.__class__ is not list:
             return None
-        name, fields, with_member = self._name, self._walker().fields, fieldset.with_member
-        return {name(token): with_member(fields(item)) for token, item in self._by_token(value).items()}
+        name, node_of = self._name, self._walker().node_of_item
+        return {name(token): node_of(item) for token, item in self._by_token(value).items()}
 
     def merge(self, live: Any, applied: Any) -> Any:
+        if self._is_same(live, applied):
+            return live
         if not live or not applied:
             self._check(live)
             return live if live else applied

@@ -81,6 +81,17 @@ def test_an_update_that_changes_nothing_leaves_all_as_it_is() -> None:
     assert made == live["metadata"]["managedFields"]
 
 
+def test_entries_that_a_write_does_not_change_stay_the_objects_they_were() -> None:
+    mine, other = entry("m", "Apply", spec(color={})), entry("n", "Update", spec(size={}))
+    live = thing({"managedFields": [mine, other]}, spec={"size": 1, "color": "x"})
+    new = thing(spec={"size": 1, "color": "x"})
+    manager().update(live, new, "m", LATER)
+    assert all(made is given for made, given in zip(new["metadata"]["managedFields"], [mine, other], strict=True))
+    made = manager().apply(live, thing({"uid": "u"}, spec={"color": "y"}), "m", force=False, now=LATER)
+    applied, kept = made["metadata"]["managedFields"]
+    assert (applied["time"], applied["fieldsV1"] is mine["fieldsV1"], kept is other) == (LATER, True, True)
+
+
 def test_an_update_of_the_same_fields_keeps_the_set() -> None:
     fields = spec(size={}, color={})
     live = thing({"managedFields": [entry("m", "Update", fields)]}, spec={"size": 1, "color": "x"})

@@ -13,11 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aggserver.merge import comparing, fieldset, managers, merging, removing, typed
-from aggserver.merge.atom import DEDUCED, Atom, of_schema
+from aggserver.merge.atom import DEDUCED, Atom, of_resource, of_schema
 from aggserver.merge.fieldset import FieldSet, Path
+from aggserver.merge.managed_fields import FieldManager
 from aggserver.merge.managers import ConflictsError, Manager, Managers, Typed, Updater
 from aggserver.merge.typed import TypedError
 from aggserver.merge.walker import Misfit, walker_of
+from aggserver.meta.errors import StatusError
 from aggserver.schema import structural
 from tests.merge import worlds
 
@@ -178,6 +180,28 @@ def test_pruning_is_passed_over_only_where_it_would_change_nothing(seed: int) ->
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(managers, "_says_no_less", lambda *_: False)
         assert list(history(random.Random(seed))) == told
+
+
+@given(CHANCES)
+def test_stored_sets_are_in_order_whatever_becomes_of_them(chance: random.Random) -> None:
+    schema = worlds.object_schema(chance)
+    atom = of_resource(None if schema is None else structural.compile(schema))
+    fields = FieldManager("v1", "Thing", lambda _: atom, lambda obj, _: obj)
+    live: JSONObject | None = None
+    for _ in range(5):
+        value = worlds.an_object(chance, schema)
+        new = value | {"apiVersion": "v1", "kind": "Thing", "metadata": {"name": "a"}}
+        name = chance.choice("abc")
+        if chance.random() < 0.4:
+            fields.update(live, new, name, f"2026-01-01T12:00:{chance.randint(10, 20)}Z")
+        else:
+            try:
+                new = fields.apply(live, new, name, force=True, now="2026-01-01T12:00:00Z")
+            except StatusError:
+                continue
+        for entry in new["metadata"].get("managedFields", ()):
+            assert json.dumps(entry["fieldsV1"]) == json.dumps(fieldset.ordered(fieldset.parse(entry["fieldsV1"])))
+        live = json.loads(json.dumps(new))
 
 
 # In upstream's order.
