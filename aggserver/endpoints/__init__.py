@@ -1,1 +1,1 @@
-"""Step 4 of a request: which verb, on which resource; and its answer. HTTP ends here: what lies below knows none of it."""
+"""Step 4 of a request: find the resource and the verb, and write the response. The packages below know nothing of HTTP."""

@@ -1,7 +1,6 @@
-"""Access: from a request to the authorizer's question, and from its no to a 403.
+"""Access: from a request to the attributes that the authorizer is asked about, and from a denial to a 403.
 
-`attributes_of` and `require` are called by the authorization filter, `require` also by impersonation and by handlers that need a
-second permission (an update that creates).
+Most requests need one permission; impersonation, an apply that creates an object and an unsafe delete need more.
 Source: k8s.io/apiserver pkg/endpoints/filters/authorization.go, v0.36.3.
 """
 
@@ -16,7 +15,7 @@ __all__ = ["attributes_of", "require"]
 
 
 def attributes_of(info: RequestInfo, user: UserInfo) -> Attributes:
-    """What the request as a whole asks for."""
+    """The attributes of the request itself, without the further permissions that it may need."""
     if not info.is_resource_request:
         return Attributes(user, info.verb, path=info.path)
     return Attributes(
@@ -35,7 +34,7 @@ def attributes_of(info: RequestInfo, user: UserInfo) -> Attributes:
 
 
 async def require(authorizer: Authorizer, attributes: Attributes) -> None:
-    """Returns where it is allowed. Raises StatusError: 403 with the question and the authorizer's reason, 500 without answer."""
+    """Return if the request is allowed. Raises StatusError: 403 with the authorizer's reason, 500 if it could not decide."""
     decision = await authorizer.authorize(attributes)
     if not decision.allowed:
         raise forbidden(attributes, decision.reason)

@@ -1,10 +1,9 @@
-"""Discovery's URLs: /api, /apis and what is directly below them.
+"""The URLs of discovery: /api, /apis and the paths directly below them.
 
-Serves what `publish/discovery.py` makes of the catalog, encoded once for each state of it. kubectl and the aggregator ask for
-everything in one document, which has an ETag; older clients go from list to list. A server without a core group has no /api at
-all.
-Called by `endpoints/dispatch.py`. Source: k8s.io/apiserver pkg/endpoints/discovery/{root,group,version,legacy}.go and
-aggregated/, v0.36.3.
+Serves the documents that `publish/discovery.py` makes of the catalog, encoded once for each generation of it. kubectl and the
+aggregator ask for aggregated discovery, one document with an ETag; older clients ask for one list after the other. A server
+without a core group has no /api at all.
+Source: k8s.io/apiserver pkg/endpoints/discovery/{root,group,version,legacy}.go and aggregated/, v0.36.3.
 """
 
 from __future__ import annotations
@@ -27,37 +26,37 @@ __all__ = ["Catalog", "Discovery", "check_method", "matches_etag", "page_not_fou
 
 
 class Catalog(Protocol):
-    """What is served. `generation` is another number after every change, and everything here may be kept as long as it stays."""
+    """What is served. `generation` changes with every change; callers may cache the rest until then."""
 
     @property
     def generation(self) -> int: ...
 
     def groups(self) -> Sequence[APIGroup]:
-        """The core group has the empty name. Versions in the order of preference."""
+        """The groups, with their versions in the order of preference. The core group's name is empty."""
 
     def published(self, group: str, version: str) -> Sequence[Published]:
         """The resources of a group-version, for OpenAPI."""
 
 
 def page_not_found() -> Response:
-    """The answer of net/http to a path that nobody has; no Status, and clients tell the two apart."""
+    """Go's net/http response to an unknown path. It is no Status: clients tell the two apart."""
     return Response(404, b"404 page not found\n", PLAIN_TEXT, [(b"x-content-type-options", b"nosniff")])
 
 
 def check_method(request: Request) -> None:
-    """Raises MethodNotAllowed for whatever would not only read."""
+    """Raise MethodNotAllowed for methods other than GET and HEAD."""
     if request.method not in ("GET", "HEAD"):
         raise errors.method_not_allowed()
 
 
 def matches_etag(if_none_match: str, etag: str) -> bool:
-    """Whether the client has the version with this ETag (in quotes, as sent) already. Weak comparison, as for GET."""
+    """Whether If-None-Match names this ETag, which is in quotes, as sent. The comparison is weak, as HTTP requires for GET."""
     wanted = (entry.strip().removeprefix("W/") for entry in if_none_match.split(","))
     return any(entry in ("*", etag) for entry in wanted)
 
 
 class Discovery:
-    """The handler of all these URLs. server_address: host and port for clients that have none, or empty."""
+    """The handler of these URLs. server_address: host and port for the serverAddressByClientCIDRs of /api; may be empty."""
 
     def __init__(self, catalog: Catalog, server_address: str = "") -> None:
         self._catalog = catalog
@@ -82,7 +81,7 @@ class Discovery:
         return Response(200, body, content_type)
 
     def _refresh(self) -> None:
-        """Forgets everything when the catalog has changed; documents are cheap, their bytes are made when they are asked for."""
+        """Rebuild the documents if the catalog has changed. That is cheap, since they are encoded when a client asks for them."""
         if self._generation == self._catalog.generation:
             return
         self._generation = self._catalog.generation
@@ -109,13 +108,13 @@ class Discovery:
         if matches_etag(request.header(b"if-none-match"), etag):
             return Response(304, b"", b"", headers)
         body, content_type = self._encode(key, media)
-        # By the parameters the aggregator knows that it has been understood.
+        # These parameters tell the aggregator that the response is aggregated discovery.
         return Response(200, body, content_type + b";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList", headers)
 
     def _encode(self, key: str, media: MediaType) -> tuple[bytes, bytes]:
         found = self._encoded.get((key, media))
         if found is None:
-            # Through JSON once, so that YAML gets lists for what are tuples here.
+            # A round trip through JSON, which turns tuples into the lists that the YAML encoder needs.
             tree = orjson.loads(orjson.dumps(self._trees[key]))
             found = self._encoded[key, media] = media.encode(tree)
         return found

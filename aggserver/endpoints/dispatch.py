@@ -1,8 +1,8 @@
-"""Dispatch: from a RequestInfo to the handler of its verb on its ResourceScope, or to discovery, OpenAPI and the edges.
+"""Dispatch: from a RequestInfo to the handler of its verb on its ResourceScope, or to discovery, OpenAPI or a non-resource path.
 
-What is no path of ours is the plain-text `404 page not found` of net/http, on which clients rely to tell "no such resource" from
-"no such object": an unknown group, an unserved version, a resource asked for in the wrong scope. An unknown subresource of a
-known resource is a Status, and so is a verb that discovery does not list for it: the scope's verbs are the one source of both.
+An unknown group or resource, an unserved version, and a namespaced path of a cluster-scoped resource get the plain-text
+`404 page not found` of Go's net/http, by which clients tell "no such resource" from "no such object". An unknown subresource of a
+known resource gets a Status, and so does a verb that the scope doesn't have. Discovery lists the verbs of the same scopes.
 Sources: k8s.io/apiextensions-apiserver pkg/apiserver/customresource_handler.go, k8s.io/apiserver
 pkg/endpoints/installer.go for the server's own kinds, v0.36.3.
 """
@@ -24,22 +24,24 @@ from aggserver.registry.rest import Context
 
 __all__ = ["Dispatcher"]
 
-# (the scope, what stands behind it with the protocol of the verb, on whose behalf, the request)
+# (scope, the scope's `rest`, which has the protocol that the verb needs, context, request)
 VerbHandler = Callable[[ResourceScope, Any, Context, Request], Awaitable[AnyResponse]]
 
-# Verbs that a namespaced resource takes without a namespace.
+# Verbs that work on a namespaced resource without a namespace in the path.
 _ACROSS_NAMESPACES = frozenset({"list", "watch"})
 _NAMED = frozenset({"get", "update", "patch", "delete"})
 
 
 class Dispatcher:
-    """The innermost handler. edges: an ASGI application for health, metrics, version and the index."""
+    """The innermost handler. non_resource: an ASGI application for all other paths: health, metrics, version, the index."""
 
-    def __init__(self, installer: Installer, discovery: Discovery, openapi: OpenAPI, edges: ASGIApp, watching: Watching) -> None:
+    def __init__(
+        self, installer: Installer, discovery: Discovery, openapi: OpenAPI, non_resource: ASGIApp, watching: Watching
+    ) -> None:
         self._installer = installer
         self._discovery = discovery
         self._openapi = openapi
-        self._edges = edges
+        self._non_resource = non_resource
         self._verbs: dict[str, VerbHandler] = {
             "get": get.get,
             "list": get.list_,
@@ -54,7 +56,7 @@ class Dispatcher:
     async def __call__(self, request: Request) -> AnyResponse:
         info = request.info
         if not info.is_resource_request:
-            return await self._other(request)
+            return await self._dispatch_non_resource(request)
         served = self._installer.find(info.group, info.version, info.resource)
         if served is None or not _scope_fits(served, info) or request.path.startswith("//"):
             return page_not_found()
@@ -77,20 +79,20 @@ class Dispatcher:
         if info.verb in _NAMED and not info.name:
             raise errors.bad_request("name must be provided")
         context = Context(request.user, info.namespace, request.warnings)
-        # The verbs of a scope say which protocols its `rest` has.
+        # `rest` has the protocol of every verb of its scope.
         return await self._verbs[info.verb](scope, scope.rest, context, request)
 
-    async def _other(self, request: Request) -> AnyResponse:
+    async def _dispatch_non_resource(self, request: Request) -> AnyResponse:
         path = request.path
         if path.startswith("/openapi/"):
             return await self._openapi(request)
         if path == "/api" or path == "/apis" or path.startswith(("/api/", "/apis/")):
             return await self._discovery(request)
-        return ASGIResponse(self._edges)
+        return ASGIResponse(self._non_resource)
 
 
 def _has_route(request: Request) -> bool:
-    """Whether upstream has a route of this method and path for a kind of its own."""
+    """Whether upstream has a route with this method and path for its built-in kinds."""
     info = request.info
     if info.verb in _NAMED and not info.name:
         return False
@@ -98,7 +100,7 @@ def _has_route(request: Request) -> bool:
 
 
 def _scope_fits(served: Served, info: RequestInfo) -> bool:
-    """Whether the path has a namespace where the resource has one. Namespaces themselves have a path that looks so."""
+    """Whether the path suits the resource's scope, namespaced or cluster-wide. Namespaces' own paths look like both."""
     if not info.group and info.resource == "namespaces":
         return True
     if served.namespaced:

@@ -1,14 +1,14 @@
-"""The filters, in the order a request meets them, and the one place that turns outcomes into ASGI messages.
+"""The filters, in the order a request passes them, and `application`, which sends the responses as ASGI messages.
 
-    application      ASGI in and out; panic recovery, audit id, the headers of every answer, gzip, metrics
-    request_info     what the URL asks for
-    deadline         how long it may take, until its answer has been taken
-    authentication   who asks (and identity headers are removed), then impersonation
-    in_flight        how many at once, until their answers have been taken
-    authorization    may they
+    application      ASGI in and out; panic recovery, audit id, the headers of every response, gzip, metrics
+    request_info     parses the URL
+    deadline         limits the time until the client has taken the response
+    authentication   sets the user and removes the identity headers
+    impersonation    sets the user to another one, for Impersonate-* headers
+    in_flight        limits the number of concurrent requests
+    authorization    checks that the user may make the request
 
-Each is a function that takes the next handler and returns a handler. `chain` puts them together, for `app/engine.py` and for the
-tests of all that is behind them.
+A filter is a function that takes the next handler and returns a handler; `chain` lists them all.
 Source: k8s.io/apiserver pkg/server/config.go (DefaultBuildHandlerChain), pkg/endpoints/filters, pkg/server/filters, v0.36.3.
 """
 
@@ -57,23 +57,23 @@ log = logging.getLogger("aggserver.requests")
 
 _LONG_RUNNING_VERBS = frozenset({"watch", "proxy"})
 _MUTATING_VERBS = frozenset({"create", "update", "patch", "delete", "deletecollection"})
-# Upstream's limits of all warnings of one answer, in characters, and of each once these are exceeded.
+# Upstream's limits in characters: for all warnings of a response together, and for each one if they exceed that.
 _WARNINGS_TOTAL = 4096
 _WARNING_CUT = 256
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _CACHE_CONTROL = (b"cache-control", b"no-cache, private")
 _NO_SNIFFING = (b"x-content-type-options", b"nosniff")
-# For a client to take the news that its time is over. Upstream leaves that to its buffers.
-_LAST_WORDS_SECONDS = 5.0
+# Seconds that a client has to take the 504 after its time is over. Upstream relies on its buffers instead.
+_TIMEOUT_RESPONSE_SECONDS = 5.0
 
-# (code, bytes of the body); None where another application has answered.
+# (code, bytes of the body) of a response; None if another ASGI application has sent it.
 _Done: TypeAlias = tuple[int, int] | None
 
 _TOO_MANY = b"Too many requests, please try again later.\n"
 
 
 class Observer(Protocol):
-    """Where the figures of requests go: `monitoring/metrics.py` has the implementation."""
+    """Counts requests, for metrics; implemented in `monitoring/metrics.py`."""
 
     def request_done(self, request: Request, code: int, seconds: float, size: int) -> None: ...
 
@@ -94,9 +94,9 @@ def chain(
     max_mutating: int,
     before_authorization: Mapping[str, Filter] = MappingProxyType({}),
 ) -> dict[str, Filter]:
-    """The filters by name, in the order a request meets them. The limits are those of `deadline` and `in_flight`.
+    """The filters by name, in the order a request passes them. The limits are those of `deadline` and `in_flight`.
 
-    before_authorization: filters that one mode alone has.
+    before_authorization: further filters, which only some modes have.
     """
     return {
         "request_info": request_info,
@@ -110,7 +110,7 @@ def chain(
 
 
 def application(handler: Handler, chained: Mapping[str, Filter], observer: Observer, new_audit_id: Callable[[], str]) -> ASGIApp:
-    """The handler behind all filters, as one ASGI application."""
+    """The handler and the filters in front of it, as one ASGI application."""
     for wrap in reversed(list(chained.values())):
         handler = wrap(handler)
     turns = Turns()
@@ -133,18 +133,18 @@ def application(handler: Handler, chained: Mapping[str, Filter], observer: Obser
 
 
 async def _in_time(request: Request, send: Send, exchange: Awaitable[_Done]) -> _Done:
-    """The exchange, or what is said when its time is over: 504, or nothing more where the answer has begun, as upstream."""
+    """Run the exchange. If its time runs out, send 504, or break off a response that has begun, as upstream."""
     try:
         async with request.allotted:
             return await exchange
     except TimeoutError:
         if request.begun:
-            # To return half-way resets the stream, or closes the connection.
-            log.info("answer broken off, its time is over: %s %s audit-id=%s", request.method, request.path, request.audit_id)
+            # Returning now, with the response incomplete, resets the stream or closes the connection.
+            log.info("response broken off at its timeout: %s %s audit-id=%s", request.method, request.path, request.audit_id)
             return 504, 0
     late = errors.timeout("request did not complete within the allotted timeout")
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_LAST_WORDS_SECONDS):
+        async with asyncio.timeout(_TIMEOUT_RESPONSE_SECONDS):
             return await _send_failure(request, status_response(request, late), send)
     return 504, 0
 
@@ -167,7 +167,7 @@ async def _exchange(handler: Handler, observer: Observer, turns: Turns, request:
         return response.status, await _send_whole(request, response, send, turns)
     except Exception as error:
         if request.begun:
-            raise  # all that is left is to end half-way
+            raise  # too late for an error response; the server breaks off this one
         return await _send_failure(request, _failed(request, error), send)
 
 
@@ -194,21 +194,21 @@ def _failed(request: Request, error: Exception) -> Response:
     failure = _only_failure(error)
     if isinstance(failure, StatusError):
         return status_response(request, failure)
-    # One request's fault is that request's alone; what it was is in the log, under the id that the client sees.
+    # The server goes on. The log has the traceback, with the audit id that the client sees.
     log.error("request failed: %s %s audit-id=%s", request.method, request.path, request.audit_id, exc_info=error)
     text = "This request caused apiserver to panic. Look in the logs for details."
     return status_response(request, errors.internal_error(text))
 
 
 def _only_failure(error: BaseException) -> BaseException:
-    """What a task group wraps, where it is a single thing."""
+    """The first of the exceptions in a group, at any depth: a response has room for one."""
     while isinstance(error, BaseExceptionGroup) and error.exceptions:
         error = error.exceptions[0]
     return error
 
 
 def status_response(request: Request, error: StatusError) -> Response:
-    """The Status, in the form that the client asked for; JSON where that can't be had, since an error must be told somehow."""
+    """The Status in the form that the client accepts; indented JSON if there is none, so that the error gets through."""
     try:
         media = negotiation.for_plain(request)
     except StatusError:
@@ -219,7 +219,7 @@ def status_response(request: Request, error: StatusError) -> Response:
 
 
 def _refusal(request: Request, error: StatusError) -> Response:
-    """The authorizer's no. Only this 403 has the header: admission's is a handler's error as any other."""
+    """The response to a request that is not authorized. Its 403 has a header that admission's 403 lacks, as upstream."""
     response = status_response(request, error)
     if error.code == 403:
         response.headers.append(_NO_SNIFFING)
@@ -241,9 +241,10 @@ def _headers(request: Request, content_type: bytes, more: Sequence[tuple[bytes, 
 
 
 def warning_values(texts: Sequence[str]) -> list[bytes]:
-    """`299 - "<text>"`, each once, cut short where all together are too long, until the limit is passed even so.
+    """Values of Warning headers: `299 - "<text>"`, without repeated texts.
 
-    Texts with control characters can't be in a header, and are left out, as upstream has it.
+    If all texts together are too long, each is cut short, and those after the limit are dropped. Texts with control characters
+    can't be in a header, and are dropped too. All of this as upstream.
     """
     unique = [text for text in dict.fromkeys(texts) if text and not _CONTROL.search(text)]
     if sum(map(len, unique)) > _WARNINGS_TOTAL:
@@ -263,25 +264,30 @@ def _cut_short(texts: Sequence[str]) -> list[str]:
 
 
 async def _send_whole(request: Request, response: Response, send: Send, turns: Turns) -> int:
-    """Gives the bytes of the body that went out."""
+    """Send a response that is no stream. Returns the bytes of its body."""
     body = response.body
     if isinstance(body, bytes) and len(body) <= compression.MIN_BYTES:
         return await _send_bytes(request, response, body, send)
-    packs = response.status == 200 and compression.accepts(request.header(b"accept-encoding"))
+    compresses = response.status == 200 and compression.accepts(request.header(b"accept-encoding"))
     if isinstance(body, LongBody) and body.size is None:
-        return await _send_made(request, response, body, send, turns, packs=packs)
+        return await _send_generated(request, response, body, send, turns, compresses=compresses)
     size, pieces = (len(body), (body,)) if isinstance(body, bytes) else (body.size or 0, body.pieces())
-    if packs and size > compression.MIN_BYTES:
+    if compresses and size > compression.MIN_BYTES:
         response.headers.extend(compression.HEADERS)
-        body = await compression.packed_whole(pieces)
+        body = await compression.compress_whole(pieces)
     if isinstance(body, bytes):
         return await _send_bytes(request, response, body, send)
     await _begin(request, response, size, send)
     return await _send_pieces(request, _each(pieces), send)
 
 
-async def _send_made(request: Request, response: Response, body: LongBody, send: Send, turns: Turns, *, packs: bool) -> int:
-    """What has to be made: whole if it turns out to be short, otherwise without a length, as all of upstream's long answers."""
+async def _send_generated(
+    request: Request, response: Response, body: LongBody, send: Send, turns: Turns, *, compresses: bool
+) -> int:
+    """Send a body that is generated while it is sent: at once if it turns out to be short, else without a Content-Length.
+
+    Upstream sends no Content-Length with its long responses either.
+    """
     gone = asyncio.ensure_future(_disconnected(request))
     try:
         async with contextlib.aclosing(turns.each(body.pieces(), gone.done)) as pieces:
@@ -291,11 +297,11 @@ async def _send_made(request: Request, response: Response, body: LongBody, send:
                 if piece is None:
                     return await _send_bytes(request, response, b"".join(first), send)
                 first.append(piece)
-            if packs:
+            if compresses:
                 response.headers.extend(compression.HEADERS)
             await _begin(request, response, None, send)
             every = _after(first, pieces)
-            return await _send_pieces(request, compression.packed(every) if packs else every, send)
+            return await _send_pieces(request, compression.compress_pieces(every) if compresses else every, send)
     finally:
         gone.cancel()
 
@@ -339,7 +345,7 @@ async def _send_stream(request: Request, response: StreamResponse, send: Send) -
     try:
         headers = _headers(request, response.content_type, response.headers)
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
-        # Some servers hold the head back until there is a body; a client waits for it before it trusts the watch.
+        # Some ASGI servers hold the head back until there is a body, and clients wait for the head of a watch.
         await send({"type": "http.response.body", "body": b"", "more_body": request.method != "HEAD"})
         if request.method != "HEAD":
             await _pump_until_gone(request, response.chunks, send)
@@ -354,7 +360,7 @@ async def _pump_until_gone(request: Request, chunks: Chunks, send: Send) -> None
         await asyncio.wait((gone, pump), return_when=asyncio.FIRST_COMPLETED)
         if pump.done():
             if pump.exception() is not None:
-                # The head is out: all that is left is to end, and for the client to come back.
+                # The status has been sent, so the stream can only end here; the client will watch again.
                 log.error("stream failed: %s audit-id=%s", request.path, request.audit_id, exc_info=pump.exception())
             await send({"type": "http.response.body", "body": b""})
     finally:
@@ -366,7 +372,7 @@ async def _pump_until_gone(request: Request, chunks: Chunks, send: Send) -> None
 async def _pump(chunks: Chunks, send: Send) -> None:
     async for chunk in chunks:
         message: Message = {"type": "http.response.body", "body": chunk, "more_body": True}
-        del chunk  # or a watch that has nothing to tell keeps what it told last
+        del chunk  # otherwise an idle watch would keep its last events in memory
         await send(message)
         del message
 
@@ -377,7 +383,7 @@ async def _disconnected(request: Request) -> None:
 
 
 def _with_headers(request: Request, send: Send) -> Send:
-    """For answers of other applications: our headers beside theirs."""
+    """Add our headers to the response of another ASGI application."""
 
     async def sender(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -401,9 +407,9 @@ def request_info(next_handler: Handler) -> Handler:
 
 
 def deadline(seconds: float) -> Filter:
-    """A request that is not long-running ends after `seconds`, or earlier where it asks for that with ?timeout=.
+    """Limits requests that are not long-running to `seconds`, or to fewer that the client sets with ?timeout=.
 
-    That is the time until its answer has been taken, as upstream: where that has begun, it is broken off.
+    The time runs until the client has taken the response, as upstream.
     """
 
     def wrap(next_handler: Handler) -> Handler:
@@ -430,10 +436,10 @@ def _limit(request: Request, maximum: float) -> float:
 
 
 def authentication(authenticator: Authenticator, clock: Callable[[], float]) -> Filter:
-    """Sets the user and takes the identity headers away. Whoever has no business here needs a new connection for every try.
+    """Sets the user and removes the identity headers. A request whose authentication fails ends its connection.
 
-    So do those whom nobody vouched for, over HTTP/2, where one connection can do much harm (upstream's
-    UnauthenticatedHTTP2DOSMitigation, which also sends the aggregator away when it passes on an anonymous request).
+    So does an anonymous request over HTTP/2, where one connection can do much harm. That is upstream's
+    UnauthenticatedHTTP2DOSMitigation; it also closes the aggregator's connection when that forwards an anonymous request.
     """
 
     def wrap(next_handler: Handler) -> Handler:
@@ -453,7 +459,7 @@ def authentication(authenticator: Authenticator, clock: Callable[[], float]) -> 
 
 
 def impersonation(authorizer: Authorizer) -> Filter:
-    """Impersonate-* headers, for those who may."""
+    """Handles Impersonate-* headers."""
 
     def wrap(next_handler: Handler) -> Handler:
         async def handler(request: Request) -> AnyResponse:
@@ -470,9 +476,9 @@ def impersonation(authorizer: Authorizer) -> Filter:
 
 
 def in_flight(reading: int, mutating: int, observer: Observer) -> Filter:
-    """At most so many requests at once of each kind; watches don't count. 0 is no limit. system:masters are never turned away.
+    """Limits the number of concurrent requests of each kind; 0 is no limit. Long-running requests and system:masters are exempt.
 
-    A request counts until its answer has been taken, as upstream: who takes it slowly holds what it is made of.
+    A request counts until the client has taken its response, as upstream, since a slow client holds the memory of the response.
     """
     limits = {"readOnly": reading, "mutating": mutating}
     counts = {"readOnly": 0, "mutating": 0}

@@ -1,7 +1,7 @@
-"""FixedResource: a kind of the server's own (definitions, namespaces, reviews), for the installer.
+"""FixedResource: one of the server's own kinds (definitions, namespaces, reviews), as the installer takes it.
 
-The counterpart of a definition's `ServedVersion`: its scopes are made by hand, and what its bodies go through is a function.
-Called by `apiextensions/kind.py` and `standalone/kinds.py`.
+The counterpart of a definition's `ServedVersion`. It does not come from a definition, so its verbs, table and decoding are given
+as arguments.
 """
 
 from __future__ import annotations
@@ -26,19 +26,18 @@ __all__ = ["FixedResource", "Subresource"]
 
 @dataclass(frozen=True, slots=True)
 class Subresource:
-    """rest: what stands behind it, with the protocols that its verbs need."""
+    """rest: its implementation, with the protocols of `registry/rest.py` that its verbs need."""
 
     rest: object
     verbs: tuple[str, ...] = discovery.SUBRESOURCE_VERBS
 
 
 class FixedResource:
-    """rest: what stands behind it, with the protocols that its verbs need. verbs: what discovery lists and what is dispatched.
+    """rest: its implementation, with the protocols of `registry/rest.py` that its verbs need. verbs: listed by discovery and
+    dispatched. subresources: by name; their objects are of the same kind.
 
-    subresources: by name, of the same kind.
-
-    conform: prunes a decoded body below the top level and fills in defaults; returns paths that it dropped. Raises BadRequest
-    for members of a wrong type. Kind and metadata are seen to here.
+    conform: prunes and defaults a decoded body, except for kind and metadata, which are checked here; returns the paths of pruned
+    fields. Raises BadRequest for a field of the wrong type.
     """
 
     def __init__(
@@ -122,7 +121,7 @@ class FixedResource:
 
 
 def _of_kind(kind: str, conform: Callable[[JSONObject], list[str]]) -> Callable[[JSONObject], list[str]]:
-    """What a typed decoder does with every body: no other kind, no metadata that it doesn't know."""
+    """What upstream's typed decoder does for every kind: reject another kind (400) and prune unknown fields of metadata."""
 
     def conform_whole(obj: JSONObject) -> list[str]:
         given = obj.get("kind")

@@ -1,8 +1,9 @@
-"""Forms: how objects and lists are written in the media type that was agreed on, whole or piece by piece.
+"""Forms: encodes objects and lists in the negotiated media type, at once or piece by piece.
 
-A long list, table or object never exists as one tree and one text: what it consists of is decoded, turned and encoded as its turn
-comes, and each piece is about a millisecond's work (`endpoints/turns.py`). JSON of objects as they are kept is only joined.
-Called by `endpoints/handlers/reply.py`. Source: k8s.io/apimachinery pkg/runtime/serializer/json/json.go, v0.36.3.
+A long list, table or YAML object is never in memory as one tree or one text: its parts are decoded, converted and encoded as the
+response is sent, in pieces of about a millisecond's work each (`endpoints/turns.py`). A list of objects as plain JSON only joins
+their bytes.
+Source: k8s.io/apimachinery pkg/runtime/serializer/json/json.go, v0.36.3.
 """
 
 from __future__ import annotations
@@ -21,15 +22,17 @@ from aggserver.scheme import protobuf
 
 __all__ = ["Listing", "listing_response", "object_response"]
 
-# Bytes of objects from which on a list is joined in pieces: thirty lists of all objects at once would take as many times the
-# memory of the objects, and the allocator keeps what it once had.
+# Lists with more bytes of objects than this are joined in pieces: thirty concurrent lists, each joined as a whole, would take
+# thirty times the memory of the objects, and the allocator doesn't give it back.
 _LONG = 256 * 1024
-# The same where a list or an object is made: a few milliseconds' work. Pages of 500, as kubectl asks for them, mostly take less.
+# The same limits for lists and objects that have to be converted or encoded: a few milliseconds' work. Pages of 500 objects,
+# which kubectl asks for, mostly take less.
 _LONG_YAML = 32 * 1024
 _LONG_INDENTED = 256 * 1024
 _LONG_MADE = 2 * 1024 * 1024
-# Bytes of the objects in a piece that is joined, in one that is made, and in one that is made for people: about a millisecond's
-# work. An object takes some of that whatever its size.
+# Bytes of the objects in one piece: of bytes that are joined, of objects that are converted, and of objects that are converted to
+# indented JSON or protobuf. About a millisecond's work; _OBJECT_BYTES are added for each object, for the work that does not
+# depend on its size.
 _JOINED_BYTES = 256 * 1024
 _MADE_BYTES = 512 * 1024
 _INDENTED_BYTES = 128 * 1024
@@ -41,9 +44,9 @@ Encode = Callable[[Object], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A list or a table: members, of which `name` has an entry for each object, and more members behind it.
+    """A list or a table. before, after: the JSON members before and after the member `name`, which has an entry for each object.
 
-    entry: makes the JSON of an entry; None: it is the object's own bytes.
+    entry: makes the JSON of an entry; None if it is the object's own bytes.
     """
 
     before: JSONObject
@@ -54,7 +57,7 @@ class Listing:
 
 
 def object_response(media: MediaType, tree: JSONObject, size: int, status: int) -> Response:
-    """size: bytes of the JSON that the object was."""
+    """size: of the object's JSON, in bytes."""
     if media.subtype == "yaml" and size > _LONG_YAML:
         return Response(status, LongBody(None, lambda: codec.yaml_pieces(tree)), media.content_type)
     body, content_type = media.encode(tree)
@@ -101,7 +104,10 @@ def _pieces(media: MediaType, listing: Listing) -> Iterator[bytes]:
 
 
 def _protobuf_pieces(listing: Listing, entry: Encode) -> Iterator[bytes]:
-    """A list begins with its length, and so goes out at its end; the pieces before are empty, and are made as others are."""
+    """Encode the items in turns, but yield the list only at the end, since protobuf begins with the lengths of its parts.
+
+    The pieces before that are empty: they only give other requests their turn.
+    """
     items: list[bytes] = []
     for group in _grouped(listing.objects, _INDENTED_BYTES):
         items.append(protobuf.encode_items(listing.before["kind"], (orjson.loads(entry(obj)) for obj in group)))

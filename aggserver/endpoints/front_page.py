@@ -1,8 +1,8 @@
-"""The front page's filter: `/` for a browser, which is whoever names text/html in Accept. Everybody else goes on to the index.
+"""The filter for the front page: `/` for browsers, which are the clients that name text/html in Accept. Others get the index.
 
-It stands between authentication and authorization, and asks by itself, since a person is to be told what to do where a program
-gets a Status. What is on the page is what discovery tells, so it is for those who may `get /apis`; others get a page with 403
-that tells nothing. kube-apiserver has no such page. Called by `app/engine.py`.
+It runs between authentication and authorization, and authorizes the request itself, since a refused person needs a page that
+says what to do, and not a Status. The page shows what discovery shows, so it needs the permission to `get /apis`; users without
+it get a page with status 403 and nothing of that. kube-apiserver has no front page.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _HEADERS = (
 
 
 def for_browsers(installer: Installer, authorizer: Authorizer, version: str) -> Filter:
-    """version: the server's own."""
+    """version: the server's, shown on the page."""
 
     def wrap(next_handler: Handler) -> Handler:
         async def handler(request: Request) -> AnyResponse:

@@ -1,9 +1,8 @@
-"""Impersonation: a user who may act as another says so in headers (`kubectl --as`).
+"""Impersonation: acting as another user by headers (`kubectl --as`), if the requesting user is allowed to.
 
-Each part of the wanted user (name, uid, every group, every extra value) is a permission `impersonate` of its own, asked for the
-user who makes the request. Requests through the aggregator come already impersonated; this is for those that reach the server
-directly. Called by the filter between authentication and authorization.
-Source: k8s.io/apiserver pkg/endpoints/filters/impersonation, v0.36.3: what it calls legacy mode, which upstream keeps for ever.
+The requesting user needs the verb `impersonate` for each part of the other user: name, uid, every group, every extra value.
+kube-apiserver handles the impersonation of requests through the aggregator; this is for requests that reach this server directly.
+Source: k8s.io/apiserver pkg/endpoints/filters/impersonation, v0.36.3: only its legacy mode, which upstream keeps.
 The constrained modes (`impersonate:user-info` and so on, beta) grant nothing here.
 """
 
@@ -32,7 +31,7 @@ SERVICE_ACCOUNT_PREFIX = "system:serviceaccount:"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The user as the headers describe it, nothing added."""
+    """The user to impersonate, as the headers describe it, without the groups that are added later."""
 
     name: str
     uid: str
@@ -41,7 +40,7 @@ class Wanted:
 
 
 async def impersonate(headers: Headers, user: UserInfo, authorizer: Authorizer) -> tuple[UserInfo, Headers]:
-    """The user to go on as, and the headers without those of impersonation. Raises StatusError: 400, 403."""
+    """The impersonated user, or `user` if there are no such headers; and the other headers. Raises StatusError: 400, 403."""
     if not any(name.startswith(PREFIX) for name, _ in headers):
         return user, headers
     wanted = _wanted(headers)
@@ -53,14 +52,14 @@ async def impersonate(headers: Headers, user: UserInfo, authorizer: Authorizer) 
         except errors.StatusError as error:
             if error.code == 403:
                 raise
-            # No answer is a no here, as upstream has it.
+            # An authorizer that can't decide denies, as upstream.
             raise forbidden(attributes, error.message) from error
     rest = [pair for pair in headers if pair[0] not in (USER, UID, GROUP) and not pair[0].startswith(EXTRA_PREFIX)]
     return UserInfo(wanted.name, wanted.uid, _with_fixed_groups(wanted), wanted.extra), rest
 
 
 def _wanted(headers: Headers) -> Wanted | None:
-    """None where no impersonation was asked for. Raises 400 for parts of a user without the user."""
+    """The user that the headers ask for; None if they ask for none. Raises 400 for parts of a user without a name."""
     name = next((text_of(value) for key, value in headers if key == USER), "")
     uid = next((text_of(value) for key, value in headers if key == UID), "")
     groups = tuple(text_of(value) for key, value in headers if key == GROUP)
@@ -80,7 +79,7 @@ def _wanted(headers: Headers) -> Wanted | None:
 
 
 def _questions(wanted: Wanted, user: UserInfo) -> Iterator[Attributes]:
-    """In upstream's order: name, uid, groups, extra."""
+    """The permissions that are needed, in upstream's order: name, uid, groups, extra."""
     account = _service_account(wanted.name)
     if account is not None:
         yield Attributes(user, "impersonate", "", "v1", "serviceaccounts", "", *account)
@@ -96,7 +95,7 @@ def _questions(wanted: Wanted, user: UserInfo) -> Iterator[Attributes]:
 
 
 def _service_account(name: str) -> tuple[str, str] | None:
-    """(namespace, name) of a service account's user name."""
+    """(namespace, name) if the user name is a service account's, else None."""
     if not name.startswith(SERVICE_ACCOUNT_PREFIX):
         return None
     namespace, separator, account = name.removeprefix(SERVICE_ACCOUNT_PREFIX).partition(":")
@@ -106,7 +105,7 @@ def _service_account(name: str) -> tuple[str, str] | None:
 
 
 def _with_fixed_groups(wanted: Wanted) -> tuple[str, ...]:
-    """The groups that such a user always has. Groups that were asked for replace those of a service account."""
+    """The requested groups, with those that the user always has. Requested groups replace a service account's own groups."""
     groups = wanted.groups
     account = _service_account(wanted.name)
     if account is not None and not groups:

@@ -1,9 +1,8 @@
-"""ResourceScope and Installer: what stands behind a (group, version, resource, subresource), and the one mapping that says so.
+"""ResourceScope: what handlers need to serve a resource or subresource in one version. Installer: all resources that are served.
 
-A ResourceScope holds everything a handler needs of one resource in one version, ready compiled. Scopes are made at first use: a
-definition is installed as a `Served`, whose `scope` compiles, so that five hundred of them cost little. The mapping is replaced
-whole at every change and read without a lock; `generation` counts the changes, for whoever caches what it derives from it.
-Called by `endpoints/dispatch.py` and `endpoints/{discovery,openapi}.py`; filled by `apiextensions/` and `standalone/`.
+A resource is installed as a `Served`, and its ResourceScope, which needs compiled schemas, is made at first use, so that hundreds
+of definitions cost little. `apiextensions/` and `standalone/` install resources; dispatch, discovery and OpenAPI read them. Each
+change replaces the mapping as a whole, and `generation` counts the changes, for caches of what is derived from the mapping.
 """
 
 from __future__ import annotations
@@ -25,19 +24,20 @@ __all__ = ["Installer", "ResourceScope", "Served"]
 
 @dataclass(frozen=True, slots=True)
 class ResourceScope:
-    """One resource (or subresource) in one version, as handlers see it.
+    """One resource or subresource in one version, as handlers see it.
 
     info: the resource that the path names.
-    kind, object_version: of the objects exchanged (`autoscaling/v1` Scale for a scale; else the resource's own).
-    rest: an object with the protocols of `registry/rest.py` that its verbs need.
-    verbs: what is dispatched to it, by the names that discovery lists; every other one is not allowed.
-    conform: prunes and defaults a decoded body in place, returns the paths of what it dropped, for fieldValidation. Raises
+    kind, object_version: of the objects in bodies and responses: autoscaling/v1 Scale for `/scale`, else the resource's own.
+    rest: the implementation, an object with the protocols of `registry/rest.py` that its verbs need.
+    verbs: the allowed ones, by the names that discovery lists.
+    conform: prunes and defaults a decoded body in place; returns the paths of pruned fields, for fieldValidation. Raises
         schema.pruning.MalformedError.
-    selectable_fields: names that field selectors may use beside metadata.name and metadata.namespace.
-    deprecation: text of the Warning header that requests of this version get; '' for none.
-    typed: upstream has a Go type for this kind; its decoder fills in what the body leaves out of kind and apiVersion, its encoder
-    leaves out an empty `continue`. Custom resources have neither.
-    built_in: upstream has routes for this resource, of method and path; what they lack, and that is also HEAD, is not allowed.
+    selectable_fields: names that field selectors may use, besides metadata.name and metadata.namespace.
+    deprecation: text of the Warning header for requests of this version; '' if it is not deprecated.
+    typed: whether upstream has a Go type for this kind. Then kind and apiVersion may be missing in a body, and lists omit an
+        empty `continue`. Neither is so for custom resources.
+    built_in: whether upstream registers routes for this resource, by method and path. Then a request without a route, HEAD among
+        them, gets 405 with upstream's words for it.
     """
 
     info: ResourceInfo
@@ -70,7 +70,7 @@ class ResourceScope:
         typed: bool = False,
         built_in: bool = False,
     ) -> ResourceScope:
-        """Of a resource or subresource whose objects are of the resource's own kind."""
+        """A scope whose objects are of the resource's own kind."""
         return cls(
             info=info,
             subresource=subresource,
@@ -89,7 +89,7 @@ class ResourceScope:
 
 
 class Served(Protocol):
-    """One resource of one group-version, as it is installed. Cheap until `scope` is called."""
+    """One resource of one group-version, as it is installed. Nothing is compiled until `scope` is called."""
 
     @property
     def group(self) -> str: ...
@@ -104,7 +104,7 @@ class Served(Protocol):
         """For OpenAPI."""
 
     def scope(self, subresource: str) -> ResourceScope | None:
-        """None where there is no such subresource. Compiled once and kept."""
+        """The scope of the resource ('') or of a subresource, compiled once and kept; None if there is no such subresource."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class _Mapping:
 
 
 class Installer:
-    """What is served now. `install` replaces what an owner has: a definition (by its name), or the server's own kinds."""
+    """All resources that are served. Each belongs to an owner: a definition (by its name), or one of the sets of own kinds."""
 
     def __init__(self) -> None:
         self._owners: dict[str, tuple[Served, ...]] = {}
@@ -123,7 +123,7 @@ class Installer:
         self.generation = 0
 
     def install(self, changes: Iterable[tuple[str, Sequence[Served]]]) -> None:
-        """Sets what each owner serves (nothing: withdraws it), all at once."""
+        """Replace the resources of each owner, all in one change. An empty sequence withdraws them."""
         for owner, served in changes:
             if served:
                 self._owners[owner] = tuple(served)
@@ -144,7 +144,7 @@ class Installer:
         return self._mapping.by_path.values()
 
     def groups(self) -> Sequence[APIGroup]:
-        """For discovery: groups in the order of their first installation, versions in the order clients should prefer them."""
+        """For discovery: groups in the order of their owners' installation, versions in the order of preference."""
         return self._mapping.groups
 
     def published(self, group: str, version: str) -> Sequence[Published]:

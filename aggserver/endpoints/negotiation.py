@@ -1,11 +1,10 @@
-"""Negotiation: which form the answer takes, and what form the body has.
+"""Negotiation: the media type of a response, by the Accept header, and of a body, by the Content-Type.
 
-An endpoint says what it can give as a `Negotiator`; the client's Accept picks one. Clauses are tried by weight, then by how exact
-they are, then in their order; a clause that asks for a conversion or a stream that the endpoint can't give is passed over, so
-that `application/vnd.kubernetes.protobuf;as=Table;...,application/json` finds the JSON in it. Called for every request, so what a
-header means is remembered by its text: clients send few different ones.
-Called by `endpoints/handlers/`, `discovery.py` and `openapi.py`. Source: k8s.io/apiserver pkg/endpoints/handlers/negotiation,
-v0.36.3.
+Each kind of endpoint has a `Negotiator` with the forms that it offers. The clauses of Accept are tried by weight, then by how
+exact they are, then in their order. A clause is skipped if it asks for a conversion or a stream that the endpoint doesn't offer,
+so that `application/vnd.kubernetes.protobuf;as=Table;...,application/json` gets JSON. Results are cached by the text of the
+header, since clients send few different ones.
+Source: k8s.io/apiserver pkg/endpoints/handlers/negotiation, v0.36.3.
 """
 
 from __future__ import annotations
@@ -40,16 +39,16 @@ _YAML = "application/yaml"
 _PROTOBUF_SUBTYPE = "vnd.kubernetes.protobuf"
 _PROTOBUF = f"application/{_PROTOBUF_SUBTYPE}"
 
-# How many headers a negotiator remembers; a client that makes up ever new ones finds the memory cleared, not grown.
-_REMEMBERED = 1024
+# Cached headers per negotiator. The cache is cleared when it is full, so that ever new headers can't make it grow.
+_MAX_CACHED = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class MediaType:
-    """What was agreed on.
+    """The negotiated form of a response.
 
-    subtype: json, yaml or vnd.kubernetes.protobuf. convert: the kind that objects are turned into, '' for none; api_version:
-    that kind's group and version. pretty: indented, for people. parameters: what the content type says beside the type.
+    subtype: json, yaml or vnd.kubernetes.protobuf. convert: the kind that objects are converted to, '' for none; api_version:
+    that kind's group and version. pretty: whether JSON is indented, for people.
     """
 
     subtype: str = "json"
@@ -63,7 +62,7 @@ class MediaType:
 
     @property
     def stream_content_type(self) -> bytes:
-        """Of a watch: plain JSON, an event on each line, or frames of protobuf."""
+        """The content type of a watch: JSON with one event per line, or frames of protobuf."""
         return f"{_PROTOBUF};stream=watch".encode() if self.is_protobuf else _JSON.encode()
 
     @property
@@ -72,11 +71,11 @@ class MediaType:
 
     @property
     def plain_json(self) -> bool:
-        """Whether JSON that is there already can go out as it is."""
+        """Whether an object's encoded JSON can be sent as it is, unless it has to be converted."""
         return self.subtype == "json" and not self.pretty
 
     def unconverted(self) -> MediaType:
-        """The same for a Status, which is never converted."""
+        """The media type without a conversion, for a Status, which is never converted."""
         return replace(self, convert="", api_version="") if self.convert else self
 
     def encode(self, tree: Any) -> tuple[bytes, bytes]:
@@ -97,10 +96,10 @@ class _Clause(NamedTuple):
 
 
 class Negotiator:
-    """What one kind of endpoint can answer with.
+    """The forms that one kind of endpoint offers.
 
-    types: media types, the preferred one first. conversions: (kind, group, version) of what objects can be turned into. plain:
-    whether the object itself can be had. in_protobuf: which of those kinds can be had so, '' for the object itself.
+    types: media types, the preferred one first. conversions: (kind, group, version) that objects can be converted to. plain:
+    whether unconverted objects are offered. in_protobuf: the kinds that are offered as protobuf, '' for unconverted objects.
     """
 
     def __init__(
@@ -119,18 +118,18 @@ class Negotiator:
         self._known: dict[str, MediaType | None] = {}
 
     def match(self, accept: str) -> MediaType | None:
-        """What to answer with, or None where nothing of what is wanted can be had. No header at all takes the first type."""
+        """The form for an Accept header; None if nothing acceptable is offered. Without a header it is the first type."""
         try:
             return self._known[accept]
         except KeyError:
             found = self._find(accept)
-        if len(self._known) >= _REMEMBERED:
+        if len(self._known) >= _MAX_CACHED:
             self._known.clear()
         self._known[accept] = found
         return found
 
     def negotiate(self, accept: str) -> MediaType:
-        """As `match`. Raises NotAcceptable."""
+        """As `match`, but raises NotAcceptable instead of returning None."""
         found = self.match(accept)
         if found is None:
             raise errors.not_acceptable(f"only the following media types are accepted: {self._named}")
@@ -149,7 +148,7 @@ class Negotiator:
 
     def _accept(self, clause: _Clause, offered: str) -> MediaType | None:
         given = clause.parameters
-        # `stream` is for watches; `sv` asks for a version of meta.k8s.io, and there is the one.
+        # `stream` is for watches; `sv` asks for a version of meta.k8s.io, which has only v1.
         if given.get("stream", "watch") != "watch" or given.get("sv", "v1") != "v1":
             return None
         if offered == _PROTOBUF and given.get("as", "") not in self._in_protobuf:
@@ -168,7 +167,7 @@ def _media_type(name: str) -> MediaType:
 
 
 def _clauses(accept: str) -> list[_Clause]:
-    """The header's clauses, best first. A malformed one is passed over, one of weight 0 is what the client does not want."""
+    """The clauses of the header, best first, without malformed ones and those of weight 0, which the client doesn't accept."""
     found = [clause for clause in _parse(accept) if clause.weight > 0]
     return sorted(found, key=lambda clause: (-clause.weight, clause.type == "*", clause.subtype == "*"))
 
@@ -210,11 +209,11 @@ _META_CONVERSIONS = tuple(
 )
 
 _ALL = (_JSON, _YAML, _PROTOBUF)
-# Custom resources themselves have no protobuf form, and neither have tables.
+# Custom resources and tables have no protobuf form.
 _OBJECT = Negotiator(_ALL, _META_CONVERSIONS, in_protobuf=("PartialObjectMetadata", "PartialObjectMetadataList"))
-# Answers that can't be converted: Status, and the old discovery.
+# For responses that can't be converted: Status, and discovery that is not aggregated.
 PLAIN = Negotiator(_ALL, in_protobuf=("",))
-# Matches only what asks for the aggregated form.
+# Matches only if the client asks for aggregated discovery.
 AGGREGATED_DISCOVERY = Negotiator(
     _ALL,
     (("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2"),),
@@ -226,7 +225,7 @@ _LISTING_VERBS = frozenset({"list", "deletecollection"})
 
 
 def for_object(request: Request) -> MediaType:
-    """For an answer about a resource, one object or a list by the request's verb. Raises NotAcceptable."""
+    """For a response with one object or, depending on the verb, a list. Raises NotAcceptable."""
     media = _OBJECT.negotiate(request.header(b"accept"))
     if media.convert == "PartialObjectMetadata" and request.info.verb in _LISTING_VERBS:
         raise errors.not_acceptable(
@@ -240,7 +239,7 @@ def for_object(request: Request) -> MediaType:
 
 
 def for_watch(request: Request) -> MediaType:
-    """For the events of a watch, which are never indented: a line is an event. YAML has no frames. Raises NotAcceptable."""
+    """For the events of a watch. They are never indented, since a line is an event; nor YAML. Raises NotAcceptable."""
     media = _OBJECT.negotiate(request.header(b"accept"))
     if media.subtype == "yaml":
         streams = f"{_JSON};stream=watch, {_PROTOBUF};stream=watch"
@@ -249,25 +248,25 @@ def for_watch(request: Request) -> MediaType:
 
 
 def for_plain(request: Request) -> MediaType:
-    """For an answer that can't be converted. Raises NotAcceptable."""
+    """For a response that can't be converted. Raises NotAcceptable."""
     return _for_reader(request, PLAIN.negotiate(request.header(b"accept")))
 
 
-_BY_HAND = ("curl", "Wget", "Mozilla/5.0")
+_AGENTS_OF_PEOPLE = ("curl", "Wget", "Mozilla/5.0")
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 
 
 def _for_reader(request: Request, media: MediaType) -> MediaType:
-    """Indented where a person reads it: they say so, or their user agent does. `?pretty=false` overrules the user agent."""
+    """Indent JSON that a person reads: if `?pretty` is true, or by the user agent, unless `?pretty` is false."""
     if media.pretty or media.subtype != "json":
         return media
     asked = request.query.get("pretty", "") if "pretty" in request.query_string else ""
-    pretty = asked in _TRUE if asked else request.header(b"user-agent").startswith(_BY_HAND)
+    pretty = asked in _TRUE if asked else request.header(b"user-agent").startswith(_AGENTS_OF_PEOPLE)
     return replace(media, pretty=True) if pretty else media
 
 
 def body_is_yaml(content_type: str) -> bool:
-    """Whether a request's body is YAML and not JSON, which it is where nothing is said. Raises UnsupportedMediaType."""
+    """Whether a request's body is YAML and not JSON, the default. Raises UnsupportedMediaType."""
     name = content_type.partition(";")[0].strip().lower()
     if name not in ("", _JSON, _YAML):
         raise unsupported_body()
@@ -275,12 +274,12 @@ def body_is_yaml(content_type: str) -> bool:
 
 
 def is_protobuf(content_type: str) -> bool:
-    """What Go's typed clients send for built-in kinds and for DeleteOptions."""
+    """Whether a request's body is protobuf, which Go's typed clients send for built-in kinds and for DeleteOptions."""
     return content_type.partition(";")[0].strip().lower() == _PROTOBUF
 
 
 def unsupported_body() -> StatusError:
-    """415 for a body of another type. Protobuf is named, though custom resources have no such form, as upstream does."""
+    """415 for a body of another type. It names protobuf even for custom resources, which don't have it, as upstream."""
     return unsupported_media_type(_ALL)
 
 

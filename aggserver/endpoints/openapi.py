@@ -1,9 +1,8 @@
-"""OpenAPI's URLs: /openapi/v2, /openapi/v3 and /openapi/v3/apis/<group>/<version>.
+"""The URLs of OpenAPI: /openapi/v2, /openapi/v3 and /openapi/v3/apis/<group>/<version>.
 
-A document is built when it is asked for. Its ETag is that of what it is built from, so that the index of v3, which has the ETags
-of all group-versions, and the aggregator's question once a minute whether anything is new, build nothing.
-Called by `endpoints/dispatch.py`. Source: k8s.io/kube-openapi pkg/handler/handler.go and pkg/handler3/handler.go, as of k8s
-v0.36.3.
+A document is built when a client asks for it. Its ETag is a hash of what it is built from, so that neither the index of v3, which
+has the ETags of all group-versions, nor the aggregator's conditional request once a minute needs the documents.
+Source: k8s.io/kube-openapi pkg/handler/handler.go and pkg/handler3/handler.go, as of k8s v0.36.3.
 """
 
 from __future__ import annotations
@@ -26,20 +25,20 @@ from aggserver.publish.models import Published
 
 __all__ = ["OpenAPI"]
 
-# Protobuf is asked for under both names, the one with @ by kubectl; answered under the other, which a parser of media types can
-# read.
+# Clients ask for protobuf by either name; kubectl uses the one with @. The responses use the other one, which parsers of media
+# types understand.
 _V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _V2_TYPES = Negotiator(("application/json", _V2_PROTOBUF.replace("v2.v1", "v2@v1"), _V2_PROTOBUF))
 _V3_PROTOBUF = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"
 _V3_TYPES = Negotiator(("application/json", _V3_PROTOBUF, _V3_PROTOBUF.replace("v3.v1", "v3@v1")))
 _VARY = (b"vary", b"Accept")
-# Documents of v3 kept encoded, the ones asked for last: a client fetches each once and keeps it by its hash.
+# Encoded documents of v3 that are cached, the most recently used ones. A client fetches each once and caches it by its hash.
 _KEPT_DOCUMENTS = 32
 _YEAR_SECONDS = 365 * 86400
 
 
 class OpenAPI:
-    """The handler. info_version: the server's version. clock: seconds since 1970."""
+    """The handler of these URLs. info_version: the server's version, for `info` in the documents. clock: seconds since 1970."""
 
     def __init__(
         self,
@@ -72,7 +71,7 @@ class OpenAPI:
         return await self._serve_v3(request, name)
 
     def _refresh(self) -> None:
-        """Finds the ETags of all group-versions anew when the catalog has changed. Documents whose ETag stays are kept."""
+        """Compute all ETags again if the catalog has changed. Cached documents whose ETag is still the same stay valid."""
         if self._generation == self._catalog.generation:
             return
         self._generation = self._catalog.generation
@@ -85,7 +84,7 @@ class OpenAPI:
         self._index = orjson.dumps({"paths": paths})
 
     def _fingerprint(self, resources: Sequence[Published]) -> str:
-        """What the documents depend on, as an ETag without its quotes."""
+        """A hash of everything that a document depends on; its ETag, without the quotes."""
         return _digest(orjson.dumps([self._info_version, resources]))
 
     async def _serve_v3(self, request: Request, name: str) -> Response:
@@ -97,7 +96,7 @@ class OpenAPI:
             location = (b"location", _location(name, etag).encode())
             return Response(301, b"", b"", [_VARY, (b"etag", f'"{etag}"'.encode()), location])
         if wanted:
-            # Only of what the hash names can it be said that it will never change.
+            # Only the document that the hash names never changes.
             headers.append((b"cache-control", b"public, immutable"))
             headers.append((b"expires", _http_date(self._clock() + _YEAR_SECONDS)))
         document = self._document(name, etag) if as_json else await self._protobuf(name, etag)
@@ -115,7 +114,7 @@ class OpenAPI:
         key = f"{name} {etag} {_V3_PROTOBUF}"
         document = self._documents.get(key)
         if document is None:
-            # Ten times the work of JSON.
+            # In a thread, since it takes ten times as long as JSON.
             document = await asyncio.to_thread(openapi_v3_protobuf.encode, self._build_v3(name))
         self._keep(key, document)
         return document
@@ -135,7 +134,7 @@ class OpenAPI:
         as_json = _V2_TYPES.negotiate(request.header(b"accept")).subtype == "json"
         content_type = JSON if as_json else _V2_PROTOBUF.encode()
         self._refresh()
-        # Each form has its own: an ETag is of bytes, and a cache that overlooks Vary must not take one for the other.
+        # JSON and protobuf have different ETags, so that a cache that ignores Vary can't mistake one for the other.
         etag = _etag(orjson.dumps(self._etags if as_json else [self._etags, _V2_PROTOBUF]))
         headers = [_VARY]
         if matches_etag(request.header(b"if-none-match"), etag):
@@ -143,7 +142,7 @@ class OpenAPI:
         async with self._v2_building:
             if self._v2.get(content_type, ("", b""))[0] != etag:
                 encode = orjson.dumps if as_json else openapi_v2_protobuf.encode
-                # Seconds of work where there are hundreds of definitions; other requests go on meanwhile.
+                # In a thread, since it takes seconds with hundreds of definitions.
                 self._v2[content_type] = (etag, await asyncio.to_thread(self._build_v2, self._all_published(), encode))
             body = self._v2[content_type][1]
         return self._conditional(request, body, etag, headers, content_type)
@@ -169,7 +168,7 @@ class OpenAPI:
 
 
 def _name(group: str, version: str) -> str:
-    """How the index calls a group-version: its path without the first slash."""
+    """The name of a group-version in the index: its path without the first slash."""
     return f"apis/{group}/{version}" if group else f"api/{version}"
 
 

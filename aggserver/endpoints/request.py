@@ -1,8 +1,7 @@
-"""Request and Response: what filters and handlers see in place of ASGI's scope, receive and send.
+"""Request and Response: what filters and handlers see instead of ASGI's scope, receive and send.
 
-The hot path is raw ASGI: no framework stands between the server and a handler. A handler takes a `Request` and returns one of the
-three responses, or raises `StatusError`; filters wrap handlers. `endpoints/filters.py` turns the outcome into ASGI messages, in
-one place.
+A handler takes a `Request`, and returns one of the three responses or raises `StatusError`; filters wrap handlers. Only
+`endpoints/filters.py` sends ASGI messages. There is no web framework in between, to keep the hot path short.
 """
 
 from __future__ import annotations
@@ -47,16 +46,16 @@ ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 JSON = b"application/json"
 PLAIN_TEXT = b"text/plain; charset=utf-8"
 
-# Upstream's limit for the bodies of create, update, patch and delete, in bytes: etcd's 1.5 MB request, with room for escapes.
+# Upstream's limit for the bodies of create, update, patch and delete, in bytes: twice etcd's limit, for JSON escapes.
 MAX_BODY_BYTES = 3 * 1024 * 1024
 
 
 class Request:
-    """One request on its way through the filters. The filters fill what is below the line, in the order of the chain.
+    """One request on its way through the filters, which set some of its attributes.
 
-    headers: pairs of lower-case name and value, as the connection had them; authentication removes the identity headers.
-    query: first value of each parameter, percent-decoded (Go's url.Values.Get); `query_all` has every value.
-    peer: the certificate of the connection, None for a client that sent none.
+    headers: pairs of lower-case name and value, as the client sent them; authentication removes the identity headers.
+    query: the first value of each parameter, percent-decoded (Go's url.Values.Get); `query_all` has every value.
+    peer: the client certificate of the connection, None if there is none.
     """
 
     __slots__ = (
@@ -94,19 +93,19 @@ class Request:
         self._query: dict[str, str] | None = None
         self._query_all: dict[str, list[str]] | None = None
         self._body: bytes | None = None
-        # filled by the filters
+        # Set by the filters:
         self.audit_id: str = ""
         self.info: RequestInfo
         self.user: UserInfo = ANONYMOUS
         self.authorizer: Authorizer  # for handlers that need a second permission
-        self.last_of_connection = False  # the connection ends with the answer
+        self.last_of_connection = False  # whether the connection is closed after the response
         self.warnings: list[str] = []
-        self.allotted = asyncio.Timeout(None)  # the time it may take, its answer included; no limit for a long-running request
-        self.begun = False  # whether the head of its answer has gone out
-        self.answered: list[Callable[[], None]] = []  # called when the answer has gone out, or nobody waits for it
+        self.allotted = asyncio.Timeout(None)  # until the response has been sent; no limit for a long-running request
+        self.begun = False  # whether the head of the response has been sent
+        self.answered: list[Callable[[], None]] = []  # called when the response has been sent, or the client has gone
 
     def header(self, name: bytes) -> str:
-        """The first value of a header (name in lower case), or the empty string."""
+        """The first value of a header, '' if there is none. name: in lower case."""
         for key, value in self.headers:
             if key == name:
                 return value.decode("latin-1")
@@ -128,7 +127,7 @@ class Request:
         return self._query_all
 
     async def body(self, limit: int = MAX_BODY_BYTES) -> bytes:
-        """The whole body. Raises 413 past `limit` bytes, without reading further, and BadRequest when the client is gone."""
+        """The whole body. Raises 413 above `limit` bytes, without reading further, and BadRequest if the client disconnects."""
         if self._body is not None:
             return self._body
         length = self.header(b"content-length")
@@ -139,7 +138,7 @@ class Request:
         while True:
             message = await self.receive()
             if message["type"] == "http.disconnect":
-                raise errors.bad_request("the client went away before the end of the body")
+                raise errors.bad_request("the client disconnected before the end of the body")
             chunk = message.get("body", b"")
             size += len(chunk)
             if size > limit:
@@ -153,10 +152,11 @@ class Request:
 
 @dataclass(slots=True)
 class LongBody:
-    """A body that is made as it is sent, so that a long list is not in memory a second time.
+    """A body that is generated while it is sent, so that a long list is not in memory a second time.
 
-    pieces: makes them, each when it is asked for. size: of all of them, where they are only joined; None where making them is
-    work, about a millisecond's for each piece, and takes turns with everything else.
+    pieces: yields the body; each piece is generated when the iterator is advanced. size: of the whole body, in bytes, if its
+    pieces only have to be joined from bytes in memory. None if generating a piece takes about a millisecond; then each piece
+    waits for its turn (`endpoints/turns.py`).
     """
 
     size: int | None
@@ -165,7 +165,7 @@ class LongBody:
 
 @dataclass(slots=True)
 class Response:
-    """A whole answer."""
+    """A response with a body that is known, or at least how to generate it."""
 
     status: int
     body: bytes | LongBody
@@ -174,7 +174,7 @@ class Response:
 
 
 class Chunks(Protocol):
-    """The pieces of a stream. `aclose` frees what is behind them, even where nobody has begun to read; it may be called twice."""
+    """The pieces of a stream. `aclose` frees its resources, even if iteration has not begun; it may be called twice."""
 
     def __aiter__(self) -> AsyncIterator[bytes]: ...
 
@@ -183,7 +183,7 @@ class Chunks(Protocol):
 
 @dataclass(slots=True)
 class StreamResponse:
-    """An answer whose head goes out at once and whose pieces follow as they come; closed when the client goes, or at shutdown."""
+    """A response whose head is sent at once, and each chunk when there is one. It is closed when the client disconnects."""
 
     chunks: Chunks
     content_type: bytes = JSON
@@ -193,7 +193,7 @@ class StreamResponse:
 
 @dataclass(slots=True)
 class ASGIResponse:
-    """An answer that another ASGI application gives (health, metrics, index)."""
+    """A response that another ASGI application sends (health, metrics, index)."""
 
     app: ASGIApp
 

@@ -1,14 +1,14 @@
-"""RequestInfo: what a URL and a method ask for, before anything is looked up.
+"""RequestInfo: the resource, verb and name that the URL and method of a request stand for, whether they exist or not.
 
-Paths of resources:
-    /api/{version}/{resource}[/{name}[/{subresource}]]                       (and below: the same under /apis/{group}/{version})
+Paths of resources, and the same below /apis/{group}/{version}:
+    /api/{version}/{resource}[/{name}[/{subresource}]]
     /api/{version}/namespaces/{namespace}/{resource}[/{name}[/{subresource}]]
     /api/{version}/namespaces/{namespace}[/status|/finalize]                 (the resource is namespaces itself)
-    /api/{version}/watch/...  and  /api/{version}/proxy/...                  (old forms with the verb in front)
-Everything else (/, /api, /apis, /apis/{group}, /healthz, /version, ...) is no resource request: its verb is the method in lower
-case.
+    /api/{version}/watch/...  and  /api/{version}/proxy/...                  (deprecated: with the verb in front)
+Everything else (/, /api, /apis, /apis/{group}, /healthz, /version, ...) is a non-resource request: its verb is the method in
+lower case.
 
-Pure; called by `endpoints/filters.py`. Source: k8s.io/apiserver pkg/endpoints/request/requestinfo.go, v0.36.3.
+Pure. Source: k8s.io/apiserver pkg/endpoints/request/requestinfo.go, v0.36.3.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ __all__ = ["RequestInfo", "parse"]
 
 _VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
-# Verbs whose selectors are shown to the authorizer.
+# Verbs whose selectors are passed to the authorizer.
 _SELECTING_VERBS = frozenset({"list", "watch", "deletecollection"})
 
 
 @dataclass(frozen=True, slots=True)
 class RequestInfo:
-    """`parts` are the path's segments from the resource on; the selectors are as given, for list, watch and deletecollection."""
+    """parts: the path's segments from the resource on. The selectors are unparsed, for list, watch and deletecollection only."""
 
     is_resource_request: bool
     path: str
@@ -46,7 +46,7 @@ class RequestInfo:
 
 
 def parse(method: str, path: str, query: Mapping[str, str]) -> RequestInfo:
-    """Never fails: what it can't read as a resource is a non-resource request."""
+    """Never fails: a path that is not a resource's makes a non-resource request."""
     plain = RequestInfo(False, path, method.lower())
     stripped = path.strip("/")
     parts = stripped.split("/") if stripped else []
@@ -78,7 +78,7 @@ def parse(method: str, path: str, query: Mapping[str, str]) -> RequestInfo:
     subresource = rest[2] if len(rest) > 2 and verb != "proxy" else ""
 
     if not name and verb == "get":
-        # Any value but these is a yes, as in Go's conversion of query parameters to bool.
+        # Any value but these is true, as in Go's conversion of query parameters to bool.
         watching = "watch" in query and query["watch"].lower() not in ("false", "0")
         verb = "watch" if watching else "list"
         name = selectors.single_name(query.get("fieldSelector", ""))

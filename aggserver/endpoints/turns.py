@@ -1,12 +1,11 @@
-"""Turns: how long answers are made beside everything else that the event loop has to do.
+"""Turns: schedules the generation of long responses on the event loop, so that other requests don't wait for them.
 
-A long answer is made in pieces, each about a millisecond's work. There is one piece in a turn of the loop, however many answers
-are under way, so that what else is due waits for one piece and no more. The first pieces of an answer come before the rest of
-others, so that short ones are not held up; of the rest those that came first are finished first: shared out evenly, all would end
-as late as the last. An answer whose client is slow is passed over until it has taken what there is. Used by
-`endpoints/filters.py`.
+A long response is generated in pieces of about a millisecond's work. However many responses are being generated, there is one
+piece per iteration of the event loop, so that anything else waits for one piece at most. The first pieces of a response go before
+the later pieces of others, so that shorter responses are not held up. After that the oldest response is finished first: if all
+took turns evenly, all would end as late as the last. A response waits for no turn while its client has not taken the last piece.
 
-Upstream has goroutines for this, and bounds them by in-flight alone.
+Upstream has goroutines for this, limited only by the number of requests in flight.
 """
 
 from __future__ import annotations
@@ -18,21 +17,21 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 
 __all__ = ["Turns"]
 
-# Bytes of an answer up to which it goes before the rest of the others.
+# Up to this many bytes, the pieces of a response go before the later pieces of others.
 _SHORT = 256 * 1024
 
 
 class Turns:
-    """One for all the answers of a loop."""
+    """The turns of all long responses of an event loop."""
 
     def __init__(self) -> None:
-        # (whether the answer is a long one, its number, wakes it)
+        # (whether more than _SHORT bytes of the response are made, its number, wakes it)
         self._waiting: list[tuple[bool, int, asyncio.Future[None]]] = []
         self._numbers = itertools.count()
         self._taken = False
 
     async def each(self, pieces: Iterable[bytes], given_up: Callable[[], bool]) -> AsyncGenerator[bytes, None]:
-        """The pieces, each made in a turn of its own, until somebody has `given_up` on them."""
+        """The pieces, each generated in its own turn, until `given_up()` is true, because the client has gone."""
         number = next(self._numbers)
         made = 0
         iterator = iter(pieces)
@@ -57,7 +56,7 @@ class Turns:
             await mine
         except asyncio.CancelledError:
             if not mine.cancelled():
-                self._pass_on()  # it had been given just then
+                self._pass_on()  # the turn was given just before the cancellation
             raise
 
     def _pass_on(self) -> None:

@@ -1,11 +1,10 @@
-"""WebSocket: watches for clients that ask for an upgrade, such as a browser, which has no other way to send a token.
+"""Watches over websockets, for clients that ask for an upgrade, such as scripts in a browser.
 
-Around the chain of filters: a websocket request goes through it as the GET request that it is, and where the answer is a stream
-of events, and the handshake is good, status 101 makes it a websocket: an event is a message, of text with its line break or of
-bytes where it is protobuf, and the end is a close frame with 1000. Whatever else the chain answers goes out as plain HTTP.
-Called by `filters.application`.
-Source: k8s.io/apiserver pkg/endpoints/handlers/watch.go (HandleWS), golang.org/x/net/websocket server.go and hybi.go, for which
-handshakes are refused, and how.
+A websocket request passes the chain of filters as the GET request that it is. If the response is a stream of events, and the
+handshake is valid, status 101 makes it a websocket: each event is a message, JSON as text with its line break, protobuf as bytes,
+and the stream ends with a close frame with code 1000. Any other response is sent as plain HTTP.
+Source: k8s.io/apiserver pkg/endpoints/handlers/watch.go (HandleWS); for handshakes that are refused: golang.org/x/net/websocket
+server.go and hybi.go.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ __all__ = ["is_upgrade", "shake_hands", "with_websockets"]
 _PROTOCOL = b"sec-websocket-protocol"
 _VERSION = "13"
 _EXTENSION = "aggserver.websocket"
-# What Go's url.ParseRequestURI takes: a path, or something with a scheme. Not `null`, which browsers say for "I won't tell".
+# What Go's url.ParseRequestURI accepts: a path, or a URI with a scheme. Not `null`, which browsers send to hide the origin.
 _URI = re.compile(r"/|\*$|[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 def with_websockets(app: ASGIApp) -> ASGIApp:
-    """`app` for both kinds of scopes. What it answers to an upgrade with status 101 becomes a websocket."""
+    """`app` for ASGI scopes of HTTP and of websockets. Its response with status 101 to an upgrade becomes a websocket."""
 
     async def both(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -46,14 +45,14 @@ def with_websockets(app: ASGIApp) -> ASGIApp:
 
 
 def is_upgrade(request: Request) -> bool:
-    """Whether the request can be answered with 101."""
+    """Whether the request asks for a websocket, so that status 101 is possible."""
     return _EXTENSION in request.scope.get("extensions", {})
 
 
 def shake_hands(request: Request, stream: StreamResponse) -> StreamResponse | Response:
-    """The stream as the answer to an upgrade, or a refusal where the handshake is not good enough; the stream is not closed then.
+    """The stream as the response to an upgrade, or an error if the handshake is invalid; then the caller must close the stream.
 
-    One subprotocol is echoed, whatever it is; a choice of several is upstream's to refuse.
+    A single subprotocol is accepted, whatever it is; several are refused, as upstream.
     """
     protocols = [part.strip() for part in request.header(_PROTOCOL).split(",") if part.strip()]
     if not request.header(b"sec-websocket-key"):
@@ -74,7 +73,7 @@ def _refusal(status: int, text: bytes) -> Response:
 
 
 def _receiver(receive: Receive) -> Receive:
-    """The messages of a request without a body."""
+    """Receives the messages of an HTTP request without a body."""
 
     async def receiver() -> Message:
         message = await receive()
@@ -85,14 +84,13 @@ def _receiver(receive: Receive) -> Receive:
     return receiver
 
 
-# Bytes before a frame of protobuf, which say how long it is.
+# Bytes of the length in front of a frame of protobuf.
 _LENGTH = 4
 
 
 def _events(body: bytes) -> tuple[list[Message], bytes]:
-    """The events in what has come of a watch, and the beginning of the next one.
-
-    Text where they are JSON, each on a line; frames of protobuf as they are, but for their length.
+    """(the complete events in a watch's bytes, the incomplete rest). JSON events become text, frames of protobuf become bytes,
+    without their length.
     """
     if body[:1] == b"{":
         *lines, begun = body.split(b"\n")
@@ -107,7 +105,7 @@ def _events(body: bytes) -> tuple[list[Message], bytes]:
 
 def _sender(send: Send) -> Send:
     upgraded = False
-    begun = b""  # of an event, which may come in several pieces
+    begun = b""  # the incomplete event at the end of the last piece
 
     async def sender(message: Message) -> None:
         nonlocal upgraded, begun
