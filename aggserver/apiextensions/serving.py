@@ -48,6 +48,13 @@ from aggserver.storage.cacher import Cacher
 __all__ = ["DefinitionResource", "ServedVersion"]
 
 _SCALE = lookup("autoscaling/v1.Scale")
+# By subresource: for discovery, OpenAPI and dispatch alike.
+_VERBS = {
+    "": discovery.CUSTOM_RESOURCE_VERBS,
+    "status": discovery.SUBRESOURCE_VERBS,
+    "scale": discovery.SUBRESOURCE_VERBS,
+}
+# What no writer owns, since the strategy of the endpoint keeps it as it is.
 _RESET_BY_MAIN: FieldSet = {"f:status": {}}
 _RESET_BY_STATUS: FieldSet = {"f:metadata": {}, "f:spec": {}}
 
@@ -277,16 +284,16 @@ class ServedVersion:
         names = definition.names
         subresources = []
         if version.status_subresource:
-            subresources.append(APISubresource("status", names.kind, discovery.SUBRESOURCE_VERBS))
+            subresources.append(APISubresource("status", names.kind, _VERBS["status"]))
         if version.scale is not None:
-            subresources.append(APISubresource("scale", "Scale", discovery.SUBRESOURCE_VERBS, "autoscaling", "v1"))
+            subresources.append(APISubresource("scale", "Scale", _VERBS["scale"], "autoscaling", "v1"))
         return APIResource(
             name=names.plural,
             singular=names.singular,
             namespaced=definition.namespaced,
             kind=names.kind,
             list_kind=names.list_kind,
-            verbs=discovery.TERMINATING_VERBS if self._parent.terminating else discovery.CUSTOM_RESOURCE_VERBS,
+            verbs=discovery.TERMINATING_VERBS if self._parent.terminating else _VERBS[""],
             short_names=names.short_names,
             categories=names.categories,
             storage_version_hash=discovery.storage_version_hash(definition.group, definition.storage_version.name, names.kind),
@@ -302,7 +309,7 @@ class ServedVersion:
             list_kind=definition.names.list_kind,
             plural=definition.names.plural,
             namespaced=definition.namespaced,
-            verbs=discovery.CUSTOM_RESOURCE_VERBS,
+            verbs=_VERBS[""],
             schema=version.schema if version.structural else {},
             preserves=definition.preserve_unknown_fields,
             status=version.status_subresource,
@@ -349,7 +356,7 @@ class ServedVersion:
             conform=self._parent.schema(version).conform,
             table=TableConvertor(version.columns),
             admission=self._parent.admission,
-            verbs=discovery.SUBRESOURCE_VERBS if subresource else discovery.CUSTOM_RESOURCE_VERBS,
+            verbs=_VERBS[subresource],
             selectable_fields=frozenset(_selectable_names(version)),
             deprecation=deprecation_warning(self._parent.definition, version),
         )
@@ -366,7 +373,7 @@ class ServedVersion:
             conform=_conform_scale,
             table=table.scale_convertor(),
             admission=self._parent.admission,
-            verbs=discovery.SUBRESOURCE_VERBS,
+            verbs=_VERBS["scale"],
             deprecation=deprecation_warning(self._parent.definition, self._version),
             typed=True,
         )
