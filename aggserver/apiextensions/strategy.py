@@ -87,6 +87,9 @@ class DefinitionStrategy:
     def default(self, obj: JSONObject) -> None:
         self.conform(obj)
 
+    def prune(self, obj: JSONObject) -> None:
+        return None
+
     def prepare_for_create(self, obj: JSONObject) -> None:
         obj["metadata"]["generation"] = 1
         obj["status"] = conditions.initial_status(obj)

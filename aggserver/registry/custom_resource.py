@@ -83,6 +83,9 @@ class CustomResourceStrategy:
     def default(self, obj: JSONObject) -> None:
         self._schema.default(obj)
 
+    def prune(self, obj: JSONObject) -> None:
+        self._schema.prune_converted(obj)
+
     def prepare_for_create(self, obj: JSONObject) -> None:
         if self._has_status:
             obj.pop("status", None)

@@ -81,7 +81,7 @@ class _Write:
     """What stays the same in every attempt of one write.
 
     applies: whether it is a server-side apply. Then managedFields are never dropped to make room, since the applier relies on
-    them; and the result is not pruned, so that it has to be pruned when it is read.
+    them; and what was made of the object is not pruned yet when it is validated.
     """
 
     context: Context
@@ -139,11 +139,13 @@ class Store(Reader):
         self._strategy.check_context(context)
         given = list(obj)
         self._strategy.prepare_for_create(obj)
-        is_whole = given == list(obj) and not write.applies
+        is_whole = given == list(obj)
         verdict = await _final(self._strategy.validate(obj))
         context.warnings.extend(verdict.warnings)
         self._refuse(obj, verdict.errors)
         context.warnings.extend(self._strategy.warnings(obj, None))
+        if write.applies:
+            self._strategy.prune(obj)
         await write.admission.validate(obj, None)
         key = self._key(context, metadata["name"])
         if options.dry_run:
@@ -259,6 +261,8 @@ class Store(Reader):
         self._refuse(obj, problems + verdict.errors)
         context.warnings.extend(self._strategy.warnings(obj, old))
         preparation.keep_times(obj, old)
+        if write.applies:
+            self._strategy.prune(obj)
         await write.admission.validate(obj, old)
         if deletion.is_emptied(metadata, old["metadata"]) and self._strategy.may_be_removed(obj):
             if not options.dry_run:
@@ -266,7 +270,7 @@ class Store(Reader):
                 with writing(), suppress(NotFound):
                     await self._resource.storage.delete(current.key, current.revision)
             return StoredObject(current.key, self._views.encode_whole(obj), current.revision)
-        return await self._commit(write, current, obj, old, is_whole=not write.applies and view.form is self._views.form)
+        return await self._commit(write, current, obj, old, is_whole=view.form is self._views.form)
 
     def _prepare_update(self, obj: JSONObject, old: JSONObject) -> JSONObject:
         """Restore the fields that an update can't change, and run the strategy's hook. Returns the object's metadata."""

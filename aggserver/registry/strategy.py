@@ -50,7 +50,10 @@ class Strategy(Protocol):
         """
 
     def default(self, obj: JSONObject) -> None:
-        """Fills in defaults alone, in place: an apply has checked its configuration against the type already."""
+        """Fills in defaults alone, in place: for what an apply has made, which is validated before it is pruned."""
+
+    def prune(self, obj: JSONObject) -> None:
+        """Prunes what an apply has made, in place, after validation: what is stored is then as readers see it."""
 
     def prepare_for_create(self, obj: JSONObject) -> None:
         """Before validation: sets generation, drops what a client may not set. System metadata is filled by the store already."""

@@ -71,6 +71,9 @@ class NamespaceStrategy:
     def default(self, obj: JSONObject) -> None:
         self.conform(obj)
 
+    def prune(self, obj: JSONObject) -> None:
+        return None
+
     def prepare_for_create(self, obj: JSONObject) -> None:
         obj["status"] = {"phase": "Active"}
         wanted = _finalizers(obj)
