@@ -56,11 +56,10 @@ def matches_etag(if_none_match: str, etag: str) -> bool:
 
 
 class Discovery:
-    """The handler of these URLs. server_address: host and port for the serverAddressByClientCIDRs of /api; may be empty."""
+    """The handler of these URLs."""
 
-    def __init__(self, catalog: Catalog, server_address: str = "") -> None:
+    def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._server_address = server_address
         self._generation = -1
         self._trees: dict[str, Any] = {}
         self._encoded: dict[tuple[str, MediaType], tuple[bytes, bytes]] = {}
@@ -91,9 +90,7 @@ class Discovery:
         self._trees = {"/apis": discovery.api_group_list(groups)}
         for group in groups:
             prefix = f"/apis/{group.name}" if group.name else "/api"
-            self._trees[prefix] = (
-                discovery.api_group(group) if group.name else discovery.api_versions(groups, self._server_address)
-            )
+            self._trees[prefix] = discovery.api_group(group) if group.name else discovery.api_versions(groups)
             for version in group.versions:
                 self._trees[f"{prefix}/{version.version}"] = discovery.api_resource_list(version)
 

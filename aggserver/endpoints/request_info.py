@@ -28,19 +28,17 @@ _SELECTING_VERBS = frozenset({"list", "watch", "deletecollection"})
 
 @dataclass(frozen=True, slots=True)
 class RequestInfo:
-    """parts: the path's segments from the resource on. The selectors are unparsed, for list, watch and deletecollection only."""
+    """The selectors are unparsed, and set for list, watch and deletecollection only."""
 
     is_resource_request: bool
     path: str
     verb: str
-    api_prefix: str = ""
     group: str = ""
     version: str = ""
     namespace: str = ""
     resource: str = ""
     subresource: str = ""
     name: str = ""
-    parts: tuple[str, ...] = ()
     field_selector: str = ""
     label_selector: str = ""
 
@@ -52,9 +50,8 @@ def parse(method: str, path: str, query: Mapping[str, str]) -> RequestInfo:
     parts = stripped.split("/") if stripped else []
     if len(parts) < 3 or parts[0] not in ("api", "apis"):
         return plain
-    prefix = parts[0]
     group = ""
-    if prefix == "apis":
+    if parts[0] == "apis":
         if len(parts) < 4:
             return plain
         group, version, rest = parts[1], parts[2], parts[3:]
@@ -89,14 +86,12 @@ def parse(method: str, path: str, query: Mapping[str, str]) -> RequestInfo:
         is_resource_request=True,
         path=path,
         verb=verb,
-        api_prefix=prefix,
         group=group,
         version=version,
         namespace=namespace,
         resource=resource,
         subresource=subresource,
         name=name,
-        parts=tuple(rest),
         field_selector=query.get("fieldSelector", "") if selecting else "",
         label_selector=query.get("labelSelector", "") if selecting else "",
     )

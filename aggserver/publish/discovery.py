@@ -95,12 +95,12 @@ def storage_version_hash(group: str, version: str, kind: str) -> str:
     return base64.b64encode(digest[:8]).decode()
 
 
-def api_versions(groups: Sequence[APIGroup], server_address: str = "") -> JSONObject:
-    """APIVersions, the answer of /api: the versions of the core group. `server_address` is host and port, or empty."""
+def api_versions(groups: Sequence[APIGroup]) -> JSONObject:
+    """APIVersions, the answer of /api: the versions of the core group."""
     return {
         "kind": "APIVersions",
         "versions": [version.version for group in groups if not group.name for version in group.versions],
-        "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": server_address}],
+        "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": ""}],
     }
 
 

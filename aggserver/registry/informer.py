@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 from aggserver.authentication.user import PRIVILEGED_GROUP, UserInfo
+from aggserver.meta.backoff import Backoff
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.selectors import FieldSelector, LabelSelector
@@ -33,8 +34,7 @@ CONTROLLER = UserInfo("system:apiserver", groups=(PRIVILEGED_GROUP,))
 ALL = ListOptions(labels=LabelSelector.parse(""), fields=FieldSelector.parse(""), readable_only=True)
 
 # Seconds before a failed key is tried again: doubled each time, up to the last.
-_FIRST_RETRY = 0.05
-_LAST_RETRY = 30.0
+_RETRY = Backoff(initial=0.05, longest=30.0)
 
 
 def call_later(seconds: float, callback: Callable[[], None]) -> object:
@@ -56,8 +56,8 @@ class Informer:
         self._waiting: dict[str, None] = {}  # the queue: in order, each name once
         self._running: set[str] = set()
         self._wake = asyncio.Event()
-        self._failures: dict[str, int] = {}
-        self._losses = 0  # of the watch, in a row
+        self._retries: dict[str, Iterator[float]] = {}  # the pauses of names whose last sync failed
+        self._watch_retries = _RETRY.pauses()
         self._appointments: dict[str, object] = {}
         # Names of the first list that were not handled yet; None before the first list.
         self._initial: set[str] | None = None
@@ -96,14 +96,13 @@ class Informer:
                 log.info("watching %s again: %s", self._store.strategy.info.resource, error.message)
                 # After an expired resourceVersion, list immediately; after other errors, back off.
                 if error.reason != "Expired":
-                    self._losses += 1
-                    await self._pause(_delay(self._losses))
+                    await self._pause(next(self._watch_retries))
 
     async def _reflect(self, stream: Watch) -> None:
         try:
             # The watch starts with all objects. Cached ones that do not exist any more were deleted while there was no watch.
             present = {obj.decoded()["metadata"]["name"] for obj in (await self._store.list(Context(CONTROLLER), ALL)).items}
-            self._losses = 0
+            self._watch_retries = _RETRY.pauses()
             # Objects that can't be read any more stay in the cache as they were.
             unreadable = {error.key.rpartition("/")[2] for error in self._store.unreadable()}
             for name in self.objects.keys() - present - unreadable:
@@ -160,13 +159,12 @@ class Informer:
         try:
             again = await self._sync(name, self.objects.get(name))
         except Exception as error:
-            count = self._failures[name] = self._failures.get(name, 0) + 1
-            again = _delay(count)
+            again = next(self._retries.setdefault(name, _RETRY.pauses()))
             # Conflicts are normal; anything else is logged.
             if not isinstance(error, StatusError) or error.code not in (404, 409):
                 log.warning("%s %s: %s; trying again in %.1f s", self._store.strategy.info.resource, name, error, again)
         else:
-            self._failures.pop(name, None)
+            self._retries.pop(name, None)
         self._handled(name)
         if again is not None:
             self._enqueue_after(name, again)
@@ -181,8 +179,3 @@ class Informer:
                 self.enqueue(name)
 
         self._later(seconds, due)
-
-
-def _delay(failures: int) -> float:
-    # Never more doublings than it takes: a float has no room for a thousand.
-    return min(_FIRST_RETRY * float(2 ** min(failures - 1, 16)), _LAST_RETRY)
