@@ -26,7 +26,7 @@ help:
 	@echo 'make test          lint, types, every test: what CI runs (ARGS="-k name" for some)'
 	@echo 'make unit          the tests that need no control plane'
 	@echo 'make integration   the tests that need one (ARGS="--kubeconfig FILE" for a cluster of yours)'
-	@echo 'make fuzz          schemas, values and CEL at random, for SECONDS=60'
+	@echo 'make fuzz          schemas, values, merging and CEL at random, for SECONDS=60'
 	@echo 'make lint          ruff and mypy'
 	@echo 'make format        let ruff mend what it can'
 	@echo 'make controlplane  build etcd, kube-apiserver, the controller manager and kubectl into the cache'

@@ -1,5 +1,5 @@
 """Changing objects: patches and server-side apply, as functions from an object and a change to a new object.
 
-Called by `endpoints/handlers/`. Pure: nothing here changes its arguments, and errors are values of the package's own exceptions,
+Pure: nothing here changes its arguments, and errors are values of the package's own exceptions,
 which the handlers turn into statuses.
 """

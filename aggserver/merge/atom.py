@@ -1,11 +1,11 @@
-"""Atom: what the merging of values has to know of their type, made from a structural schema.
+"""Atom: the type of a value as far as merging needs it, made from a structural schema.
 
-A type may be a scalar, a list and a map at once: which of them a value is decides the value. Atomic lists and maps are owned as a
-whole, lists of type set and map by their items, other maps by their members. What a schema says nothing of is deduced: maps are
-owned by their members, lists as a whole.
+A type may be a scalar, a list and a map at once; the value then decides which of them applies. Atomic lists and maps are owned
+as a whole, lists of type set and map by their items, other maps by their members. Where a schema says nothing, the type is
+deduced: maps are owned by their members, lists as a whole.
 Pure. Source: k8s.io/kube-openapi pkg/schemaconv/{openapi,smd}.go, sigs.k8s.io/structured-merge-diff/v6 schema/elements.go and
 typed/{helpers,parser}.go, v6.3.3. Upstream makes these types from the OpenAPI that it publishes for a definition, so what that
-leaves out counts as not said.
+leaves out counts as unspecified.
 """
 
 from __future__ import annotations
@@ -21,7 +21,11 @@ __all__ = ["DEDUCED", "OBJECT_META", "UNTYPED", "Atom", "ListType", "MapType", "
 
 @dataclass(slots=True, eq=False)
 class ListType:
-    """element: of its items. associative: owned item by item, which are told apart by `keys`, or by their value without any."""
+    """element: the type of the items.
+
+    associative: each item has its own owners. Items are identified by the members named in `keys`, or by their value if there are
+    no keys.
+    """
 
     element: Atom
     associative: bool = False
@@ -30,7 +34,10 @@ class ListType:
 
 @dataclass(slots=True, eq=False)
 class MapType:
-    """fields: the members with a type of their own, defaults: of these. element: of others, None where there are none."""
+    """fields: member name -> type, for declared members. defaults: member name -> default value.
+
+    element: the type of all other members, None if there may be none. atomic: the map has one owner as a whole.
+    """
 
     fields: Mapping[str, Atom] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -43,7 +50,7 @@ class MapType:
 
 @dataclass(slots=True, eq=False)
 class Atom:
-    """A type. Shared between the types that contain it, and never changed once it is whole.
+    """A type. Other types share it, so it is never changed once it is complete.
 
     scalar: numeric, string, boolean, untyped (any of them), or '' for none.
     walker: what `walker.py` makes of the type when it is first needed.
@@ -56,17 +63,17 @@ class Atom:
 
     @property
     def is_textual(self) -> bool:
-        """Nothing but strings can be in a value of the type, however deep, so values are equal just if Python says so."""
+        """Whether a value has only strings as scalars, at any depth: then Python's `==` is exact (else it takes 1 for true)."""
         return not _contains(self, lambda inner: inner.scalar not in ("", "string"))
 
     @property
     def fits_all(self) -> bool:
-        """Every JSON value is of the type."""
+        """Whether every JSON value is of the type."""
         return not _contains(self, lambda inner: not inner._is_anything())
 
     @property
     def has_atomic(self) -> bool:
-        """There is an atomic list or map in the type, which objects may own item by item from before it was so."""
+        """Whether the type contains an atomic list or map: stored sets may own its items, from before it was atomic."""
         return _contains(
             self,
             lambda inner: (inner.map is not None and inner.map.atomic) or (inner.list is not None and not inner.list.associative),
@@ -79,7 +86,7 @@ class Atom:
 
 
 def _contains(atom: Atom, wanted: Callable[[Atom], bool]) -> bool:
-    """Whether the type is so, or any that is in it."""
+    """Whether `wanted` is true of the type or of any type in it."""
     waiting, seen = [atom], {id(atom)}
     while waiting:
         inner = waiting.pop()
@@ -93,7 +100,7 @@ def _contains(atom: Atom, wanted: Callable[[Atom], bool]) -> bool:
     return False
 
 
-# They contain themselves.
+# Both contain themselves.
 UNTYPED = Atom("untyped")
 UNTYPED.list = ListType(UNTYPED)
 UNTYPED.map = MapType(element=UNTYPED, atomic=True)

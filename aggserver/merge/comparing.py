@@ -1,6 +1,6 @@
 """Comparing: which fields a change removed, modified and added.
 
-Pure. Called by `managers.py`. Source: sigs.k8s.io/structured-merge-diff/v6 typed/compare.go, v6.3.3.
+Pure. Source: sigs.k8s.io/structured-merge-diff/v6 typed/compare.go, v6.3.3.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ __all__ = ["UNCHANGED", "Comparison", "compare", "plain_compare"]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """No field is in more than one of the sets; where all are empty, nothing changed."""
+    """Disjoint sets; if all are empty, nothing changed."""
 
     removed: FieldSet
     modified: FieldSet
     added: FieldSet
 
     def without(self, ignored: FieldSet) -> Comparison:
-        """Leaves out `ignored` and what is below it."""
+        """The comparison without the fields of `ignored` and all below them."""
         if not ignored or self is UNCHANGED:
             return self
         leave_out = fieldset.recursive_difference
@@ -35,7 +35,7 @@ class Comparison:
 
 
 class _Sets:
-    """What was found below one element so far, and of the element itself."""
+    """The changes found so far below one element; `.` marks the element itself."""
 
     __slots__ = ("added", "modified", "removed")
 
@@ -45,7 +45,7 @@ class _Sets:
         self.added: dict[str, Any] = {}
 
     def take(self, element: str, inner: _Sets) -> None:
-        """What was found at `element`. A set that has its element alone says so by the element's mark."""
+        """Adds the changes found below `element`. A node with nothing but `.` becomes a leaf."""
         for name in self.__slots__:
             found = getattr(inner, name)
             if found:
@@ -63,9 +63,9 @@ UNCHANGED = Comparison(fieldset.EMPTY, fieldset.EMPTY, fieldset.EMPTY)
 
 
 def compare(old: Any, new: Any, atom: Atom) -> Comparison:
-    """Of two whole objects of one type, of which `new` is known to fit it.
+    """Compares two whole objects of one type. The caller has checked that `new` fits it.
 
-    Raises TypedError where `old` does not, or where items of their lists can't be told apart.
+    Raises TypedError if `old` does not fit, or items of lists can't be identified.
     """
     try:
         changes = walker_of(atom).changes(old, new)
@@ -80,7 +80,7 @@ def compare(old: Any, new: Any, atom: Atom) -> Comparison:
 
 
 def plain_compare(old: Any, new: Any, atom: Atom) -> Comparison:
-    """`compare` by the rules alone, for all values. Raises TypedError."""
+    """The plain form of `compare`, for all values. Raises TypedError."""
     found = _Sets()
     if errors := _compare(old, new, atom, found):
         raise TypedError.of(errors)
@@ -108,7 +108,7 @@ def _compare(old: Any, new: Any, atom: Atom, found: _Sets) -> list[str]:
 
 
 def _handle(kind: str, old: Any, new: Any, atom: Atom, found: _Sets) -> tuple[list[str], bool]:
-    """(errors, whether it was compared as a whole)."""
+    """(errors, whether the values were compared as a whole)."""
     if kind == "map":
         assert atom.map is not None
         old_map, new_map = old if isinstance(old, dict) else None, new if isinstance(new, dict) else None
@@ -148,7 +148,7 @@ def _compare_maps(old: dict[str, Any], new: dict[str, Any], of: MapType, found: 
         if atom is None:
             errors.append(at(fieldset.field(name), INVALID_ATOM))
         else:
-            # Not by _compare_at: it would be one more frame for each level of a deep object.
+            # Not by _compare_at, which would take one more frame for each level of a deep object.
             inner, element = _Sets(), fieldset.field(name)
             inside = _compare(old.get(name, ABSENT), new.get(name, ABSENT), atom, inner)
             found.take(element, inner)
@@ -171,7 +171,7 @@ def _compare_lists(old: list[Any], new: list[Any], of: ListType, found: _Sets) -
         if len(left) <= 1 and len(right) <= 1:
             errors += _compare_at(element, left[0] if left else ABSENT, right[0] if right else ABSENT, of.element, found)
             continue
-        # What is there twice is compared as a whole, and owned so as long as it is.
+        # Items that are there twice are compared and owned as a whole.
         marked = _Sets()
         if len(left) > 1 and len(right) > 1:
             if not equal(left, right):

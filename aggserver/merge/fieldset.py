@@ -1,12 +1,13 @@
-"""FieldSet: which fields of an object somebody owns, kept in the form of fieldsV1.
+"""FieldSet: the set of fields that a manager owns, in the form of fieldsV1.
 
 A set is the JSON object that managedFields show: `{"f:spec": {".": {}, "f:replicas": {}, "f:zones": {"v:1": {}}}}`. Its keys are
 path elements: `f:` and the name of a field, `k:` and the keys of an item of a list of type map, `v:` and the value of an item of
-a set, `i:` and an index. An element is in the set if what is below it is empty or has `.`. So what was stored needs no decoding
-before two sets are compared, and what nobody changes stays as it is. Sets are values: no function here changes its arguments, and
-results share parts with them.
+a set, `i:` and an index. An element is in the set if the object below it is empty or has `.`. Thus stored sets can be compared
+without decoding them, and are kept as they are if nothing changes them. Sets are values: no function here changes its arguments,
+and results share parts with them, or are an argument itself where nothing differs.
 
-`parse` makes a set of what a client sent; all else relies on its form: elements written as `field`, `key` and `value` write them.
+`parse` checks and normalises what a client sent. All other functions rely on that form: elements as `field`, `key` and `value`
+write them.
 Pure. Source: sigs.k8s.io/structured-merge-diff/v6 fieldpath/{set,serialize,serialize-pe,element}.go, v6.3.3.
 """
 
@@ -58,16 +59,17 @@ NO_ELEMENT = "?:"
 _SELF = "."
 _MEMBER: FieldSet = {}
 
-# Levels of a set that comes from outside. Go's JSON decoder gives up at 10,000; an object nests 254 deep at most, as do its sets.
+# Maximum depth of a set that a client sends. Go's JSON decoder gives up at 10,000, but an object, and thus its sets, nests 254
+# deep at most.
 MAX_DEPTH = 256
 
-# Elements that are read again and again (names of containers, types of conditions) are remembered: so many, of so many letters.
+# Size of the cache of parsed elements (names of containers and types of conditions recur), and the longest element in it.
 _CACHED = 4096
 _CACHED_LENGTH = 256
 
 
 class FieldSetError(ValueError):
-    """What should be fieldsV1 is no set."""
+    """The given fieldsV1 is not a valid set."""
 
 
 def field(name: str) -> str:
@@ -80,7 +82,7 @@ def value(item: Any) -> str:
 
 
 def key(fields: Mapping[str, Any]) -> str:
-    """The element of an item of a list map, by the members that are its keys and are set."""
+    """The element of an item of a list map. fields: its key members, without those that are not set."""
     return "k:{" + ",".join([f"{_json(name)}:{_json(fields[name])}" for name in sorted(fields)]) + "}"
 
 
@@ -94,7 +96,7 @@ def _json(item: Any) -> str:
 
 
 def element_text(element: str) -> str:
-    """An element as errors show it: `.name`, `[name="a"]`, `[="x"]`, `[0]`."""
+    """An element in the form used in error messages: `.name`, `[name="a"]`, `[="x"]`, `[0]`."""
     kind, rest = element[:2], element[2:]
     if kind == "f:":
         return f".{rest}"
@@ -119,19 +121,19 @@ def path_text(path: Path) -> str:
 
 
 def is_member(node: FieldSet) -> bool:
-    """Whether the element that `node` is below of is itself in the set."""
+    """Whether the element whose contents are `node` is itself in the set."""
     return not node or _SELF in node
 
 
 def with_member(node: FieldSet | None) -> FieldSet:
-    """`node` with its element in the set; None is an element of which nothing is known."""
+    """`node` with its own element added to the set; None stands for no node yet."""
     if not node:
         return _MEMBER
     return node if _SELF in node else {_SELF: _MEMBER, **node}
 
 
 def below(node: FieldSet, element: str) -> FieldSet:
-    """The set of what is below an element."""
+    """The set below an element, without the element itself."""
     found = node.get(element)
     if not found:
         return EMPTY
@@ -154,7 +156,7 @@ def of_path(path: Path) -> FieldSet:
 
 
 def paths(fields: FieldSet, before: Path = ()) -> Iterator[Path]:
-    """All paths, in upstream's order: those of one level before those below any of them."""
+    """All paths, in upstream's order: each level before the levels below it."""
     elements = [element for element in _in_order(fields) if element != _SELF]
     for element in elements:
         if is_member(fields[element]):
@@ -164,7 +166,7 @@ def paths(fields: FieldSet, before: Path = ()) -> Iterator[Path]:
 
 
 def union(left: FieldSet, right: FieldSet) -> FieldSet:
-    """What is in either; `left` itself where it has all of `right`."""
+    """The union; `left` itself if it has all of `right`."""
     if not right or left is right:
         return left
     if not left:
@@ -189,7 +191,7 @@ def _united_nodes(left: FieldSet, right: FieldSet) -> FieldSet:
 
 
 def union_of(sets: Sequence[FieldSet]) -> FieldSet:
-    """What is in any of them. Halves are united first: one by one, each union would copy what all those before it hold."""
+    """The union of all. By halves: one after the other, each step would copy everything that the steps before it made."""
     if len(sets) <= 1:
         return sets[0] if sets else EMPTY
     middle = len(sets) // 2
@@ -199,7 +201,7 @@ def union_of(sets: Sequence[FieldSet]) -> FieldSet:
 def covers(left: FieldSet, right: FieldSet, *, levels: int = 3) -> bool:
     """Whether `left` has all of `right`.
 
-    levels: how far down equal parts are looked for, which is quick where there are any, and done in vain where there are none.
+    levels: on how many levels equal parts are first looked for with `==`, which is fast if there are any and wasted if not.
     """
     for name, theirs in right.items():
         ours = left.get(name)
@@ -215,7 +217,7 @@ def covers(left: FieldSet, right: FieldSet, *, levels: int = 3) -> bool:
 
 
 def intersection(left: FieldSet, right: FieldSet) -> FieldSet:
-    """What is in both."""
+    """The intersection."""
     if left is right:
         return left
     if len(right) < len(left):
@@ -238,9 +240,9 @@ def _common(left: FieldSet, right: FieldSet) -> FieldSet | None:
 
 
 def difference(left: FieldSet, right: FieldSet) -> FieldSet:
-    """What is in `left` and not in `right`: of the elements alone, not of what is below them.
+    """`left` without the elements of `right`; what is below a removed element stays.
 
-    In the order of `left`, and `left` itself where that is all.
+    Keeps the order of `left`, and is `left` itself if nothing is removed.
     """
     if not right or not left:
         return left
@@ -269,7 +271,7 @@ def _without(left: FieldSet, right: FieldSet) -> FieldSet | None:
 
 
 def _replaced(left: FieldSet, out: dict[str, Any] | None, name: str, node: FieldSet | None) -> dict[str, Any]:
-    """`out`, or else a copy of `left`, with `node` at an element, or without that element."""
+    """`out` (None: a copy of `left`) with `node` at an element, or without that element if `node` is None."""
     if out is None:
         out = dict(left)
     if node is None:
@@ -280,7 +282,7 @@ def _replaced(left: FieldSet, out: dict[str, Any] | None, name: str, node: Field
 
 
 def recursive_difference(left: FieldSet, right: FieldSet) -> FieldSet:
-    """What is in `left` and neither in `right` nor below something that is. `left` itself where that is all."""
+    """`left` without the elements of `right` and all that is below them; `left` itself if nothing is removed."""
     if not right or not left:
         return left
     out: dict[str, Any] | None = None
@@ -302,12 +304,12 @@ def _recursively_without(left: FieldSet, right: FieldSet) -> FieldSet | None:
 
 
 def ordered(fields: FieldSet) -> dict[str, Any]:
-    """The same set as upstream writes it: `.` first, then fields, keys, values and indexes, each by what they hold."""
+    """The same set in upstream's order: `.` first, then fields, keys, values and indexes, each sorted by their content."""
     return _ordered(fields, {})
 
 
 def _ordered(fields: FieldSet, done: dict[int, dict[str, Any]]) -> dict[str, Any]:
-    """done: by identity, since items of a list share what is below them."""
+    """done: id of a node -> the ordered node, since items of a list share nodes."""
     out: dict[str, Any] = {}
     for name in _in_order(fields):
         node = fields[name]
@@ -323,16 +325,16 @@ def _ordered(fields: FieldSet, done: dict[int, dict[str, Any]]) -> dict[str, Any
 
 def _in_order(fields: FieldSet) -> list[str]:
     names = sorted(fields)
-    # `.` is before letters, and names of fields are ordered as texts.
+    # `.` sorts before letters, and fields are ordered by name.
     if not names or names[-1] < "f;" or _are_plain_keys(names):
         return names
     return sorted(names, key=_rank)
 
 
 def _are_plain_keys(names: list[str]) -> bool:
-    """Whether these are `k:{"name":"a"}` with one key, always the same, and texts whose order is the order of the elements.
+    """Whether all have one key, the same in all, with string values, so that sorting the elements' texts puts them in order.
 
-    That is so if no character of the texts is smaller than the quote that ends them, and none is escaped.
+    The two orders agree if no character of a value is smaller than the quote that ends it, and none is escaped.
     """
     keys = names[1:] if names[0] == _SELF else names
     head, quote_mark, _ = keys[0].partition('":"')
@@ -341,7 +343,7 @@ def _are_plain_keys(names: list[str]) -> bool:
     together = "".join(keys)
     if " " in together or "!" in together or "\\" in together:
         return False
-    # Four quotes are one key and one text.
+    # Four quotes in each: one key and one value.
     return together.count(head + quote_mark) == len(keys) and together.count('"') == 4 * len(keys)
 
 
@@ -359,7 +361,7 @@ def _rank(element: str) -> tuple[Any, ...]:
 
 
 def _value_rank(item: Any) -> tuple[Any, ...]:
-    """Numbers, texts, booleans, lists, objects, null."""
+    """Sort key: numbers, strings, booleans, lists, objects, null, in this order."""
     if isinstance(item, bool):
         return (2, item)
     if isinstance(item, int | float):
@@ -374,7 +376,7 @@ def _value_rank(item: Any) -> tuple[Any, ...]:
 
 
 def parse(fields: Any) -> FieldSet:
-    """The set of a fieldsV1 that somebody sent, or stored: elements of unknown kinds are dropped, null is the empty set.
+    """Reads a fieldsV1 that a client sent. Elements of unknown kinds are dropped, null is the empty set.
 
     Raises FieldSetError.
     """
@@ -396,7 +398,7 @@ def _parsed(fields: Mapping[str, Any], depth: int) -> FieldSet:
             continue
         element = _remembered(name) if len(name) <= _CACHED_LENGTH else _element(name)
         if element is not None:
-            # What is no object has nothing below it.
+            # A value that is not an object counts as an empty one.
             inner = _parsed(node, depth + 1) if isinstance(node, dict) and node else _MEMBER
             if _SELF in inner and len(inner) == 1:
                 inner = _MEMBER
@@ -404,14 +406,14 @@ def _parsed(fields: Mapping[str, Any], depth: int) -> FieldSet:
     return out
 
 
-# Elements that are surely as they are written here: small integers, plain texts, and one key with either.
+# Elements that need no normalising: small integers, plain strings, and one key with either.
 _TEXT = f'"{_PLAIN}"'
 _NUMBER = "(?:0|-?[1-9][0-9]{0,14})"
 _is_canonical = re.compile(f"i:{_NUMBER}|v:(?:{_NUMBER}|{_TEXT})|k:{{{_TEXT}:(?:{_NUMBER}|{_TEXT})}}").fullmatch
 
 
 def _element(name: str) -> str | None:
-    """As it is written here; None for a kind that is not known. Raises FieldSetError."""
+    """The element in normal form; None for an unknown kind. Raises FieldSetError."""
     if len(name) < 2:
         raise FieldSetError("key must be 2 characters long:")
     if name[1] != ":":

@@ -1,9 +1,9 @@
-"""Managed fields: `metadata.managedFields` after each kind of write, and what an apply makes of an object.
+"""Managed fields: keeps `metadata.managedFields` in every write, and does server-side apply.
 
 What upstream builds as ten wrapped managers is one path here, in the same order: whose entries count (the request's, the live
 ones, or none), who the writer is, the comparison (`managers.py`), what nobody owns, the time, at most ten writers by update.
 Entries that a write does not change stay the objects that they were.
-Pure: the time is an argument. Called by the registry.
+Pure: the time is an argument.
 Source: k8s.io/apimachinery pkg/util/managedfields/internal, v0.36.3.
 """
 
@@ -42,7 +42,7 @@ __all__ = ["APPLY", "UPDATE", "FieldManager", "ManagedFieldsError", "decode", "i
 
 APPLY, UPDATE = "Apply", "Update"
 
-# Writers by update that are kept apart; above, the oldest become one (upstream's DefaultMaxUpdateManagers).
+# Entries of operation Update; the oldest beyond this become one (upstream's DefaultMaxUpdateManagers).
 MAX_UPDATE_MANAGERS = 10
 _OLD_UPDATES = "ancient-changes"
 _BEFORE_APPLY = "before-first-apply"
@@ -51,7 +51,7 @@ _BEFORE_APPLY = "before-first-apply"
 _KUBECTL = "kubectl"
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
-# What nobody owns: it is not for clients to set, or it names the object.
+# Metadata that nobody owns, since the server sets it or it names the object.
 _METADATA = (
     "name",
     "namespace",
@@ -69,17 +69,17 @@ _STRIPPED: FieldSet = {
     "f:metadata": {".": {}, **{fieldset.field(name): {} for name in _METADATA}},
 }
 
-# Stands for the writer while a write is compared, so that what it had before is told from what it changes now.
+# Stands for the writer while a write is compared, to keep what it owned before apart from what it changes now.
 _SELF = Manager("current-operation", UPDATE)
 
 
 class ManagedFieldsError(ValueError):
-    """Entries that are no managedFields. The text is upstream's."""
+    """Invalid entries of managedFields. The text is upstream's."""
 
 
 @dataclass(slots=True)
 class _Managed:
-    """fields: who owns what. times: when each wrote last. entries: as they were written, for those that nothing changes."""
+    """fields: manager -> what it owns. times: when each wrote last, RFC 3339. entries: as stored, kept if nothing changes."""
 
     fields: Managers = field(default_factory=dict)
     times: dict[Manager, str | None] = field(default_factory=dict)
@@ -112,18 +112,18 @@ class _Managed:
 
 
 def in_order(entries: Iterable[JSONObject]) -> list[JSONObject]:
-    """Entries in the order in which managedFields have them."""
+    """Entries in the order of managedFields."""
     return sorted(entries, key=_entry_order)
 
 
 def _entry_order(entry: JSONObject) -> tuple[Any, ...]:
-    """Applies first, then by time, to the second."""
+    """Sort key: operation Apply first, then by time in whole seconds."""
     texts = (entry.get("manager", ""), entry["apiVersion"], entry.get("subresource", ""))
     return (entry["operation"], _seconds(entry.get("time")), *texts)
 
 
 def _seconds(time: str | None) -> int:
-    """Since 1970. Times as the server writes them are read in C."""
+    """Seconds since 1970, 0 without a time. The server's own form is read by C code."""
     if not time:
         return 0
     if _is_canonical(time):
@@ -138,9 +138,9 @@ _is_canonical = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{
 
 
 def decode(entries: Any, *, trusted: bool = False) -> Managers:
-    """Who owns what by a list of entries. Raises ManagedFieldsError.
+    """Reads a list of entries. Raises ManagedFieldsError.
 
-    trusted: they were stored, so the sets are as `fieldset` writes them.
+    trusted: the entries were stored, so their sets are valid and in order.
     """
     return _decode(entries, trusted=trusted).fields
 
@@ -179,7 +179,7 @@ def _decode_or_none(entries: Any, *, trusted: bool) -> _Managed:
 
 
 def _is_reset(entries: Any) -> bool:
-    """An empty list, or one entry that says nothing: the client wants nobody to own anything."""
+    """Whether a client asks to drop all entries: by an empty list, or one empty entry."""
     return isinstance(entries, list) and (not entries or (len(entries) == 1 and not any(entries[0].values())))
 
 
@@ -217,7 +217,7 @@ class FieldManager:
             managed = self._updated(None if live is None else _without_entries(live), new, managed, manager, now)
             entries = _capped(managed).encoded()
         except (TypedError, MissingVersionError, StatusError, RecursionError):
-            # Sets may be too deep where another server stored them.
+            # RecursionError: another server may have stored sets that are too deep.
             entries = None
         _set_entries(new, entries)
 
@@ -234,7 +234,7 @@ class FieldManager:
         return _decode_or_none(there, trusted=True)
 
     def _updated(self, live: JSONObject | None, new: JSONObject, managed: _Managed, name: str, now: str) -> _Managed:
-        """What an update with no managedFields in either object comes to. Raises TypedError, and what `convert` raises."""
+        """The managers after an update; neither object has managedFields. Raises TypedError, and what `convert` raises."""
         before, after = self._typed(self._nothing() if live is None else live), self._typed(new)
         validate(new, after.atom, allow_duplicates=True)
         fields = self._updater().update(before, after, managed.fields, _SELF)
@@ -282,7 +282,7 @@ class FieldManager:
     def _apply_over_kubectl(
         self, live: JSONObject, config: JSONObject, managed: _Managed, name: str, *, force: bool, now: str
     ) -> tuple[JSONObject, _Managed]:
-        """What kubectl's client-side apply had is no conflict for its server-side apply, as long as nobody changed it since."""
+        """Fields of kubectl's client-side apply are no conflict for its server-side apply, unless they were changed since."""
         try:
             return self._apply(live, config, managed, name, force=force, now=now)
         except ConflictsError as error:
@@ -295,7 +295,7 @@ class FieldManager:
         return self._apply(live, config, managed, name, force=True, now=now)
 
     def _last_applied(self, live: JSONObject) -> FieldSet | None:
-        """What the annotation says and the object still has; None where there is no annotation that can be read."""
+        """The fields of the last-applied annotation that are unchanged in the object; None if there is no readable annotation."""
         text = (live["metadata"].get("annotations") or {}).get(_LAST_APPLIED)
         try:
             applied = orjson.loads(text or "")
@@ -317,7 +317,7 @@ class FieldManager:
     ) -> tuple[JSONObject, _Managed]:
         there = self._typed(_without_entries(live))
         if not managed.fields:
-            # Whoever wrote what is there is not known, and yet it is not this one.
+            # Nobody knows who wrote what is there, only that it was not this applier.
             try:
                 managed = _capped(self._updated(None, there.value, managed, _BEFORE_APPLY, now))
             except TypedError as error:
@@ -346,7 +346,7 @@ class FieldManager:
         return obj, _Managed(fields, managed.times | {manager: now}, managed.entries)
 
     def _failed_apply(self, live: Typed, error: TypedError) -> StatusError:
-        """Says that the live object does not fit its type, if that is why."""
+        """The error of an apply, which names the live object if that does not fit its type."""
         try:
             validate(live.value, live.atom, allow_duplicates=True)
         except TypedError as cause:
@@ -404,12 +404,12 @@ def _without_entries(obj: JSONObject) -> JSONObject:
 
 
 def _as_before(owned: FieldSet, before: Owned | None) -> FieldSet:
-    """The set that the manager had, where it has the same now, so that the entry stays as it was stored."""
+    """`owned`, or the equal set of `before` itself, so that the stored entry is kept."""
     return before.fields if before is not None and before.fields == owned else owned
 
 
 def _capped(managed: _Managed) -> _Managed:
-    """With at most ten writers by update: of each version the oldest become one, until that is enough."""
+    """Limits the Update entries: the oldest of each version become one, until there are few enough."""
     if len(managed.fields) <= MAX_UPDATE_MANAGERS:
         return managed
     updaters = [manager for manager, owned in managed.fields.items() if not owned.applied]
@@ -418,7 +418,7 @@ def _capped(managed: _Managed) -> _Managed:
     fields, when = dict(managed.fields), dict(managed.times)
     updaters.sort(key=lambda manager: (_seconds(when.get(manager)), _identifier(manager)))
     first: dict[str, Manager] = {}
-    # What becomes one, by the manager that it becomes; united at the end, since they may be thousands.
+    # Manager that others become -> their sets. United at the end, since there may be thousands.
     together: dict[Manager, list[FieldSet]] = {}
     left = len(updaters)
     for manager in updaters:
@@ -444,7 +444,7 @@ def _capped(managed: _Managed) -> _Managed:
 
 
 def _identifier(manager: Manager) -> str:
-    """Upstream's key of a manager, by which those of the same second are ordered."""
+    """Upstream's identifier of a manager, which orders managers of the same second."""
     members = {"manager": manager.name, "operation": manager.operation, "apiVersion": manager.api_version}
     if manager.subresource:
         members["subresource"] = manager.subresource
@@ -452,7 +452,7 @@ def _identifier(manager: Manager) -> str:
 
 
 def _with_last_applied(obj: JSONObject, config: JSONObject) -> JSONObject:
-    """The object with the annotation brought up to date, or without it where it would be too large."""
+    """The object with an updated last-applied annotation, or without it if it would be too large."""
     applied = dict(config, metadata=dict(config["metadata"]))
     kept = {name: text for name, text in (applied["metadata"].get("annotations") or {}).items() if name != _LAST_APPLIED}
     if kept:

@@ -1,8 +1,8 @@
-"""Managers: who owns which fields after an update and after an apply, and what an apply makes of the object.
+"""Managers: who owns which fields after an update or an apply, and the object that an apply makes.
 
 An update takes what it changed from whoever had it. An apply that would change what somebody else has is a conflict, unless it is
 forced. It owns all that it says; what it said last time and says no more goes away, unless somebody else owns it.
-Pure. Called by `managed_fields.py`. Source: sigs.k8s.io/structured-merge-diff/v6 merge/{update,conflict}.go, v6.3.3.
+Pure. Source: sigs.k8s.io/structured-merge-diff/v6 merge/{update,conflict}.go, v6.3.3.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ __all__ = [
 
 
 class MissingVersionError(Exception):
-    """The version is not served any more: who owned fields in it owns nothing."""
+    """The version is no longer served: managers that wrote in it lose their fields."""
 
 
 class Manager(NamedTuple):
-    """Who writes. Appliers are one manager in all versions, so `api_version` is '' for them."""
+    """A writer. An applier is one manager in all versions, so its `api_version` is ''."""
 
     name: str
     operation: str
@@ -48,7 +48,7 @@ class Manager(NamedTuple):
 class Owned(NamedTuple):
     """What a manager owns, in the version in which it wrote.
 
-    in_order: the set is as `fieldset.ordered` has it, as stored sets are. It stays so where only parts of it go.
+    in_order: `fields` is in the order of `fieldset.ordered`, as stored sets are. Removing fields keeps the order.
     """
 
     fields: FieldSet
@@ -87,7 +87,7 @@ class Conflict:
 
 
 class ConflictsError(Exception):
-    """Others own what an apply would change. `conflicts` are by manager, and never none."""
+    """An apply would change fields of other managers. `conflicts` is never empty, and grouped by manager."""
 
     def __init__(self, conflicts: list[Conflict]) -> None:
         super().__init__(f"{len(conflicts)} conflicts")
@@ -96,14 +96,14 @@ class ConflictsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Updater:
-    """One update or apply. Each object is converted to each version once, however many managers wrote in it.
+    """Does one update or one apply. It converts each object to each version once, however many managers wrote in it.
 
     ignored: by version what the endpoint resets, and so nobody comes to own by it.
     """
 
     convert: Convert
     ignored: Mapping[str, FieldSet]
-    # Of objects by their identity, with the objects so that they stay; None where the version is missing.
+    # (id of an object, version) -> (the object, so that its id stays taken; the converted one, None if the version is missing).
     _converted: dict[tuple[int, str], tuple[Typed, Typed | None]] = field(default_factory=dict, init=False)
 
     def update(self, live: Typed, new: Typed, managers: Managers, manager: Manager) -> Managers:
@@ -142,7 +142,7 @@ class Updater:
         return fieldset.recursive_difference(fields, self.ignored.get(api_version, fieldset.EMPTY))
 
     def _take(self, old: Typed, new: Typed, managers: Managers, workflow: Manager, *, force: bool) -> tuple[Managers, Comparison]:
-        """(the managers without what changed and without those of lost versions, what changed in this version)."""
+        """(the managers without changed fields and without those of lost versions, what changed in this version)."""
         ours = _Change.of(compare(old.value, new.value, new.atom).without(self.ignored.get(new.api_version, fieldset.EMPTY)))
         changes = {new.api_version: ours}
         left: Managers = {}
@@ -200,7 +200,7 @@ class Updater:
             raise MissingVersionError
         return converted
 
-    # What an applier said last time and says no more
+    # Removing what an applier said last time and no longer says
 
     def _prune(self, merged: Typed, managers: Managers, api_version: str, last: Owned) -> Typed:
         try:
@@ -210,7 +210,7 @@ class Updater:
         had = removing.with_named_fields(last.fields, there.atom)
         everything = _named_fields(there)
         pruned = self._with_owned(there, everything, _removed(there, had), managers)
-        # What the applier did not own either comes back as well.
+        # Fields that the applier did not own come back as well.
         try:
             pruned = self._in(
                 pruned,
@@ -225,11 +225,11 @@ class Updater:
         return self._in(pruned, api_version, _PRUNE)
 
     def _with_owned(self, merged: Typed, everything: FieldSet, pruned: Typed, managers: Managers) -> Typed:
-        """Gives back what anybody owns, the applier by its new configuration too. everything: the fields of `merged`."""
+        """Gives back all fields that have an owner, also by the new configuration. everything: the fields of `merged`."""
         owned: dict[str, list[FieldSet]] = {}
         for each in managers.values():
             owned.setdefault(each.api_version, []).append(each.fields)
-        # The version of the pruned object comes first: what others miss in it may be needed for a conversion.
+        # The version of the pruned object comes first: a conversion to the others may need what is missing in it.
         for api_version in sorted(owned, key=lambda version: version != pruned.api_version):
             try:
                 failed, at = f"{_PRUNE}: failed add back owned items: failed to convert", f"object at version {api_version}"
@@ -249,12 +249,12 @@ class Updater:
 
 
 def _named_fields(typed: Typed) -> FieldSet:
-    """What is in an object, with the fields of its schema on the way there."""
+    """The fields of an object, with the declared fields on the way to them."""
     return removing.with_named_fields(field_set(typed.value, typed.atom), typed.atom)
 
 
 class _Change(NamedTuple):
-    """set: what it set, which is a conflict with whoever has it. removed: what goes from everybody."""
+    """set: modified and added fields, which conflict with other owners. removed: fields that all owners lose."""
 
     comparison: Comparison
     set: FieldSet
@@ -266,9 +266,9 @@ class _Change(NamedTuple):
 
 
 def _says_no_less(managers: Managers, manager: Manager, last: Owned) -> bool:
-    """Whether an applier says all that it said last time, all in one version: then pruning would give everything back.
+    """Whether an applier still says all that it said last time, and all managers wrote in one version: then nothing is pruned.
 
-    Whatever it takes away is in what the applier owns now, or is in a field or an item that is, and nobody converts in between.
+    Pruning would give back each field that it took, since the applier owns it now, or owns what contains it.
     """
     now = managers[manager]
     if any(owned.api_version != last.api_version for owned in managers.values()):

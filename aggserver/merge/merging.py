@@ -1,8 +1,8 @@
-"""Merging: the object that somebody applied, laid over the one that is there.
+"""Merging: lays an applied configuration over the live object.
 
-No field goes away by it. What both say is as the applied object has it; items of associative lists keep the order of the live one
-as far as the applied one says nothing else.
-Pure. Called by `managers.py`. Source: sigs.k8s.io/structured-merge-diff/v6 typed/merge.go, v6.3.3.
+Merging removes nothing. Where both have a value, the applied one wins. Items of associative lists keep the live order unless the
+applied list orders them otherwise.
+Pure. Source: sigs.k8s.io/structured-merge-diff/v6 typed/merge.go, v6.3.3.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ __all__ = ["merge", "plain_merge"]
 
 
 def merge(live: Any, applied: Any, atom: Atom) -> Any:
-    """The merged object, which shares parts with both: all of `live` that stays as it is. None where nothing is left.
+    """The merged object. Unchanged parts are those of `live` itself, new ones those of `applied`. None if nothing is left.
 
-    `applied` fits the type. Raises TypedError where `live` does not, or where they can't be merged.
+    The caller has checked that `applied` fits the type. Raises TypedError if `live` does not, or if they can't be merged.
     """
     try:
         return walker_of(atom).merge(live, applied)
@@ -31,7 +31,7 @@ def merge(live: Any, applied: Any, atom: Atom) -> Any:
 
 
 def plain_merge(live: Any, applied: Any, atom: Atom) -> Any:
-    """`merge` by the rules alone, for all values. Raises TypedError."""
+    """The plain form of `merge`, for all values. Raises TypedError."""
     errors: list[str] = []
     out = _merge(live, applied, atom, errors)
     if errors:
@@ -52,7 +52,7 @@ def _handle(kind: str, live: Any, applied: Any, atom: Atom, errors: list[str]) -
     if kind == "map":
         assert atom.map is not None
         left, right = live if isinstance(live, dict) else None, applied if isinstance(applied, dict) else None
-        # Of two empty ones the applied one says whether it is null.
+        # If both are empty, the applied one decides between empty and null.
         if atom.map.atomic or not (left or right):
             return _applied(live, applied)
         return _merge_maps(left or {}, right or {}, atom.map, errors)
@@ -90,7 +90,7 @@ def _merge_maps(live: dict[str, Any], applied: dict[str, Any], of: MapType, erro
         if atom is None:
             errors.append(at(fieldset.field(name), INVALID_ATOM))
             continue
-        # Not by _merge_at: it would be one more frame for each level of a deep object.
+        # Not by _merge_at, which would take one more frame for each level of a deep object.
         found: list[str] = []
         merged = _merge(live.get(name, ABSENT), applied.get(name, ABSENT), atom, found)
         errors += [at(fieldset.field(name), error) for error in found]
@@ -101,7 +101,7 @@ def _merge_maps(live: dict[str, Any], applied: dict[str, Any], of: MapType, erro
 
 def _merge_lists(live: list[Any], applied: list[Any], of: ListType, errors: list[str]) -> Any:
     found: list[str] = []
-    # The applied one is indexed first, so its errors come first.
+    # The applied list is indexed first, so that its errors come first.
     right, by_right = _indexed(applied, of, found, allow_duplicates=False)
     left, by_left = _indexed(live, of, found, allow_duplicates=True)
     if found:
@@ -117,7 +117,7 @@ def _merge_lists(live: list[Any], applied: list[Any], of: ListType, errors: list
 
 
 def _indexed(items: list[Any], of: ListType, errors: list[str], *, allow_duplicates: bool) -> tuple[list[str], dict[str, Any]]:
-    """(the elements in order, element -> item); what is there twice is null, since nothing is merged with it."""
+    """(the elements in order, element -> item). Items that are there twice are null, since nothing is merged with them."""
     elements: list[str] = []
     by: dict[str, Any] = {}
     for index, item in enumerate(items):

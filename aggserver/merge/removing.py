@@ -1,6 +1,6 @@
-"""Removing: values without some of their fields, or with nothing else; and sets that follow a schema.
+"""Removing: cuts fields out of values, or everything else; and adapts field sets to a schema.
 
-Pure. Called by `managers.py`. Source: sigs.k8s.io/structured-merge-diff/v6 typed/{remove,reconcile_schema}.go and
+Pure. Source: sigs.k8s.io/structured-merge-diff/v6 typed/{remove,reconcile_schema}.go and
 fieldpath/set.go (EnsureNamedFieldsAreMembers), v6.3.3.
 """
 
@@ -16,12 +16,12 @@ from aggserver.merge.walker import walker_of
 
 __all__ = ["extract", "reconcile", "remove", "with_named_fields"]
 
-# The type that no value has.
+# The type that no value fits.
 _NOTHING = Atom()
 
 
 def remove(value: Any, items: FieldSet, atom: Atom) -> Any:
-    """`value` without the fields and items of the set, itself where it has none of them; None where nothing is left."""
+    """`value` without the fields and items of the set: itself if it has none of them, None if nothing is left."""
     match kind_of(atom, value):
         case "map":
             assert atom.map is not None
@@ -68,7 +68,7 @@ def _without_items(value: list[Any], items: FieldSet, of: ListType) -> list[Any]
 
 
 def extract(value: Any, items: FieldSet, atom: Atom) -> Any:
-    """`value` with nothing but the fields and items of the set; None where there are none."""
+    """`value` with only the fields and items of the set; None if there are none."""
     match kind_of(atom, value):
         case "map":
             assert atom.map is not None
@@ -93,7 +93,7 @@ def _members_in(value: dict[str, Any], items: FieldSet, of: MapType) -> dict[str
         node = items.get(element)
         if node is None:
             continue
-        # What is a member is looked for at the elements of this same level: upstream's way, which tests hold.
+        # Below a member, upstream goes on with the set of this level rather than the one below.
         inner = items if fieldset.is_member(node) else node
         out[name] = extract(member, inner, of.of(name) or _NOTHING)
     return out
@@ -110,7 +110,7 @@ def _items_in(value: list[Any], items: FieldSet, of: ListType) -> list[Any]:
 
 
 def with_named_fields(items: FieldSet, atom: Atom | None) -> FieldSet:
-    """The set with those of its inner elements that are fields of the schema: with `a.b.c`, `a` and `a.b` too."""
+    """The set with the declared fields on the way to its members as members too: with `a.b.c`, also `a` and `a.b`."""
     out: dict[str, Any] | None = None
     for element, node in items.items():
         if not node:
@@ -131,17 +131,17 @@ def with_named_fields(items: FieldSet, atom: Atom | None) -> FieldSet:
 
 
 def reconcile(items: FieldSet, atom: Atom) -> FieldSet:
-    """The set as it is since a list or a map that was owned by its items became atomic: who owned any of them owns it all.
+    """Adapts a set to lists and maps that became atomic since it was written: who owned an item now owns the whole.
 
-    `items` itself where the types say nothing else, as nearly always.
+    `items` itself if nothing became atomic, as nearly always.
     """
-    # A whole object that is atomic is nobody's in any other way.
+    # The root is never owned as a whole, not even if its type is atomic.
     is_granular = atom.map is None or not atom.map.atomic
     return _reconciled(items, atom) if is_granular and walker_of(atom).has_atomic else items
 
 
 def _reconciled(node: FieldSet, atom: Atom) -> FieldSet:
-    """`node` is not empty: what an element alone stands for does not change."""
+    """`node` is not empty; a leaf stays what it is."""
     if atom.map is not None:
         if _is_deduced(atom.map):
             return node
@@ -170,7 +170,7 @@ def _descended(node: FieldSet, fields: MapType | None, items: Atom | None) -> Fi
 
 
 def _is_deduced(of: MapType) -> bool:
-    """Whether nothing is said of the members: what their lists and maps are is deduced, and does not change with the schema."""
+    """Whether the schema says nothing of the members: deduced types do not change with it."""
     if of.fields or of.element is None or of.element is UNTYPED:
         return False
     return of.element is DEDUCED or of.element.scalar == "untyped"

@@ -1,4 +1,4 @@
-"""Typed: values under a type: whether they fit it, which fields they have, how their lists' items are told apart.
+"""Typed: checks a value against a type, finds its fields, and identifies the items of its lists.
 
 What all of comparing, merging and removing share. Upstream tells no value (a field that is not there) from null; here `ABSENT` is
 the former. Errors are gathered as texts with the path of the value before them.
@@ -31,7 +31,7 @@ __all__ = [
 
 
 class TypedError(ValueError):
-    """A value does not fit its type, or a list's items can't be told apart. The text is upstream's."""
+    """A value does not fit its type, or an item of a list can't be identified. The text is upstream's."""
 
     @classmethod
     def of(cls, errors: Iterable[str]) -> TypedError:
@@ -40,14 +40,17 @@ class TypedError(ValueError):
 
 
 def at(element: str, error: str) -> str:
-    """The error of a value, told of what contains it at `element`."""
+    """Puts the path element of a value before its error."""
     text = fieldset.element_text(element)
     # A path is followed by a colon; an error without one is of the value itself.
     return f"{text}{error}" if error[:1] in (".", "[") else f"{text}: {error}"
 
 
 def kind_of(atom: Atom, value: Any) -> str:
-    """As which of map, scalar and list a value is handled: by what it is, or else the first that the type can be; '' for none."""
+    """The kind as which a value is handled: map, scalar or list; '' if the type allows none.
+
+    It is the value's own kind if the type allows that, or else the first that the type allows.
+    """
     if isinstance(value, dict):
         if atom.map is not None:
             return "map"
@@ -68,7 +71,7 @@ def element_of(of: ListType, item: Any) -> str:
 
 
 def lenient_element_of(of: ListType, item: Any) -> str:
-    """The same, with one element for all items that can't be told apart: what a removal left empty."""
+    """The same; NO_ELEMENT for items that can't be identified, such as those that a removal left empty."""
     try:
         return element_of(of, item)
     except TypedError:
@@ -111,16 +114,16 @@ def _value(item: Any) -> str:
 
 
 def validate(value: Any, atom: Atom, *, allow_duplicates: bool = False) -> None:
-    """Raises TypedError with everything that keeps `value` from being of the type.
+    """Raises TypedError with all reasons why `value` is not of the type.
 
-    allow_duplicates: items of sets and list maps may be there twice, as in objects that were stored before anybody looked.
+    allow_duplicates: sets and list maps may contain an item twice, as objects may that were stored before this was checked.
     """
     if not walker_of(atom).fits(value, allow_duplicates):
         plain_validate(value, atom, allow_duplicates=allow_duplicates)
 
 
 def plain_validate(value: Any, atom: Atom, *, allow_duplicates: bool = False) -> None:
-    """`validate` by the rules alone, for all values. Raises TypedError."""
+    """The plain form of `validate`, for all values. Raises TypedError."""
     if errors := list(_errors(value, atom, allow_duplicates)):
         raise TypedError.of(errors)
 
@@ -174,7 +177,7 @@ def _list_errors(value: list[Any], of: ListType, allow_duplicates: bool) -> Iter
 
 
 def scalar_error(value: Any, scalar: str) -> str:
-    """What is wrong with a value that should be a scalar, '' if nothing: null fits every type."""
+    """The error of a value that should be a scalar, '' if there is none. Null fits every type."""
     if value is None or value is ABSENT:
         return ""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -190,7 +193,7 @@ def scalar_error(value: Any, scalar: str) -> str:
 
 
 def _printed(value: Any) -> str:
-    """A pointer to a struct of the value, by %v."""
+    """As Go's %v prints a pointer to a struct with the value."""
     return f"&{{{_go_value(value)}}}"
 
 
@@ -218,7 +221,7 @@ def _go_type(value: Any) -> str:
 
 
 def _go_syntax(value: Any) -> str:
-    """%#v."""
+    """As Go's %#v."""
     if isinstance(value, dict):
         return "map[string]interface {}{" + ", ".join(f"{quote(k)}:{_go_syntax(value[k])}" for k in sorted(value)) + "}"
     if isinstance(value, list):
@@ -232,7 +235,7 @@ def _go_syntax(value: Any) -> str:
 
 
 def field_set(value: Any, atom: Atom) -> FieldSet:
-    """Every leaf of a value, and every item of its associative lists. Raises TypedError."""
+    """The leaves of a value and the items of its associative lists. Raises TypedError."""
     try:
         return walker_of(atom).fields(value) or fieldset.EMPTY
     except Misfit:
@@ -240,7 +243,7 @@ def field_set(value: Any, atom: Atom) -> FieldSet:
 
 
 def plain_field_set(value: Any, atom: Atom) -> FieldSet:
-    """`field_set` by the rules alone, for all values. Raises TypedError."""
+    """The plain form of `field_set`, for all values. Raises TypedError."""
     node = _fields(value, atom)
     if not node or "." not in node:
         return node or fieldset.EMPTY
@@ -248,7 +251,7 @@ def plain_field_set(value: Any, atom: Atom) -> FieldSet:
 
 
 def _fields(value: Any, atom: Atom) -> FieldSet | None:
-    """What is below a value, its own element included where the value itself counts; None for nothing at all."""
+    """The node of a value, with `.` if the value itself is a member; None if there is nothing to own."""
     match kind_of(atom, value):
         case "map":
             assert atom.map is not None
@@ -273,7 +276,7 @@ def _fields_of_map(value: dict[str, Any], of: MapType) -> FieldSet | None:
         if atom is None:
             raise TypedError(at(fieldset.field(name), INVALID_ATOM))
         node = _fields(member, atom)
-        # A null or an empty map has no leaves, and a field that is not declared has no parent that speaks for it.
+        # Null and empty maps have no leaves that stand for them; nor does the content of an undeclared field imply the field.
         if member is None or member == {} or name not in of.fields:
             node = fieldset.with_member(node)
         if node is not None:
@@ -285,6 +288,6 @@ def _fields_of_list(value: list[Any], of: ListType) -> FieldSet | None:
     elements = [lenient_element_of(of, item) for item in value]
     out: dict[str, Any] = {}
     for element, item in zip(elements, value, strict=True):
-        # What is there twice is owned as a whole.
+        # Items that are there twice are owned as a whole.
         out[element] = fieldset.with_member(None) if element in out else fieldset.with_member(_fields(item, of.element))
     return out or None

@@ -1,4 +1,4 @@
-"""Values: when two of them are equal, and the one that stands for no value at all.
+"""Values: their equality, and ABSENT for no value.
 
 Pure. Source: sigs.k8s.io/structured-merge-diff/v6 value/value.go, v6.3.3.
 """
@@ -14,7 +14,7 @@ __all__ = ["ABSENT", "Absent", "are_identical", "equal"]
 
 
 class Absent(Enum):
-    """A field that is not there, which is something else than a null."""
+    """A field that is not there, unlike one that is null."""
 
     ABSENT = 0
 
@@ -23,7 +23,7 @@ ABSENT: Final = Absent.ABSENT
 
 
 def equal(left: Any, right: Any) -> bool:
-    """As JSON, where 1 and 1.0 are equal and 1 and true are not. Cheap where they are equal."""
+    """Equality of JSON values: 1 equals 1.0 but not true. Fast if they are equal."""
     if left != right:
         return False
     if isinstance(left, dict | list):
@@ -32,7 +32,7 @@ def equal(left: Any, right: Any) -> bool:
 
 
 def are_identical(left: Any, right: Any) -> bool:
-    """Whether they would be written as the same JSON, but for the order of members: 1 and 1.0 differ."""
+    """Whether both would be written as the same JSON, apart from the order of members: 1 and 1.0 differ."""
     return bool(left == right) and _are_written_alike(left, right)
 
 

@@ -1,13 +1,13 @@
-"""Walker: what is done to values of one type, for values that fit it: check, compare, merge, and tell their fields.
+"""Walker: checks, compares and merges values of one type and finds their fields, fast, for values that fit the type.
 
-`typed.py`, `comparing.py` and `merging.py` have the rules in their plain form, which handles every value and words every error.
-Nearly every value fits its type, and most of a written object is as it was before. So they ask a walker first. It passes over
-what is the same object or equal, builds sets only for what differs, and hands out parts of its arguments where they are as they
-should be. It raises Misfit for everything that is rare: values that don't fit, items of one list with the same key, keys that are
-neither texts nor integers. The plain form then decides. The tests hold both to the same results.
+`typed.py`, `comparing.py` and `merging.py` have the same rules in plain form, which handles every value and words every error.
+But nearly every value fits its type, and most of a written object is unchanged. So they ask a walker first. It skips identical
+and equal parts, builds sets only for what differs, and returns unchanged parts of its arguments themselves. It raises Misfit for
+rare cases: values that don't fit, items of one list with the same key, keys that are neither strings nor integers. The plain form
+then decides. Property tests hold both to the same results.
 
-There is one walker for each type in a schema, made when a value first gets there, and kept by the type (`Atom.walker`).
-Elements of declared fields are kept as well, so the sets of all objects share them; what is kept depends on the schema alone.
+There is one walker for each type of a schema, made when a value first needs it, and kept by the type (`Atom.walker`). It also
+keeps the elements of declared fields, so that all sets share them. The memory it takes is bounded by the schema.
 
 Source: as of the plain forms; this form is ours. Pure.
 """
@@ -49,11 +49,11 @@ _CLASSES: Mapping[str, frozenset[type]] = {
 
 
 class Misfit(Exception):
-    """The value needs the plain form."""
+    """The plain form has to decide."""
 
 
 def walker_of(atom: Atom) -> Walker:
-    """The walker of a type. They are made one by one, since a type may contain itself, and objects use few fields of a schema."""
+    """The walker of a type. Made when first needed: a type may contain itself, and objects use few fields of a large schema."""
     found: Walker | None = atom.walker
     if found is None:
         found = atom.walker = _make(atom)
@@ -72,21 +72,21 @@ def _make(atom: Atom) -> Walker:
 
 
 class Walker:
-    """Of values that are owned as a whole. This one itself is of the type that no value has."""
+    """For values that are owned as a whole. The base class itself is for the type that no value fits."""
 
     __slots__ = ("_is_textual", "has_atomic")
 
     def __init__(self, atom: Atom) -> None:
-        # Kept here since the type looks through all that is in it.
+        # Kept here, since the type computes them anew from all types in it.
         self._is_textual = atom.is_textual
         self.has_atomic = atom.has_atomic
 
     def fits(self, value: Any, allow_duplicates: bool) -> bool:
-        """Whether `value` is surely of the type; where this is False, the plain form may still find no error."""
+        """Whether `value` is of the type. If False, the plain form decides, and may still find no error."""
         return False
 
     def changes(self, old: Any, new: Any) -> Changes | None:
-        """What a change removed, modified and added, None for nothing at all. `new` fits the type; `old` is looked at here.
+        """Compares two values; None if nothing changed. The caller has checked that `new` fits the type; `old` is checked here.
 
         Neither is ABSENT. Raises Misfit.
         """
@@ -100,22 +100,22 @@ class Walker:
         return _MODIFIED
 
     def whole(self, value: Any) -> FieldSet:
-        """The node of a value that was added or removed, its own element included. Raises Misfit."""
+        """The node of a value that was added or removed as a whole. Raises Misfit."""
         return _LEAF
 
     def fields(self, value: Any) -> FieldSet | None:
-        """The node of what an applier owns by giving this value: its leaves, and the items of associative lists.
+        """The node of what an applier owns who gives this value: its leaves, and the items of associative lists.
 
-        None for nothing at all. `value` fits the type. Raises Misfit.
+        None if that is nothing. The caller has checked that `value` fits the type. Raises Misfit.
         """
         return _LEAF
 
     def node_of_item(self, value: Any) -> FieldSet:
-        """The same for an item of an associative list, which is owned itself."""
+        """The same for an item of an associative list, which is itself a member of the set."""
         return fieldset.with_member(self.fields(value))
 
     def merge(self, live: Any, applied: Any) -> Any:
-        """`applied` laid over `live`, `live` itself where that is the same. `applied` fits the type; `live` is looked at here.
+        """Lays `applied`, which the caller has checked, over `live`, which is checked here. `live` itself if nothing changes.
 
         Neither is ABSENT. Raises Misfit.
         """
@@ -125,7 +125,7 @@ class Walker:
         return applied
 
     def _is_same(self, live: Any, applied: Any) -> bool:
-        """Whether both are written alike; then the one fits if the other does."""
+        """Whether both are the same JSON. Then `live` fits if `applied` does."""
         return bool(live == applied) if self._is_textual else are_identical(live, applied)
 
     def _check(self, stored: Any) -> None:
@@ -145,14 +145,14 @@ class _Scalar(Walker):
 
 
 def _classes_of(atom: Atom | None) -> frozenset[type]:
-    """The classes of scalars that fit the type: none where it can be a map or a list as well."""
+    """The Python classes of a type that has only scalars; none for other types."""
     if atom is None or atom.map is not None or atom.list is not None:
         return frozenset()
     return _CLASSES[atom.scalar]
 
 
 def _most_likely(atom: Atom) -> type | None:
-    """One of those classes: what has it needs no other look."""
+    """One of those classes, for a first quick check."""
     return next((each for each in (str, bool, int) if each in _classes_of(atom)), None)
 
 
@@ -163,12 +163,12 @@ class _AtomicMap(Walker):
         super().__init__(atom)
         self._fits_all = atom.fits_all
         self._of = of
-        # Nearly every scalar is of this class, and then needs no other look.
+        # Declared scalar -> the class that nearly all values of it have.
         self._kind_of = {name: kind for name, member in of.fields.items() if (kind := _most_likely(member)) is not None}.get
-        # Of maps of scalars, such as labels.
+        # The classes of the values in a map of scalars, such as labels.
         kinds = frozenset() if of.fields else _classes_of(of.element)
         self._all_kinds = kinds | {type(None)} if kinds else None
-        # A map of declared scalars alone: its node is known by the names of its members.
+        # If all members are declared scalars, the names of the members alone decide the node.
         self._is_flat = of.element is None and all(member.list is None and member.map is None for member in of.fields.values())
         self._shapes: dict[tuple[str, ...], FieldSet] = {}
         self._members: dict[str, tuple[str, Walker]] = {}
@@ -184,7 +184,7 @@ class _AtomicMap(Walker):
         return self.fit((value,), allow_duplicates)
 
     def fit(self, values: Iterable[Any], allow_duplicates: bool) -> bool:
-        """Whether all of some values fit: a call for each would take as long again."""
+        """Whether all values fit. One call for all, since a call for each would double the time."""
         kind_of = self._kind_of
         for value in values:
             if value.__class__ is not dict:
@@ -201,7 +201,7 @@ class _AtomicMap(Walker):
         return atom is not None and walker_of(atom).fits(member, allow_duplicates)
 
     def _member(self, name: str) -> tuple[str, Walker]:
-        """(its element, the walker of its type). Raises Misfit for a field that is not declared."""
+        """(path element, walker) of a member. Raises Misfit if the type does not have it."""
         found = self._members.get(name)
         if found is not None:
             return found
@@ -209,7 +209,7 @@ class _AtomicMap(Walker):
         if declared is not None:
             found = self._members[name] = (fieldset.field(name), walker_of(declared))
             return found
-        # Names of such fields come from clients, so they are not remembered.
+        # Not remembered, since clients choose these names.
         if self._other is None:
             if self._of.element is None:
                 raise Misfit
@@ -218,7 +218,7 @@ class _AtomicMap(Walker):
 
 
 class _Map(_AtomicMap):
-    """Of maps that are owned by their members."""
+    """For maps that are owned by their members."""
 
     __slots__ = ()
 
@@ -271,7 +271,7 @@ class _Map(_AtomicMap):
         return out
 
     def _shape(self, names: tuple[str, ...]) -> FieldSet:
-        """The node of a flat map with these members. Items of a list have few shapes, and share them."""
+        """The node of a flat map with these members. Items of a list have few shapes, so they share nodes."""
         made = {".": _LEAF, **{self._member(name)[0]: _LEAF for name in names}}
         if len(self._shapes) < _SHAPES:
             self._shapes[names] = made
@@ -287,11 +287,11 @@ class _Map(_AtomicMap):
         declared, known = self._of.fields, self._members
         for name, member in value.items():
             element, walker = known.get(name) or self._member(name)
-            # A null and an empty map have no leaves that could stand for them.
+            # Null and empty maps have no leaves that stand for them.
             is_leaf = member.__class__ in _SCALARS or member is None or member == {}
             node = _LEAF if is_leaf else walker.fields(member)
             if name not in declared:
-                # Nor is a field that is not declared implied by what is in it.
+                # The content of an undeclared field does not imply the field.
                 node = fieldset.with_member(node)
             if node is not None:
                 out[element] = node
@@ -303,7 +303,7 @@ class _Map(_AtomicMap):
         before, after = _map(live), _map(applied)
         if not before or not after:
             self._check(live)
-            # Of two empty ones the applied one says whether it is null.
+            # If both are empty, the applied one decides between empty and null.
             return live if before else applied
         out = before
         for name, member in after.items():
@@ -376,7 +376,7 @@ class _AtomicList(Walker):
 
 
 class _List(_AtomicList):
-    """Of lists that are owned by their items, which a token tells apart: a set's items themselves, or the values of their keys.
+    """For lists that are owned by their items. A token identifies an item: the item itself in a set, else the values of its keys.
 
     Tokens are strings and integers, or tuples of these. Everything else is for the plain form.
     """
@@ -391,7 +391,7 @@ class _List(_AtomicList):
         self._head = fieldset.key({of.keys[0]: ""})[:-2] if len(of.keys) == 1 else ""
 
     def _tokens(self, items: list[Any]) -> list[Any]:
-        """By which the items are told apart, one for each. Raises Misfit."""
+        """The token of each item. Raises Misfit."""
         if not self._keys:
             return _checked_tokens(items)
         try:
@@ -404,14 +404,14 @@ class _List(_AtomicList):
         return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
 
     def _by_token(self, items: list[Any]) -> dict[Any, Any]:
-        """Token -> item, in the list's order. Raises Misfit, also for items with the same one."""
+        """Token -> item, in the list's order. Raises Misfit, also if two items have the same token."""
         found = dict(zip(self._tokens(items), items, strict=True))
         if len(found) < len(items):
             raise Misfit
         return found
 
     def _name(self, token: Any) -> str:
-        """The path element."""
+        """The path element of an item."""
         if not self._keys:
             return fieldset.value(token)
         if self._head and token.__class__ is str and fieldset.is_plain(token):
@@ -513,14 +513,14 @@ def _list(value: Any) -> list[Any]:
 
 
 class _Either(Walker):
-    """Of values that may be of several kinds; as which one is handled, it says itself."""
+    """For values that may be of several kinds. Each value is handled as the kind it has."""
 
     __slots__ = ("_by_class", "_fits_all")
 
     def __init__(self, atom: Atom, kinds: list[Walker]) -> None:
         super().__init__(atom)
         self._fits_all = atom.fits_all
-        # A null is of the first kind.
+        # Null counts as the first kind.
         self._by_class: dict[type, Walker] = {type(None): kinds[0]}
         for kind in kinds:
             if isinstance(kind, _Scalar):
@@ -538,7 +538,7 @@ class _Either(Walker):
         before, after = self._kind(old), self._kind(new)
         if before is after:
             return before.changes(old, new)
-        # Of what becomes of another kind, the old one is gone, the new one is there, and what is owned as a whole is modified.
+        # If the kind changes, the old fields are removed and the new ones added; what is owned as a whole is modified.
         gone = None if old is None else before.changes(old, None)
         come = None if new is None else after.changes(None, new)
         removed, modified = (gone or _MODIFIED)[:2]
@@ -566,10 +566,10 @@ class _Either(Walker):
 
 
 def woven(left: Sequence[T], right: Sequence[T]) -> Iterator[tuple[T, int]]:
-    """The order of the items of two lists that are merged, by their tokens, none of which is in `right` twice.
+    """The order of the items of two merged lists. Takes and yields tokens; none may be in `right` twice.
 
-    Those that both have are in the order of `right`, and what only `left` has is where it stood. With a token that only `left`
-    has comes its index there, -1 with others.
+    Items in both have the order of `right`, items only in `left` stay where they were. Yields (token, its index in `left` if only
+    that has it, else -1).
     """
     in_left, in_right = set(left), set(right)
     shared = iter([token for token in right if token in in_left])
