@@ -1,4 +1,1 @@
-"""Step 6 of a request: what a resource does.
-
-Reads and writes of objects over a store, by the rules of their strategy; never HTTP.
-"""
+"""Step 6 of a request: what a resource does. Reads and writes objects in a store, by the rules of its strategy. Knows no HTTP."""

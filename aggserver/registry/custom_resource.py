@@ -1,8 +1,7 @@
-"""Strategies of custom resources: the object itself, and its `/status`.
+"""Strategies of custom resources: for the object itself, and for its `/status`.
 
-They know one version of one definition; what its schema says of a value is asked of the CompiledSchema they are given.
-Pure; built by `apiextensions/serving.py`, called by `registry/store.py`.
-Source: k8s.io/apiextensions-apiserver pkg/registry/customresource/{strategy,status_strategy,validator}.go, v0.36.3.
+A strategy is for one version of one definition; its CompiledSchema prunes, defaults and validates.
+Pure. Source: k8s.io/apiextensions-apiserver pkg/registry/customresource/{strategy,status_strategy,validator}.go, v0.36.3.
 """
 
 from __future__ import annotations
@@ -28,16 +27,16 @@ __all__ = ["CustomResourceStrategy", "ScalePaths", "StatusStrategy", "read_field
 
 _MAX_INT32 = 2147483647
 _METADATA = Path("metadata")
-# Units of cost that rules may spend before they have to go on in a thread. Nearly all objects need fewer; the slowest functions
-# take some microseconds for one unit.
+# Units of CEL cost that validation rules may spend on the event loop; if they need more, they are run again in a thread. Nearly
+# all objects need fewer; the slowest functions take some microseconds per unit.
 _PATIENCE = 10_000
-# Finalizers of Kubernetes itself, which need no domain.
+# Kubernetes' own finalizers, which need no domain.
 _STANDARD_FINALIZERS = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
 
 
 @dataclass(frozen=True, slots=True)
 class ScalePaths:
-    """Where `/scale` finds its numbers, as written in the definition (`.spec.replicas`); `label_selector` may be empty."""
+    """The paths of `/scale` as the definition has them (`.spec.replicas`). label_selector: '' for none."""
 
     spec_replicas: str
     status_replicas: str
@@ -45,11 +44,11 @@ class ScalePaths:
 
 
 class CustomResourceStrategy:
-    """Rules of the object at its own path. Its errors come in upstream's order: type, metadata, values, scale, structure,
-    and then those of x-kubernetes-validations.
+    """The rules for the object itself. Errors are in upstream's order: type, metadata, values, scale, structure, and then those
+    of x-kubernetes-validations.
 
-    has_status: the definition has the status subresource, so that this path can't write `.status`.
-    check_context: raises StatusError where the resource takes no new objects. field_manager: of this endpoint.
+    has_status: whether the definition has the status subresource, so that only `/status` can write `.status`.
+    check_context: raises StatusError if no objects can be created. field_manager: for this endpoint.
     """
 
     def __init__(
@@ -188,7 +187,7 @@ class CustomResourceStrategy:
 
 
 class StatusStrategy(CustomResourceStrategy):
-    """Rules of `/status`: only `.status` is taken (and managedFields); the rest stays as it is, labels and annotations too."""
+    """The rules for `/status`: only `.status` and managedFields can be written; even labels and annotations are kept."""
 
     def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
         given = dict(obj)
@@ -210,7 +209,7 @@ class StatusStrategy(CustomResourceStrategy):
 
 
 def read_fields(paths: Mapping[str, JSONPath]) -> Callable[[JSONObject], Mapping[str, str]]:
-    """A reader of selectable fields: name (`spec.color`) to the value as Go prints it, '' where there is none."""
+    """A function that reads the selectable fields of an object: name (`spec.color`) -> value as Go prints it, '' if missing."""
 
     def read(obj: JSONObject) -> dict[str, str]:
         values = {}
@@ -223,7 +222,7 @@ def read_fields(paths: Mapping[str, JSONPath]) -> Callable[[JSONObject], Mapping
 
 
 def _differs(obj: JSONObject, old: JSONObject) -> bool:
-    """Whether anything but metadata changed."""
+    """Whether anything but metadata has changed, which increments the generation."""
     new = {key: value for key, value in obj.items() if key != "metadata"}
     before = {key: value for key, value in old.items() if key != "metadata"}
     return not codec.same(new, before)

@@ -1,6 +1,6 @@
-"""What a deletion does to an object that can't go at once: finalizers by propagation policy, and the mark of deletion.
+"""Deletion of objects with finalizers: the garbage collector's finalizers by propagation policy, and deletionTimestamp.
 
-Pure; called by `registry/store.py`. Source: k8s.io/apiserver pkg/registry/generic/registry/store.go
+Pure. Source: k8s.io/apiserver pkg/registry/generic/registry/store.go
 (deletionFinalizersForGarbageCollection, markAsDeleting), pkg/registry/rest/delete.go, v0.36.3.
 """
 
@@ -18,9 +18,9 @@ _COLLECTED = (ORPHAN, FOREGROUND)
 
 
 def finalizers_for(finalizers: list[str], options: DeleteOptions) -> list[str]:
-    """The finalizers the object shall have: the garbage collector's two are set or removed as the options say.
+    """The object's new finalizers: the garbage collector's two are added or removed as the options say.
 
-    An explicit policy wins; without one a finalizer that is there already stays, and the default is background deletion.
+    Without an explicit policy, one that is there already stays, and else deletion is in the background.
     """
     if options.orphan_dependents is not None:
         wanted = ORPHAN if options.orphan_dependents else ""
@@ -34,7 +34,7 @@ def finalizers_for(finalizers: list[str], options: DeleteOptions) -> list[str]:
 
 
 def mark_as_deleting(metadata: JSONObject, now: str) -> None:
-    """Sets deletionTimestamp once, and counts the generation with it."""
+    """Set deletionTimestamp and increment the generation, unless it is set already."""
     if "deletionTimestamp" not in metadata:
         if metadata.get("generation", 0) > 0:
             metadata["generation"] += 1
@@ -43,12 +43,12 @@ def mark_as_deleting(metadata: JSONObject, now: str) -> None:
 
 
 def is_emptied(metadata: JSONObject, old: JSONObject) -> bool:
-    """An update that leaves an object without finalizers is its deletion, if that was asked for already."""
+    """Whether an update removes the last finalizer of an object that is being deleted, so that it has to be removed now."""
     return "deletionTimestamp" in old and not metadata.get("finalizers") and not old.get("deletionGracePeriodSeconds")
 
 
 def check_preconditions(group: str, kind: str, metadata: JSONObject, options: DeleteOptions) -> None:
-    """Raises Conflict (with the Kind where updates name the plural: features.md trap 13) if uid or resourceVersion differ."""
+    """Raise Conflict if uid or resourceVersion differ. It names the kind, where updates name the plural, as upstream."""
     name = metadata["name"]
     if options.uid is not None and options.uid != metadata.get("uid", ""):
         why = (

@@ -1,7 +1,6 @@
-"""Environment: what every resource of a server is built on.
+"""Environment: what the stores of all resources of a server share.
 
-The one place where the clock and randomness of a running server enter the registry; tests put their own in. Made by `app/`,
-handed to whoever makes stores.
+The only place where a clock and randomness enter the registry, so that tests can replace them.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ from aggserver.storage.interface import Corrupt, KeyValue, Storage
 
 __all__ = ["Environment"]
 
-_NAMED = 10  # unreadable objects that readiness names
+_MAX_NAMED = 10  # unreadable objects that the readiness check names
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """clock: seconds since the epoch; monotonic: seconds; random: an integer below its argument.
+    """clock: seconds since the epoch. monotonic: seconds. random: an integer in [0, argument).
 
-    max_object_bytes: of an object as it is stored.
-    corrupt: what was met in the storage and can't be read, by key.
+    max_object_bytes: limit for an object as it is stored.
+    corrupt: the objects known to be unreadable, by key; shared by all cachers.
     """
 
     storage: Storage
@@ -44,8 +43,8 @@ class Environment:
     corrupt: dict[str, Corrupt] = field(default_factory=dict)
 
     def unreadable(self) -> str | None:
-        """Which stored objects can't be read, None if all that were met can be: for readiness."""
-        found = [str(error) for _, error in zip(range(_NAMED), self.corrupt.values(), strict=False)]
+        """The objects known to be unreadable, as the message of a readiness check; None if there are none."""
+        found = [str(error) for _, error in zip(range(_MAX_NAMED), self.corrupt.values(), strict=False)]
         more = len(self.corrupt) - len(found)
         return "; ".join(found) + (f"; and {more} more" if more else "") if found else None
 
@@ -56,14 +55,14 @@ class Environment:
         make: Callable[[KeyValue], StoredObject] = stored.make,
         prepare: Callable[[], Awaitable[None]] | None = None,
     ) -> Cacher[StoredObject]:
-        """make, prepare: as of `Cacher`."""
+        """The watch cache of a resource. make, prepare: see `Cacher`."""
         prefix = keys.resource_prefix(group, resource)
         return Cacher(self.storage, prefix, make=make, at=stored.at, prepare=prepare, clock=self.monotonic, corrupt=self.corrupt)
 
     def own_store(self, strategy: Strategy, converter: Converter | None = None) -> Store:
-        """A store of one of the server's own kinds, which have one version, no schema and no selectable fields.
+        """A store for one of the server's own kinds, which have one version, no schema and no selectable fields.
 
-        converter: for objects that another server stored in a version that isn't served.
+        converter: for objects that another server has stored in a version that is not served here.
         """
         info = strategy.info
         resource = ResourceStorage(
@@ -73,20 +72,20 @@ class Environment:
             storage=self.storage,
             cacher=self.cacher(info.group, info.resource, stored.make_decodable),
             converter=converter or NoneConverter(),
-            prune=_as_it_is,
+            prune=_keep_all,
             conform_stored=None,
-            read_fields=_nothing,
+            read_fields=_no_fields,
             clock=self.clock,
             new_uid=self.new_uid,
             random=self.random,
             max_object_bytes=self.max_object_bytes,
         )
-        return Store(resource, strategy, Views(resource, info, _as_it_is))
+        return Store(resource, strategy, Views(resource, info, _keep_all))
 
 
-def _as_it_is(obj: JSONObject) -> None:
+def _keep_all(obj: JSONObject) -> None:
     return None
 
 
-def _nothing(obj: JSONObject) -> dict[str, str]:
+def _no_fields(obj: JSONObject) -> dict[str, str]:
     return {}

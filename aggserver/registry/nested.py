@@ -1,7 +1,6 @@
-"""Values at simple dotted paths (`.spec.replicas`) of an object, with upstream's words where the type is another.
+"""Values at simple dotted paths (`.spec.replicas`) of an object, with upstream's error texts for values of the wrong type.
 
-Pure; called by the strategies of custom resources and by `/scale`.
-Source: k8s.io/apimachinery pkg/apis/meta/v1/unstructured/helpers.go, v0.36.3.
+Pure. Source: k8s.io/apimachinery pkg/apis/meta/v1/unstructured/helpers.go, v0.36.3.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ _MISSING = object()
 
 
 class NestedError(ValueError):
-    """There is a value of another type, there or on the way."""
+    """A value of the wrong type, at the path or on the way to it."""
 
 
 def steps(path: str) -> list[str]:
@@ -43,7 +42,7 @@ def find_string(obj: JSONObject, path: str) -> str | None:
 
 
 def put(obj: JSONObject, path: str, value: Any) -> None:
-    """Sets the value, making the objects on the way. Raises NestedError where something else is in the way."""
+    """Set a value, creating missing objects on the way to it. Raises NestedError if a value on the way is not an object."""
     here = obj
     *way, last = steps(path)
     for count, step in enumerate(way, 1):
@@ -75,7 +74,7 @@ def _mismatch(path: str, value: Any, wanted: str) -> NestedError:
 
 
 def go_text(value: Any) -> str:
-    """A JSON value as Go's %v has it: `<nil>`, `[a 1]`, `map[a:1]`."""
+    """A JSON value as Go's %v formats it: `<nil>`, `[a 1]`, `map[a:1]`."""
     if value is None:
         return "<nil>"
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""What the server's own kinds have in place of a schema: a Go type, which says what a body may hold and who can own what.
+"""Pruning and field managers for the server's own kinds, which have Go types in place of schemas.
 
 Pure. Source: k8s.io/apiserver pkg/endpoints/installer.go; GetResetFields of each kind's strategy.
 """
@@ -22,9 +22,10 @@ __all__ = ["conformer", "own_fields"]
 
 
 def conformer(type_name: str) -> Callable[[JSONObject], list[str]]:
-    """As upstream's decoder: members of a wrong type are refused, unknown ones dropped.
+    """A function that does what upstream's typed decoder does: it prunes unknown fields, returns their paths, and raises 400 for
+    fields of the wrong type.
 
-    type_name: in the tables of `scheme/`. The function returns the paths that it dropped, and raises 400.
+    type_name: in the tables of `scheme/`.
     """
 
     def conform(obj: JSONObject) -> list[str]:
@@ -37,7 +38,7 @@ def conformer(type_name: str) -> Callable[[JSONObject], list[str]]:
 
 
 def own_fields(info: ResourceInfo, type_name: str, subresource: str = "", *, resets: Sequence[str] = ()) -> FieldManager:
-    """type_name: of the objects, in the tables of `scheme/`. resets: top-level fields that this endpoint keeps as they are."""
+    """The field manager of one endpoint. type_name: in the tables of `scheme/`. resets: top-level fields it can't write."""
     return FieldManager(
         info.api_version,
         info.kind,

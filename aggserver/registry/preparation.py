@@ -1,6 +1,6 @@
-"""What every write does to an object's metadata, whatever its kind: where it belongs, and what clients can't set.
+"""Changes to metadata that every write makes, for all kinds: namespace, system fields, ownerReferences, times in managedFields.
 
-Pure: changes only the object that it is given.
+Pure, except that the functions change the object they are given.
 Source: k8s.io/apiserver pkg/registry/rest/meta.go, pkg/endpoints/handlers/{rest,create}.go,
 pkg/endpoints/handlers/fieldmanager/{admission,equality}.go, v0.36.3.
 """
@@ -14,7 +14,7 @@ from aggserver.meta.json_types import JSONObject
 
 __all__ = ["check_name", "dedup_owner_references", "drop_system_fields", "keep_times", "place_in_namespace"]
 
-# The server fills these in; what a client says of them in a create is dropped.
+# Set by the server; a client's values are dropped when it creates an object.
 _SYSTEM_FIELDS = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
 
 
@@ -24,7 +24,7 @@ def drop_system_fields(metadata: JSONObject) -> None:
 
 
 def place_in_namespace(metadata: JSONObject, namespace: str, *, namespaced: bool) -> None:
-    """Sets the request's namespace where the object names none. Raises 400 for another one."""
+    """Set the request's namespace if the object has none. Raises 400 if it has another one."""
     if not namespaced:
         metadata.pop("namespace", None)
     elif not metadata.get("namespace"):
@@ -34,7 +34,7 @@ def place_in_namespace(metadata: JSONObject, namespace: str, *, namespaced: bool
 
 
 def check_name(obj: JSONObject, name: str) -> None:
-    """Raises 400 where the object's name is not that of the URL."""
+    """Raise 400 if the object's name is not the one in the URL."""
     given = obj["metadata"].get("name")
     if not given:
         raise errors.bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
@@ -43,7 +43,7 @@ def check_name(obj: JSONObject, name: str) -> None:
 
 
 def dedup_owner_references(metadata: JSONObject, warnings: list[str], *, admitted: bool = False) -> None:
-    """Drops repeated ownerReferences and adds upstream's warning. admitted: mutating admission has run before."""
+    """Drop repeated ownerReferences and add upstream's warning. admitted: whether mutating admission has run."""
     references = metadata.get("ownerReferences")
     if not isinstance(references, list) or len(references) < 2:
         return
@@ -65,7 +65,7 @@ def dedup_owner_references(metadata: JSONObject, warnings: list[str], *, admitte
 
 
 def keep_times(obj: JSONObject, old: JSONObject) -> None:
-    """Takes back new times in managedFields where nothing else has changed, so that a write which changes nothing is none."""
+    """Restore the old managedFields if only their times have changed, so that a write that changes nothing stores nothing."""
     entries, before = obj["metadata"].get("managedFields"), old["metadata"].get("managedFields")
     if not entries or not before or len(entries) != len(before) or entries == before:
         return

@@ -1,8 +1,8 @@
-"""Reader: get, list and watch of one version of a resource, over its watch cache and the storage below.
+"""Reader: get, list and watch of one version of a resource, from its watch cache and the storage.
 
-Reads and watches hand on bytes. Objects are decoded only for a version other than the stored one, or for a selector on something
-that is not in the key. What a version shows of its objects is decided by `Views`; what a storage error means to a client by
-`storage_errors.py`.
+Objects stay encoded. They are decoded only for a version other than the stored one, to prune and default objects that were stored
+before the definition changed, and for selectable fields. `Views` decides how a version shows its objects, `storage_errors.py`
+which Status a client gets for a storage error.
 Source: k8s.io/apiserver pkg/registry/generic/registry/store.go, pkg/storage/etcd3/store.go, v0.36.3.
 """
 
@@ -33,7 +33,7 @@ _CONTINUE_EXPIRED = (
     "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
     "deleted between the time the first chunk was returned and now may show up in the list."
 )
-# Seconds a read waits for the cache to reach a revision that the client has seen elsewhere (upstream's blockTimeout).
+# Seconds that a read waits for the cache to reach the requested resourceVersion (upstream's blockTimeout).
 _FRESH_SECONDS = 3.0
 
 
@@ -53,7 +53,7 @@ class Reader:
         return self._strategy
 
     def end_watches(self) -> None:
-        """Ends the watches of every version, after they were sent everything that happened until now."""
+        """End the watches of all versions, after they were sent all events until now."""
         self._cacher.end_watches()
 
     async def get(self, context: Context, name: str, resource_version: str = "") -> StoredObject:
@@ -67,7 +67,7 @@ class Reader:
         return await self._list(context, options)
 
     async def _list(self, context: Context, options: ListOptions, *, lenient: bool = False) -> ListResult:
-        """lenient: as of `Views`."""
+        """lenient: see `Views.of_all`."""
         prefix = self._prefix(context)
         if options.readable_only:
             return await self._readable(prefix)
@@ -81,19 +81,20 @@ class Reader:
             views = await self._views.of_all(page.items, lenient=lenient)
         except (Corrupt, CorruptList, Unreadable) as error:
             raise await self._corrupt.list_error(prefix, error) from None
-        # A list that the change of the definition overtook is as old as that to a watch, which is told to list anew.
+        # If the definition has changed during the list, the objects may be as before the change. Then the list gets the revision
+        # of the change, from which no watch can resume, so that clients list again.
         revision = min(page.revision, self._cacher.broken_off) if self._resource.is_over else page.revision
         return ListResult(views, revision, token, page.remaining)
 
     async def _readable(self, prefix: str) -> ListResult:
-        """All that can be read."""
+        """A list of all objects that can be read."""
         await self._catch_up("")
         await self._corrupt.look_at_all(prefix)
         items = [obj for obj in self._cacher.sound(prefix) if obj.key not in self._cacher.corrupt]
         return ListResult(await self._views.of_all(items), self._cacher.revision)
 
     def unreadable(self) -> Sequence[Corrupt]:
-        """What is known to be unreadable, in order of key."""
+        """The objects known to be unreadable, sorted by key."""
         return self._corrupt.known(self._resource.prefix)
 
     async def _first_page(
@@ -109,7 +110,7 @@ class Reader:
             obj = self._views.cached(prefix + name)
             found = [obj] if obj is not None and (matches is None or matches(obj)) else []
             return ListPage(found, self._cacher.revision)
-        # A list "at any revision" comes whole: upstream's cache takes no limit there, and clients count on an empty continue.
+        # A list with resourceVersion 0 has no pages: upstream's cache ignores the limit, and clients rely on an empty continue.
         limit = 0 if options.resource_version == "0" else options.limit
         return self._cacher.list(prefix, limit=limit, matches=matches)
 
@@ -122,7 +123,7 @@ class Reader:
             raise errors.bad_request(f"invalid continue token: {error}") from None
         if options.resource_version not in ("", "0"):
             raise errors.bad_request("specifying resource version is not allowed when using continue")
-        if revision < 0:  # the client accepted an inconsistent rest
+        if revision < 0:  # the token of an expired list: the client accepts an inconsistent remainder
             await self._catch_up("")
             return self._cacher.list(prefix, start=start, limit=options.limit, matches=matches)
 
@@ -134,7 +135,7 @@ class Reader:
             return await self._cacher.list_at(revision, prefix, start=start, limit=limit, matches=matches)
 
     async def count(self, context: Context) -> int:
-        """How many objects there are, without loading them."""
+        """The number of objects, counted by the storage, so that the cache isn't loaded."""
         with reading():
             return await self._resource.storage.count(self._prefix(context))
 
@@ -143,7 +144,7 @@ class Reader:
         wanted = parse_resource_version(options.resource_version)
         initial = options.send_initial_events
         if initial is None:
-            # Unset and 0 mean "the state, then what follows"; a number means what follows it.
+            # By default, a watch without a resourceVersion or with 0 begins with the current objects.
             initial = wanted == 0
         if wanted == 0:
             await self._catch_up(options.resource_version)
@@ -164,16 +165,16 @@ class Reader:
         except (CorruptList, Unreadable) as error:
             raise await self._corrupt.list_error(self._prefix(context), error) from None
         if self._resource.is_over:
-            watcher.close()  # the watches of before were ended, and this one has come too late for that
+            watcher.close()  # the definition has changed in the meantime, which has ended all other watches
         return Watch(watcher, self._views.form, self._views.of)
 
     def _watched_prefix(self, context: Context, options: ListOptions) -> str:
-        """The one key where a single object is meant: its watch then costs other objects' writes nothing."""
+        """The prefix to watch, or the key if a selector names a single object, so that writes of others don't touch the watch."""
         prefix = self._prefix(context)
         return prefix + self._single(prefix, options)
 
     def _single(self, prefix: str, options: ListOptions) -> str:
-        """The one name that is asked for below a prefix that has no other level, '' if there is none such."""
+        """The only name that the field selector allows, '' if there is none, or if objects in several namespaces may have it."""
         if options.fields.empty or (self._info.namespaced and prefix == self._resource.prefix):
             return ""
         name = selectors.exact_value(options.fields, "metadata.name")
@@ -190,7 +191,7 @@ class Reader:
         return self._resource.prefix
 
     def _key(self, context: Context, name: str) -> str:
-        """Raises BadRequest for a name that can't be in a path, which is in no key either."""
+        """The key of an object. Raises BadRequest for a missing namespace, or a name that can't be in a path."""
         if self._info.namespaced and not context.namespace:
             raise errors.bad_request("Namespace parameter required.")
         if not name:
@@ -200,7 +201,7 @@ class Reader:
         return self._prefix(context) + name
 
     async def _catch_up(self, resource_version: str) -> None:
-        """Makes the cache as new as a read with this resourceVersion needs it."""
+        """Wait until the cache is as new as a read with this resourceVersion requires."""
         with reading():
             if resource_version == "":
                 await self._cacher.sync()

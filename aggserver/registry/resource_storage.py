@@ -1,7 +1,4 @@
-"""ResourceStorage: what all versions of one resource share: where their objects are, and how they come from there.
-
-Made by `registry/environment.py` and `apiextensions/serving.py`, for `registry/store.py` and `registry/views.py`.
-"""
+"""ResourceStorage: what all versions of one resource share: the storage, the watch cache, conversion and limits."""
 
 from __future__ import annotations
 
@@ -20,15 +17,15 @@ __all__ = ["ResourceStorage"]
 
 @dataclass(frozen=True, slots=True)
 class ResourceStorage:
-    """What all versions of one resource share.
+    """What all versions of one resource share. A change of the definition makes a new one, over the same cacher.
 
-    api_version: the version objects are stored in. prune: what is done to a tree that was converted to it, in place.
-    conform_stored: what is done to a tree that comes from the storage, in whatever version, before anyone looks at it; None where
-    there is no schema, and bytes in the right version are sent as they are.
-    read_fields: the selectable fields of an object beside its name and namespace. clock: seconds since the epoch.
-    random: an integer below its argument, for generated names. max_object_bytes: of an object as it is stored.
-    epoch: of the cacher, as these forms came up. good_since: the revision from which on what clients were told of the objects
-    looks as it does now.
+    api_version: the version that objects are stored in. prune: prunes an object that was converted to it, in place.
+    conform_stored: prunes and defaults an object read from the storage, in any version, in place. None if there is no schema;
+    then bytes in the right version are sent as they are.
+    read_fields: the selectable fields of an object, besides name and namespace. clock: seconds since the epoch.
+    random: an integer in [0, argument), for generated names. max_object_bytes: limit for an object as it is stored.
+    epoch: the cacher's epoch when this was made. good_since: the revision since which objects have looked to clients as they do
+    now.
     """
 
     group: str
@@ -49,11 +46,11 @@ class ResourceStorage:
 
     @property
     def is_over(self) -> bool:
-        """Whether the definition has changed since, and others serve the objects as they look now."""
+        """Whether the definition has changed, so that another ResourceStorage serves the objects now."""
         return self.epoch != self.cacher.epoch
 
     def check_resumable(self, revision: int) -> None:
-        """Raises Compacted for a watch from a revision of which the client may know objects as they no longer look."""
+        """Raise Compacted if a watch can't resume at a revision, because the objects looked different to clients then."""
         since = max(self.cacher.broken_off + 1, self.good_since()) if self.cacher.epoch else self.good_since()
         if revision < since:
             raise Compacted(revision, since)

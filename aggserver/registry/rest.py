@@ -1,8 +1,7 @@
-"""What a handler knows of a resource: small protocols, one for each ability, and the values that pass through them.
+"""The interface between handlers and resources: small protocols, one for each ability, and the values that they exchange.
 
-A handler never asks what stands behind them: a custom resource in a store, its `/status` or `/scale`, a namespace, something
-computed. Which of the protocols an object has decides its verbs in discovery. All raise `StatusError`.
-Implemented by `registry/store.py`, `registry/subresources.py` and `standalone/`; called by `endpoints/handlers/`.
+A resource may be a custom resource in a store, its `/status` or `/scale`, a namespace, or something computed; handlers don't
+know. It implements the protocols that its verbs need. All methods raise `StatusError`.
 Source: k8s.io/apiserver pkg/registry/rest/rest.go, v0.36.3.
 """
 
@@ -49,9 +48,9 @@ __all__ = [
 
 @dataclass(slots=True)
 class Context:
-    """On whose behalf and where: `namespace` is empty for a cluster-scoped resource or for all namespaces.
+    """The context of a request. namespace: '' for a cluster-scoped resource or for all namespaces.
 
-    `warnings` is added to. `body_bytes`: the size of the request's body, where it is an object or a patch.
+    warnings: texts for Warning headers; resources add to it. body_bytes: size of the body, if it is an object or a patch.
     """
 
     user: UserInfo
@@ -61,27 +60,27 @@ class Context:
 
 
 class Object(Protocol):
-    """One object as it is kept: bytes, decoded only for those who must look inside."""
+    """One object, as encoded bytes, which are decoded only if necessary."""
 
     @property
     def raw(self) -> bytes:
-        """Its JSON in the version that was asked for, resourceVersion included. Shared: never changed."""
+        """Its JSON in the requested version, with its resourceVersion."""
 
     @property
     def revision(self) -> int: ...
 
     def decoded(self) -> JSONObject:
-        """A fresh tree, the caller's own to change."""
+        """A decoded copy, which the caller may change."""
 
     def row(self, table: TableConvertor) -> Row:
-        """Its row of a table. Shared: never changed."""
+        """Its row in a table. Shared with other requests: must not be changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListOptions:
-    """list, watch and deletecollection.
+    """Options of list, watch and deletecollection, whose combination the handler has checked.
 
-    `resource_version` is the text given ('' unset); the handler has checked the combination.
+    resource_version: the client's text, '' if unset.
     """
 
     labels: LabelSelector
@@ -93,17 +92,17 @@ class ListOptions:
     allow_bookmarks: bool = False
     send_initial_events: bool | None = None
     timeout_seconds: float = 0.0  # of a watch; 0 lets the server choose
-    readable_only: bool = False  # for the server's own controllers: what can't be read keeps them from nothing else
+    readable_only: bool = False  # skip unreadable objects, which would fail the list; for the server's own controllers
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """create, update, patch and apply.
+    """Options of create, update, patch and apply.
 
-    dry_run: everything but the commit. field_manager: the owner of what the write changes, never longer than 128 bytes; '' where
-    the client named neither a manager nor a user agent. force: an apply takes over fields that others own. uid: what the object
-    must have, '' for any; a client gives it with a whole object, while a patch that has one would change it. bounded: whether
-    the object may be too large; not where the server itself adds to one, whose end must not fail for want of room.
+    dry_run: do everything but the commit. field_manager: at most 128 bytes; '' if the client sent neither a manager nor a user
+    agent. force: whether an apply takes over fields that other managers own. uid: precondition, '' for none; set from the object
+    of an update, but not of a patch, which would change the uid. bounded: whether the limit of the object's size is checked; not
+    if the server marks an object as deleted, since that must not fail for lack of space.
     """
 
     dry_run: bool = False
@@ -116,10 +115,10 @@ class WriteOptions:
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """Preconditions are None where not given. `propagation` is '', Orphan, Background or Foreground.
+    """uid, resource_version: preconditions, None if not given. propagation: '', Orphan, Background or Foreground.
 
-    ignore_store_read_error: remove what can't be read (ignoreStoreReadErrorWithClusterBreakingPotential); then nothing else is
-    set.
+    ignore_store_read_error: remove an object that can't be read (ignoreStoreReadErrorWithClusterBreakingPotential); excludes
+    all other options.
     """
 
     dry_run: bool = False
@@ -133,7 +132,7 @@ class DeleteOptions:
 
 @dataclass(frozen=True, slots=True)
 class ListResult:
-    """`revision` is the list's resourceVersion; `remaining` is None where it isn't known or nothing follows."""
+    """revision: the list's resourceVersion. remaining: the number of objects after this page; None if unknown or zero."""
 
     items: Sequence[Object]
     revision: int
@@ -144,21 +143,21 @@ class ListResult:
 class WatchStream(Protocol):
     """A running watch.
 
-    Iteration yields batches (never empty) and ends when the watch is over; `StatusError` ends it with an ERROR event.
+    Iteration yields batches, which are never empty, and stops when the watch ends. A `StatusError` is sent as an ERROR event.
     """
 
     def __aiter__(self) -> AsyncIterator[Sequence[WatchEvent[Object]]]: ...
 
     def bookmark(self) -> None:
-        """Asks for a BOOKMARK event; it comes after everything that is before it."""
+        """Ask for a BOOKMARK event. It comes after all events that are waiting."""
 
     def close(self) -> None:
-        """Ends it and frees what it holds. May be called twice."""
+        """End the watch and free its resources. May be called twice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """`gone`: it is removed; otherwise it waits for its finalizers and `object` shows that."""
+    """gone: whether the object was removed. If not, it waits for its finalizers, and `object` is its new state."""
 
     object: Object
     gone: bool
@@ -166,7 +165,7 @@ class Deleted:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """created: there was no such object before."""
+    """created: whether the write has created the object."""
 
     object: Object
     created: bool
@@ -174,10 +173,10 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class ApplyConfiguration:
-    """The body of an apply. encoded: as JSON, so that each attempt has a tree of its own.
+    """The body of an apply. encoded: as JSON, so that each attempt of the write loop can decode its own copy.
 
-    refusal: what is wrong with the text itself (repeated keys, in strict validation), which is told only where the apply would
-    have succeeded, as upstream does. warnings: the same where it is only warned of.
+    refusal: the error for repeated keys, with strict validation. As upstream, it is raised only after the merge has succeeded.
+    warnings: the same as warnings, without strict validation.
     """
 
     encoded: bytes
@@ -185,28 +184,26 @@ class ApplyConfiguration:
     warnings: Sequence[str] = ()
 
     def accept(self, context: Context) -> None:
-        """To be called once the apply has found nothing else wrong."""
+        """Raise the error or add the warnings. Called after the merge has succeeded."""
         if self.refusal is not None:
             raise self.refusal
         context.warnings.extend(self.warnings)
 
 
-# The object as it is now -> the object wanted; run again after a lost race. It may change and return what it is given.
+# The current object -> the new object. Called again after a lost race. It may change its argument and return it.
 Transform = Callable[[JSONObject], Awaitable[JSONObject]]
 
 
 class Admission(Protocol):
-    """The admission chain, for one request. Which operation it is shows in the objects: a create has no old object, a deletion
-    no new one.
-    """
+    """The admission chain for one request. The objects tell the operation: a create has no old object, a deletion no new one."""
 
     async def mutate(self, obj: JSONObject | None, old: JSONObject | None) -> bool:
-        """Runs inside the write loop, before validation; once and without objects for a deletion. May change `obj`, and returns
-        whether it has. Raises StatusError to refuse.
+        """Run mutating admission in the write loop, before validation; for a deletion once, without objects. May change `obj`,
+        and returns whether it has. Raises StatusError to reject the request.
         """
 
     async def validate(self, obj: JSONObject | None, old: JSONObject | None) -> None:
-        """Runs inside the write loop, with the object exactly as it would be stored. Changes nothing. Raises StatusError."""
+        """Run validating admission in the write loop, with the object exactly as it would be stored. Raises StatusError."""
 
 
 class _NoAdmission:
@@ -224,7 +221,7 @@ NO_ADMISSION: Admission = _NoAdmission()
 @runtime_checkable
 class Getter(Protocol):
     async def get(self, context: Context, name: str, resource_version: str = "") -> Object:
-        """`resource_version` is the query parameter: '' reads the newest, '0' and N whatever is cached, not older than N."""
+        """resource_version: the query parameter: '' for the newest state, '0' for any cached one, N for one not older than N."""
 
 
 @runtime_checkable
@@ -242,7 +239,7 @@ class Creater(Protocol):
     async def create(
         self, context: Context, obj: JSONObject, options: WriteOptions, admission: Admission = NO_ADMISSION
     ) -> Object:
-        """Takes `obj` over: it is the caller's no more."""
+        """The caller must not use `obj` afterwards: it is changed."""
 
 
 @runtime_checkable
@@ -255,7 +252,7 @@ class Updater(Protocol):
         options: WriteOptions,
         admission: Admission = NO_ADMISSION,
     ) -> Object:
-        """The read-modify-write loop. A resourceVersion in what `transform` returns is a precondition."""
+        """Read, modify and write the object in a loop. A resourceVersion in the result of `transform` is a precondition."""
 
 
 @runtime_checkable
@@ -268,7 +265,7 @@ class Applier(Protocol):
         options: WriteOptions,
         admission: Admission = NO_ADMISSION,
     ) -> Written:
-        """Server-side apply: creates the object where there is none, and else merges the configuration into it."""
+        """Server-side apply: create the object if there is none, else merge the configuration into it."""
 
 
 @runtime_checkable
@@ -276,7 +273,7 @@ class Replacer(Protocol):
     async def replace(
         self, context: Context, obj: JSONObject, options: WriteOptions, admission: Admission = NO_ADMISSION
     ) -> Written:
-        """Creates the object, or puts it in the place of the one with its name, whatever that says."""
+        """Create the object, or replace the one with its name unconditionally."""
 
 
 @runtime_checkable
@@ -289,7 +286,7 @@ class Deleter(Protocol):
 @runtime_checkable
 class CorruptDeleter(Protocol):
     async def delete_corrupt(self, context: Context, name: str) -> None:
-        """Removes an object that can't be read, whatever it was. Refuses any other."""
+        """Remove an object that can't be read. Raises StatusError for any other object."""
 
 
 @runtime_checkable
@@ -297,4 +294,4 @@ class CollectionDeleter(Protocol):
     async def delete_collection(
         self, context: Context, options: DeleteOptions, selection: ListOptions, admission: Admission = NO_ADMISSION
     ) -> ListResult:
-        """Deletes what `selection` finds, each as `delete` does; returns what was found."""
+        """Delete the objects that `selection` matches, each as `delete` does. Returns them."""

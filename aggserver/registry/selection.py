@@ -1,6 +1,6 @@
-"""Which objects a list or watch is about: selectors as one predicate, resourceVersion as a number.
+"""Selectors of a list or watch as one predicate, and resourceVersion as a number.
 
-Pure; called by `registry/store.py`. Name and namespace are read from the key, so that selecting by them decodes nothing.
+Pure. Name and namespace are read from the key, so that selectors of them decode no objects.
 Source: k8s.io/apiserver pkg/storage/selection_predicate.go, pkg/storage/api_object_versioner.go, v0.36.3.
 """
 
@@ -21,7 +21,7 @@ _IN_KEY = frozenset({"metadata.name", "metadata.namespace"})
 
 
 def parse_resource_version(text: str, *, listing: bool = False) -> int:
-    """0 for unset. Raises BadRequest for a list, else, as upstream, an error without a reason, as if it were the server's."""
+    """0 if unset. For invalid text it raises 400 for a list, and otherwise 500 without a reason, as upstream."""
     if not text:
         return 0
     try:

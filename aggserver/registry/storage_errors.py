@@ -1,7 +1,7 @@
-"""Storage errors as the StatusErrors that clients see.
+"""Turns storage errors into the StatusErrors that clients see.
 
-What a caller can do something about (KeyExists, Conflict, NotFound) is the write loop's; the rest becomes a refusal here. Used
-around every call of the storage and the cache, by `registry/store.py` and `registry/watch.py`.
+The context managers go around calls of the storage and the watch cache. KeyExists, Conflict and NotFound pass them: the write
+loop handles these.
 Source: k8s.io/apiserver pkg/registry/generic/registry/storage_factory.go, pkg/storage/etcd3/errors.go, v0.36.3.
 """
 
@@ -22,13 +22,13 @@ def _list_too_old(error: Compacted) -> errors.StatusError:
 
 
 def too_old(error: Compacted) -> errors.StatusError:
-    """Of a watch."""
+    """The error of a watch whose resourceVersion is too old."""
     return errors.expired(f"too old resource version: {error.revision} ({error.oldest})")
 
 
 @contextmanager
 def reading(expired: Callable[[Compacted], errors.StatusError] = _list_too_old) -> Iterator[None]:
-    """What has expired has its own words for each kind of read."""
+    """For reads. expired: makes the error for a revision that is too old, whose text differs by the kind of read."""
     try:
         yield
     except Compacted as error:
@@ -43,7 +43,7 @@ def reading(expired: Callable[[Compacted], errors.StatusError] = _list_too_old) 
 
 @contextmanager
 def writing() -> Iterator[None]:
-    """What a store has no room for is 413, in its own words; kube-apiserver gives etcd's bare text and 500."""
+    """For writes. An object that is too large for the storage is 413; kube-apiserver's answer is 500 with etcd's text."""
     try:
         yield
     except TooLarge as error:

@@ -1,12 +1,12 @@
-"""StoredObject: one object of the watch cache, as the bytes that clients are sent.
+"""StoredObject: one object in the watch cache, as the bytes that are sent to clients.
 
-A store keeps an object as JSON without its resourceVersion, since that is the revision of a commit yet to come. The encoding
-leaves a place for it: apiVersion, kind and metadata stand first, so that the number goes in behind a prefix that is found
-without decoding, and nobody has to look inside an object to read, list or watch it. What selectors ask for (labels, selectable
-fields) is taken out at first need and kept beside the bytes; name and namespace are in the key.
+An object is stored as JSON without its resourceVersion, which is the revision of the commit and not known before it. In the
+stored bytes apiVersion, kind and metadata come first, so that the resourceVersion can be inserted behind a prefix that a regular
+expression finds. No object has to be decoded to get, list or watch it. Labels and selectable fields are read when a selector
+first needs them, and cached with the object; name and namespace are in the key.
 
-Pure. `make` and `at` are what a resource's cacher builds its objects with; handlers see them as `registry.rest.Object`.
-Source: the layout is kube-apiserver's own in etcd (keys sorted, so apiVersion, kind, metadata come first for nearly all objects).
+Pure. A resource's cacher makes its objects with `make` and `at`; handlers see them as `registry.rest.Object`.
+Source: kube-apiserver's layout in etcd, with sorted keys, also begins with apiVersion, kind and metadata for nearly all objects.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ __all__ = ["FieldReader", "StoredObject", "at", "encode", "head", "make", "make_
 FieldReader = Callable[[JSONObject], Mapping[str, str]]
 
 _HEAD = re.compile(rb'\{"apiVersion":"[^"\\]*","kind":"[^"\\]*","metadata":\{')
-# A kind or version: what could be in none would not be found again by _HEAD.
+# A valid kind or apiVersion. With other characters in them, _HEAD would not match the encoded object.
 _PLAIN = re.compile(r'[^"\\\x00-\x1f]+')
-# Labels where `encode` puts them; no valid key or value has anything to escape.
+# The labels, where `encode` puts them. Valid keys and values have no characters that JSON escapes.
 _LABELS = re.compile(_HEAD.pattern + rb'"resourceVersion":"[0-9]+","labels":(\{(?:"[^"\\]*":"[^"\\]*",?)*\})')
 
 
 class StoredObject:
-    """`raw` is the JSON, resourceVersion included. Immutable, but for what it remembers of itself.
+    """raw: the JSON, with its resourceVersion. Immutable, except for what is cached with it.
 
-    form: the schema that the bytes are known to be conformed to; None while nobody has looked. Bytes that were written before
-    the definition changed, or by another server, may be in none.
+    form: identifies the schema that the bytes are known to be pruned and defaulted by; None if that is unknown, as for bytes that
+    were stored before the definition changed, or by another server.
     """
 
     __slots__ = ("_conformed", "_fields", "_labels", "_row", "form", "key", "raw", "revision")
@@ -58,7 +58,7 @@ class StoredObject:
         return len(self.raw)
 
     def decoded(self) -> JSONObject:
-        """A fresh tree, the caller's own to change. Raises Corrupt."""
+        """A decoded copy, which the caller may change. Raises Corrupt."""
         try:
             tree: JSONObject = codec.decode_stored(self.raw)
         except ValueError:
@@ -66,14 +66,14 @@ class StoredObject:
         return tree
 
     def conformed(self, form: object) -> StoredObject | None:
-        """The object as this form has it, if that is known."""
+        """The object in this form, if it is cached."""
         if self.form is form:
             return self
         other = self._conformed
         return other if other is not None and other.form is form else None
 
     def conform(self, form: object, raw: bytes, *, remember: bool = True) -> StoredObject:
-        """The object with its bytes in this form, which mostly are the same. remember: for the next who asks for this form."""
+        """The object in this form. raw: its bytes in it, which are mostly the same. remember: cache it for `conformed`."""
         if raw == self.raw:
             self.form = form
             return self
@@ -94,15 +94,12 @@ class StoredObject:
         if b'"labels":{' not in self.raw:
             return {}
         found = _LABELS.match(self.raw)
-        # None: written by another server, or these are labels inside the object.
+        # No match: the object was written by another server, or these labels are not the object's own.
         labels: Mapping[str, str] = self.decoded()["metadata"].get("labels") if found is None else codec.decode_stored(found[1])
         return labels or {}
 
     def fields(self, read: FieldReader) -> Mapping[str, str]:
-        """The selectable fields, read once for each reader: there is one for a resource, until its definition changes.
-
-        Raises Corrupt.
-        """
+        """The selectable fields, cached for the last `read`: a resource has one, until its definition changes. Raises Corrupt."""
         if self._fields is None or self._fields[0] is not read:
             try:
                 self._fields = (read, read(self.decoded()))
@@ -111,7 +108,7 @@ class StoredObject:
         return self._fields[1]
 
     def row(self, table: TableConvertor) -> Row:
-        """Its row of a table, made once for each: there is one for a version, until its definition changes."""
+        """Its row in a table, cached for the last `table`: a version has one, until its definition changes."""
         if self._row is None or self._row[0] is not table:
             self._row = (table, table.row(self.decoded(), self.raw))
         return self._row[1]
@@ -121,14 +118,14 @@ class StoredObject:
 
 
 def head(api_version: str, kind: str) -> bytes:
-    """What the bytes of every object of this version and kind begin with."""
+    """The first bytes of every encoded object of this version and kind."""
     return codec.encode_json({"apiVersion": api_version, "kind": kind})[:-1] + b',"metadata":{'
 
 
 def encode(obj: JSONObject, api_version: str, kind: str) -> bytes:
-    """The bytes to store: `obj` under this apiVersion and kind, these and metadata first, without a resourceVersion.
+    """The bytes to store: `obj` with this apiVersion and kind, and without a resourceVersion.
 
-    In metadata labels come first, where selectors find them.
+    apiVersion, kind and metadata come first, and labels come first in metadata, where selectors find them.
     """
     given = obj["metadata"]
     metadata = {"labels": given["labels"]} if "labels" in given else {}
@@ -142,7 +139,7 @@ def encode(obj: JSONObject, api_version: str, kind: str) -> bytes:
 
 
 def make(kv: KeyValue) -> StoredObject:
-    """Raises Corrupt for what is seen from outside to be unreadable; nobody looks inside yet."""
+    """The object of a stored key. Raises Corrupt if it can't be read, as far as that shows without decoding it."""
     if kv.fault:
         raise Corrupt(kv.key, kv.revision, kv.fault)
     try:
@@ -152,45 +149,45 @@ def make(kv: KeyValue) -> StoredObject:
 
 
 def make_decodable(kv: KeyValue) -> StoredObject:
-    """As `make`, for few objects that many look into: raises Corrupt for all that can't be decoded."""
+    """As `make`, but raises Corrupt for every object that can't be decoded. For resources that have few objects."""
     obj = make(kv)
     obj.decoded()
     return obj
 
 
 class _UndecodableError(ValueError):
-    """The bytes are no object. `str()` says why, in the words of upstream's decoders, but without the bytes: a log shows it."""
+    """The bytes are no object. `str()` has upstream's error text, but without the bytes, since it is logged."""
 
 
 def at(obj: StoredObject, revision: int) -> StoredObject:
-    """`obj` as it was, under the revision of its deletion."""
+    """`obj` with another resourceVersion, which is the revision of its deletion."""
     placed = StoredObject(obj.key, _place(value(obj), revision), revision)
     placed.form = obj.form
     return placed
 
 
 def value(obj: StoredObject) -> bytes:
-    """The bytes as they are stored: `raw` without the resourceVersion that `make` put in."""
+    """The bytes as they are stored: `raw` without the resourceVersion that `make` has inserted."""
     placed = b'"resourceVersion":"%d",' % obj.revision
     start = obj.raw.index(placed)
     return obj.raw[:start] + obj.raw[start + len(placed) :]
 
 
 def _place(stored: bytes, revision: int) -> bytes:
-    stored = stored.rstrip()  # other servers end with a newline, which would end a watch's frame early
+    stored = stored.rstrip()  # other servers append a newline, which would end the line of a watch event too early
     found = _HEAD.match(stored)
     if found is None:
-        # Written by another server, with a key that sorts before `metadata`: brought into our order once.
+        # Written by another server, with a key that sorts before `metadata`: encode it again in our order.
         tree = _object(stored)
         stored = encode(tree, tree["apiVersion"], tree["kind"])
         found = _HEAD.match(stored)
-        assert found is not None  # encode puts them first, and neither can hold a quote
+        assert found is not None  # `encode` puts apiVersion and kind first, and _PLAIN excludes quotes in them
     cut = found.end()
     return b'%b"resourceVersion":"%d",%b' % (stored[:cut], revision, stored[cut:])
 
 
 def _object(encoded: bytes) -> JSONObject:
-    """Something with a version, a kind and metadata. Raises _UndecodableError."""
+    """Decode a JSON object with apiVersion, kind and metadata. Raises _UndecodableError."""
     try:
         tree = codec.decode_json(encoded)
     except codec.DecodeError as error:
@@ -212,4 +209,4 @@ def _decode_error(encoded: bytes) -> str:
         codec.decode_json(encoded)
     except codec.DecodeError as error:
         return str(error)
-    return "it is nested too deeply"  # which this decoder takes, and the quick one doesn't
+    return "it is nested too deeply"  # `decode_json` accepts deeper nesting than `decode_stored`

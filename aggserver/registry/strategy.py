@@ -1,8 +1,7 @@
-"""Strategy: what one kind of resource wants done around a write, hook by hook.
+"""Strategy: the hooks by which the kinds of resources differ in a write.
 
-The store's one read-modify-write loop calls these at fixed points, for every resource alike. Hooks change only the object they
-are given, do no I/O, and get the time and randomness they need from the store.
-Implemented by `registry/custom_resource.py`, `apiextensions/strategy.py`, `standalone/namespaces.py`.
+The store's write loop calls them at the same points for every resource. Hooks change only the object that they are given, and do
+no I/O; the store passes the time to those that need it.
 Source: k8s.io/apiserver pkg/registry/rest/{create,update,delete}.go, v0.36.3.
 """
 
@@ -21,10 +20,11 @@ __all__ = ["Strategy", "Verdict"]
 
 
 class Verdict(NamedTuple):
-    """warnings: texts for Warning headers, of what would be wrong if it were new; they are told with the errors too.
+    """The result of validation.
 
-    later: gives the verdict that counts instead of this one, and may take seconds: not for the event loop, but for any thread.
-    It is given what says whether nobody waits any more: then it may end with any verdict.
+    warnings: texts for Warning headers, about values that are invalid but were so before; sent even if there are errors.
+    later: if set, a function that returns the actual verdict. It may take seconds, so it has to run in a thread. Its argument
+    tells whether the request was given up; then it may return any verdict.
     """
 
     errors: list[FieldError]
@@ -40,52 +40,47 @@ class Strategy(Protocol):
 
     @property
     def field_manager(self) -> FieldManager | None:
-        """Keeps managedFields in writes through this endpoint; None where they are kept elsewhere, or not at all."""
+        """Tracks managedFields in writes through this endpoint; None if that is done elsewhere, or not at all."""
 
     def conform(self, obj: JSONObject) -> list[str]:
-        """Prunes what the type of the object doesn't know and fills in its defaults, in place; returns the paths that it dropped.
+        """Prune and default an object in place. Returns the paths of pruned fields.
 
-        For bodies, for what an apply has made, and for what mutating admission has changed. Raises `MalformedError` or
-        `StatusError`.
+        Used for bodies, and for objects that mutating admission has changed. Raises `MalformedError` or `StatusError`.
         """
 
     def default(self, obj: JSONObject) -> None:
-        """Fills in defaults alone, in place: for what an apply has made, which is validated before it is pruned."""
+        """Default an object in place, without pruning: for the result of an apply, which is validated before it is pruned."""
 
     def prune(self, obj: JSONObject) -> None:
-        """Prunes what an apply has made, in place, after validation: what is stored is then as readers see it."""
+        """Prune the result of an apply in place, after validation, so that it is stored as readers see it."""
 
     def prepare_for_create(self, obj: JSONObject) -> None:
-        """Before validation: sets generation, drops what a client may not set. System metadata is filled by the store already."""
+        """Before validation: set the generation, and drop what clients can't set. The store has set the system fields already."""
 
     def validate(self, obj: JSONObject) -> Verdict:
-        """After prepare_for_create, the rules for new metadata included, whose form of a name differs by resource.
-
-        Does not mutate.
-        """
+        """Validate a new object, including its metadata, since the rule for names differs by resource. Does not mutate."""
 
     def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
-        """Before validation: keeps from `old` what this endpoint may not change, counts the generation."""
+        """Before validation: restore from `old` what this endpoint can't change, and increment the generation if needed."""
 
     def validate_update(self, obj: JSONObject, old: JSONObject) -> Verdict:
-        """After the common metadata rules, whose errors come first in the answer. Does not mutate."""
+        """Validate an update, except for metadata: the store does that, and puts those errors first. Does not mutate."""
 
     def warnings(self, obj: JSONObject, old: JSONObject | None) -> Sequence[str]:
-        """Texts for Warning headers, after validation passed; `old` is None on create. Does not mutate."""
+        """Texts for Warning headers, after validation has succeeded. `old` is None for a create. Does not mutate."""
 
     def prepare_for_delete(self, obj: JSONObject, now: str) -> None:
-        """Given the object about to be deleted: may change it so that it stays (finalizers of the server's own, a phase).
+        """Before the store looks at finalizers: may change the object so that it isn't removed yet (own finalizers, a phase).
 
-        One that sets deletionTimestamp itself has neither generation nor grace period touched. Called before the store looks at
-        finalizers.
+        If the hook sets deletionTimestamp, the store leaves generation and grace period as they are.
         """
 
     def may_be_removed(self, obj: JSONObject) -> bool:
-        """Whether an object that is being deleted and has no metadata.finalizers left can go (a namespace has others)."""
+        """Whether an object being deleted can be removed once it has no metadata.finalizers (a namespace has spec.finalizers)."""
 
     @property
     def unconditional_updates(self) -> bool:
-        """Whether an update without a resourceVersion is for whatever is there; it is refused otherwise."""
+        """Whether updates without a resourceVersion are allowed; they overwrite the object, whatever its version."""
 
     def check_context(self, context: Context) -> None:
-        """Before create: a last word of the resource itself (a definition that is terminating takes no new objects)."""
+        """Before a create: raise StatusError if no objects can be created, as while the definition is terminating."""

@@ -1,8 +1,7 @@
-"""Stored objects that can't be read, and what clients are told: as kube-apiserver with AllowUnsafeMalformedObjectDeletion.
+"""Stored objects that can't be read, and their errors, as in kube-apiserver with the feature AllowUnsafeMalformedObjectDeletion.
 
-That feature names the key and lets the object be removed; without it upstream gives the decoder's words alone. Here it is always
-on. Updates are told what reads are told, where upstream leaves out the key.
-Called by `registry/store.py` and `registry/watch.py`.
+With that feature, which is always on here, errors name the key, and the object can be deleted; without it, upstream's errors have
+only the decoder's text. Updates get the same error as reads, where upstream leaves out the key.
 Source: k8s.io/apiserver pkg/storage/{errors.go,errors/storage.go}, pkg/storage/etcd3/{corrupt_obj_deleter.go,errors.go},
 pkg/registry/generic/registry/corrupt_obj_deleter.go, v0.36.3.
 """
@@ -24,9 +23,9 @@ from aggserver.storage.keys import prefix_end
 
 __all__ = ["STORE_READ_ERROR", "CorruptObjects", "Unreadable", "unreadable_event", "unsafe_delete_refused"]
 
-# Objects that one list names, as upstream.
+# Unreadable objects that the error of a list names, as upstream.
 MAX_NAMED = 100
-# Objects looked at before other requests have their turn.
+# Objects checked before other requests get their turn.
 _TURN = 100
 
 _OPTION = "ignoreStoreReadErrorWithClusterBreakingPotential"
@@ -34,7 +33,7 @@ STORE_READ_ERROR = "StorageReadError"  # the reason of such a Status
 
 
 class Unreadable(StatusError):
-    """500 for one object."""
+    """The error (500) for one unreadable object."""
 
     def __init__(self, error: Corrupt) -> None:
         text = _storage_error(error.key, error)
@@ -43,7 +42,7 @@ class Unreadable(StatusError):
 
 
 class Place(Protocol):
-    """Where the objects are: `registry/store.py`'s ResourceStorage."""
+    """The parts of a ResourceStorage (`resource_storage.py`) that are needed here."""
 
     @property
     def group(self) -> str: ...
@@ -56,8 +55,8 @@ class Place(Protocol):
 
 
 class CorruptObjects:
-    """The objects of a resource that can't be read. Some show it from outside, and the cache knows them; the others only show
-    when somebody looks inside. look: does so; raises Unreadable, and tells the cache.
+    """The objects of a resource that can't be read. The watch cache knows those that are visibly broken, and those that a request
+    has failed to decode. look: decodes an object; raises Unreadable, and tells the cache, if that fails.
     """
 
     def __init__(self, place: Place, look: Callable[[StoredObject], None]) -> None:
@@ -65,11 +64,11 @@ class CorruptObjects:
         self._look = look
 
     def known(self, prefix: str) -> Sequence[Corrupt]:
-        """Those below a prefix that were met, in order of key."""
+        """The objects below a prefix that are known to be unreadable, sorted by key."""
         return self._place.cacher.corrupt_in(prefix, prefix_end(prefix))
 
     async def look_at_all(self, prefix: str) -> None:
-        """So that all below the prefix are known."""
+        """Decode all objects below a prefix, so that the unreadable ones are known."""
         for number, obj in enumerate(self._place.cacher.sound(prefix), 1):
             with suppress(Unreadable):
                 self._look(obj)
@@ -77,7 +76,7 @@ class CorruptObjects:
                 await asyncio.sleep(0)
 
     async def list_error(self, prefix: str, error: Corrupt | CorruptList | Unreadable) -> StatusError:
-        """For a list that met one: all there are below its prefix; or, if it was in the past that it met it, what it met."""
+        """The error of a list: names all unreadable objects below its prefix, or those of `error` if they have gone since."""
         await self.look_at_all(prefix)
         found = self.known(prefix)
         if not found:
@@ -85,7 +84,7 @@ class CorruptObjects:
         return _list_error(self._place.group, self._place.resource, found, self._place.storage.location)
 
     def at(self, key: str) -> Corrupt | None:
-        """What is wrong with the object at a key; None if nothing is, or there is none."""
+        """Why the object at a key can't be read; None if it can, or if there is none."""
         try:
             obj = self._place.cacher.get(key)
             if obj is not None:
@@ -98,7 +97,7 @@ class CorruptObjects:
 
 
 def _list_error(group: str, resource: str, found: Sequence[Corrupt], location: Callable[[str], str]) -> StatusError:
-    """500 for a list, with the objects that it would have to show. location: a key as it is in the backend."""
+    """The error (500) of a list, naming the unreadable objects. location: the key of an object in the backend."""
     causes = [
         Cause("UnexpectedServerResponse", _storage_error(location(error.key), error), location(error.key))
         for error in found[:MAX_NAMED]
@@ -110,7 +109,7 @@ def _list_error(group: str, resource: str, found: Sequence[Corrupt], location: C
 
 
 def unreadable_event(error: Corrupt) -> StatusError:
-    """What a watch ends with that would have to tell of the object."""
+    """The error that ends a watch which should get an event for the object."""
     text = _not_decodable(error)
     if error.deleted:
         text = f"saw a DELETED event, but object data is corrupt - {text}"
@@ -118,7 +117,7 @@ def unreadable_event(error: Corrupt) -> StatusError:
 
 
 def unsafe_delete_refused(group: str, resource: str, name: str) -> StatusError:
-    """422: what can be read, or is not there, is deleted without that option."""
+    """The error (422) for the option to delete an unreadable object, if the object can be read, or doesn't exist."""
     why = "is exclusively used to delete corrupt object(s), try again by removing this option"
     return errors.invalid(group, resource, name, [field.invalid(Path(_OPTION), True, why)])
 

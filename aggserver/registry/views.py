@@ -1,9 +1,8 @@
-"""Views: stored objects as one version of a resource shows them, and back.
+"""Views: stored objects in one version of a resource, and back.
 
-Mostly that is the bytes as they are. An object that is stored in another version is converted; one that was stored before its
-definition changed is pruned and defaulted once, which is remembered with it. What can't be read, or would be too large with its
-defaults, is told of here.
-Called by `registry/store.py`, for answers and for watches.
+Mostly the stored bytes are used as they are. An object that is stored in another version is converted. An object that was stored
+before its definition changed is pruned and defaulted once, and the result is cached with it. Raises the errors for objects that
+can't be read, or are too large with their defaults.
 Source: k8s.io/apiextensions-apiserver pkg/apiserver/customresource_handler.go (schemaCoercingDecoder), v0.36.3.
 """
 
@@ -25,20 +24,20 @@ from aggserver.storage.interface import Corrupt
 
 __all__ = ["Views"]
 
-# Objects converted before other requests have their turn, and bytes of one that is converted alone.
+# Objects converted before other requests get their turn, and bytes of an object after which they get it at once.
 _TURN = 100
 _LARGE = 256 * 1024
-# Bytes that a changed definition's defaults may add to the objects of one answer, and to what is remembered of all objects as
-# they read with them: it can do so to thousands of objects at once. Upstream has no bound.
+# Bytes that the defaults of a changed definition may add to the objects of one response, and to all cached results together:
+# one change can make thousands of objects larger. Upstream has no limit.
 _MAX_GROWTH = 256 * 1024 * 1024
 
 T = TypeVar("T")
 
 
 class Views:
-    """Of one version. form: stands for its schema: bytes that are known to be in it are sent as they are.
+    """The views of one version. form: identifies its schema; objects that are known to be in this form are sent as they are.
 
-    prune: what is done to a tree that was converted to this version, in place.
+    prune: prunes an object that was converted to this version, in place.
     """
 
     def __init__(
@@ -50,18 +49,17 @@ class Views:
         self._prune = prune
         self._cacher = resource.cacher
         self._head = stored.head(info.api_version, info.kind)
-        self._remembered = 0  # of _MAX_GROWTH
+        self._remembered = 0  # bytes of _MAX_GROWTH that cached results use
 
     async def of(self, obj: StoredObject, *, lenient: bool = False) -> StoredObject:
-        """As `of_all`, for one."""
+        """As `of_all`, for one object."""
         return obj if obj.form is self.form else (await self.of_all([obj], lenient=lenient))[0]
 
     async def of_all(self, objects: Sequence[StoredObject], *, lenient: bool = False) -> Sequence[StoredObject]:
-        """The objects as this version has them: mostly as they are, those stored in another version converted in one call.
+        """The objects in this version. Those that are stored in another version are converted, all in one call.
 
-        An object is looked into once; what was found then is remembered with it until the definition changes. lenient: one that
-        would be too large with its defaults is given without them, so that it can be made smaller, or deleted; others are told
-        that it can't be shown.
+        lenient: return an object that is too large with its defaults without them, so that it can be made smaller or deleted;
+        otherwise it is an error. Raises Unreadable and StatusError.
         """
         unknown = [obj for obj in objects if obj.form is not self.form]
         if not unknown:
@@ -95,17 +93,17 @@ class Views:
         return [views.get(obj.key, obj) for obj in objects]
 
     async def as_read(self, obj: StoredObject, *, is_whole: bool) -> StoredObject:
-        """What was written, as whoever reads it has it: with the defaults of the version in which it is stored.
+        """An object that was just written, as a read would return it: with the defaults of the version in which it is stored.
 
-        is_whole: nothing was taken away from it after it went through its version's schema, and nothing in it is from an object
-        that didn't, so that it lacks no default.
+        is_whole: whether it surely has all defaults of its version's schema: nothing was removed from it after defaulting, and
+        nothing was copied into it from an object that was not defaulted.
         """
         if is_whole and obj.raw.startswith(self._head):
             obj.form = self.form
         return await self.of(obj, lenient=True)
 
     async def to_stored(self, obj: JSONObject) -> bytes:
-        """The bytes to keep of an object of this version."""
+        """The bytes to store for an object of this version."""
         target = self._resource.api_version
         if self._info.api_version != target:
             copy = codec.decode_stored(self.encode_whole(obj))
@@ -114,11 +112,11 @@ class Views:
         return stored.encode(obj, target, self._info.kind)
 
     def encode_whole(self, obj: JSONObject) -> bytes:
-        """An object of this version that is not kept, as an answer."""
+        """The bytes of an object of this version that is not stored, for a response."""
         return codec.encode_json({"apiVersion": self._info.api_version, "kind": self._info.kind, **obj})
 
     def _look_into(self, obj: StoredObject, *, lenient: bool) -> StoredObject | None:
-        """The object conformed, None where it is stored in another version."""
+        """The object, pruned and defaulted; None if it is stored in another version."""
         if not obj.raw.startswith(self._head):
             return None
         if self._resource.conform_stored is None:
@@ -134,7 +132,7 @@ class Views:
         return obj.conform(self.form, raw, remember=remember)
 
     def _stored_tree(self, obj: StoredObject) -> JSONObject:
-        """Raises Unreadable."""
+        """The decoded object in its stored version, pruned and defaulted. Raises Unreadable and ObjectTooLarge."""
         try:
             tree = obj.decoded()
             if self._resource.conform_stored is not None:
@@ -146,7 +144,7 @@ class Views:
         return tree
 
     def _without_defaults(self, obj: StoredObject, error: errors.ObjectTooLarge, *, lenient: bool) -> StoredObject:
-        """In no form, so that nobody takes it for one that has them."""
+        """The object without its defaults and without a form, so that it is not taken for one that has them."""
         if lenient:
             return StoredObject(obj.key, obj.raw, obj.revision)
         limit = self._resource.max_object_bytes
@@ -154,15 +152,15 @@ class Views:
         raise errors.internal_error(f"{obj.key} can't be read: {why}") from error
 
     def look_at(self, obj: StoredObject) -> None:
-        """Raises Unreadable."""
+        """Decode an object, unless it is known to be readable. Raises Unreadable."""
         if obj.form is not self.form and obj.conformed(self.form) is None:
             try:
                 self._stored_tree(obj)
             except errors.ObjectTooLarge:
-                return  # it can be read, and then made smaller
+                return  # it can be read, without its defaults
 
     def cached(self, key: str) -> StoredObject | None:
-        """Raises Unreadable."""
+        """The object at a key in the watch cache, None if there is none. Raises Unreadable."""
         try:
             return self._cacher.get(key)
         except Corrupt as error:
@@ -174,7 +172,7 @@ class Views:
 
 
 async def _in_turns(items: Sequence[T]) -> AsyncIterator[T]:
-    """The items, with a turn for other requests after every few milliseconds of work on them."""
+    """The items. Lets other requests run after every _TURN items, which take a few milliseconds."""
     for index, item in enumerate(items, 1):
         yield item
         if index % _TURN == 0:

@@ -1,7 +1,6 @@
-"""Watch: a running watch of one version of a resource, as handlers and controllers iterate it.
+"""Watch: a running watch of one version of a resource, the `WatchStream` of `registry/rest.py`.
 
-Made by `Store.watch`; the `WatchStream` of `registry/rest.py`. Events of objects that are stored in this version pass as they
-are.
+Events whose objects are stored in this version are passed on unchanged.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ __all__ = ["Watch"]
 
 
 class Watch:
-    """A running watch of one version: the cache's events, with objects that are in another form as `view` has them."""
+    """The watch cache's events. view: converts, prunes and defaults objects that are not in this form."""
 
     def __init__(
         self,
@@ -50,14 +49,14 @@ class Watch:
         if converted is None:
             assert event.object is not None
             view = await self._view(event.object)
-            if view is event.object:  # as it is, which is known from now on
+            if view is event.object:  # nothing to change, and its form is known now
                 return event
-            # Kept with the event, so that it is converted once for all the watchers of this version.
+            # Kept with the event, so that it is converted once for all watchers of this version.
             converted = memo[self._form] = WatchEvent(event.type, view, event.revision, view.size)
         return converted
 
     def bookmark(self) -> None:
-        """Asks for a bookmark once everything before it has been handed out."""
+        """Ask for a bookmark. It comes after all events that are waiting."""
         self._watcher.bookmark()
 
     def close(self) -> None:
