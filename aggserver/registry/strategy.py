@@ -45,7 +45,8 @@ class Strategy(Protocol):
     def conform(self, obj: JSONObject) -> list[str]:
         """Prune and default an object in place. Returns the paths of pruned fields.
 
-        Used for bodies, and for objects that mutating admission has changed. Raises `MalformedError` or `StatusError`.
+        Used for bodies, for patched objects, and for objects that mutating admission has changed. Raises `MalformedError` or
+        `StatusError`.
         """
 
     def default(self, obj: JSONObject) -> None:

@@ -110,7 +110,7 @@ async def test_only_reading() -> None:
 async def test_aggregated() -> None:
     catalog = FakeCatalog(group("", "v1"), group("a.example.com", "v1"))
     discovery = Discovery(catalog)
-    # As the aggregator asks: the beta is gone, but still named.
+    # The aggregator's header: it still asks for the beta version too, which upstream has removed.
     accept = f"{AGGREGATED},application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
     response = await ask(discovery, "/apis", accept=accept)
     assert response.content_type == AGGREGATED.encode()

@@ -1,4 +1,4 @@
-"""From paths and methods to handlers: what is there, what is not, and how that is said."""
+"""Dispatch: which paths and methods reach a handler, and the responses to those that don't."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ NOT_FOUND = [
     f"{GROUP}/v9/crontabs",
     f"{GROUP}/v2alpha1/crontabs",  # not served
     f"{GROUP}/v1/others",
-    f"{GROUP}/v1/namespaces/default/widgets",  # for the whole cluster
+    f"{GROUP}/v1/namespaces/default/widgets",  # cluster-scoped
     f"{GROUP}/v1/namespaces/default/widgets/one",
-    f"{GROUP}/v1/crontabs/one",  # of which namespace?
+    f"{GROUP}/v1/crontabs/one",  # the namespace is missing
     "/api/v1/pods",
     "/api/v2/namespaces",
 ]
@@ -53,7 +53,7 @@ async def test_only_lists_go_across_namespaces(client: Client, method: str) -> N
 async def test_an_unknown_subresource_is_a_status(client: Client, subresource: str) -> None:
     answer = await client.get(f"{CRONTABS_PATH}/one/{subresource}")
     assert (answer.status, answer.message) == (404, 'crontabs.stable.example.com "one" not found')
-    # A definition without `/status` has none.
+    # This definition has no `/status`.
     assert (await client.get(f"{WIDGETS_PATH}/one/status")).message == 'widgets.stable.example.com "one" not found'
 
 
@@ -144,7 +144,7 @@ async def test_what_the_authorizer_is_asked(server: LocalServer, client: Client)
         assert found.user == ADMIN
 
 
-# The request that asks for a verb: method, whether it names an object. A body that is none is refused wherever it is dispatched.
+# The request for each verb: method, and whether it names an object. Handlers reject the body, which shows that they were reached.
 REQUESTS = {
     "get": ("GET", True),
     "list": ("GET", False),
@@ -161,7 +161,7 @@ NAMED = {verb for verb, (_, named) in REQUESTS.items() if named}
 
 
 async def listed(client: Client) -> list[tuple[str, dict[str, Any]]]:
-    """Every entry of every APIResourceList, with the path of its version."""
+    """Every entry of every APIResourceList, with the path of its group-version."""
     versions = ["/api/v1"]
     for group in (await client.get("/apis")).json()["groups"]:
         versions += [f"/apis/{version['groupVersion']}" for version in group["versions"]]
@@ -188,14 +188,14 @@ async def asked(client: Client, version: str, entry: dict[str, Any], verb: str) 
 
 
 async def test_what_is_listed_is_what_is_dispatched(client: Client) -> None:
-    """Every verb on everything that discovery lists: what is not listed is not allowed, and all else is."""
+    """Every verb on every resource that discovery lists: a verb is allowed if and only if it is listed."""
     seen = set()
     for version, entry in await listed(client):
         seen.add(entry["name"])
-        # A subresource is always one object's: a verb on many is one on that.
+        # The path of a subresource always names an object, so a verb for collections becomes the one for objects.
         for verb in ("get", "create", "update", "patch", "delete") if "/" in entry["name"] else REQUESTS:
             status = await asked(client, version, entry, verb)
-            # There is no path of single objects where no verb is for one: reviews are made and forgotten.
+            # A resource without verbs for single objects has no such path: reviews are only created.
             named = REQUESTS[verb][1] and not NAMED & set(entry["verbs"])
             assert (status == (404 if named else 405)) == (verb not in entry["verbs"]), (version, entry["name"], verb, status)
     assert {"namespaces", "namespaces/finalize", "namespaces/status", "customresourcedefinitions/status"} <= seen

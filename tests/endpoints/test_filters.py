@@ -1,4 +1,4 @@
-"""The chain of filters, from a scope to ASGI messages: what every answer has, and what is refused before a handler is asked."""
+"""The chain of filters, from an ASGI scope to ASGI messages: headers of every response, and requests that filters reject."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.fakes.server import ADMIN, ALICE, LocalServer
 
 
 def always(server: LocalServer, outcome: Any) -> None:
-    """Every request that passes the filters has this outcome: an answer, or an error to raise."""
+    """An application whose handler always has this outcome: a response to return, or an error to raise."""
 
     async def handler(request: Request) -> Any:
         if isinstance(outcome, BaseException):
@@ -29,7 +29,7 @@ def always(server: LocalServer, outcome: Any) -> None:
     server.handler = handler
 
 
-# --- the headers of every answer ---
+# --- the headers of every response ---
 
 
 async def test_headers(server: LocalServer, client: Client) -> None:
@@ -133,7 +133,7 @@ async def test_an_error_among_tasks(server: LocalServer, client: Client) -> None
 
 
 class Chunks:
-    """A stream of what it is given; an exception is raised in its place."""
+    """A stream of the given chunks. An exception among them is raised at its place."""
 
     def __init__(self, *parts: Any) -> None:
         self._parts = iter(parts)
@@ -191,7 +191,7 @@ async def test_a_server_that_gives_up_closes_its_streams(server: LocalServer, cl
     assert chunks.closed
 
 
-# --- answers that are made as they are sent ---
+# --- responses that are generated while they are sent ---
 
 
 def long_body(made: list[int], count: int = 20) -> Iterator[bytes]:
@@ -225,7 +225,7 @@ async def test_what_fails_half_way_is_broken_off(server: LocalServer, client: Cl
 
 
 async def anext_to_last(exchange: Exchange) -> Any:
-    """None: the body has no end."""
+    """None makes a body without an end."""
     last: Any = {}
     while last is not None and last.get("more_body", True):
         last = await exchange.message()
@@ -292,13 +292,13 @@ async def test_an_answer_that_is_not_taken_in_time_is_broken_off(body: Any) -> N
         exchange = client.send("GET", "/x")
         exchange.taking.clear()
         await exchange.task
-        # It ended without an answer, as what resets a stream does, and no longer counts.
+        # The request ended without a complete response, which resets the stream, and is not in flight any more.
         assert await exchange.message() is None
     await server.stop()
 
 
 LIMITS = {
-    # ?timeout=: refusal
+    # ?timeout=: error
     "5": 'time: missing unit in duration "5"',
     "x": 'time: invalid duration "x"',
     "1y": 'time: unknown unit "y" in duration "1y"',
@@ -321,7 +321,7 @@ async def test_somebody_elses_timeout_is_a_panic(server: LocalServer, client: Cl
     assert (await client.get("/x")).status == 500
 
 
-# --- who, and may they ---
+# --- authentication and authorization ---
 
 
 async def test_unauthorized(server: LocalServer) -> None:
@@ -339,9 +339,9 @@ async def test_unauthorized(server: LocalServer) -> None:
     assert answer.header("connection") == "close"
 
 
-PROXIED_ANONYMOUS = UserInfo("system:anonymous", groups=("system:unauthenticated",))  # as the aggregator's headers say it
+PROXIED_ANONYMOUS = UserInfo("system:anonymous", groups=("system:unauthenticated",))  # from the aggregator's headers
 LAST_OF_CONNECTION: dict[str, tuple[Any, str, str, bool]] = {
-    # name: (user, HTTP version, path, whether the connection ends with the answer)
+    # name: (user, HTTP version, path, whether the connection ends with the response)
     "nobody, over HTTP/2": (None, "2", "/healthz", True),
     "nobody, and refused": (None, "2", "/apis/stable.example.com/v1/crontabs", True),
     "nobody, over HTTP/1.1": (None, "1.1", "/healthz", False),
@@ -419,7 +419,7 @@ async def test_impersonation(server: LocalServer, client: Client) -> None:
 
 
 class Held:
-    """A handler that holds requests until they are let go."""
+    """A handler that holds requests until the test releases them."""
 
     def __init__(self) -> None:
         self.inside = 0
@@ -448,7 +448,7 @@ async def test_too_many_at_once(reading: int, mutating: int, method: str) -> Non
     assert (refused.status, refused.body) == (429, b"Too many requests, please try again later.\n")
     assert refused.header("content-type") == "text/plain; charset=utf-8"
     assert refused.header("retry-after") == "1"
-    # Other kinds of requests, watches and administrators go on.
+    # Other kinds of requests, watches and administrators are not limited.
     other = client.send("POST" if method == "GET" else "GET", path)
     admin = client.as_user(ADMIN).send(method, path)
     await until(lambda: held.inside == 3)
@@ -547,7 +547,7 @@ async def _has_bounds(server: LocalServer) -> bool:
     return refused
 
 
-# Name of a filter -> what holds only as long as it is there.
+# Name of a filter -> a check that fails without it.
 MISSED = {
     "request_info": _knows_what_is_asked,
     "deadline": _ends_in_time,

@@ -1,4 +1,4 @@
-"""The forms of answers: Table, PartialObjectMetadata, YAML, indented JSON, HEAD, gzip."""
+"""The forms of responses: Table, PartialObjectMetadata, YAML, indented JSON, HEAD, gzip."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ THRESHOLD = 128 * 1024
 
 
 def large(name: str, size: int) -> Any:
-    """A body whose answer from `get` is about so large."""
+    """An object whose response to a get has about this many bytes."""
     return crontab(name, image="x" * size)
 
 
@@ -217,7 +217,7 @@ async def test_the_threshold(server: LocalServer, client: Client, size: int, pac
     answer = await client.get("/x", headers={"accept-encoding": "gzip"})
     assert bool(answer.header("content-encoding")) == packed
     assert (gzip.decompress(answer.body) if packed else answer.body) == whole
-    # What is packed while it is made has no length, as upstream's has none.
+    # A response that is compressed while it is generated has no Content-Length, as upstream.
     assert answer.header("content-length") == ("" if packed and form == "made" else str(len(answer.body)))
 
 
@@ -240,19 +240,19 @@ LONG_FORMS: dict[str, dict[str, str]] = {
 }
 
 
-# One piece, since its length stands first, though it is made in several.
+# Sent in one piece, since protobuf begins with the length, though it is generated in several.
 PROTOBUF = {"accept": "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}
 
 
 def annotated(name: str, notes: int) -> Any:
-    """A CronTab of 200 KB, with so many annotations."""
+    """A CronTab of 200 KB, with this many annotations."""
     body = crontab(name)
     body["metadata"]["annotations"] = {f"note-{number}": "x" * (200_000 // notes) for number in range(notes)}
     return body
 
 
 async def messages(client: Client, target: str, headers: dict[str, str]) -> tuple[Any, list[bytes]]:
-    """The head of an answer, and the pieces of its body."""
+    """The head of a response, and the pieces of its body."""
     exchange = client.send("GET", target, headers=headers)
     await exchange.start()
     pieces = []
@@ -329,7 +329,7 @@ async def test_other_requests_are_answered_while_a_list_is_made(server: LocalSer
         exchange = client.send("GET", CRONTABS_PATH, headers={"accept": "application/yaml", "accept-encoding": "identity"})
         await exchange.start()
         await client.get("/version")
-        # What was sent until then: the answer was not made in one go.
+        # Some pieces were sent before: the response was not generated all at once.
         before.append(exchange.pending)
         while await exchange.piece():
             pass

@@ -1,4 +1,4 @@
-"""The front page: who gets one, who may see what is on it, and that what definitions say stays text."""
+"""The front page: which clients get it, who may see its content, and that texts of definitions are escaped."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def ask(
     method: str = "GET",
     authorizer: Authorizer | None = None,
 ) -> Response | None:
-    """None: the request went on."""
+    """The response of the filter; None if it has passed the request on."""
 
     async def on(_: Request) -> Any:
         return None
@@ -60,7 +60,7 @@ async def test_a_browser_sees_what_is_served(server: LocalServer) -> None:
     assert "kubectl get crontabs" in shown
     assert 'href="/apis/apiextensions.k8s.io/v1/customresourcedefinitions"' in shown
     assert dict(answer.headers)[b"content-security-policy"] == front_page.POLICY
-    # Nothing is fetched, nothing runs.
+    # The page loads nothing and runs no scripts.
     assert not re.search(r"<script|src=|https?://|@import|url\(|\bon\w+=", shown)
 
 
@@ -77,7 +77,7 @@ async def test_who_may_not_see_it_is_told_how(server: LocalServer, user: UserInf
 
 
 async def test_who_may_read_discovery_may_see_it(server: LocalServer) -> None:
-    """As everybody has it whose certificate the server's CA signed."""
+    """Every authenticated user may, such as one with a client certificate of the server's CA."""
     answer = await ask(server, user=ALICE)
     assert answer is not None
     assert answer.status == 200

@@ -13,7 +13,7 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class FakeAuthorizer:
-    """Allows all but what is in `denied` (resource, or resource/subresource/name); remembers what it was asked."""
+    """Allows everything except `denied` (resource, or resource/subresource/name), and records the attributes of each call."""
 
     def __init__(self, denied: set[str] | None = None) -> None:
         self.denied = denied or set()

@@ -1,4 +1,4 @@
-"""The installer: one mapping, replaced whole; groups and versions in order; and the server's own kinds in it."""
+"""The installer: its mapping is replaced as a whole, groups and versions are in order, and the server's own kinds are in it."""
 
 from __future__ import annotations
 

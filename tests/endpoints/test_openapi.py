@@ -79,7 +79,7 @@ def client(catalog: FakeCatalog) -> Client:
 
 @pytest.fixture
 def built(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Notes each building of a document; the building itself goes on."""
+    """Records each time a document is built, and builds it."""
     found: list[str] = []
     v3, v2 = openapi_v3.build, openapi_v2.build
 

@@ -1,4 +1,4 @@
-"""Request: headers, query and body of an ASGI scope. RequestInfo: what a URL asks for."""
+"""Request: headers, query and body of an ASGI scope. RequestInfo: the resource, verb and name of a URL and method."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_headers() -> None:
 
 
 INFOS: dict[tuple[str, str], dict[str, Any]] = {
-    # (method, target): what is found
+    # (method, target): the expected fields
     ("GET", "/"): {"verb": "get", "is_resource_request": False},
     ("GET", "/version"): {"verb": "get", "is_resource_request": False},
     ("OPTIONS", "/apis"): {"verb": "options", "is_resource_request": False},

@@ -1,4 +1,4 @@
-"""Turns: one piece of all long answers in a turn of the loop, and which answer's it is."""
+"""Turns: one piece per iteration of the event loop, and which of the long responses it belongs to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.fakes.clock import settled
 
 
 class Loop:
-    """Counts the turns of the event loop."""
+    """Counts the iterations of the event loop."""
 
     def __init__(self) -> None:
         self.turn = 0
@@ -65,7 +65,7 @@ async def test_first_come_first_finished(loop: Loop, monkeypatch: pytest.MonkeyP
     turns = Turns()
     await asyncio.gather(*(take(turns, pieces(name, 4, made, loop)) for name in "abc"))
     loop.stop()
-    # Each begins with a piece of its own.
+    # Each response generates its first piece before the others go on.
     assert order(made) == "abcaaabbbccc"
 
 

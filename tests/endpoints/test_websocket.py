@@ -1,4 +1,4 @@
-"""Watches over websockets, through the whole chain of filters: which handshakes are good, and what the messages are."""
+"""Watches over websockets, through the whole chain of filters: which handshakes are valid, and the messages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def served(server: LocalServer) -> None:
 
 
 class WebSocket:
-    """One upgrade, as the application sees it."""
+    """One request for an upgrade, on the ASGI side."""
 
     def __init__(self, server: LocalServer, target: str, user: UserInfo | None = ADMIN, **headers: str | None) -> None:
         given = GOOD | {name.replace("_", "-"): value for name, value in headers.items()}
@@ -55,7 +55,7 @@ class WebSocket:
         return json.loads(message["text"])
 
     async def refusal(self) -> tuple[int, dict[bytes, bytes], bytes]:
-        """Status, headers and body of what is no websocket."""
+        """Status, headers and body of a plain response to the upgrade."""
         start, body = await self.next(), await self.next()
         await self.task
         assert (start["type"], body["type"]) == ("websocket.http.response.start", "websocket.http.response.body")
@@ -71,7 +71,7 @@ async def test_events(server: LocalServer, client: Client) -> None:
         await client.post(CRONTABS_PATH, crontab(name))
     websocket = WebSocket(server, WATCH)
     assert await websocket.next() == {"type": "websocket.accept", "subprotocol": None}
-    # what came together is told apart
+    # events that came in one piece are separate messages
     assert [(await websocket.event())["object"]["metadata"]["name"] for _ in range(2)] == ["one", "two"]
     await client.merge(f"{CRONTABS_PATH}/one", {"spec": {"image": "line\nbreak \u2028"}})
     changed = await websocket.event()
@@ -114,7 +114,7 @@ async def test_an_error_is_an_event(server: LocalServer, client: Client) -> None
 
 
 HANDSHAKES: dict[str, tuple[dict[str, str | None], str | None]] = {
-    # headers, subprotocol of the answer
+    # headers, subprotocol of the response
     "no protocol": ({}, None),
     "one": ({"sec_websocket_protocol": " a "}, "a"),
     "empty": ({"sec_websocket_protocol": ""}, None),

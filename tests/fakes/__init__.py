@@ -1,1 +1,1 @@
-"""Fakes of the seams: a cluster, a clock. They behave; they don't record what was expected of them."""
+"""Fakes that tests use in place of a cluster, a clock, a network. They are working implementations, not mocks."""

@@ -1,7 +1,6 @@
-"""Client: an HTTP client without a network, for any ASGI application.
+"""Client: an HTTP client that calls an ASGI application directly, without a network.
 
-Requests go in as scope and messages, answers come back as values; a watch gives its events one at a time and can be given up at
-any moment, as a client does that goes away. No time passes.
+Responses are returned as values. A watch returns its events one at a time, and the client can disconnect at any moment.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from aggserver.endpoints.request import ASGIApp
 
 Headers = list[tuple[bytes, bytes]]
 
-PATIENCE = 10.0  # seconds; only a hang waits for it
+PATIENCE = 10.0  # seconds until a hanging test fails
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A whole answer. Header names are in lower case."""
+    """A complete response. Header names are in lower case."""
 
     status: int
     headers: Headers
@@ -41,13 +40,13 @@ class Answer:
 
     @property
     def message(self) -> str:
-        """Of a Status."""
+        """The message of a Status."""
         text: str = self.json()["message"]
         return text
 
 
 class Exchange:
-    """One request on its way. The application runs in a task of its own. While `taking` is not set, the client takes nothing."""
+    """One request and its response. The application runs in its own task. While `taking` is not set, the client reads nothing."""
 
     def __init__(self, app: ASGIApp, scope: dict[str, Any], body: bytes, *, whole: bool = True) -> None:
         self.status = 0
@@ -75,17 +74,17 @@ class Exchange:
         self._messages.put_nowait({"type": "http.disconnect"})
 
     async def message(self) -> dict[str, Any] | None:
-        """What the application sent next; None once it has ended."""
+        """The next message that the application has sent; None if it has ended."""
         async with asyncio.timeout(PATIENCE):
             return await self._sent.get()
 
     @property
     def pending(self) -> int:
-        """Messages that were sent and not looked at yet."""
+        """The number of messages that were sent and not read yet."""
         return self._sent.qsize()
 
     async def start(self) -> None:
-        """Waits for the head of the answer."""
+        """Wait for the head of the response."""
         message = await self.message()
         if message is None:
             await self.task
@@ -94,7 +93,7 @@ class Exchange:
         self.status, self.headers = message["status"], list(message["headers"])
 
     async def piece(self) -> bytes:
-        """What comes next of the body; empty at its end."""
+        """The next piece of the body; empty at its end."""
         while not self._over:
             message = await self.message()
             self._over = message is None or not message.get("more_body", False)
@@ -127,7 +126,7 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Client:
-    """Who asks is said in the scope, where the connection's certificate would be: see `fakes.server`."""
+    """Sends requests as `user`, which is in the scope where the client certificate would be (see `fakes.server`)."""
 
     app: ASGIApp
     user: UserInfo | None
@@ -146,7 +145,7 @@ class Client:
         whole: bool = True,
         http_version: str = "1.1",
     ) -> Exchange:
-        """Starts a request. `body` is bytes, or a JSON value; `whole` False leaves the body without an end."""
+        """Start a request. body: bytes, or a JSON value. whole: False if the end of the body is never sent."""
         raw = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
         pairs = [(name.lower().encode(), value.encode("latin-1")) for name, value in (headers or {}).items()]
         if raw:
@@ -191,7 +190,7 @@ class Client:
 
     @contextlib.asynccontextmanager
     async def watch(self, target: str, **more: Any) -> AsyncIterator[Exchange]:
-        """A watch that stands; the client goes away at the end of the block, and the application is done with it."""
+        """A running watch. At the end of the block the client disconnects, and waits until the application has returned."""
         exchange = self.send("GET", target, **more)
         await exchange.start()
         try:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class FakeClock:
-    """Pass `clock` where a clock is wanted (`clock()`), `clock.sleep` where a sleep is. `slept` has every pause in order."""
+    """The object itself is a clock (`clock()`), and `clock.sleep` replaces a sleep. slept: the seconds of every sleep."""
 
     def __init__(self, now: float = 1000.0) -> None:
         self.now = now
@@ -20,14 +20,14 @@ class FakeClock:
         self.now += seconds
 
     async def sleep(self, seconds: float) -> None:
-        """Time passes at once; the other tasks get their turn."""
+        """Advance the time at once, and let other tasks run."""
         self.slept.append(seconds)
         self.now += seconds
         await asyncio.sleep(0)
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Lets the other tasks run until `condition` holds. No time passes."""
+    """Let other tasks run until `condition` holds. No time passes."""
     for _ in range(2000):
         if condition():
             return
@@ -36,6 +36,6 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 async def settled() -> None:
-    """Lets the other tasks run until they wait for something. No time passes."""
+    """Let other tasks run until they wait for something. No time passes."""
     for _ in range(50):
         await asyncio.sleep(0)

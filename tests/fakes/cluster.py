@@ -1,7 +1,7 @@
-"""FakeCluster: an API server in memory, for whoever takes the `Cluster` protocol.
+"""FakeCluster: an API server in memory that implements the `Cluster` protocol.
 
-Collections answer GET (with metadata.name field selectors), POST, PUT, PATCH (merge), DELETE and watches, with resourceVersions,
-conflicts and preconditions. Reviews and other special paths are answered by functions (`on`). Failures are injected with `fail`.
+Collections support GET (with metadata.name field selectors), POST, PUT, PATCH (merge), DELETE and watches, with resourceVersions,
+conflicts and preconditions. Other paths, such as reviews, are handled by functions (`on`). `fail` injects failures.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def status(code: int, reason: str, message: str = "", retry_after: int = 0) -> C
 
 
 class FakeCluster:
-    """`objects` maps a collection's path to its objects by name. `calls` has (method, path) of every request, `bodies` theirs."""
+    """objects: path of a collection -> name -> object. calls: (method, path) of every request. bodies: their bodies."""
 
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, JSONObject]] = {}
@@ -42,27 +42,27 @@ class FakeCluster:
         return "https://fake.test:6443"
 
     def on(self, method: str, path: str, answer: Answer) -> None:
-        """`answer` gets the body; what it raises is the answer too."""
+        """Handle requests by a function from the body to the response, which may raise ClusterError."""
         self._answers[method, path] = answer
 
     def fail(self, method: str, path: str, error: ClusterError | Unreachable, times: int = 1) -> None:
-        """The next `times` such requests fail. `method` WATCH for watches."""
+        """Let the next `times` such requests fail. method: WATCH for watches."""
         self._failures += [(method, path, error)] * times
 
     async def put(self, collection: str, obj: JSONObject) -> JSONObject:
-        """As another client would: create or replace, whatever the version."""
+        """Create or replace an object as another client would, without a precondition."""
         return await self._write("MODIFIED" if obj["metadata"]["name"] in self._of(collection) else "ADDED", collection, obj)
 
     async def remove(self, collection: str, name: str) -> None:
         await self._write("DELETED", collection, self._of(collection).pop(name))
 
     def compact(self) -> None:
-        """Forget the past: a watch that starts before now is too old."""
+        """Make every resourceVersion until now too old for a watch."""
         self._revision += 1
         self._oldest = self._revision
 
     async def end_watches(self) -> None:
-        """As a restarting API server does."""
+        """End all watches, as an API server does that restarts."""
         async with self._changed:
             self._generation += 1
             self._changed.notify_all()
@@ -79,7 +79,7 @@ class FakeCluster:
         self.calls.append((method, path))
         self.bodies.append(copy.deepcopy(body))
         self._maybe_fail(method, path)
-        # Another task may come in between, as on a network.
+        # Let other tasks run in between, as with a network.
         await asyncio.sleep(0)
         if (method, path) in self._answers:
             return self._answers[method, path](body)
@@ -110,7 +110,7 @@ class FakeCluster:
                 if event["collection"] == path and _selected(event["object"], query):
                     yield {"type": kind, "object": copy.deepcopy(event["object"])}
             async with self._changed:
-                # A revision without an event (compaction) makes nobody hear of anything.
+                # Compaction increases the revision without an event.
                 if (not self._log or self._log[-1][0] <= seen) and self._generation == generation:
                     await self._changed.wait()
 

@@ -1,4 +1,4 @@
-"""Definitions that tests serve: one with everything, one for the whole cluster, and what they take to be changed."""
+"""Definitions for tests, and their objects: CRONTABS has subresources and several versions, WIDGETS is cluster-scoped."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def version(name: str, properties: JSONObject, **more: Any) -> JSONObject:
 
 
 def definition(plural: str, kind: str, *versions: JSONObject, scope: str = "Namespaced", **names: Any) -> JSONObject:
-    """A manifest as a client would send it. The first version is the one to store in."""
+    """A CustomResourceDefinition as a client would send it. The first version is the storage version."""
     each = copy.deepcopy(list(versions))
     each[0]["storage"] = True
     return {
@@ -71,12 +71,12 @@ CRONTABS = definition(
     version("v2alpha1", _BOTH, served=False),
     shortNames=["ct"],
 )
-"""Stored as v1, served as v1beta1 (without image and replicas) too; with `/status`, `/scale`, columns and a selectable field."""
+"""Stored as v1, and also served as v1beta1, without image and replicas. v1 has subresources, columns and a selectable field."""
 
 WIDGETS = definition(
     "widgets", "Widget", version("v1", {"spec": {"type": "object", "properties": {"size": {"type": "integer"}}}}), scope="Cluster"
 )
-"""For the whole cluster; no subresources."""
+"""Cluster-scoped, without subresources."""
 
 CRONTABS_PATH = f"/apis/{GROUP}/v1/namespaces/default/crontabs"
 WIDGETS_PATH = f"/apis/{GROUP}/v1/widgets"

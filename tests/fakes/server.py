@@ -1,7 +1,6 @@
-"""LocalServer: a whole server in memory, which is the Engine of every mode, with fakes where the world would come in.
+"""LocalServer: a server in memory, which runs the real Engine with a fake clock, storage, timers and authentication.
 
-Storage, clock, uids and timers are the tests'; the user of a request is whoever the client says. Definitions are served at once
-(`serve`), or by the controllers, for tests of these (`run`).
+Each Client says which user it is. Tests serve definitions directly with `serve`; tests of the controllers start them with `run`.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class Timers:
         return [timer.seconds for timer in self.pending]
 
     def fire(self, seconds: float) -> None:
-        """All that wait for so many seconds; there must be one."""
+        """Fire all pending timers that were set to this many seconds; there must be one."""
         due = [timer for timer in self.pending if timer.seconds == seconds]
         assert due, self.seconds
         for timer in due:
@@ -76,7 +75,7 @@ class Timer:
 
 
 class ByPeer:
-    """Authenticates by what the client put in the place of a certificate: a user, None for nobody, a text for a refusal."""
+    """Authenticates by the peer that the client sets in place of a certificate: a user, None for anonymous, a str to reject."""
 
     async def authenticate(self, headers: list[tuple[bytes, bytes]], peer: Any, now: float) -> Outcome:
         if isinstance(peer, str):
@@ -85,7 +84,7 @@ class ByPeer:
 
 
 class Rules:
-    """Allows administrators everything, and others what is in `allowed`: (user, verb, resource or path)."""
+    """Allows everything to administrators, and what is in `allowed` to others: (user, verb, resource or path)."""
 
     def __init__(self) -> None:
         self.allowed: set[tuple[str, str, str]] = set()
@@ -100,10 +99,9 @@ class Rules:
 
 
 class LocalServer:
-    """`app` is the ASGI application, `handler` what the filters lead to, which a test may replace.
+    """app: the ASGI application. handler: the handler behind the filters, which a test may replace.
 
-    storage: of another server, to start anew on what it has kept. without: names a filter that is left out of the chain, to see
-    what is missed.
+    storage: another server's, to start on its objects. without: the name of a filter to leave out of the chain.
     """
 
     def __init__(
@@ -166,7 +164,7 @@ class LocalServer:
 
     @property
     def events(self) -> int:
-        """What watches were sent, by the metrics."""
+        """The number of events that were sent to watches, from the metrics."""
         samples = (sample for metric in self.engine.metrics.registry.collect() for sample in metric.samples)
         return int(sum(sample.value for sample in samples if sample.name == "apiserver_watch_events_total"))
 
@@ -178,7 +176,7 @@ class LocalServer:
         await namespaces.ensure(self.namespaces, "default")
 
     def run(self) -> None:
-        """Starts the controllers."""
+        """Start the controllers."""
         for run in (self.controller.run, self.namespace_controller.run):
             self._tasks.append(asyncio.create_task(run()))
 
@@ -190,13 +188,13 @@ class LocalServer:
         await self.storage.close()
 
     def end_watches(self) -> None:
-        """As at the stop of a server."""
+        """End all watches, as a server does when it stops."""
         self.engine.end_watches()
         for store in (self.crds, self.namespaces):
             store.end_watches()
 
     def serve(self, crd: Mapping[str, Any], *, terminating: bool = False) -> None:
-        """Serves a definition, without the API and the controller."""
+        """Serve a definition directly, without the API and the controller."""
         self.engine.definitions.set(parse(crd), terminating=terminating)
 
     async def namespace(self, name: str) -> None:
@@ -205,7 +203,7 @@ class LocalServer:
 
 
 async def gone(client: Client, path: str) -> None:
-    """Returns when there is nothing at `path` any more; controllers need a few turns of the loop for that."""
+    """Wait until there is nothing at `path`, which takes the controllers some iterations of the event loop."""
     for _ in range(100):
         if (await client.get(path)).status == 404:
             return

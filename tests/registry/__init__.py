@@ -1,1 +1,1 @@
-"""Tests of registry/, and the small world of stores that they share (world.py)."""
+"""Tests of registry/. They share the stores of world.py."""

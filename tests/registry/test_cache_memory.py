@@ -1,4 +1,4 @@
-"""What the watch cache of a resource keeps in memory, in bytes: little more than the objects, and a window that has an end."""
+"""The memory of a resource's watch cache: the bytes of its objects and a little more, and a bounded window of changes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aggserver.storage.memory import MemoryStorage
 PREFIX = "/g.io/foos/"
 COUNT = 1000
 SIZE = 3000  # bytes of an object
-# Bytes beside the objects' own. Measured are 180 and 270; a Python of another version may have other objects.
+# Bytes in addition to the objects' own. 180 and 270 were measured; other versions of Python may need more.
 PER_OBJECT = 300
 PER_CHANGE = 400
 
@@ -35,7 +35,7 @@ def value(number: int, round_: int = 0) -> bytes:
 
 
 class Measured:
-    """Bytes allocated within `held()` and not freed."""
+    """held: bytes allocated within `measured()` and not freed."""
 
     held = 0
 
@@ -55,7 +55,7 @@ def measured() -> Iterator[Measured]:
 
 @pytest.fixture
 async def cacher() -> AsyncIterator[Cacher[StoredObject]]:
-    """Over `COUNT` objects, not loaded yet. The keys are the store's own, and counted there."""
+    """A cacher of `COUNT` objects, not loaded yet. The keys are shared with the store, so they are not measured."""
     store = MemoryStorage()
     await store.start()
     for number in range(COUNT):
@@ -66,7 +66,7 @@ async def cacher() -> AsyncIterator[Cacher[StoredObject]]:
 
 
 def change(cacher: Cacher[StoredObject], number: int, round_: int) -> None:
-    """As the store would tell it: the objects are changed one after the other, and deleted in round 0."""
+    """Deliver the event of one change, as the store would; in round 0 the object is deleted."""
     revision = cacher.revision + 1
     new = value(number, round_) if round_ else None
     cacher.events([Event(revision, key(number), new, number + 2, None)], revision)
@@ -97,5 +97,5 @@ async def test_the_window_ends(cacher: Cacher[StoredObject], monkeypatch: pytest
         for round_ in (1, 2, 3, 0):
             for number in range(COUNT):
                 change(cacher, number, round_)
-    # Of the objects, which were not measured, none is left: there is the window, and the places of what was dropped.
+    # All objects were deleted. What remains is the window, and the list slots of dropped changes.
     assert changed.held < 200 * (SIZE + PER_CHANGE) + changes.MIN_CHANGES * (SIZE + PER_CHANGE)

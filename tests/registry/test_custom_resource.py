@@ -72,7 +72,7 @@ def test_many_values_are_judged_later(value: int) -> None:
 
 
 class Slow(CustomResourceStrategy):
-    """Judges until it may end, or nobody waits."""
+    """Validates until the test lets it end, or the request is given up."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world.info(), LISTS, has_status=False, scale=None, check_context=any_time)

@@ -12,7 +12,7 @@ BEFORE = "2026-01-01T00:00:00Z"
 
 
 def test_finalizers_that_stay_are_the_same_list() -> None:
-    """By which the caller knows that there is nothing to change."""
+    """The caller compares identity to find out whether there is a change."""
     for before in ([], ["x/y"], ["orphan", "x/y"]):
         assert finalizers_for(before, DeleteOptions()) is before
     before = ["orphan", "x/y"]

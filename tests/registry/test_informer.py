@@ -23,7 +23,7 @@ SOMEWHERE = Context(USER)
 
 
 class Appointments:
-    """In place of the event loop's call_later: nothing is due until the test says so."""
+    """Replaces the event loop's call_later: callbacks run when the test says so."""
 
     def __init__(self) -> None:
         self.made: list[tuple[float, Callable[[], None]]] = []
@@ -40,7 +40,7 @@ class Appointments:
 
 
 class Controller:
-    """`calls` has the name and spec of every sync, None for what has gone. `answers` are what the next ones return or raise."""
+    """calls: name and replicas of every sync, None for a deleted object. answers: what the next syncs return or raise."""
 
     def __init__(self, store: Store) -> None:
         self.calls: list[tuple[str, Any]] = []
@@ -57,14 +57,14 @@ class Controller:
 
     async def told(self, count: int) -> list[tuple[str, Any]]:
         await until(lambda: len(self.calls) >= count)
-        # Nothing more comes of it.
+        # Let further calls happen, which the caller would notice.
         for _ in range(30):
             await asyncio.sleep(0)
         return self.calls
 
 
 class FailingStore(Store):
-    """`failures` are raised by the next watches, `lists` by the next lists."""
+    """failures: errors that the next watches raise. lists: errors that the next lists raise."""
 
     failures: list[Exception]
     lists: list[Exception]
@@ -163,7 +163,7 @@ async def test_failures_wait_longer_each_time(store: FailingStore, caplog: pytes
         waited = controller.later.seconds
         assert waited[:6] == [0.05, 0.1, 0.2, 0.4, 0.8, 1.6]
         assert max(waited) == waited[-1] == 30.0
-        # Lost races are everyday.
+        # The conflicts before it were not logged.
         assert caplog.messages[0] == "clocks a: broken; trying again in 0.4 s"
 
 
@@ -230,13 +230,13 @@ async def test_what_sync_wrote_is_known_at_once(store: FailingStore) -> None:
         assert controller.informer.objects["a"] == newer
         await delete(store, "a")
         await until(lambda: "a" not in controller.informer.objects)
-        # The watch was quicker than the writer.
+        # The watch has delivered the deletion before the writer reports its older write.
         controller.informer.learn(newer)
         assert controller.informer.objects == {}
 
 
 async def test_starts_again_after_a_loss(world: World, store: FailingStore, caplog: pytest.LogCaptureFixture) -> None:
-    """The storage has forgotten what happened meanwhile: the whole state is read, and what is not in it has gone."""
+    """The events in between were compacted: the informer lists again, and objects that are not in the list were deleted."""
     caplog.set_level(logging.INFO)
     for name in "ab":
         await create(store, name)
@@ -253,7 +253,7 @@ async def test_starts_again_after_a_loss(world: World, store: FailingStore, capl
         await until(lambda: ("a", 2) in controller.calls)
         assert list(controller.informer.objects) == ["a"]
         assert caplog.messages == ["watching clocks again: too old resource version: 3 (5)"]
-        # And it goes on from there.
+        # The new watch works.
         await create(store, "c")
         await until(lambda: ("c", 1) in controller.calls)
         assert controller.later.made == []

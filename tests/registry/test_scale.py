@@ -29,7 +29,7 @@ def scales(store: Store) -> ScaleStore:
 
 
 async def put(scales: ScaleStore, spec: Any, options: WriteOptions = WRITE, **metadata: Any) -> JSONObject:
-    """As PUT: what is there is not looked at."""
+    """As PUT: the new Scale does not depend on the current one."""
 
     async def transform(current: JSONObject) -> JSONObject:
         return {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "a", **metadata}, "spec": spec}
@@ -38,7 +38,7 @@ async def put(scales: ScaleStore, spec: Any, options: WriteOptions = WRITE, **me
 
 
 async def patch(scales: ScaleStore, **spec: Any) -> JSONObject:
-    """As a merge patch: what is there is changed."""
+    """As a merge patch: changes the current Scale."""
 
     async def transform(current: JSONObject) -> JSONObject:
         current["spec"].update(spec)
@@ -111,7 +111,7 @@ async def test_written(store: Store, scales: ScaleStore) -> None:
     assert (parent["spec"], parent["metadata"]["generation"]) == ({"replicas": 5, "color": "red"}, 2)
 
 
-# Go's clients leave a zero out.
+# Go's clients omit a zero.
 ZEROS: dict[str, Any] = {"a zero": {"replicas": 0}, "nothing": {}, "no spec": None, "null": {"replicas": None}}
 
 

@@ -183,7 +183,7 @@ async def test_resource_versions_that_say_nothing_pass(store: Store, version: st
 TYPES: dict[str, tuple[dict[str, Any], str]] = {
     "kind": ({"kind": "Other"}, 'kind: Invalid value: "Other": must be CronTab'),
     "apiVersion": ({"apiVersion": "v1"}, f'apiVersion: Invalid value: "v1": must be {GROUP}/v1'),
-    # Nothing else is looked at then.
+    # Nothing else is validated then.
     "both": (
         {"kind": "Other", "apiVersion": "v1", "metadata": {"labels": {"a b": ""}}},
         f'[kind: Invalid value: "Other": must be CronTab, apiVersion: Invalid value: "v1": must be {GROUP}/v1]',
@@ -195,7 +195,7 @@ TYPES: dict[str, tuple[dict[str, Any], str]] = {
 async def test_wrong_type(store: Store, case: str) -> None:
     changes, message = TYPES[case]
     error = await refused(create(store, **changes))
-    # It is refused under the kind that it gives itself.
+    # The error names the kind in the object.
     assert error.message == f'{changes.get("kind", "CronTab")}.{GROUP} "a" is invalid: {message}'
 
 

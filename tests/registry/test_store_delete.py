@@ -23,7 +23,7 @@ from tests.registry.world import (
     watching,
 )
 
-# Upstream names the Kind here, where updates name the plural.
+# Upstream's error names the kind here, but the plural for updates.
 CONFLICT = f'Operation cannot be fulfilled on CronTab.{GROUP} "a": '
 
 
@@ -75,7 +75,7 @@ async def test_preconditions_that_hold(store: Store) -> None:
     assert (await delete(store, uid="uid-1", resource_version="2")).gone
 
 
-# options, finalizers before -> finalizers after; None: it is gone.
+# options, finalizers before -> finalizers after; None: it was removed.
 POLICIES: dict[str, tuple[dict[str, Any], list[str], list[str] | None]] = {
     "none": ({}, [], None),
     "background": ({"propagation": "Background"}, [], None),

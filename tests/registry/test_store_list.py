@@ -109,7 +109,7 @@ async def test_nothing_is_known_of_the_rest_of_a_selection(five: Store) -> None:
 
 
 async def test_continue_after_compaction(world: World, five: Store) -> None:
-    """As after a long pause: the window of the cache has moved on, and the storage has forgotten."""
+    """After a long pause, the revision is neither in the watch cache nor in the storage, which has compacted it."""
     first = await listed(five, limit=2)
     await create(five, "bb")
     await create(five, "cc")
@@ -120,7 +120,7 @@ async def test_continue_after_compaction(world: World, five: Store) -> None:
     assert error.message.startswith("The provided continue parameter is too old to display a consistent list result.")
     assert decode_continue(error.continue_token, PREFIX) == (f"{PREFIX}b\0", -1)
     assert error.status()["metadata"] == {"continue": error.continue_token}
-    # The rest, as it is now: what came in between after the place is there, what came before it is missed.
+    # The remainder as it is now: it has objects that were created meanwhile, if they sort behind the token's key.
     rest = await listed(fresh, limit=3, continue_token=error.continue_token)
     assert (names(rest), rest.revision, rest.remaining) == ("bbccc", 9, 2)
 
@@ -236,7 +236,7 @@ async def test_malformed_resource_versions(five: Store) -> None:
 
 
 async def test_what_another_writer_wrote_is_read(world: World, five: Store) -> None:
-    """Another replica, on the same storage."""
+    """Another replica of the server writes to the same storage."""
     await listed(five)
     key = f"{PREFIX}z"
     await world.storage.create(key, b'{"apiVersion":"stable.example.com/v1","kind":"CronTab","metadata":{"name":"z"}}')

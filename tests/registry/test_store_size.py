@@ -1,4 +1,4 @@
-"""How large an object may be: when it is written, and when it is read under a definition that makes it larger."""
+"""Limits of an object's size: when it is written, and when the defaults of a changed definition make it larger."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def filled(obj: JSONObject, size: int) -> JSONObject:
 
 
 async def adopted(world: World, size: int, **metadata: Any) -> None:
-    """An object that somebody else has stored."""
+    """Store an object as another server would, without a limit."""
     obj = filled(crontab(uid="u", creationTimestamp="2026-01-01T00:00:00Z", generation=1, **metadata), size)
     obj["metadata"].setdefault("namespace", "default")
     await world.storage.create(KEY, codec.encode_json(obj))
@@ -60,7 +60,7 @@ def too_large(error: errors.StatusError) -> bool:
 
 Write = Callable[[World, Store], Awaitable[Any]]
 
-# Each would leave an object that is too large.
+# Writes that would make an object too large.
 GROWING: dict[str, Write] = {
     "create": lambda world, store: store.create(context(), filled(crontab("b"), LIMIT), WRITE),
     "create, dry run": lambda world, store: store.create(context(), filled(crontab("b"), LIMIT), DRY),
@@ -105,7 +105,7 @@ async def test_what_is_larger_already_is_read_and_may_shrink(world: World, small
 
 
 async def test_what_is_larger_already_may_be_deleted(world: World, small: Store) -> None:
-    """With a finalizer too, for which it has to grow by a deletionTimestamp."""
+    """Even with a finalizer, so that deletionTimestamp makes it larger still."""
     await adopted(world, 3 * LIMIT, finalizers=["example.com/hold"])
     assert not (await delete(small)).gone
     assert "deletionTimestamp" in (await world.stored("a"))["metadata"]
@@ -136,7 +136,7 @@ async def test_what_the_store_finds_too_large(world: World, store: Store, monkey
 
 
 class Growing:
-    """Conforms what is stored by adding `size` bytes, or refuses it."""
+    """Acts as a definition whose defaults add `size` bytes to each stored object, or too many."""
 
     def __init__(self, world: World, size: int) -> None:
         self.calls = 0
@@ -169,7 +169,7 @@ async def test_what_can_not_be_shown_can_be_changed_and_deleted(world: World, sm
     stored = await world.stored("a")
     assert stored["spec"] == {"anything": "xx"}
     await replace(store, {**stored, "metadata": {**stored["metadata"], "resourceVersion": str(await world.storage.revision())}})
-    # Nobody takes what it is without its defaults for what it is with them.
+    # The result of the update, which has no defaults, is not cached as a view that has them.
     assert (await refused(store.get(context(), "a"))).code == 500
     await store.delete_collection(context(), DeleteOptions(), selection())
     assert await world.storage.get(KEY) is None
@@ -186,7 +186,7 @@ async def test_what_is_remembered_is_bounded(world: World, store: Store, monkeyp
     assert growing.calls == 3
     for name in ("a", "b", "c"):
         assert len((await growing.store.get(context(), name)).decoded()["spec"]["added"]) == 1000
-    assert growing.calls == 4  # the third is looked into each time
+    assert growing.calls == 4  # the third was not cached
 
 
 async def test_a_list_that_grows_too_much_is_refused_but_its_pages_are_not(

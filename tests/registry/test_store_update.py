@@ -34,7 +34,7 @@ Edit = Callable[[JSONObject], Any]
 
 
 def metadata(**members: Any) -> Edit:
-    """None removes."""
+    """Set these fields; None removes one."""
 
     def edit(obj: JSONObject) -> None:
         for key, value in members.items():
@@ -114,7 +114,7 @@ async def test_refused(world: World, store: Store, case: str) -> None:
 
 
 async def test_another_uid_is_a_conflict_that_comes_first(store: Store) -> None:
-    """An object that was deleted and made again has another revision too; what the client is told is what happened."""
+    """An object that was deleted and created again has another revision too, but the uid explains what happened."""
     await create(store)
     options = WriteOptions(field_manager="test", uid="old")
     error = await refused(change(store, "a", metadata(resourceVersion="1"), options))
@@ -141,7 +141,7 @@ async def test_resource_version_may_be_spelt_otherwise(store: Store) -> None:
 async def test_the_causes_have_what_every_rule_found(store: Store) -> None:
     await create(store)
     error = await refused(change(store, "a", metadata(labels={"a b": "c"})))
-    # The common rules (of creation and of change), then the strategy's, all find it; the text says it once.
+    # The rules for all objects, those for updates and those of the strategy each find the error; the message has it once.
     assert len(error.causes) == 3
     assert error.message.count("name part must consist") == 1
 
@@ -353,11 +353,11 @@ async def test_the_last_finalizer_deletes_with_one_event(world: World, store: St
     await change(store, "a", metadata(finalizers=["x/z"]))
     seen = await watching(store, resource_version="4")
     last = (await change(store, "a", metadata(finalizers=None))).decoded()
-    # The client has its object, under the revision that it gave.
+    # The client gets its own object, with the resourceVersion that it sent.
     assert last["metadata"]["resourceVersion"] == "4"
     assert "finalizers" not in last["metadata"]
     assert await seen.next(1) == [("DELETED", "a", 5)]
-    # What watchers see is the object as it was last stored.
+    # Watchers get the object as it was last stored.
     assert seen.objects[0].decoded()["metadata"]["finalizers"] == ["x/z"]
     assert await seen.nothing_more()
     assert (await refused(store.get(context(), "a"))).code == 404
@@ -382,7 +382,7 @@ async def test_the_last_finalizer_removed_by_two(store: Store) -> None:
         obj["metadata"].pop("finalizers")
         return obj
 
-    # Both had what they wanted.
+    # Both requests succeed.
     assert "finalizers" not in (await store.update(context(), "a", transform, WRITE)).decoded()["metadata"]
 
 

@@ -1,4 +1,4 @@
-"""A resource that is stored as v1 and served as v2 too, with the None strategy of conversion."""
+"""A resource that is stored as v1 and also served as v2, with the conversion strategy None."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def v2(world: World, store: Store) -> Store:
 async def test_read_in_another_version(store: Store, v2: Store) -> None:
     first = await create(store, spec={"replicas": 1, "color": "red"})
     obj = (await v2.get(context(), "a")).decoded()
-    # Only what differs by version does; what the version doesn't know is pruned.
+    # Only apiVersion is converted; fields that v2 doesn't know are pruned.
     assert obj == {**first, "apiVersion": V2, "spec": {"replicas": 1}}
     assert (await store.get(context(), "a")).decoded() == first
 
@@ -44,7 +44,7 @@ async def test_created_in_another_version(world: World, store: Store, v2: Store)
     obj = crontab(version="v2")
     obj["spec"] = {"replicas": 1, "paused": True}
     written = (await v2.create(context(), obj, WRITE)).decoded()
-    # The answer is what was stored, as this version sees it: v1, which is stored, doesn't know `paused`.
+    # The response is the stored object in v2: it has no `paused`, since v1, the stored version, doesn't know it.
     assert (written["apiVersion"], written["spec"]) == (V2, {"replicas": 1})
     assert ((await world.stored("a"))["apiVersion"], (await world.stored("a"))["spec"]) == (V1, {"replicas": 1})
     assert (await store.get(context(), "a")).decoded()["apiVersion"] == V1
@@ -126,7 +126,7 @@ async def test_selected_by_a_field_of_the_stored_version(store: Store, v2: Store
 
 
 async def test_stored_in_two_versions(world: World, store: Store, v2: Store) -> None:
-    """As after a change of the storage version."""
+    """Objects are stored in two versions after a change of the storage version."""
     await create(store, "a")
     raw = b'{"apiVersion":"%s","kind":"CronTab","metadata":{"name":"b","namespace":"default"},"spec":{"paused":true}}'
     await world.storage.create(f"/{GROUP}/crontabs/default/b", raw.replace(b"%s", V2.encode()))
@@ -137,7 +137,7 @@ async def test_stored_in_two_versions(world: World, store: Store, v2: Store) -> 
             ("a", version),
             ("b", version),
         ]
-    # A write brings it into the stored version.
+    # A write migrates the object to the storage version.
     await change(v2, "b", lambda obj: obj["spec"].update(replicas=3))
     assert (await world.stored("b"))["apiVersion"] == V1
 
@@ -153,7 +153,7 @@ async def test_watched_in_both_versions(world: World, store: Store, v2: Store) -
     versions = [[obj.decoded()["apiVersion"] for obj in one.objects] for one in seen]
     assert versions == [[V1, V1], [V2, V2], [V2, V2], [V2, V2]]
     assert seen[1].objects[0].decoded()["spec"] == {"replicas": 1}
-    # Each event was converted once for all who watch that version, and they share what it became.
+    # Each event was converted once for all watchers of a version, which share the result.
     assert world.converter.calls == [(1, V2), (1, V2)]
     assert seen[1].objects[0] is seen[2].objects[0]
 

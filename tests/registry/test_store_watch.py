@@ -87,7 +87,7 @@ async def test_transitions(store: Store, case: str) -> None:
     told = [("ADDED", "a", 3), ("MODIFIED", "a", 4), ("DELETED", "a", 5), ("ADDED", "a", 7), ("DELETED", "a", 8)]
     assert await seen.next(5) == told
     left = seen.objects[2].decoded()
-    # What leaves is told as it was, at the revision of its leaving.
+    # An object that stops matching is DELETED as it was before, at the revision of the change.
     assert (left["spec"]["color"], left["metadata"]["resourceVersion"]) == ("red", "5")
     assert await seen.nothing_more()
 
@@ -127,7 +127,7 @@ async def test_ended_by_the_server(three: Store) -> None:
 
 
 async def test_lost_in_the_middle(world: World, store: Store) -> None:
-    """What the cache raises in the middle of a watch reaches the client as a StatusError too."""
+    """An error of the watch cache in the middle of a watch becomes a StatusError too."""
     await create(store)
     for number in range(600):
         await change(store, "a", lambda obj, number=number: obj["spec"].update(replicas=number))

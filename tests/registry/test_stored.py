@@ -52,7 +52,7 @@ def test_placed(case: str) -> None:
     assert obj.raw == raw
     assert codec.decode_json(raw)["metadata"]["resourceVersion"] == "5"
     assert obj.raw.startswith(stored.head("g/v1", "A"))
-    # What is stored comes out again: in our layout, and without the number.
+    # `value` returns the stored bytes: in our layout, and without the resourceVersion.
     again = stored.value(obj)
     assert stored.value(made(again)) == again
     assert b'"resourceVersion":"5",' not in again[:70]
@@ -111,7 +111,7 @@ def test_what_selectors_ask_for_is_read_once() -> None:
     assert obj.labels == {"x": "y"}
     assert [obj.fields(color) for _ in range(3)] == [{"spec.color": "red"}] * 3
     assert reads == ["color"]
-    # A changed definition has another reader, while the objects stay in the cache.
+    # When the definition changes, it has another reader for the same cached objects.
     assert obj.fields(nothing) == {}
     assert obj.fields(color) == {"spec.color": "red"}
 

@@ -1,4 +1,4 @@
-"""Objects that can't be read: what is told of them, what goes on beside them, and how they are removed."""
+"""Objects that can't be read: the errors that name them, that other objects are served, and how they are removed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def embedding(metadata: Any) -> bytes:
     return encoded("x", embedded={"apiVersion": "v1", "kind": "Pod", "metadata": metadata})
 
 
-# What is stored, and why it can't be read: kube-apiserver's own words, less the object that it shows after "is missing".
+# Stored bytes, and why they can't be read: kube-apiserver's text, without the object that it shows after "is missing".
 BYTES: dict[str, tuple[bytes, str]] = {
     "no JSON": (b"this is no JSON \xff", "invalid character 'h' in literal true (expecting 'r')"),
     "nothing": (b"", "unexpected end of JSON input"),
@@ -117,7 +117,7 @@ async def server() -> AsyncIterator[LocalServer]:
 
 @pytest.fixture
 async def client(server: LocalServer) -> Client:
-    """With an object in each resource."""
+    """A client of the server, where each resource has one object."""
     client = server.client()
     for path, made in ((PATH, body("good")), (OTHER, body("good", "Other"))):
         assert (await client.post(path, made)).status == 201
@@ -204,7 +204,7 @@ async def test_readiness_knows_until_it_is_gone(server: LocalServer, client: Cli
     assert await ready() == (200, "ok")
 
 
-# The answer for the object x.
+# The response to the deletion of the object x.
 REMOVED = {
     "kind": "Status",
     "apiVersion": "v1",
@@ -316,12 +316,12 @@ async def test_a_watch_that_would_tell_of_it_ends(server: LocalServer, client: C
         )
         await client.post(OTHER, body("second", "Other"))
         assert (await other.event())["object"]["metadata"]["name"] == "second"
-    # From before it, its write is among what there is to tell; with the objects of now it is one of these.
+    # Watches that would have to send it fail: from a revision before its write, or with all current objects.
     async with client.watch(f"{PATH}?watch=true&resourceVersion={start}") as watch:
         assert (await watch.event())["type"] == "ERROR"
     refused = await client.get(f"{PATH}?watch=true&timeoutSeconds=1")
     assert (refused.status, refused.json()["reason"]) == (500, "StorageReadError")
-    # After it a watch goes on until it is removed: its client may have had it from before, and lists anew.
+    # A watch from its revision works until it is removed. That ends the watch, since the client may know the object.
     async with client.watch(f"{PATH}?watch=true&resourceVersion={revision}") as watch:
         await client.post(PATH, body("new"))
         assert (await watch.event())["object"]["metadata"]["name"] == "new"
@@ -353,7 +353,7 @@ async def test_a_value_written_over_is_well_again(server: LocalServer, client: C
 
 
 async def test_an_embedded_resource_that_can_be_mended_is(server: LocalServer, client: Client) -> None:
-    """As upstream's TestInvalidObjectMetaInStorage: what doesn't fit is dropped, metadata that is null is empty."""
+    """As upstream's TestInvalidObjectMetaInStorage: invalid fields are dropped, and null metadata becomes empty."""
     await server.storage.create(PREFIX + "x", embedding({"labels": {"a": "b"}, "annotations": {"a": 1}, "unknown": 1}))
     await server.storage.create(PREFIX + "y", embedding(None))
     assert (await client.get(f"{PATH}/x")).json()["embedded"]["metadata"] == {"labels": {"a": "b"}}

@@ -1,4 +1,4 @@
-"""World: a custom resource `crontabs` in stores over memory, with time, uids and randomness that the test decides.
+"""World: stores of a custom resource `crontabs` in memory, with time, uids and randomness that the test controls.
 
 The resource is stored as v1 and served as v1 and v2; v2 doesn't know `spec.color`, v1 doesn't know `spec.paused`.
 """
@@ -35,7 +35,7 @@ USER = UserInfo("alice")
 WRITE = WriteOptions(field_manager="test")
 DRY = WriteOptions(dry_run=True, field_manager="test")
 SCALE = ScalePaths(".spec.replicas", ".status.replicas", ".status.selector")
-# What the schemas say of values is the business of other tests.
+# A schema that allows everything: validation by schemas has its own tests.
 ANYTHING = CompiledSchema({})
 FORMS = {"v1": object(), "v2": object()}
 KNOWN = {"v1": ("replicas", "color", "anything"), "v2": ("replicas", "paused", "anything")}
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 class CountingConverter(NoneConverter):
-    """`calls` has the number of objects and the target of every call."""
+    """calls: the number of objects and the target version of every call."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[int, str]] = []
@@ -55,7 +55,7 @@ class CountingConverter(NoneConverter):
 
 
 class World:
-    """`events` has every write that the storage told of, as (revision, key, whether something is left)."""
+    """Makes stores of `crontabs` that share a storage, a clock and sources of uids and random numbers."""
 
     def __init__(self) -> None:
         self.storage = MemoryStorage()
@@ -72,7 +72,7 @@ class World:
         return f"uid-{self.uids}"
 
     def _random(self, below: int) -> int:
-        """The numbers that the test has put in, then always 0."""
+        """The numbers in `numbers`, then always 0."""
         return self.numbers.pop(0) % below if self.numbers else 0
 
     def _check_context(self, context: Context) -> None:
@@ -121,12 +121,12 @@ class World:
         return self._storages[namespaced]
 
     def restarted(self) -> Store:
-        """The v1 store of a server that has just begun, on the same storage."""
+        """The v1 store of a server that has just started on the same storage, with an empty watch cache."""
         self._storages.clear()
         return self.store()
 
     async def stored(self, name: str, namespace: str = "default") -> JSONObject:
-        """What lies in the storage."""
+        """The object as it is in the storage."""
         kv = await self.storage.get(f"/{GROUP}/crontabs/{namespace}/{name}")
         assert kv is not None
         tree: JSONObject = codec.decode_json(kv.value)
@@ -134,7 +134,7 @@ class World:
 
 
 class Validating:
-    """Admission that asks a function before each write, and changes nothing."""
+    """Validating admission by a function."""
 
     def __init__(self, admit: Callable[[JSONObject | None, JSONObject | None], Awaitable[None]]) -> None:
         self.validate = admit
@@ -175,14 +175,14 @@ def selection(labels: str = "", fields: str = "", **options: Any) -> ListOptions
 
 
 async def create(store: Store, name: str = "a", namespace: str = "default", **changes: Any) -> JSONObject:
-    """`changes` are members of the object; metadata's are added to what is there."""
+    """changes: top-level fields of the object; metadata is merged into the default metadata."""
     obj = crontab(name, store.strategy.info.version, **changes.pop("metadata", {}))
     obj.update(copy.deepcopy(changes))
     return (await store.create(context(namespace), obj, WRITE)).decoded()
 
 
 async def change(store: Store, name: str, edit: Callable[[JSONObject], Any], options: WriteOptions = WRITE) -> StoredObject:
-    """An update by a function that changes the object it is given."""
+    """Update by a function that changes its argument."""
 
     async def transform(obj: JSONObject) -> JSONObject:
         edit(obj)
@@ -192,7 +192,7 @@ async def change(store: Store, name: str, edit: Callable[[JSONObject], Any], opt
 
 
 async def replace(store: Store, obj: JSONObject, options: WriteOptions = WRITE) -> JSONObject:
-    """An update by a whole object, as PUT does it."""
+    """Update to a whole object, as PUT does."""
 
     async def transform(current: JSONObject) -> JSONObject:
         return copy.deepcopy(obj)
@@ -213,7 +213,7 @@ async def refused(awaitable: Awaitable[Any]) -> errors.StatusError:
 
 
 async def after(seconds: float, awaitable: Awaitable[T]) -> T:
-    """The outcome, when the loop's clock is `seconds` ahead of where it was once nothing else could be done."""
+    """The result of `awaitable`. Once it waits, the event loop's clock is advanced by `seconds`, so that timers fire."""
     loop = asyncio.get_running_loop()
     task = asyncio.ensure_future(awaitable)
     for _ in range(50):
@@ -227,7 +227,7 @@ async def after(seconds: float, awaitable: Awaitable[T]) -> T:
 
 
 class Seen:
-    """Reads a watch. `next(n)` gives its next n events as (type, name, revision); a bookmark's name is '' or 'end'."""
+    """Reads a watch. `next(n)` returns its next n events as (type, name, revision); a bookmark's name is '' or 'end'."""
 
     def __init__(self, watch: Watch) -> None:
         self.watch = watch
@@ -249,8 +249,8 @@ class Seen:
         return told
 
     async def nothing_more(self) -> bool:
-        """A bookmark is the next that comes, once one is asked for."""
-        # Someone waits already: a bookmark that is asked for before all the past is told is none.
+        """Whether no event is waiting: then a requested bookmark is the next event."""
+        # Start reading first, since a bookmark requested before all past events are read is not sent.
         told = asyncio.ensure_future(self.next(1))
         for _ in range(10):
             await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Bodies: how often they are decoded, and which of them beside the event loop."""
+"""Bodies: how often they are decoded, and which of them in a thread."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def served(server: LocalServer) -> None:
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was called, in this order: a job for the thread, a look at YAML, a search for repeated keys of JSON."""
+    """Records the calls of: jobs for the thread, the YAML decoder, the search for repeated keys in JSON."""
     found: list[str] = []
 
     class Thread(ThreadPoolExecutor):
@@ -47,7 +47,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def as_yaml(tree: Any, more: str = "") -> bytes:
-    # JSON is YAML, but not for keys that are repeated.
+    # One key per line and not JSON, which would be YAML too, so that a repeated key can be appended.
     return "".join(f"{key}: {json.dumps(value)}\n" for key, value in tree.items()).encode() + more.encode()
 
 

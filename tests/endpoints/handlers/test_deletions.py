@@ -1,4 +1,4 @@
-"""delete and deletecollection: options in body and query, preconditions, finalizers, answers."""
+"""delete and deletecollection: options in body and query, preconditions, finalizers, responses."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ async def json_patch(client: Client, operations: Any, target: str = ONE) -> Answ
 
 
 PATCHES: dict[str, tuple[Any, dict[str, Any]]] = {
-    # name: (patch, the spec that comes of it)
+    # name: (patch, the resulting spec)
     "merge adds": ({"spec": {"replicas": 1}}, {"cronSpec": "* * * * *", "image": "a", "replicas": 1}),
     "merge removes": ({"spec": {"image": None}}, {"cronSpec": "* * * * *"}),
     "merge replaces": ({"spec": {"image": "b"}}, {"cronSpec": "* * * * *", "image": "b"}),
@@ -66,7 +66,7 @@ async def test_a_charset_is_passed_over(client: Client) -> None:
 
 
 async def test_patches_do_not_add_up(client: Client) -> None:
-    """Each is as large as a body may be, and applies; an object is no larger for that."""
+    """Each patch is within the limit of bodies, but two of them make the object too large."""
     for number, code in ((0, 200), (1, 413), (2, 413)):
         operation = {"op": "add", "path": f"/spec/{'cronSpec' if number else 'image'}", "value": "x" * 2_500_000}
         answer = await json_patch(client, [operation])
@@ -173,7 +173,7 @@ async def test_dry_run_patch(client: Client) -> None:
 
 
 async def test_a_patch_that_is_overtaken_is_applied_again_and_warns_once(server: LocalServer, client: Client) -> None:
-    """Another writer comes in between the reading of the object and its writing, twice."""
+    """Twice, another writer changes the object after the patch has read it, and before it writes it."""
     behind = server.engine.installer.find("stable.example.com", "v1", "crontabs")
     assert behind is not None
     scope = behind.scope("")
@@ -201,7 +201,7 @@ async def test_a_patch_that_is_overtaken_is_applied_again_and_warns_once(server:
 
 @pytest.mark.parametrize("kind", ["merge", "json"])
 async def test_a_patch_is_decoded_once(client: Client, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    """Strict validation included: repeated keys and unknown members are told of what was decoded."""
+    """Even with strict validation, which finds repeated keys and unknown members in the decoded patch."""
     decoded: list[bytes] = []
     real = codec.decode_telling
 

@@ -1,4 +1,4 @@
-"""Query parameters of lists, writes and tables: what is understood and what is refused."""
+"""Query parameters of lists, writes and tables: which are accepted, and the errors for the others."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_namespace_is_no_field_of_what_has_none(server: LocalServer, clien
 
 
 WRITES: dict[str, tuple[str, dict[str, list[str]], str, WriteOptions | str]] = {
-    # name: (kind, query, user agent, what comes of it)
+    # name: (kind, query, user agent, expected options)
     "nothing said": ("CreateOptions", {}, "kubectl/v1.36 (linux)", WriteOptions(False, "kubectl", "Warn")),
     "everything said": (
         "PatchOptions",

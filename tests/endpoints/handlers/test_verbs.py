@@ -35,7 +35,7 @@ async def created(client: Client, **spec: Any) -> Any:
 
 
 def entry(*fields: str) -> dict[str, Any]:
-    """Of a client that names neither a manager nor itself, and has written these fields of the spec."""
+    """managedFields of a client without a manager or a user agent that has written these fields of the spec."""
     return {
         "manager": "unknown",
         "operation": "Update",
@@ -208,7 +208,7 @@ async def test_yaml_body(client: Client) -> None:
 MEDIA_TYPES = "the body of the request was in an unknown format - accepted media types include: "
 
 REFUSED_TYPES = {
-    # name: (method, content type, what is accepted)
+    # name: (method, content type, the accepted types)
     "create": ("POST", "text/plain", "application/json, application/yaml, application/vnd.kubernetes.protobuf"),
     "update": ("PUT", "application/xml", "application/json, application/yaml, application/vnd.kubernetes.protobuf"),
     "strategic merge": (
@@ -247,7 +247,7 @@ async def test_the_limit_of_a_body_is_3_mib(client: Client) -> None:
         await created(client) if not extra else None
         body = head + b"x" * (3 * 1024 * 1024 - len(head) - 2 + extra) + b'"}'
         assert len(body) == 3 * 1024 * 1024 + extra
-        # What is unknown is dropped, and so the object stays small.
+        # Unknown fields are pruned, so that the object stays small.
         answer = await client.merge(ONE, body)
         assert answer.status == code
     assert answer.message == "Request entity too large: limit is 3145728"
@@ -349,7 +349,7 @@ async def test_update_that_changes_nothing(client: Client) -> None:
 
 
 REFUSED_UPDATES: dict[str, tuple[dict[str, Any], int, str]] = {
-    # name: (what the metadata of the body is changed to, code, message)
+    # name: (changes to the metadata in the body, code, message)
     "no resourceVersion": (
         {"resourceVersion": None},
         422,
@@ -497,7 +497,7 @@ async def test_another_version(client: Client) -> None:
     assert (listed["apiVersion"], listed["items"]) == ("stable.example.com/v1beta1", [seen.json()])
     answer = await client.merge(BETA, {"spec": {"cronSpec": "1 * * * *"}})
     assert answer.json()["apiVersion"] == "stable.example.com/v1beta1"
-    # None is the conversion: what a version doesn't know is lost by writing through it.
+    # With the conversion strategy None, fields that a version doesn't know are lost when it is written.
     assert (await client.get(ONE)).json()["spec"] == {"cronSpec": "1 * * * *"}
 
 

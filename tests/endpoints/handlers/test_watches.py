@@ -1,4 +1,4 @@
-"""Watches as clients see them: events, ends, errors, bookmarks, other versions and forms."""
+"""Watches as clients see them: events, how they end, errors, bookmarks, other versions and forms."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def short(events: list[Any]) -> list[tuple[str, str]]:
 
 
 def watchers(server: LocalServer) -> int:
-    """How many watches the cache of crontabs feeds."""
+    """The number of watches on the watch cache of crontabs."""
     resource = server.engine.definitions.get("crontabs.stable.example.com")
     assert resource is not None
     cacher = resource._cacher
@@ -157,7 +157,7 @@ class Broken(Exception):
 
 @pytest.mark.parametrize("nth", [1, 2, 3])
 async def test_a_connection_that_fails_frees_its_watch(server: LocalServer, client: Client, nth: int) -> None:
-    """Whatever it is that can't be sent: the head, what makes it go out, or an event."""
+    """Sending may fail at the head, at the empty chunk after it, or at an event."""
     await create(client)
     sent = 0
 
@@ -294,7 +294,7 @@ async def test_from_the_future(server: LocalServer, client: Client, monkeypatch:
 
 
 async def test_a_watch_that_loses_events_ends_with_an_error(server: LocalServer, client: Client) -> None:
-    """The store was lost, and what happened meanwhile is compacted away: the client has to list anew."""
+    """The watch on the storage was lost, and the events since were compacted: the client has to list again."""
     await create(client)
     async with client.watch(WATCH) as watch:
         await watch.event()
@@ -351,7 +351,7 @@ async def test_bookmarks(server: LocalServer, client: Client) -> None:
     await create(client)
     async with client.watch(f"{WATCH}&allowWatchBookmarks=true&timeoutSeconds=100&resourceVersion=1") as watch:
         await watch.event()
-        await settled()  # what was there is told to the end
+        await settled()  # all initial events are sent
         assert sorted(server.timers.seconds) == [60.0, 98.0, 100]
         server.timers.fire(60.0)
         assert await watch.event() == {
@@ -462,7 +462,7 @@ async def test_what_is_under_way_at_the_stop_is_served(server: LocalServer, clie
 
 
 async def test_a_watch_that_nobody_reads_has_one_piece_under_way(server: LocalServer, client: Client) -> None:
-    """What is to come is made when the piece before was taken."""
+    """A piece is made when the client has taken the one before."""
     for number in range(20):
         await create(client, f"a{number:02}", cronSpec="*" * 20_000)
     taken = asyncio.Event()
@@ -510,10 +510,10 @@ async def test_a_large_object_is_cut(client: Client, accept: str, query: str) ->
 
 
 async def test_the_last_piece_is_let_go_of(server: LocalServer, client: Client) -> None:
-    """A watch with nothing to tell keeps none of what it has told."""
+    """An idle watch doesn't keep the events that it has sent."""
     await create(client, cronSpec="*" * 50_000)
     async with client.watch(WATCH) as watch:
         piece = await watch.piece()
         await settled()
-        # Of this name and of the call's argument alone.
+        # Only this variable and the argument of the call refer to it.
         assert sys.getrefcount(piece) == 2
