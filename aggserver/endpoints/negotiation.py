@@ -239,7 +239,7 @@ def for_object(request: Request) -> MediaType:
 
 
 def for_watch(request: Request) -> MediaType:
-    """For the events of a watch. They are never indented, since a line is an event; nor YAML. Raises NotAcceptable."""
+    """For the events of a watch: JSON that is never indented, since a line is an event, or protobuf. Raises NotAcceptable."""
     media = _OBJECT.negotiate(request.header(b"accept"))
     if media.subtype == "yaml":
         streams = f"{_JSON};stream=watch, {_PROTOBUF};stream=watch"

@@ -62,9 +62,9 @@ _NAME_TRIES = 8
 # Concurrent deletions of one deletecollection: enough to fill a group commit of the backend.
 _DELETE_WORKERS = 64
 
-# Runs validation that takes long, so that it only waits for its like, and other requests don't wait for it.
+# Runs slow validation, so that the event loop is free for other requests, and the default executor for other work.
 _SLOW = ThreadPoolExecutor(2, "validation")
-# Bytes of an object from which on the comparison of its fields takes more than some milliseconds.
+# Objects above this many bytes are compared in a thread, since that takes more than some milliseconds.
 _LONG = 128 * 1024
 _METADATA = Path("metadata")
 
@@ -81,7 +81,7 @@ class _Write:
     """What stays the same in every attempt of one write.
 
     applies: whether it is a server-side apply. Then managedFields are never dropped to make room, since the applier relies on
-    them; and what was made of the object is not pruned yet when it is validated.
+    them; and the result is pruned only after it was validated.
     """
 
     context: Context

@@ -29,7 +29,7 @@ MAX_NAMED = 100
 _TURN = 100
 
 _OPTION = "ignoreStoreReadErrorWithClusterBreakingPotential"
-STORE_READ_ERROR = "StorageReadError"  # the reason of such a Status
+STORE_READ_ERROR = "StorageReadError"  # the reason in the Status of lists and watches
 
 
 class Unreadable(StatusError):

@@ -24,7 +24,7 @@ from aggserver.storage.interface import Corrupt
 
 __all__ = ["Views"]
 
-# Objects converted before other requests get their turn, and bytes of an object after which they get it at once.
+# Other requests get their turn after this many objects, and after each object with more than _LARGE bytes.
 _TURN = 100
 _LARGE = 256 * 1024
 # Bytes that the defaults of a changed definition may add to the objects of one response, and to all cached results together:
@@ -148,7 +148,7 @@ class Views:
         if lenient:
             return StoredObject(obj.key, obj.raw, obj.revision)
         limit = self._resource.max_object_bytes
-        why = f"the defaults of its definition add more than {limit} bytes to it; delete it, make it smaller, or change these"
+        why = f"the defaults of its definition add more than {limit} bytes to it; delete it, shrink it, or change the defaults"
         raise errors.internal_error(f"{obj.key} can't be read: {why}") from error
 
     def look_at(self, obj: StoredObject) -> None:
@@ -167,7 +167,7 @@ class Views:
             raise Unreadable(error) from None
 
     def _too_much_growth(self) -> errors.StatusError:
-        why = f"the defaults of their definition add more than {_MAX_GROWTH} bytes to them; ask for fewer at once, with limit"
+        why = f"the defaults of their definition add more than {_MAX_GROWTH} bytes to them; list fewer at once, with `limit`"
         return errors.internal_error(f"{self._info.resource} can't be listed: {why}")
 
 
