@@ -149,19 +149,24 @@ def _list(node: Structural, preserve: bool) -> ListType:
     return ListType(element, node.list_type in ("set", "map"), node.list_map_keys if node.list_type == "map" else ())
 
 
-def _struct(*, atomic: bool = False, **fields: Atom) -> Atom:
-    return Atom(map=MapType(fields, atomic=atomic))
+def _struct(**fields: Atom) -> Atom:
+    return Atom(map=MapType(fields))
 
 
 _NUMERIC, _BOOLEAN = Atom("numeric"), Atom("boolean")
-_OWNER_REFERENCE = _struct(
-    apiVersion=_STRING,
-    blockOwnerDeletion=_BOOLEAN,
-    controller=_BOOLEAN,
-    kind=_STRING,
-    name=_STRING,
-    uid=_STRING,
-    atomic=True,
+_OWNER_REFERENCE = Atom(
+    map=MapType(
+        {
+            "apiVersion": _STRING,
+            "blockOwnerDeletion": _BOOLEAN,
+            "controller": _BOOLEAN,
+            "kind": _STRING,
+            "name": _STRING,
+            "uid": _STRING,
+        },
+        {"uid": ""},
+        atomic=True,
+    )
 )
 _MANAGED_FIELDS = _struct(
     apiVersion=_STRING,

@@ -398,8 +398,9 @@ def _parsed(fields: Mapping[str, Any], depth: int) -> FieldSet:
             continue
         element = _remembered(name) if len(name) <= _CACHED_LENGTH else _element(name)
         if element is not None:
-            # A value that is not an object counts as an empty one.
-            inner = _parsed(node, depth + 1) if isinstance(node, dict) and node else _MEMBER
+            if not isinstance(node, dict | None):
+                raise FieldSetError("ReadMapCB: expect { or n")
+            inner = _parsed(node, depth + 1) if node else _MEMBER
             if _SELF in inner and len(inner) == 1:
                 inner = _MEMBER
             out[element] = _united_nodes(out[element], inner) if element in out else inner
@@ -410,6 +411,19 @@ def _parsed(fields: Mapping[str, Any], depth: int) -> FieldSet:
 _TEXT = f'"{_PLAIN}"'
 _NUMBER = "(?:0|-?[1-9][0-9]{0,14})"
 _is_canonical = re.compile(f"i:{_NUMBER}|v:(?:{_NUMBER}|{_TEXT})|k:{{{_TEXT}:(?:{_NUMBER}|{_TEXT})}}").fullmatch
+
+
+def _not_json(name: str) -> Any:
+    raise ValueError(f"invalid character {name[0]!r} looking for beginning of value")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_not_json)
+
+
+def _index(text: str) -> int:
+    if not re.fullmatch("[+-]?[0-9]+", text, re.ASCII):
+        raise ValueError(f'strconv.Atoi: parsing "{text}": invalid syntax')
+    return int(text)
 
 
 def _element(name: str) -> str | None:
@@ -423,9 +437,10 @@ def _element(name: str) -> str | None:
         return name
     try:
         if kind == "i:":
-            return f"i:{int(rest)}"
+            return f"i:{_index(rest)}"
         if kind in ("k:", "v:"):
-            read = json.loads(rest)
+            # Upstream's decoder does not look at what follows.
+            read, _ = _DECODER.raw_decode(rest.lstrip(" \t\r\n"))
             if kind == "k:" and not isinstance(read, dict):
                 raise FieldSetError("a key is an object")
             return kind + to_json(read)

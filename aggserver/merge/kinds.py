@@ -10,9 +10,10 @@ from __future__ import annotations
 from functools import cache
 
 from aggserver.merge.atom import DEDUCED, OBJECT_META, Atom, ListType, MapType
+from aggserver.meta.json_types import JSONObject
 from aggserver.scheme.types import Type, lookup
 
-__all__ = ["of_type"]
+__all__ = ["of_type", "zero"]
 
 # Type and member -> the keys that tell the items of the list apart. All other lists are atomic.
 _MAP_KEYS = {
@@ -29,10 +30,31 @@ _SCALARS = {
 }
 
 
+# As Go writes them; of all other kinds the zero is null.
+_ZEROS: dict[str, str | bool | int] = {"string": "", "bool": False, "int32": 0, "int64": 0, "float64": 0}
+
+
 @cache
 def of_type(name: str) -> Atom:
     """The type of the objects of a kind, by its name in the tables: `apiextensions/v1.CustomResourceDefinition`."""
     return _atom(lookup(name), {})
+
+
+@cache
+def zero(name: str) -> JSONObject:
+    """What Go writes of a new object of a kind beside its metadata. To be shared, and not changed."""
+    written = _zero(lookup(name))
+    return {member: written[member] for member in written if member not in ("kind", "apiVersion", "metadata")}
+
+
+def _zero(of: Type) -> JSONObject:
+    written: JSONObject = {}
+    for name, member in of.members.items():
+        if member.type.kind == "struct" and not member.pointer:
+            written[name] = _zero(member.type)
+        elif not member.omitempty:
+            written[name] = None if member.pointer else _ZEROS.get(member.type.kind)
+    return written
 
 
 def _atom(of: Type, made: dict[int, Atom]) -> Atom:
@@ -52,7 +74,9 @@ def _atom(of: Type, made: dict[int, Atom]) -> Atom:
         assert of.element is not None
         atom.map = MapType(element=_atom(of.element, made))
     else:
-        atom.map = MapType({name: _member(of, name, made) for name in of.members})
+        # Only keys of lists are ever looked for among the defaults.
+        texts = {name: "" for name, member in of.members.items() if member.type.kind == "string" and not member.omitempty}
+        atom.map = MapType({name: _member(of, name, made) for name in of.members}, texts)
     return atom
 
 

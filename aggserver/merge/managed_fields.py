@@ -34,7 +34,7 @@ from aggserver.merge.managers import (
 from aggserver.merge.typed import TypedError, field_set, validate
 from aggserver.meta import errors, times
 from aggserver.meta.errors import Cause, StatusError
-from aggserver.meta.golang import quote
+from aggserver.meta.golang import quote, to_json
 from aggserver.meta.json_types import JSONObject
 from aggserver.scheme import object_meta
 
@@ -134,6 +134,11 @@ def _seconds(time: str | None) -> int:
     return int(times.parse_time(time))
 
 
+def _as_written(time: str | None) -> str | None:
+    """As the server writes times: in UTC, and without what is below a second."""
+    return time if not time or _is_canonical(time) else times.format_time(_seconds(time))
+
+
 _is_canonical = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z").fullmatch
 
 
@@ -147,7 +152,8 @@ def decode(entries: Any, *, trusted: bool = False) -> Managers:
 
 def _decode(entries: Any, *, trusted: bool) -> _Managed:
     managed = _Managed()
-    for index, entry in enumerate(entries or ()):
+    for index, given in enumerate(entries or ()):
+        entry = given or {}
         operation, version = entry.get("operation"), entry.get("apiVersion")
         if operation not in (APPLY, UPDATE):
             raise ManagedFieldsError("operation must be `Apply` or `Update`")
@@ -159,14 +165,14 @@ def _decode(entries: Any, *, trusted: bool) -> _Managed:
             raise ManagedFieldsError(f"invalid fieldsType {quote(kind)} in managed fields entry {index}")
         name, subresource = entry.get("manager") or "", entry.get("subresource") or ""
         manager = Manager(name, operation, version if operation == UPDATE else "", subresource)
-        fields = entry.get("fieldsV1")
+        fields: Any = entry.get("fieldsV1")
         try:
             is_set = trusted and fields is not None
             owned = fields if is_set else fieldset.parse(fields)
         except FieldSetError as error:
             raise ManagedFieldsError(f"error decoding set: {error}") from None
         managed.fields[manager] = Owned(owned, version, operation == APPLY, in_order=is_set)
-        managed.times[manager] = entry.get("time")
+        managed.times[manager] = _as_written(entry.get("time"))
         managed.entries[manager] = entry
     return managed
 
@@ -180,7 +186,7 @@ def _decode_or_none(entries: Any, *, trusted: bool) -> _Managed:
 
 def _is_reset(entries: Any) -> bool:
     """Whether a client asks to drop all entries: by an empty list, or one empty entry."""
-    return isinstance(entries, list) and (not entries or (len(entries) == 1 and not any(entries[0].values())))
+    return isinstance(entries, list) and (not entries or (len(entries) == 1 and not any((entries[0] or {}).values())))
 
 
 def _entries(obj: JSONObject) -> Any:
@@ -193,6 +199,7 @@ class FieldManager:
 
     api_version, kind: what the endpoint serves. atom_of: the type of the objects of a version. convert: an object in another
     version. Both raise MissingVersionError for one that is not served. ignored: by version, what the endpoint resets.
+    zero: what upstream's new object of a built-in kind has beside its metadata before anything is written to it.
     """
 
     api_version: str
@@ -201,6 +208,7 @@ class FieldManager:
     convert: Callable[[JSONObject, str], JSONObject]
     subresource: str = ""
     ignored: Mapping[str, FieldSet] = field(default_factory=dict)
+    zero: JSONObject = field(default_factory=dict)
 
     # Updates
 
@@ -235,7 +243,7 @@ class FieldManager:
 
     def _updated(self, live: JSONObject | None, new: JSONObject, managed: _Managed, name: str, now: str) -> _Managed:
         """The managers after an update; neither object has managedFields. Raises TypedError, and what `convert` raises."""
-        before, after = self._typed(self._nothing() if live is None else live), self._typed(new)
+        before, after = self._typed({**self._nothing(), **self.zero} if live is None else live), self._typed(new)
         validate(new, after.atom, allow_duplicates=True)
         fields = self._updater().update(before, after, managed.fields, _SELF)
         mine = fields.pop(_SELF, None)
@@ -269,14 +277,16 @@ class FieldManager:
             raise _conflict_error(error.conflicts) from None
         except RecursionError:
             raise StatusError(500, "", "failed to decode managed fields: error decoding set: exceeded max depth") from None
-        if manager == _KUBECTL and obj["metadata"].get("annotations", {}).get(_LAST_APPLIED):
+        if manager == _KUBECTL and (obj["metadata"].get("annotations") or {}).get(_LAST_APPLIED):
             obj = _with_last_applied(obj, config)
         _set_entries(obj, entries)
         return obj
 
     def _check(self, config: JSONObject) -> None:
-        version, kind = config.get("apiVersion") or "", config.get("kind") or ""
+        version, kind = _text(config, "apiVersion"), _text(config, "kind")
         if (version, kind) != (self.api_version, self.kind):
+            if version.count("/") > 1:
+                version, kind = "", ""  # then upstream knows neither
             raise errors.bad_request(f"invalid object type: {_group_version(version)}, Kind={kind}")
 
     def _apply_over_kubectl(
@@ -323,7 +333,7 @@ class FieldManager:
             except TypedError as error:
                 text = f"failed to convert new object ({self._named(live)}) to smd typed: {error}"
                 raise StatusError(500, "", f"failed to create manager for existing fields: {text}") from None
-        if config.get("metadata", {}).get("managedFields") is not None:
+        if _names_managers(config):
             raise errors.bad_request("metadata.managedFields must be nil")
         applied = self._typed(config)
         try:
@@ -342,7 +352,7 @@ class FieldManager:
             fields.pop(manager, None)
         if new is None:
             return dict(live, metadata=dict(live["metadata"])), _Managed(fields, managed.times, managed.entries)
-        obj = dict(new.value, metadata=dict(new.value["metadata"]))
+        obj = dict(new.value, metadata=dict(new.value["metadata"] or {}))
         return obj, _Managed(fields, managed.times | {manager: now}, managed.entries)
 
     def _failed_apply(self, live: Typed, error: TypedError) -> StatusError:
@@ -378,14 +388,34 @@ class FieldManager:
 
     def _named(self, obj: JSONObject) -> str:
         """An object as errors name it."""
-        metadata = obj["metadata"]
-        name = f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}"
+        metadata = _metadata(obj)
+        name = f"{_text(metadata, 'namespace')}/{_text(metadata, 'name')}"
         return f"{name}; {_group_version(self.api_version)}, Kind={self.kind}"
 
 
 def _group_version(api_version: str) -> str:
     """As Go prints it, with a slash where there is no group."""
     return api_version if "/" in api_version else f"/{api_version}"
+
+
+def _text(tree: JSONObject, name: str) -> str:
+    """A member that is a text, and nothing where it is something else."""
+    found = tree.get(name)
+    return found if isinstance(found, str) else ""
+
+
+def _metadata(obj: JSONObject) -> JSONObject:
+    """Of an object of any shape."""
+    found = obj.get("metadata")
+    return found if isinstance(found, dict) else {}
+
+
+def _names_managers(config: JSONObject) -> bool:
+    """Whether a configuration has managedFields. What can't be read as such does not count here, as upstream has it."""
+    given = _metadata(config).get("managedFields")
+    if not isinstance(given, list) or not all(isinstance(entry, dict) for entry in given):
+        return False
+    return not object_meta.type_error({"managedFields": given})
 
 
 def _set_entries(obj: JSONObject, entries: list[JSONObject] | None) -> None:
@@ -454,12 +484,10 @@ def _identifier(manager: Manager) -> str:
 def _with_last_applied(obj: JSONObject, config: JSONObject) -> JSONObject:
     """The object with an updated last-applied annotation, or without it if it would be too large."""
     applied = dict(config, metadata=dict(config["metadata"]))
-    kept = {name: text for name, text in (applied["metadata"].get("annotations") or {}).items() if name != _LAST_APPLIED}
-    if kept:
-        applied["metadata"]["annotations"] = kept
-    else:
-        applied["metadata"].pop("annotations", None)
-    text = orjson.dumps(applied, option=orjson.OPT_SORT_KEYS).decode() + "\n"
+    given = applied["metadata"].get("annotations")
+    if given is not None:
+        applied["metadata"]["annotations"] = {name: text for name, text in given.items() if name != _LAST_APPLIED}
+    text = to_json(applied) + "\n"
     annotations = {**obj["metadata"]["annotations"], _LAST_APPLIED: text}
     if object_meta.are_too_long(annotations):
         del annotations[_LAST_APPLIED]

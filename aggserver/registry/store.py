@@ -236,6 +236,7 @@ class Store(Reader):
                 raise self._not_found(name)
             obj = await make(None, None)
             await self._place_and_mutate(write, name, obj, None)
+            _revision(obj["metadata"])
             return await self._create(write, obj), True
 
         return await self._retry(write.context, name, attempt)
@@ -485,14 +486,10 @@ class Store(Reader):
 
     def _check_revision(self, name: str, metadata: JSONObject, current: StoredObject) -> None:
         info = self._info
-        given = metadata.get("resourceVersion") or ""
         newest = str(current.revision)
-        if given == newest:
+        if metadata.get("resourceVersion") == newest:
             return
-        try:
-            number = parse_uint(given or "0")
-        except ValueError as error:
-            raise errors.StatusError(500, "", str(error)) from None
+        number = _revision(metadata)
         if number == 0 and self._strategy.unconditional_updates:
             metadata["resourceVersion"] = newest
             return
@@ -557,6 +554,14 @@ def _keep(metadata: JSONObject, before: JSONObject, key: str) -> None:
         metadata[key] = before[key]
     else:
         metadata.pop(key, None)
+
+
+def _revision(metadata: JSONObject) -> int:
+    """Of an object that a client sent; 0 where it has none. Raises 500 for what is no number."""
+    try:
+        return parse_uint(metadata.get("resourceVersion") or "0")
+    except ValueError as error:
+        raise errors.StatusError(500, "", str(error)) from None
 
 
 def _is_revision(version: str) -> bool:

@@ -88,7 +88,7 @@ _CONTINUE: Cases = {
     "continue-revision-too-large": _continue(rv=1 << 63),
     "continue-revision-float": _continue(rv=1.5),
     "continue-revision-whole-float": _token('{"v":"meta.k8s.io/v1","rv":1.0,"start":"b"}'),
-    "continue-revision-exponent": _token('{"v":"meta.k8s.io/v1","rv":1e3,"start":"b"}'),
+    "continue-revision-exponent": _token('{"v":"meta.k8s.io/v1","rv":1e9,"start":"b"}'),
     "continue-revision-text": _continue(rv="7"),
     "continue-revision-true": _continue(rv=True),
     "continue-revision-object": _continue(rv={}),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from aggserver.meta.json_types import JSONObject
-from tests.integration.comparison import MERGE_PATCH, Ask, ask
+from tests.integration.comparison import CONTROLLERS, MERGE_PATCH, Ask, ask
 
 __all__ = [
     "ANYTHING",
@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 NAME = "widgets.$name.example.com"
 STRING = {"type": "string"}
 INTEGER = {"type": "integer"}
@@ -64,11 +65,16 @@ def crd(*versions: JSONObject, names: Any = None, metadata: Any = None, status: 
 
 
 def _outcome(body: Any) -> Any:
-    """Of a definition: all but what the controllers say in their own time."""
+    """Of a definition: all but what the controllers say in their own time, and that it was they who said so."""
     if not isinstance(body, dict) or body.get("kind") != "CustomResourceDefinition":
         return body
     status = {name: value for name, value in body["status"].items() if name == "storedVersions"}
-    return {**body, "status": status}
+    metadata = dict(body["metadata"])
+    if "managedFields" in metadata:
+        metadata["managedFields"] = [entry for entry in metadata["managedFields"] if entry.get("manager") not in CONTROLLERS]
+    if "deletionTimestamp" in metadata:
+        metadata["finalizers"] = [name for name in metadata.get("finalizers", ()) if name != _CLEANUP]
+    return {**body, "metadata": metadata, "status": status}
 
 
 def request(method: str, query: str, body: Any, **more: Any) -> Ask:

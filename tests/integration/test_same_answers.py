@@ -18,6 +18,7 @@ import pytest
 from tests.cases.judged import JUDGED_SPEC, JUDGED_STATUS
 from tests.controlplane.cluster import Cluster
 from tests.integration import (
+    cases_apply,
     cases_bodies,
     cases_definition_schemas,
     cases_definitions,
@@ -38,6 +39,7 @@ from tests.integration.sides import Side, both, played
 
 CASES: Cases = {}
 for _module in (
+    cases_apply,
     cases_bodies,
     cases_definition_schemas,
     cases_definitions,
@@ -81,6 +83,41 @@ _SCALER_PARTS = {
     "spec": _object(replicas=_INTEGER, selector=_STRING),
     "status": _object(replicas=_INTEGER, phase=_STRING),
 }
+
+
+def _items(of: dict[str, Any], kind: str, *keys: str) -> dict[str, Any]:
+    """A list of one of the types that decide who can own what."""
+    named = {"x-kubernetes-list-map-keys": list(keys)} if keys else {}
+    return {"type": "array", "items": of, "x-kubernetes-list-type": kind, **named}
+
+
+_DECK_SPEC = _object(
+    image={"type": "string", "default": "none"},
+    replicas={"type": "integer", "minimum": 0},
+    note={"type": "string", "nullable": True},
+    cards=_items(
+        {**_object(port=_INTEGER, protocol={"type": "string", "default": "TCP"}, name=_STRING), "required": ["port"]},
+        "map",
+        "port",
+        "protocol",
+    ),
+    loose=_items({**_object(name=_STRING, value=_STRING), "required": ["name"]}, "map", "name"),
+    tags=_items(_STRING, "set"),
+    numbers=_items({"type": "number"}, "set"),
+    row=_items(_STRING, "atomic"),
+    plain={"type": "array", "items": _object(a=_INTEGER)},
+    whole={"type": "object", "additionalProperties": _STRING, "x-kubernetes-map-type": "atomic"},
+    pairs={"type": "object", "additionalProperties": _STRING},
+    any=_ANYTHING,
+    template={**_ANYTHING, "x-kubernetes-embedded-resource": True},
+    port={"x-kubernetes-int-or-string": True},
+)
+_DECK_STATUS = _object(
+    phase=_STRING,
+    replicas=_INTEGER,
+    conditions=_items({**_object(type=_STRING, status=_STRING), "required": ["type"]}, "map", "type"),
+)
+_DECK_SUBRESOURCES = {"status": {}, "scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}}
 
 
 def _version(name: str, properties: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -141,6 +178,11 @@ DEFINITIONS = (
         _version("v1beta1", {"spec": _object(size=_INTEGER, old=_STRING)}, deprecated=True),
         _version("v1alpha2", {"spec": _ANYTHING}, deprecated=True, deprecationWarning='v1alpha2 goes; "use" v1'),
         _version("v1alpha1", {"spec": _ANYTHING}, served=False),
+    ),
+    _definition(
+        "Deck",
+        _version("v1", {"spec": _DECK_SPEC, "status": _DECK_STATUS}, subresources=_DECK_SUBRESOURCES),
+        _version("v2", {"spec": _ANYTHING, "status": _ANYTHING}, subresources=_DECK_SUBRESOURCES),
     ),
 )
 

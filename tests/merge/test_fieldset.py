@@ -73,7 +73,8 @@ def test_contains() -> None:
         pytest.param({"f:a": {}, "x:b": {"f:c": {}}}, {"f:a": {}}, id="of an unknown kind"),
         pytest.param({'k:{"b": 1, "a": "x"}': {}}, {'k:{"a":"x","b":1}': {}}, id="keys in another order"),
         pytest.param({'v:"\\u0078"': {}, 'v:"x"': {A: {}}}, {'v:"x"': {".": {}, A: {}}}, id="one element written twice"),
-        pytest.param({"f:a": 1}, {"f:a": {}}, id="no object below it"),
+        pytest.param({"f:a": None}, {"f:a": {}}, id="null below it"),
+        pytest.param({'v:"x" y': {}, 'k:{"a":1} }': {}}, {'v:"x"': {}, 'k:{"a":1}': {}}, id="more after a value"),
     ],
 )
 def test_parse(given: Any, made: dict[str, Any]) -> None:
@@ -95,7 +96,11 @@ def _deep(levels: int) -> dict[str, Any]:
         pytest.param({"fa": {}}, "missing colon", id="no colon"),
         pytest.param({"k:{": {}}, "property name", id="no JSON"),
         pytest.param({"k:[]": {}}, "object", id="a key that is no object"),
-        pytest.param({"i:x": {}}, "invalid literal", id="no index"),
+        pytest.param({"i:x": {}}, "invalid syntax", id="no index"),
+        pytest.param({"i:1_0": {}}, "invalid syntax", id="an index that only Python reads"),
+        pytest.param({"v:NaN": {}}, "invalid character", id="a value that only Python reads"),
+        pytest.param({"f:a": 1}, "expect { or n", id="a number below a field"),
+        pytest.param({"f:a": {"f:b": []}}, "expect { or n", id="a list below a field"),
         pytest.param(_deep(10_000), "max depth", id="deep"),
     ],
 )

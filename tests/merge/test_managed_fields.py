@@ -111,8 +111,8 @@ def test_what_was_not_owned_stays_so_until_somebody_applies() -> None:
     assert updated(thing(spec={"size": 1}), thing(spec={"size": 2})) is None
 
 
-@pytest.mark.parametrize("entries", [[], [{}]], ids=["empty", "one empty"])
-def test_a_reset(entries: list[JSONObject]) -> None:
+@pytest.mark.parametrize("entries", [[], [{}], [None]], ids=["empty", "one empty", "one null"])
+def test_a_reset(entries: list[JSONObject | None]) -> None:
     live = thing({"managedFields": [entry("m", "Update", spec(size={}))]}, spec={"size": 1})
     assert updated(live, thing({"managedFields": entries}, spec={"size": 1})) is None
 
@@ -121,6 +121,24 @@ def test_entries_that_are_none_are_passed_over() -> None:
     live = thing({"managedFields": [entry("m", "Update", spec(size={}))]}, spec={"size": 1})
     given = thing({"managedFields": [entry("m", "Remove", spec(size={}))]}, spec={"size": 1})
     assert updated(live, given) == live["metadata"]["managedFields"]
+
+
+def test_times_are_written_as_the_server_writes_them() -> None:
+    live = thing(spec={"size": 1})
+    given = thing({"managedFields": [entry("m", "Update", spec(size={}), "2026-01-01T14:00:00.5+02:00")]}, spec={"size": 1})
+    assert updated(live, given) == [entry("m", "Update", spec(size={}))]
+
+
+def test_a_null_beside_entries_is_none() -> None:
+    live = thing({"managedFields": [entry("m", "Update", spec(size={}))]}, spec={"size": 1})
+    given = thing({"managedFields": [None, entry("other", "Update", spec(size={}))]}, spec={"size": 1})
+    assert updated(live, given) == live["metadata"]["managedFields"]
+
+
+def test_what_a_new_object_of_a_built_in_kind_has_is_there_already() -> None:
+    of = FieldManager(V1, "Thing", lambda _: ATOM, convert, zero={"spec": {"color": ""}})
+    made = updated(None, thing(spec={"size": 1, "color": ""}), of=of)
+    assert made == [entry("m", "Update", spec(size={}))]
 
 
 def test_a_subresource_has_entries_of_its_own_and_takes_none_from_the_body() -> None:
@@ -207,6 +225,24 @@ def test_conflicts(name: str) -> None:
 REFUSED = {
     "of another kind": ({"kind": "Other"}, 400, "invalid object type: example.com/v1, Kind=Other"),
     "with managedFields": ({"metadata": {"name": "a", "managedFields": []}}, 400, "metadata.managedFields must be nil"),
+    "of a version that is none": ({"apiVersion": "a/b/c"}, 400, "invalid object type: /, Kind="),
+    "of a kind that is none": ({"kind": 1}, 400, "invalid object type: example.com/v1, Kind="),
+    "with metadata that is none": (
+        {"metadata": []},
+        500,
+        "failed to create typed patch object (/; example.com/v1, Kind=Thing): .metadata: expected map, got &{[]}",
+    ),
+    "with a name that is none": (
+        {"metadata": {"name": 1}},
+        500,
+        "failed to create typed patch object (/; example.com/v1, Kind=Thing): "
+        ".metadata.name: expected string, got &value.valueUnstructured{Value:1}",
+    ),
+    "with managedFields that are none": (
+        {"metadata": {"name": "a", "managedFields": "x"}},
+        500,
+        "failed to create typed patch object (/a; example.com/v1, Kind=Thing): .metadata.managedFields: expected list, got &{x}",
+    ),
     "of another type": (
         {"spec": {"size": "x"}},
         500,
@@ -241,6 +277,23 @@ def test_kubectl_takes_over_what_it_applied_by_itself() -> None:
     live["spec"] = {"size": 3}  # somebody changed it since
     with pytest.raises(StatusError, match="conflict with"):
         manager().apply(live, config(spec={"size": 2}), "kubectl", force=False, now=NOON)
+
+
+def test_managed_fields_that_can_not_be_read_are_passed_over_in_an_apply() -> None:
+    made = manager().apply(
+        None, config() | {"metadata": {"name": "a", "managedFields": [{"time": "x"}]}}, "m", force=False, now=NOON
+    )
+    assert "managedFields" not in made["metadata"]  # and nothing is owned of an object without fields
+
+
+def test_the_annotation_of_kubectl_is_written_as_go_writes_json() -> None:
+    annotations = {managed_fields._LAST_APPLIED: "{}"}
+    given = config(spec={"color": "<é>\u2028"}) | {"metadata": {"name": "a", "annotations": annotations}}
+    made = manager().apply(None, given, "kubectl", force=False, now=NOON)
+    assert made["metadata"]["annotations"][managed_fields._LAST_APPLIED] == (
+        '{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"annotations":{},"name":"a"},'
+        '"spec":{"color":"\\u003cé\\u003e\\u2028"}}\n'
+    )
 
 
 @pytest.mark.parametrize(

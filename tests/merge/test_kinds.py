@@ -1,0 +1,41 @@
+"""Kinds: what the Go types of the server's own kinds say of lists, and what Go writes of a new object."""
+
+from __future__ import annotations
+
+from aggserver.merge import kinds
+from aggserver.merge.typed import field_set
+
+DEFINITION, NAMESPACE, SCALE = "apiextensions/v1.CustomResourceDefinition", "core/v1.Namespace", "autoscaling/v1.Scale"
+
+
+def test_items_of_lists_are_told_apart_by_their_keys() -> None:
+    conditions = {"status": {"conditions": [{"type": "A", "status": "True"}, {"status": "False"}]}}
+    for kind in (DEFINITION, NAMESPACE):
+        assert field_set(conditions, kinds.of_type(kind)) == {
+            "f:status": {
+                "f:conditions": {
+                    'k:{"type":"A"}': {".": {}, "f:type": {}, "f:status": {}},
+                    'k:{"type":""}': {".": {}, "f:status": {}},  # Go has no text that is missing
+                }
+            }
+        }
+
+
+def test_all_other_lists_are_atomic() -> None:
+    versions = {"spec": {"versions": [{"name": "v1"}], "names": {"shortNames": ["a"]}}}
+    assert field_set(versions, kinds.of_type(DEFINITION)) == {"f:spec": {"f:versions": {}, "f:names": {"f:shortNames": {}}}}
+    assert field_set({"spec": {"finalizers": ["a"]}}, kinds.of_type(NAMESPACE)) == {"f:spec": {"f:finalizers": {}}}
+
+
+def test_types_are_made_once() -> None:
+    assert kinds.of_type(SCALE) is kinds.of_type(SCALE)
+
+
+def test_what_go_writes_of_a_new_object() -> None:
+    assert kinds.zero(NAMESPACE) == {"spec": {}, "status": {}}
+    assert kinds.zero(SCALE) == {"spec": {}, "status": {"replicas": 0}}
+    names = {"plural": "", "kind": ""}
+    assert kinds.zero(DEFINITION) == {
+        "spec": {"group": "", "names": names, "scope": "", "versions": None},
+        "status": {"conditions": None, "acceptedNames": names, "storedVersions": None},
+    }
