@@ -37,6 +37,7 @@ READ = [
     "python -m benchmarks.cel",
     "python -m benchmarks.definitions",
     "python -m benchmarks.encodings",
+    "python -m benchmarks.merging",
     "python -m benchmarks.watchers",
     "python -m benchmarks --write-docs",
     "python -m benchmarks --report benchmarks/results/20260101T000000Z.json --write-docs",
