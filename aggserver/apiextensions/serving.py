@@ -108,6 +108,22 @@ class DefinitionResource:
             self._schemas[version.name] = CompiledSchema(version.schema, self._rule_options, self._environment.max_object_bytes)
         return self._schemas[version.name]
 
+    def conform(self, obj: JSONObject) -> list[str]:
+        """Prune and default a body by the version that it names, which need not be the one of the URL: that is refused later.
+
+        Nothing is known of another group or kind; of a version that the definition does not have, that it has no fields. Mutates
+        `obj`, returns the paths of the dropped fields. Raises what `CompiledSchema.conform` raises.
+        """
+        group, _, name = str(obj.get("apiVersion", "")).rpartition("/")
+        if (group, obj.get("kind")) != (self.definition.group, self.definition.names.kind):
+            return prune_object_meta(obj["metadata"])
+        for version in self.definition.versions:
+            if version.name == name:
+                return self.schema(version).conform(obj)
+        preserves = self.definition.preserve_unknown_fields
+        nothing = {"type": "object", "x-kubernetes-preserve-unknown-fields": True} if preserves else {"type": "object"}
+        return CompiledSchema(nothing).conform(obj)
+
     def prepare(self) -> None:
         """Compile what the first request for each served version would; run in a thread for large definitions."""
         for version in self.definition.versions:
@@ -353,7 +369,7 @@ class ServedVersion:
             info,
             subresource,
             rest,
-            conform=self._parent.schema(version).conform,
+            conform=self._parent.conform,
             table=TableConvertor(version.columns),
             admission=self._parent.admission,
             verbs=_VERBS[subresource],

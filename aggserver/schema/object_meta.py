@@ -10,12 +10,14 @@ k8s.io/apimachinery pkg/apis/meta/v1/types.go, v0.36.3.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from aggserver.meta import field
 from aggserver.meta.field import FieldError, Path
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.names import dns1035_label, path_segment_name
+from aggserver.meta.times import format_time, parse_time
 from aggserver.meta.versions import parse_group_version
 from aggserver.schema.structural import Structural
 from aggserver.scheme import object_meta
@@ -40,12 +42,14 @@ _ENTRIES = {
     if member.type.kind == "list" and member.type.element is not None and member.type.element.kind == "struct"
 }
 _STRING_MAPS = frozenset(name for name, member in _MEMBERS.items() if member.type.kind == "map")
+_TIMES = frozenset(name for name, member in _MEMBERS.items() if member.type.kind == "time")
 # Values that Go omits when encoding. A grace period of 0 is not omitted, since the field is a pointer.
 _NOTHING: tuple[Any, ...] = (None, "", {}, [])
+_PLAIN_TIME = len("2006-01-02T15:04:05Z")
 
 
 def prune_object_meta(metadata: JSONObject) -> list[str]:
-    """Drop unknown fields, and members that are null or empty, or a generation of 0.
+    """Drop unknown fields, and members that are null or empty, or a generation of 0; write times in UTC and to the second.
 
     Mutates `metadata`. Returns the paths of the unknown fields, sorted by key.
     """
@@ -62,6 +66,8 @@ def prune_object_meta(metadata: JSONObject) -> list[str]:
         elif key in _STRING_MAPS and isinstance(value, dict):
             # Go decodes null in a map of strings to an empty string.
             value.update((name, "") for name, text in value.items() if text is None)
+        elif key in _TIMES:
+            metadata[key] = _plain_time(value)
         elif key in _ENTRIES and isinstance(value, list):
             for index, entry in enumerate(value):
                 if isinstance(entry, dict):
@@ -81,7 +87,7 @@ def is_clean(metadata: JSONObject) -> bool:
             known = _ENTRIES[key]
             if isinstance(value, list) and not all(_is_clean_entry(entry, known) for entry in value):
                 return False
-        elif key == "generation" and value == 0:
+        elif (key == "generation" and value == 0) or (key in _TIMES and not _is_plain_time(value)):
             return False
     return True
 
@@ -92,11 +98,28 @@ def _prune_entry(entry: JSONObject, known: frozenset[str], path: str) -> list[st
         del entry[key]
     for key in [key for key, value in entry.items() if value is None]:
         del entry[key]
+    if "time" in entry:
+        entry["time"] = _plain_time(entry["time"])
     return [f"{path}.{key}" for key in unknown]
 
 
 def _is_clean_entry(entry: Any, known: frozenset[str]) -> bool:
-    return not isinstance(entry, dict) or (entry.keys() <= known and None not in entry.values())
+    if not isinstance(entry, dict):
+        return True
+    return entry.keys() <= known and None not in entry.values() and ("time" not in entry or _is_plain_time(entry["time"]))
+
+
+def _plain_time(text: Any) -> Any:
+    """A time as Go writes it. What is no time stays: it is for others to refuse."""
+    with suppress(ValueError):
+        if isinstance(text, str):
+            return format_time(parse_time(text))
+    return text
+
+
+def _is_plain_time(text: Any) -> bool:
+    # Of the forms of RFC 3339 only the one to the second and in UTC has this length and this end.
+    return isinstance(text, str) and len(text) == _PLAIN_TIME and text[-1] == "Z"
 
 
 # --- embedded resources ---

@@ -94,6 +94,9 @@ CONFORMED: dict[str, tuple[Any, Any, list[str]]] = {
     "known": ({"spec": {"size": 1}}, {"spec": {"size": 1}}, []),
     "unknown": ({"odd": 1, "spec": {"size": 1, "x": {}}}, {"spec": {"size": 1}}, ["odd", "spec.x"]),
     "in metadata": ({"metadata": {"name": "a", "odd": 1}}, {"metadata": {"name": "a"}}, ["metadata.odd"]),
+    "no version": ({"apiVersion": f"{GROUP}/v9", "spec": {}}, {"apiVersion": f"{GROUP}/v9"}, ["spec"]),
+    "other group": ({"apiVersion": "other/v1", "odd": 1}, {"apiVersion": "other/v1", "odd": 1}, []),
+    "other kind": ({"kind": "Other", "metadata": {"odd": 1}}, {"kind": "Other"}, ["metadata.odd"]),
 }
 
 
@@ -114,7 +117,7 @@ def test_defaults(definitions: Definitions) -> None:
     )
     scope = definitions.set(parse(crd)).versions[0].scope("")
     assert scope is not None
-    obj = {"metadata": {}, "spec": {}}
+    obj = {"apiVersion": f"{GROUP}/v1", "kind": "Foo", "metadata": {}, "spec": {}}
     assert scope.conform(obj) == []
     assert obj["spec"] == {"n": 3}
 

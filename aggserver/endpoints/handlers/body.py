@@ -67,7 +67,9 @@ async def read_object(scope: ResourceScope, request: Request, field_validation: 
         obj["kind"], obj["apiVersion"] = obj.get("kind") or scope.kind, obj.get("apiVersion") or scope.object_version
     elif not obj.get("kind"):
         raise _unrecognized(scope, without_kind(body.decode("utf-8", "replace")), body)
-    _check_version(scope, obj, body)
+    _check_group_version(scope, obj, body)
+    if scope.typed:
+        _check_version(scope, obj)
     why = object_meta.type_error(obj.get("metadata"), scope.kind if scope.typed else "")
     if why:
         raise _unfit(scope, obj, why)
@@ -82,6 +84,7 @@ async def read_object(scope: ResourceScope, request: Request, field_validation: 
         if duplicates is None:
             duplicates = await duplicate_fields(body)
         report_unknown(scope, request, obj, duplicates, unknown, strict=field_validation == "Strict")
+    _check_version(scope, obj)
     return obj
 
 
@@ -200,10 +203,14 @@ def _type_meta_error(obj: Any) -> str:
     return ""
 
 
-def _check_version(scope: ResourceScope, obj: JSONObject, body: bytes) -> None:
+def _check_group_version(scope: ResourceScope, obj: JSONObject, body: bytes) -> None:
     version = obj.get("apiVersion") or ""
     if version.count("/") > 1:
         raise _unrecognized(scope, f"unexpected GroupVersion string: {version}", body)
+
+
+def _check_version(scope: ResourceScope, obj: JSONObject) -> None:
+    version = obj.get("apiVersion") or ""
     if version != scope.object_version:
         raise errors.bad_request(
             f"the API version in the data ({version}) does not match the expected API version ({scope.object_version})"
@@ -211,7 +218,8 @@ def _check_version(scope: ResourceScope, obj: JSONObject, body: bytes) -> None:
 
 
 def _unfit(scope: ResourceScope, obj: JSONObject, why: str) -> errors.StatusError:
-    return errors.bad_request(f'{obj["kind"]} in version "{scope.info.version}" cannot be handled as a {scope.kind}: {why}')
+    version = scope.info.version if scope.typed else str(obj.get("apiVersion") or "").rpartition("/")[2]
+    return errors.bad_request(f'{obj["kind"]} in version "{version}" cannot be handled as a {scope.kind}: {why}')
 
 
 def _unrecognized(scope: ResourceScope, why: str, body: bytes) -> errors.StatusError:
