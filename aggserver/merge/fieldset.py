@@ -304,14 +304,17 @@ def _recursively_without(left: FieldSet, right: FieldSet) -> FieldSet | None:
 
 
 def ordered(fields: FieldSet) -> dict[str, Any]:
-    """The same set in upstream's order: `.` first, then fields, keys, values and indexes, each sorted by their content."""
+    """The same set with its elements sorted as texts.
+
+    That is how kube-apiserver shows those of custom resources: they are decoded to Go maps, and written from these again.
+    """
     return _ordered(fields, {})
 
 
 def _ordered(fields: FieldSet, done: dict[int, dict[str, Any]]) -> dict[str, Any]:
     """done: id of a node -> the ordered node, since items of a list share nodes."""
     out: dict[str, Any] = {}
-    for name in _in_order(fields):
+    for name in sorted(fields):
         node = fields[name]
         if not node:
             out[name] = _MEMBER
@@ -324,6 +327,7 @@ def _ordered(fields: FieldSet, done: dict[int, dict[str, Any]]) -> dict[str, Any
 
 
 def _in_order(fields: FieldSet) -> list[str]:
+    """Upstream's order of elements: `.` first, then fields, keys, values and indexes, each sorted by their content."""
     names = sorted(fields)
     # `.` sorts before letters, and fields are ordered by name.
     if not names or names[-1] < "f;" or _are_plain_keys(names):

@@ -43,8 +43,10 @@ def test_order() -> None:
         "f:a": {"f:z": {}, "f:y": {}},
     }
     made = fieldset.ordered(fields)
-    assert list(made) == [".", "f:a", "f:b", 'k:{"port":80}', 'k:{"port":443}', 'v:"x"', "i:1"]
+    assert list(made) == [".", "f:a", "f:b", "i:1", 'k:{"port":443}', 'k:{"port":80}', 'v:"x"']
     assert list(made["f:a"]) == ["f:y", "f:z"]
+    members = [path[0] for path in fieldset.paths(fields) if len(path) == 1]
+    assert members == ["f:b", 'k:{"port":80}', 'k:{"port":443}', 'v:"x"', "i:1"]
 
 
 def test_paths() -> None:

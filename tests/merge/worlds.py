@@ -281,9 +281,9 @@ def _written(do: str, question: JSONObject, live: Typed, new: Typed) -> JSONObje
 
 
 def comparable(question: JSONObject, told: JSONObject) -> Any:
-    """What of an answer has to be equal, as text, since fieldsV1 has an order.
+    """What of an answer has to be equal, as text with members in one order: that of fieldsV1 is not here what it is there.
 
-    Objects have none. The lines of an error are in the order of a Go map; that there is one is what counts where upstream
+    The lines of an error are in the order of a Go map; that there is one is what counts where upstream
     answers a merge or a comparison so. An object that loses all is null upstream, where whole objects always have a kind.
     """
     if "error" in told:
@@ -291,4 +291,5 @@ def comparable(question: JSONObject, told: JSONObject) -> Any:
     made = {name: value for name, value in told.items() if name != "object"}
     managers = sorted(made.pop("managers", {}).items())
     value = json.dumps(told.get("object") or {} if question["do"] == "apply" else told.get("object"), sort_keys=True)
-    return json.dumps(sorted(made.items())), json.dumps(managers), value, "object" in told
+    texts = (json.dumps(each, sort_keys=True) for each in (sorted(made.items()), managers))
+    return *texts, value, "object" in told
