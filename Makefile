@@ -63,13 +63,14 @@ integration: controlplane
 	$(BIN)/python -m pytest -q -m integration $(ARGS)
 
 SECONDS := 60
-fuzz: $(READY)
+fuzz: controlplane
 	$(BIN)/python -m tests.fuzz $(SECONDS)
+	$(BIN)/python -m tests.owners --seconds $(SECONDS)
 
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy -p aggserver -p tests.controlplane -p tests.history
+	$(BIN)/mypy -p aggserver -p tests.controlplane -p tests.history -p tests.owners
 
 format: $(READY)
 	$(BIN)/ruff check --fix .
