@@ -67,11 +67,12 @@ class ScaleOwners:
 
 
 def _decoded(entries: Any) -> Sequence[tuple[JSONObject, Manager, Owned]]:
-    found = []
+    """Raises StatusError (500). Of two entries of one manager, which `to_parent` can leave, the later counts, as upstream."""
+    found: dict[Manager, tuple[JSONObject, Manager, Owned]] = {}
     for entry in entries or ():
         try:
             ((manager, owned),) = decode([entry]).items()
         except ManagedFieldsError as error:
             raise StatusError(500, "", str(error)) from None
-        found.append((entry, manager, owned))
-    return found
+        found[manager] = entry, manager, owned
+    return list(found.values())

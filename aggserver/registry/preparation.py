@@ -50,9 +50,11 @@ def dedup_owner_references(metadata: JSONObject, warnings: list[str], *, admitte
     kept: dict[bytes, Any] = {}
     repeated: list[str] = []
     for reference in references:
-        text = codec.encode_json(dict(sorted(reference.items())))
+        # A null is read as an empty one.
+        members = reference or {}
+        text = codec.encode_json(dict(sorted(members.items())))
         if text in kept:
-            repeated.append(str(reference.get("uid", "")))
+            repeated.append(members.get("uid") or "")
         else:
             kept[text] = reference
     if repeated:

@@ -389,6 +389,10 @@ _VALUES: Cases = {
             )
         )
     ],
+    "apply-owner-references-null": [apply(deck({}, metadata={"ownerReferences": [None]}))],
+    "apply-finalizers-null": [apply(deck({}, metadata={"finalizers": [None]}))],
+    "apply-labels-null": [apply(deck({}, metadata={"labels": {"a": None}, "annotations": None}))],
+    "merge-finalizers-null": [prepare({}), merge({"metadata": {"finalizers": [None]}})],
     "apply-owner-references-no-uid": [
         apply(deck({}, metadata={"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "a"}]}))
     ],
@@ -500,6 +504,39 @@ _SUBRESOURCES: Cases = {
         merge({"spec": {"replicas": 1}}, "sc", subresource="/scale"),
         get(resource="decks"),
     ],
+    "scale-same-owned-by-update": [
+        _created({"replicas": 1, "image": "a"}),
+        merge({"spec": {"replicas": 1}}, "sc", subresource="/scale"),
+        get(resource="decks"),
+        merge({"metadata": {"labels": {"a": "b"}}}, "sc", subresource="/scale"),
+        get(resource="decks"),
+        merge({"spec": {"replicas": 1}}, subresource="/scale"),
+        merge({"spec": {"replicas": 2}}, subresource="/scale"),
+        get(resource="decks"),
+        merge({"spec": {"replicas": 3}}, subresource="/scale"),
+        get(resource="decks"),
+    ],
+    "scale-several-owners": [
+        prepare({"replicas": 1}),
+        prepare({"replicas": 1, "image": "a"}, "three"),
+        merge({"spec": {"replicas": 2}}, "sc", subresource="/scale"),
+        get(resource="decks"),
+        prepare({"replicas": 2}),
+        merge({"spec": {"replicas": 2}}, "sd", subresource="/scale"),
+        get(resource="decks"),
+    ],
+    "scale-unset-owned": [
+        prepare({"replicas": 1}),
+        merge({"spec": {"replicas": None}}, "sc", subresource="/scale"),
+        get(resource="decks"),
+    ],
+    "scale-zero-owned": [
+        prepare({"replicas": 0}),
+        merge({"spec": {"replicas": 0}}, "sc", subresource="/scale"),
+        merge({"spec": {"replicas": 1}}, "sc", subresource="/scale"),
+        merge({"spec": {"replicas": 0}}, "sc", subresource="/scale"),
+        get(resource="decks"),
+    ],
     "scale-owned-in-two-versions": [
         prepare({"replicas": 1}),
         merge({"spec": {"replicas": 2}}, version="v2", compared=False),
@@ -541,6 +578,16 @@ def _entry(manager: str, fields: Any, operation: str = "Update", version: str = 
 
 
 _IMAGE = {"f:spec": {"f:image": {}}}
+
+
+_SET = "$set"
+
+
+def _deep(levels: int) -> list[Ask]:
+    """managedFields of a set that is nested so deep, which Python's encoder would not write."""
+    body = json.dumps(deck({"image": "a"}, metadata={"resourceVersion": "$rv1", "managedFields": [_entry("mine", _SET)]}))
+    text = body.replace(f'"{_SET}"', '{"f:a":' * levels + "{}" + "}" * levels)
+    return [prepare({"image": "a", "replicas": 1}), put(text, resource="decks", query="fieldManager=putter")]
 
 
 def _given(*entries: Any, spec: Any = None) -> list[Ask]:
@@ -651,6 +698,12 @@ _OWNERS: Cases = {
     "owners-given-two-empty": _given({}, {}),
     "owners-given-empty-beside": _given({}, _entry("mine", _IMAGE)),
     "owners-given-deep": _given(_entry("mine", json.loads('{"f:a":' * 60 + "{}" + "}" * 60))),
+    **{f"owners-given-deep-{levels}": _deep(levels) for levels in (200, 11_000)},
+    "owners-given-large": _given(_entry("mine", {"f:spec": {"f:pairs": {f"f:k{index}": {} for index in range(70_000)}}})),
+    "owners-given-many": _given(*[_entry(f"m{index:05}", _IMAGE) for index in range(10_000)]),
+    "owners-given-many-apply": _given(*[_entry(f"m{index:05}", _IMAGE, "Apply") for index in range(5_000)]),
+    "owners-given-many-invalid": _given(*[_entry("x" * 129, {"f": {}}, "Remove") for _ in range(1_000)]),
+    "owners-given-many-versions": _given(*[_entry("m", _IMAGE, version=f"{GROUP}/v{index}") for index in range(1_000)]),
     "owners-given-create": [
         post(deck({"image": "a"}, metadata={"managedFields": [_entry("mine", _IMAGE)]}), resource="decks", query="fieldManager=x")
     ],

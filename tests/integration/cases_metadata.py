@@ -135,6 +135,9 @@ _RULES: Cases = {
     "owner-without-name": _with(ownerReferences=[{**_OWNER, "name": ""}]),
     "owner-without-uid": _with(ownerReferences=[{"apiVersion": "v1", "kind": "A", "name": "a"}]),
     "owner-empty": _with(ownerReferences=[{}]),
+    "owner-null": _with(ownerReferences=[None]),
+    "owner-null-twice": _with(ownerReferences=[None, None]),
+    "patch-owner-null": [make(), patch({"metadata": {"ownerReferences": [_OWNER, None]}})],
     "owner-version-malformed": _with(ownerReferences=[{**_OWNER, "apiVersion": "a/b/c"}]),
     "owner-an-event": _with(ownerReferences=[{**_OWNER, "kind": "Event"}]),
     "owners-two-controllers": _with(

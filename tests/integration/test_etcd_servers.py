@@ -23,6 +23,7 @@ from tests.fakes.asgi import Client
 from tests.fakes.definitions import CRONTABS as DEFINITION
 from tests.fakes.server import LocalServer
 from tests.integration import pages
+from tests.integration.comparison import comparable
 from tests.integration.server import Standalone, eventually
 
 CRONTABS = "/apis/stable.example.com/v1/namespaces/default/crontabs"
@@ -47,8 +48,9 @@ def ours(plane: ControlPlane, server_on_etcd: Standalone) -> Kubectl:
 
 
 def found(kubectl: Kubectl, name: str) -> dict[str, Any]:
-    """Without what a server shows of its own accord; managedFields are left out by kubectl."""
-    obj: dict[str, Any] = json.loads(kubectl("get", "crontab", name, "-n", "default", "-o", "json").stdout)
+    """With managedFields."""
+    shown = kubectl("get", "crontab", name, "-n", "default", "-o", "json", "--show-managed-fields")
+    obj: dict[str, Any] = json.loads(shown.stdout)
     return obj
 
 
@@ -83,6 +85,42 @@ def test_each_goes_on_where_the_other_was(direction: str, plane: ControlPlane, o
     assert "the object has been modified" in refused.stderr
     other("delete", "crontab", name)
     assert "NotFound" in one("get", "crontab", name, check=False).stderr
+
+
+# Commands of kubectl. Those with a spec read an object that has it.
+OWNED = (
+    (("apply", "--server-side", "-f", "-"), "{image: a, cronSpec: x}"),
+    (("apply", "--server-side", "--field-manager=two", "-f", "-"), "{replicas: 1, cronSpec: x}"),
+    (("apply", "--server-side", "--field-manager=two", "-f", "-"), "{image: b}"),
+    (("apply", "--server-side", "--field-manager=two", "--force-conflicts", "-f", "-"), "{image: b}"),
+    (("label", "crontab", "$name", "a=b"), ""),
+    (("annotate", "crontab", "$name", "c=d"), ""),
+    (("apply", "-f", "-"), "{image: c}"),
+    (("apply", "--server-side", "-f", "-"), "{image: c}"),
+    (("patch", "crontab", "$name", "--type=merge", "-p", '{"metadata":{"managedFields":[{}]}}'), ""),
+    (("label", "crontab", "$name", "a=c", "--overwrite"), ""),
+    (("apply", "--server-side", "-f", "-"), "{image: d}"),
+    (("apply", "--server-side", "-f", "-"), "{image: c}"),
+)
+
+
+def owned(name: str, *servers: Kubectl) -> list[Any]:
+    """What the servers say and make of an object in turn, by OWNED."""
+    seen: list[Any] = []
+    for (arguments, spec), kubectl in zip(OWNED, itertools.cycle(servers), strict=False):
+        given = (
+            f"apiVersion: stable.example.com/v1\nkind: CronTab\nmetadata: {{name: {name}, namespace: default}}\nspec: {spec}\n"
+        )
+        done = kubectl(*[each.replace("$name", name) for each in arguments], input=given, check=False)
+        seen += [done.stdout.replace(name, "$name"), done.stderr.replace(name, "$name"), found(kubectl, name)]
+    return json.loads(json.dumps(comparable(seen)).replace(name, "$name"))  # type: ignore[no-any-return]
+
+
+def test_owners_are_the_same_whoever_wrote(plane: ControlPlane, ours: Kubectl) -> None:
+    alone = owned("alone", plane.kubectl)
+    assert owned("ours", ours) == alone
+    assert owned("theirs-and-ours", plane.kubectl, ours) == alone
+    assert owned("ours-and-theirs", ours, plane.kubectl) == alone
 
 
 def test_each_watches_what_the_other_writes(plane: ControlPlane, ours: Kubectl, tmp_path: Path) -> None:
