@@ -259,3 +259,33 @@ def test_objects_without_owners(clients: tuple[Client, Client]) -> None:
             world.close()
 
     compare(clients, play)
+
+
+def test_what_the_controllers_of_definitions_own(clients: tuple[Client, Client]) -> None:
+    """Of the status of a definition, and of the marks of its deletion."""
+
+    def play(client: Client) -> list[Any]:
+        world = World(client, "controlled", ("v1", VERSIONED))
+        name = f"{DEFINITIONS}/bolts.{world.group}"
+        seen = []
+        try:
+            seen.append(asked(client, "GET", name)[1]["metadata"]["managedFields"])
+            hold = {"metadata": {"finalizers": ["a.example.com/held"]}, "spec": {"names": {"shortNames": ["bo"]}}}
+            asked(client, "PATCH", f"{name}?fieldManager=holder", hold, MERGE_PATCH)
+            eventually(
+                lambda: asked(client, "GET", name)[1]["status"]["acceptedNames"].get("shortNames"), "the short name is accepted"
+            )
+            seen.append(asked(client, "GET", name)[1]["metadata"]["managedFields"])
+        finally:
+            world.close()
+
+        def terminated() -> Any:
+            found = asked(client, "GET", name)[1]
+            done = [each for each in found["status"]["conditions"] if each["type"] == "Terminating" and each["status"] == "False"]
+            return found if done else None
+
+        seen.append(eventually(terminated, "its objects are gone")["metadata"]["managedFields"])
+        asked(client, "PATCH", name, {"metadata": {"finalizers": None}}, MERGE_PATCH)
+        return comparable([{"managedFields": entries} for entries in seen])  # type: ignore[no-any-return]
+
+    compare(clients, play)
