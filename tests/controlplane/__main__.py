@@ -48,7 +48,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _up(binaries: Binaries, options: argparse.Namespace) -> None:
-    for number in (signal.SIGTERM, signal.SIGHUP):  # end as on Ctrl-C
+    # All end it as Ctrl-C does, which a shell has a program in the background ignore.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt), ControlPlane(binaries, fsync=options.fsync, folder=options.folder) as plane:
         if options.kubeconfig is not None:

@@ -121,8 +121,8 @@ class Shell:
                     raise AssertionError(f"{command} ended: {lines}")
                 yield line
                 process.send_signal(signal.SIGINT)
-                rest = process.stdout.read()
-                assert process.wait() == 0, lines + rest
+                rest, _ = process.communicate(timeout=60)
+                assert process.returncode == 0, lines + rest
             finally:
                 process.kill()
 
