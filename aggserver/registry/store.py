@@ -82,12 +82,14 @@ class _Write:
 
     applies: whether it is a server-side apply. Then managedFields are never dropped to make room, since the applier relies on
     them; and the result is pruned only after it was validated.
+    defaulted: whether the object that is wanted has all defaults of the schema, as long as the current one has them.
     """
 
     context: Context
     options: WriteOptions
     admission: Admission
     applies: bool = False
+    defaulted: bool = True
 
 
 class Store(Reader):
@@ -168,7 +170,11 @@ class Store(Reader):
         transform: Transform,
         options: WriteOptions,
         admission: Admission = NO_ADMISSION,
+        *,
+        defaulted: bool = True,
     ) -> StoredObject:
+        """defaulted: whether `transform` sees to the defaults of what it adds."""
+
         async def make(current: StoredObject | None, old: JSONObject | None) -> JSONObject:
             assert current is not None  # `_write` without `creates` has raised NotFound
             obj = await transform(current.decoded())
@@ -176,7 +182,7 @@ class Store(Reader):
             await self._manage_fields(context, current, old, obj, options)
             return obj
 
-        written, _ = await self._write(_Write(context, options, admission), name, make)
+        written, _ = await self._write(_Write(context, options, admission, defaulted=defaulted), name, make)
         return written
 
     async def apply(
@@ -271,7 +277,7 @@ class Store(Reader):
                 with writing(), suppress(NotFound):
                     await self._resource.storage.delete(current.key, current.revision)
             return StoredObject(current.key, self._views.encode_whole(obj), current.revision)
-        return await self._commit(write, current, obj, old, is_whole=view.form is self._views.form)
+        return await self._commit(write, current, obj, old, is_whole=write.defaulted and view.form is self._views.form)
 
     def _prepare_update(self, obj: JSONObject, old: JSONObject) -> JSONObject:
         """Restore the fields that an update can't change, and run the strategy's hook. Returns the object's metadata."""

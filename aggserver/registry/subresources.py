@@ -108,7 +108,9 @@ class ScaleStore:
             self._put(parent, scale)
             return _owned(parent, self._owners.to_parent(owners, scale["metadata"].get("managedFields")))
 
-        written = await self._store.update(context, name, on_parent, options, _ScaleAdmission(admission, self._scale))
+        # `_put` may add the object that has the replicas, and this has defaults, too.
+        judge = _ScaleAdmission(admission, self._scale)
+        written = await self._store.update(context, name, on_parent, options, judge, defaulted=False)
         return self._view(written, written.decoded())
 
     def _put(self, parent: JSONObject, scale: JSONObject) -> None:

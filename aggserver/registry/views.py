@@ -85,7 +85,7 @@ class Views:
         if foreign:
             trees = await self._resource.converter.convert(trees, self._info.api_version)
         async for obj, tree in _in_turns(list(zip(foreign, trees, strict=True))):
-            self._prune(tree)
+            _prune(tree, self._prune)
             views[obj.key] = view = StoredObject(obj.key, codec.encode_json(tree), obj.revision)
             growth += view.size - obj.size
             if growth > _MAX_GROWTH:
@@ -103,12 +103,12 @@ class Views:
         return await self.of(obj, lenient=True)
 
     async def to_stored(self, obj: JSONObject) -> bytes:
-        """The bytes to store for an object of this version."""
+        """The bytes to store for an object of this version. Raises StatusError: see `_prune`."""
         target = self._resource.api_version
         if self._info.api_version != target:
             copy = codec.decode_stored(self.encode_whole(obj))
             (obj,) = await self._resource.converter.convert([copy], target)
-            self._resource.prune(obj)
+            _prune(obj, self._resource.prune)
         return stored.encode(obj, target, self._info.kind)
 
     def encode_whole(self, obj: JSONObject) -> bytes:
@@ -169,6 +169,17 @@ class Views:
     def _too_much_growth(self) -> errors.StatusError:
         why = f"the defaults of their definition add more than {_MAX_GROWTH} bytes to them; list fewer at once, with `limit`"
         return errors.internal_error(f"{self._info.resource} can't be listed: {why}")
+
+
+def _prune(obj: JSONObject, prune: Callable[[JSONObject], object]) -> None:
+    """Prune a converted object. Raises StatusError (500) for an embedded resource that can't be decoded.
+
+    In the version that it was converted from, this need not have been one.
+    """
+    try:
+        prune(obj)
+    except MalformedError as error:
+        raise errors.StatusError(500, "", str(error)) from None
 
 
 async def _in_turns(items: Sequence[T]) -> AsyncIterator[T]:

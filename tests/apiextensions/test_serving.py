@@ -142,3 +142,32 @@ async def test_writes_are_answered_with_the_defaults_of_what_is_stored(server: L
         answers.append(await server.client().request("GET", f"{where}/a"))
     found = [answer.json() for answer in answers]
     assert [(obj["spec"], obj["status"]) for obj in found] == [({"kept": "x"}, {"seen": -1})] * len(answers)
+
+
+async def test_a_scale_shows_the_defaults_of_what_it_adds(server: LocalServer) -> None:
+    scale = {"scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}}
+    members = {"replicas": {"type": "integer"}, "kept": {"type": "string", "default": "x"}}
+    server.serve(
+        definition("foos", "Foo", version("v1", {"spec": {"type": "object", "properties": members}}, subresources=scale))
+    )
+    client, where = server.client(), f"/apis/{GROUP}/v1/namespaces/default/foos"
+    obj = {"apiVersion": f"{GROUP}/v1", "kind": "Foo", "metadata": {"name": "a"}}
+    await client.request("POST", where, body=json.dumps(obj).encode())
+    written = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "a"}, "spec": {"replicas": 2}}
+    answer = await client.request("PUT", f"{where}/a/scale", body=json.dumps(written).encode())
+    assert answer.status == 200
+    assert (await client.request("GET", f"{where}/a")).json()["spec"] == {"replicas": 2, "kept": "x"}
+
+
+async def test_an_embedded_resource_that_the_stored_version_can_not_decode(server: LocalServer) -> None:
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    versions = [
+        version("v1", {"spec": {**anything, "x-kubernetes-embedded-resource": True}}),
+        version("v2", {"spec": anything}),
+    ]
+    server.serve(definition("foos", "Foo", *versions))
+    obj = {"apiVersion": f"{GROUP}/v2", "kind": "Foo", "metadata": {"name": "a"}, "spec": {"kind": "X", "apiVersion": None}}
+    where = f"/apis/{GROUP}/v2/namespaces/default/foos"
+    answer = await server.client().request("POST", where, body=json.dumps(obj).encode())
+    assert answer.status == 500
+    assert answer.json()["message"] == "spec.apiVersion: Invalid value: null: must be a string"
