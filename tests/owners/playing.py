@@ -247,8 +247,15 @@ class Run:
         kube-apiserver stores what an apply made as it is, with nulls that no read shows, and the next write that changes nothing
         is one to it, for these go. Here they are not stored.
         """
+        if upstream.startswith("500 ") and ours.startswith("500 ") and "panic" not in ours and self._owned_in_versions() > 1:
+            # Upstream walks a map of the owners, and answers with the first that can't be converted.
+            return True
         applied = any(step.headers.get("content-type") == APPLY for step in self.steps)
         return upstream == ours or (applied and upstream.replace('"<other>"', '"<same>"') == ours)
+
+    def _owned_in_versions(self) -> int:
+        entries = (self.now or {}).get("metadata", {}).get("managedFields", ())
+        return len({entry["apiVersion"] for entry in entries})
 
     def _comparable(self, answer: Answer, known: _Known) -> str:
         text = answer.body.decode("utf-8", "replace").strip()
@@ -305,7 +312,7 @@ class Blurred(Exception):
 
 @contextmanager
 def connected(upstream: Path, ours: Path) -> Iterator[Sides]:
-    """upstream, ours: kubeconfigs. The namespace of all histories is made, and deleted from kube-apiserver at the end."""
+    """upstream, ours: kubeconfigs. Makes the namespace of all histories, which stays."""
     with ExitStack() as stack:
         pool = stack.enter_context(ThreadPoolExecutor(2))
         servers = [Server(stack.enter_context(Client(kubeconfig))) for kubeconfig in (upstream, ours)]
@@ -313,4 +320,3 @@ def connected(upstream: Path, ours: Path) -> Iterator[Sides]:
         made = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
         sides.both(lambda side: side.ask("POST", "/api/v1/namespaces", made))
         yield sides
-        sides.upstream.ask("DELETE", f"/api/v1/namespaces/{NAMESPACE}")

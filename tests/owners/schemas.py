@@ -58,6 +58,9 @@ class Generator:
     # --- schemas ---
 
     def root(self) -> Schema:
+        if self.odds(8):
+            anything: Schema = {"type": "object", _PRESERVE: True}
+            return {"type": "object", "properties": {"spec": anything, "status": dict(anything)}, _PRESERVE: True}
         properties = {"spec": self._part(), "status": self._part()}
         if self.odds(30):
             properties["data"] = self.schema(1)
@@ -159,21 +162,26 @@ class Generator:
         """The schema of another version: most of it the same. fits: all that the one declares, the other declares too."""
         root = copy.deepcopy(root)
         for _ in range(self.chance.randint(1, 3)):
-            properties = root["properties"][self.chance.choice(["spec", "status"])]["properties"]
+            properties = root["properties"][self.chance.choice(["spec", "status"])].setdefault("properties", {})
             name = self.chance.choice(_NAMES)
             match 3 if fits else self.chance.randrange(4):
                 case 0:
                     properties.pop(name, None)
                 case 1:
                     properties[name] = self.schema(1)
-                case _:
+                case _ if properties:
                     self._retype(self.chance.choice(list(properties.values())))
         return root
 
     def _retype(self, schema: Schema) -> None:
         """Another kind of list or map, of the same items."""
         kind = schema.get("x-kubernetes-list-type")
-        if kind in ("set", "map"):
+        if len(schema.get("x-kubernetes-list-map-keys", ())) > 1 and self.odds(50):
+            schema["x-kubernetes-list-map-keys"] = ["k"]
+        elif kind in ("", "atomic") and schema["items"].get("type") in ("string", "integer"):
+            schema["x-kubernetes-list-type"] = "set"
+            schema["items"].pop("nullable", None)
+        elif kind in ("set", "map"):
             schema.pop("x-kubernetes-list-map-keys", None)
             schema["x-kubernetes-list-type"] = "atomic"
         elif schema.get("x-kubernetes-map-type") == "atomic":
@@ -245,6 +253,10 @@ class Generator:
         kind = schema.get("x-kubernetes-list-type")
         count = self.chance.choice([0, 1, 1, 2, 3])
         items = [self.value(schema["items"], mistakes=mistakes, depth=depth + 1) for _ in range(count)]
+        for item in items if kind == "map" else ():
+            for key in schema["x-kubernetes-list-map-keys"]:
+                if isinstance(item, dict) and isinstance(item.get(key), dict | list):
+                    item[key] = True  # kube-apiserver prints maps in paths in any order
         if kind not in ("set", "map") or (mistakes and self.odds(6)):
             return items
         keys = schema.get("x-kubernetes-list-map-keys")

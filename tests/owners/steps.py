@@ -25,7 +25,7 @@ _MERGE = "application/merge-patch+json"
 _JSON_PATCH = "application/json-patch+json"
 
 _MANAGERS = ("alpha", "beta", "gamma", "delta")
-_AGENTS = ("alpha/v1.0 (linux)", "omega/2", "omega", "kubectl/v1.36 x")
+_AGENTS = ("alpha/v1.0 (linux)", "omega/2", "omega", "kubectl/v1.36 x", "/slash", "x" * 140)
 _ODD_MANAGERS = ("", "x" * 129, "tab\tbed", "ancient-changes", "before-first-apply", "with space", "é")
 _CLIENT_SIDE = "kubectl-client-side-apply"
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -178,7 +178,13 @@ class Story:
         """What the manager applied last with some changes, or something new."""
         fresh = self._metadata() | self._content(version)
         last = self._configs.get((manager, subresource))
-        content = self._draw.mixed(last, fresh) if last is not None and self._odds(75) else fresh
+        content = (
+            last
+            if last is not None and self._odds(10)
+            else self._draw.mixed(last, fresh)
+            if last is not None and self._odds(75)
+            else fresh
+        )
         if subresource:
             content = {name: value for name, value in content.items() if name == "status" or self._odds(10)}
             content.setdefault("status", self._draw.value(self.definition.schemas[version]["properties"]["status"]))
@@ -254,7 +260,17 @@ class Story:
             first = {"apiVersion": f"{GROUP}/{version}", "fieldsType": "FieldsV1", "fieldsV1": fields, "manager": "alpha"}
             entries = [first | {"operation": "Update", "time": "2020-01-01T00:00:00Z"}]
         entry = self._chance.choice(entries)
-        match self._chance.randrange(11):
+        match self._chance.randrange(13):
+            case 11 | 12:
+                # More than are kept apart.
+                for number in range(self._chance.randint(7, 12)):
+                    fields = {f"f:{self._chance.choice(['spec', 'status'])}": {f"f:{self._chance.choice('abcd')}": {}}}
+                    api_version = f"{GROUP}/{self.version()}"
+                    time = f"2020-01-01T00:00:0{self._chance.randint(0, 5)}Z"
+                    new = {"apiVersion": api_version, "fieldsType": "FieldsV1", "fieldsV1": fields, "manager": f"m{number}"}
+                    entries.append(
+                        new | {"operation": "Update", "time": time} | self._chance.choice([{}, {"subresource": "status"}])
+                    )
             case 0:
                 entries.remove(entry)
             case 1:
@@ -313,9 +329,9 @@ class Story:
         places = list(_places(self.now or {}))
         for _ in range(self._chance.randint(1, 3)):
             part = self._chance.choice(["spec", "spec", "status"])
-            schema = self.definition.schemas[version]["properties"][part]
-            name = self._chance.choice(list(schema["properties"]))
-            value = self._draw.value(schema["properties"][name])
+            properties = self.definition.schemas[version]["properties"][part].get("properties") or {"a": {}}
+            name = self._chance.choice(list(properties))
+            value = self._draw.value(properties[name])
             match self._chance.randrange(6):
                 case 0 if places:
                     operations.append({"op": "remove", "path": self._chance.choice(places)})
@@ -374,7 +390,12 @@ class Story:
     def _delete(self) -> Step:
         body = {"propagationPolicy": "Background"} if self._odds(50) else None
         headers = {"accept": _JSON, "user-agent": self._chance.choice(_AGENTS)} | ({"content-type": _JSON} if body else {})
-        return Step("DELETE", url(self.definition.plural, self.version()), headers, body)
+        version = self.version()
+        if self._odds(30):
+            return Step(
+                "DELETE", url(self.definition.plural, version, name="") + "?fieldSelector=metadata.name=$name", headers, body
+            )
+        return Step("DELETE", url(self.definition.plural, version), headers, body)
 
 
 def _places(value: Any, where: str = "") -> Iterator[str]:
