@@ -258,9 +258,20 @@ class FieldManager:
 
     # Applies
 
-    def apply(self, live: JSONObject | None, config: JSONObject, manager: str, *, force: bool, now: str) -> JSONObject:
-        """The object after an apply of `config`, with its managedFields; `live` is None where there is none. Not defaulted yet.
+    def apply(
+        self,
+        live: JSONObject | None,
+        config: JSONObject,
+        manager: str,
+        *,
+        force: bool,
+        now: str,
+        default: Callable[[JSONObject], object] | None = None,
+    ) -> JSONObject:
+        """The object after an apply of `config`, with its managedFields; `live` is None where there is none.
 
+        default: adds the defaults in place to an object that the apply has changed; without it, none are added. One that it does
+        not change stays as it was, even where it lacks them, as an object that was converted to this version may.
         Shares parts with both. Raises StatusError: 400 for a configuration of another kind or with managedFields, 409 for
         conflicts, 500 for one that does not fit the type.
         """
@@ -271,12 +282,14 @@ class FieldManager:
             raise StatusError(500, "", f"failed to decode managed fields: {error}") from None
         self._check(config)
         try:
-            obj, managed = self._apply_over_kubectl(there, config, managed, manager, force=force, now=now)
+            obj, managed, is_changed = self._apply_over_kubectl(there, config, managed, manager, force=force, now=now)
             entries = managed.encoded()
         except ConflictsError as error:
             raise _conflict_error(error.conflicts) from None
         except RecursionError:
             raise StatusError(500, "", "failed to decode managed fields: error decoding set: exceeded max depth") from None
+        if is_changed and default is not None:
+            default(obj)
         if manager == _KUBECTL and (obj["metadata"].get("annotations") or {}).get(_LAST_APPLIED):
             obj = _with_last_applied(obj, config)
         _set_entries(obj, entries)
@@ -291,8 +304,8 @@ class FieldManager:
 
     def _apply_over_kubectl(
         self, live: JSONObject, config: JSONObject, managed: _Managed, name: str, *, force: bool, now: str
-    ) -> tuple[JSONObject, _Managed]:
-        """Fields of kubectl's client-side apply are no conflict for its server-side apply, unless they were changed since."""
+    ) -> tuple[JSONObject, _Managed, bool]:
+        """As `_apply`. Fields of kubectl's client-side apply are no conflict for its server-side apply, unless changed since."""
         try:
             return self._apply(live, config, managed, name, force=force, now=now)
         except ConflictsError as error:
@@ -324,7 +337,8 @@ class FieldManager:
 
     def _apply(
         self, live: JSONObject, config: JSONObject, managed: _Managed, name: str, *, force: bool, now: str
-    ) -> tuple[JSONObject, _Managed]:
+    ) -> tuple[JSONObject, _Managed, bool]:
+        """(the object, who owns what of it, whether the object has changed)."""
         there = self._typed(_without_entries(live))
         if not managed.fields:
             # Nobody knows who wrote what is there, only that it was not this applier.
@@ -351,9 +365,9 @@ class FieldManager:
         else:
             fields.pop(manager, None)
         if new is None:
-            return dict(live, metadata=dict(live["metadata"])), _Managed(fields, managed.times, managed.entries)
+            return dict(live, metadata=dict(live["metadata"])), _Managed(fields, managed.times, managed.entries), False
         obj = dict(new.value, metadata=dict(new.value["metadata"] or {}))
-        return obj, _Managed(fields, managed.times | {manager: now}, managed.entries)
+        return obj, _Managed(fields, managed.times | {manager: now}, managed.entries), True
 
     def _failed_apply(self, live: Typed, error: TypedError) -> StatusError:
         """The error of an apply, which names the live object if that does not fit its type."""

@@ -205,9 +205,8 @@ class Store(Reader):
             live = None if current is None else current.decoded()
 
             def applied() -> JSONObject:
-                obj = fields.apply(live, config, options.field_manager, force=options.force, now=self.now())
-                self._strategy.default(obj)
-                return obj
+                default = self._strategy.default
+                return fields.apply(live, config, options.field_manager, force=options.force, now=self.now(), default=default)
 
             obj = await _off_the_loop_if_long(applied, context, current)
             configuration.accept(context)

@@ -171,3 +171,19 @@ async def test_an_embedded_resource_that_the_stored_version_can_not_decode(serve
     answer = await server.client().request("POST", where, body=json.dumps(obj).encode())
     assert answer.status == 500
     assert answer.json()["message"] == "spec.apiVersion: Invalid value: null: must be a string"
+
+
+async def test_an_apply_that_changes_nothing_adds_no_defaults(server: LocalServer) -> None:
+    """What is stored in v1 never has the field that v2 has a default for."""
+    size = {"size": {"type": "integer"}}
+    versions = [
+        version("v1", {"spec": {"type": "object", "properties": size}}),
+        version("v2", {"spec": {"type": "object", "properties": size | {"kept": {"type": "string", "default": "x"}}}}),
+    ]
+    server.serve(definition("foos", "Foo", *versions))
+    config = {"apiVersion": f"{GROUP}/v2", "kind": "Foo", "metadata": {"name": "a"}, "spec": {"size": 1}}
+    where = f"/apis/{GROUP}/v2/namespaces/default/foos/a?fieldManager=m"
+    kind = "application/apply-patch+yaml"
+    answers = [await server.client().request("PATCH", where, json.dumps(config).encode(), content_type=kind) for _ in range(2)]
+    assert [answer.status for answer in answers] == [201, 200]
+    assert answers[0].json() == answers[1].json()
