@@ -34,6 +34,7 @@ from aggserver.merge.managers import (
 from aggserver.merge.typed import TypedError, field_set, validate
 from aggserver.meta import errors, times
 from aggserver.meta.errors import Cause, StatusError
+from aggserver.meta.field import first_that_fit
 from aggserver.meta.golang import quote, to_json
 from aggserver.meta.json_types import JSONObject
 from aggserver.scheme import object_meta
@@ -509,9 +510,11 @@ def _with_last_applied(obj: JSONObject, config: JSONObject) -> JSONObject:
 
 
 def _conflict_error(conflicts: list[Conflict]) -> StatusError:
+    """The number of conflicts, and as many of them as fit into a response."""
     by: dict[Manager, list[str]] = {}
-    for conflict in conflicts:
-        by.setdefault(conflict.manager, []).append(fieldset.path_text(conflict.path))
+    texts = first_that_fit(fieldset.path_text(conflict.path) for conflict in conflicts)
+    for conflict, text in zip(conflicts, texts, strict=False):
+        by.setdefault(conflict.manager, []).append(text)
     causes = [Cause("FieldManagerConflict", f"conflict with {_printed(manager)}", path) for manager in by for path in by[manager]]
     if len(conflicts) == 1:
         return errors.apply_conflict(f"Apply failed with 1 conflict: {causes[0].message}: {causes[0].field}", causes)

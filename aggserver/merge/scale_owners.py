@@ -39,7 +39,7 @@ class ScaleOwners:
     def to_scale(self, entries: Any) -> list[JSONObject]:
         """Entries of the object -> entries of its Scale. Raises StatusError (500) for what can't be decoded."""
         found = []
-        for entry, _, owned in _decoded(entries):
+        for entry, _, owned in _decoded(entries, trusted=True):
             path = self._paths.get(owned.api_version)
             if path is not None and fieldset.contains(owned.fields, path):
                 found.append({**entry, "apiVersion": _SCALE, "fieldsV1": fieldset.of_path(_IN_SCALE)})
@@ -47,9 +47,10 @@ class ScaleOwners:
 
     def to_parent(self, entries: Any, scale_entries: Any) -> list[JSONObject]:
         """Entries of the object, and those of the Scale after a write of it -> entries of the object after it."""
-        left = {manager: entry for entry, manager, owned in _decoded(scale_entries) if fieldset.contains(owned.fields, _IN_SCALE)}
+        scale = _decoded(scale_entries, trusted=False)
+        left = {manager: entry for entry, manager, owned in scale if fieldset.contains(owned.fields, _IN_SCALE)}
         found = []
-        for entry, manager, owned in _decoded(entries):
+        for entry, manager, owned in _decoded(entries, trusted=True):
             if owned.api_version not in self._paths:
                 continue  # a version that the definition no longer has
             path = self._paths[owned.api_version]
@@ -66,12 +67,15 @@ class ScaleOwners:
         return in_order(found)
 
 
-def _decoded(entries: Any) -> Sequence[tuple[JSONObject, Manager, Owned]]:
-    """Raises StatusError (500). Of two entries of one manager, which `to_parent` can leave, the later counts, as upstream."""
+def _decoded(entries: Any, *, trusted: bool) -> Sequence[tuple[JSONObject, Manager, Owned]]:
+    """Of two entries of one manager, which `to_parent` can leave, the later counts, as upstream. Raises StatusError (500).
+
+    trusted: they were stored.
+    """
     found: dict[Manager, tuple[JSONObject, Manager, Owned]] = {}
     for entry in entries or ():
         try:
-            ((manager, owned),) = decode([entry]).items()
+            ((manager, owned),) = decode([entry], trusted=trusted).items()
         except ManagedFieldsError as error:
             raise StatusError(500, "", str(error)) from None
         found[manager] = entry, manager, owned

@@ -15,6 +15,7 @@ from aggserver.merge.atom import Atom, ListType, MapType
 from aggserver.merge.fieldset import FieldSet
 from aggserver.merge.values import ABSENT
 from aggserver.merge.walker import Misfit, walker_of
+from aggserver.meta.field import first_that_fit
 from aggserver.meta.golang import format_float, quote
 
 __all__ = [
@@ -114,7 +115,7 @@ def _value(item: Any) -> str:
 
 
 def validate(value: Any, atom: Atom, *, allow_duplicates: bool = False) -> None:
-    """Raises TypedError with all reasons why `value` is not of the type.
+    """Raises TypedError with the reasons why `value` is not of the type, as many as fit into a response.
 
     allow_duplicates: sets and list maps may contain an item twice, as objects may that were stored before this was checked.
     """
@@ -124,7 +125,7 @@ def validate(value: Any, atom: Atom, *, allow_duplicates: bool = False) -> None:
 
 def plain_validate(value: Any, atom: Atom, *, allow_duplicates: bool = False) -> None:
     """The plain form of `validate`, for all values. Raises TypedError."""
-    if errors := list(_errors(value, atom, allow_duplicates)):
+    if errors := first_that_fit(_errors(value, atom, allow_duplicates)):
         raise TypedError.of(errors)
 
 

@@ -222,6 +222,23 @@ def test_conflicts(name: str) -> None:
     assert forced["spec"]["size"] == 2
 
 
+def test_conflicts_are_counted_and_told_as_far_as_they_fit() -> None:
+    parts = [{"name": f"{index:0100}", "n": 1} for index in range(20_000)]
+    live = manager().apply(None, config(spec={"parts": parts}), "m", force=False, now=NOON)
+    changed = [{**part, "n": 2} for part in parts]
+    with pytest.raises(StatusError) as caught:
+        manager().apply(live, config(spec={"parts": changed}), "other", force=False, now=NOON)
+    assert caught.value.message.startswith('Apply failed with 20000 conflicts: conflicts with "m":\n- .spec.parts[name=')
+    assert 100_000 < len(caught.value.message) < 1024 * 1024
+
+
+def test_errors_are_told_as_far_as_they_fit() -> None:
+    wrong = [{"name": f"{index:0100}", "n": "x"} for index in range(20_000)]
+    with pytest.raises(StatusError) as caught:
+        manager().apply(None, config(spec={"parts": wrong}), "m", force=False, now=NOON)
+    assert 100_000 < len(caught.value.message) < 1024 * 1024
+
+
 REFUSED = {
     "of another kind": ({"kind": "Other"}, 400, "invalid object type: example.com/v1, Kind=Other"),
     "with managedFields": ({"metadata": {"name": "a", "managedFields": []}}, 400, "metadata.managedFields must be nil"),

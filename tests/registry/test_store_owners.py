@@ -248,3 +248,33 @@ async def test_owners_make_room_where_the_storage_says_so(world: World, store: S
 async def test_an_apply_keeps_its_owners_and_is_refused(small: Store) -> None:
     error = await refused(applied(small, config(anything="x" * (LIMIT - 300), color="y" * 20)))
     assert (error.code, error.reason) == (413, "RequestEntityTooLarge")
+
+
+# --- what another server stored ---
+
+
+async def adopted(world: World, entries: str) -> None:
+    """entries: JSON, as kube-apiserver may have written it."""
+    text = codec.encode_json(crontab(uid="u", creationTimestamp=NOW_TEXT, generation=1, namespace="default")).decode()
+    text = text.replace('"metadata":{', '"metadata":{"managedFields":' + entries + ",", 1)
+    await world.storage.create(f"/{GROUP}/crontabs/default/a", text.encode())
+
+
+@pytest.mark.parametrize("levels", [100, 240])
+async def test_deep_sets_that_another_server_stored(world: World, levels: int) -> None:
+    deep = '{"f:spec":{"f:replicas":{},"f:color":' + '{"f:a":' * levels + "{}" + "}" * (levels + 2)
+    one = codec.encode_json(entry("one", {})).decode().replace('"fieldsV1":{}', f'"fieldsV1":{deep}')
+    await adopted(world, f"[{one}]")
+    store = owning(world)
+    changed = await change(store, "a", lambda obj: obj["spec"].update(replicas=2))
+    owners = {each["manager"]: each["fieldsV1"]["f:spec"] for each in changed.decoded()["metadata"]["managedFields"]}
+    assert owners == {"one": {"f:color": codec.decode_json(deep.encode())["f:spec"]["f:color"]}, "test": {"f:replicas": {}}}
+    assert (await applied(store, config(tone="x"), "two"))["spec"]["tone"] == "x"
+
+
+@pytest.mark.parametrize("entries", ["[{}]", '[{"manager":"x"}]', "[]", '[{"operation":"Apply","apiVersion":"v9"}]'])
+async def test_owners_that_can_not_be_read_count_as_none_in_an_update(world: World, entries: str) -> None:
+    await adopted(world, entries)
+    store = owning(world)
+    changed = (await change(store, "a", lambda obj: obj["spec"].update(replicas=2))).decoded()
+    assert "managedFields" not in changed["metadata"]
