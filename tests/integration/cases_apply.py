@@ -878,6 +878,35 @@ _NAMESPACES: Cases = {
     "namespace-apply-bad-labels": [_apply_space(_namespace(labels={"a b": "x"}))],
     "namespace-apply-other-kind": [_apply_space({**_namespace(), "kind": "Pod"})],
     "namespace-apply-other-version": [_apply_space({**_namespace(), "apiVersion": "v2"})],
+    "namespace-status-apply": [
+        _apply_space(_namespace(labels={"a": "b"}), compared=False),
+        ask(
+            "PATCH",
+            "/api/v1/namespaces/$name/status?fieldManager=st",
+            {**_namespace(labels={"c": "d"}), "status": {"conditions": [{"type": "Own", "status": "True"}]}},
+            kind=APPLY_PATCH,
+            pick=_without_status,
+        ),
+        ask(
+            "PATCH",
+            "/api/v1/namespaces/$name/status?fieldManager=su",
+            {"metadata": {"labels": {"e": "f"}}, "status": {"conditions": [{"type": "Own", "status": "False"}]}},
+            kind="application/merge-patch+json",
+            pick=_without_status,
+        ),
+        _GONE,
+    ],
+    "namespace-finalize-apply": [
+        _apply_space(_namespace(labels={"a": "b"}), compared=False),
+        ask("PATCH", "/api/v1/namespaces/$name/finalize?fieldManager=st", _namespace(), kind=APPLY_PATCH),
+        _GONE,
+    ],
+    "namespace-terminating": [
+        _apply_space({**_namespace(), "spec": {"finalizers": ["a.example.com/f"]}}, compared=False),
+        _space("DELETE", None, compared=False),
+        _apply_space(_namespace(labels={"a": "b"}), "two"),
+        _space("PUT", {**_namespace(), "spec": {}}, "/finalize?fieldManager=f", compared=False),
+    ],
     "namespace-apply-dry-run": [_apply_space(_namespace(labels={"a": "b"}), "one", "&dryRun=All")],
     "namespace-apply-null": [_apply_space(_namespace(labels=None))],
     "namespace-apply-twice": [
@@ -909,6 +938,15 @@ _LISTED = {
 
 def _dry_crd(body: Any, **more: Any) -> list[Ask]:
     return [_apply_crd(body, "kubectl", "&dryRun=All", **more)]
+
+
+def _condition(name: str, status: str) -> dict[str, Any]:
+    return {"type": name, "status": status, "reason": "R", "message": "m", "lastTransitionTime": "2001-01-01T00:00:00Z"}
+
+
+def _apply_status(status: Any, manager: str = "one") -> Ask:
+    body = {name: value for name, value in crd(status=status).items() if name != "spec"}
+    return request("PATCH", f"/{NAME}/status?fieldManager={manager}", body, kind=APPLY_PATCH)
 
 
 _DEFINITIONS: Cases = {
@@ -951,6 +989,17 @@ _DEFINITIONS: Cases = {
         ),
         _CRD_GONE,
     ],
+    "definition-status-apply": [
+        request("POST", "", crd(), compared=False),
+        _apply_status({"conditions": [_condition("Own", "True")]}),
+        _apply_status({"conditions": [_condition("Own", "False")]}, "two"),
+        _apply_status({"conditions": [_condition("Other", "False")]}, "two"),
+        _apply_status({}),
+        _apply_status({"storedVersions": ["v9"]}),
+        _apply_status({"storedVersions": "v9"}),
+        _CRD_GONE,
+    ],
+    "definition-status-apply-missing": [_apply_status({})],
     "definition-apply-dry-run": _dry_crd(crd(version(schema=_LISTED))),
     "definition-apply-unknown": _dry_crd(crd(nope=1)),
     "definition-apply-unknown-schema": _dry_crd(crd(version(schema={**SCHEMA, "nope": 1}))),

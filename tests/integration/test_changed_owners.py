@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -287,5 +289,36 @@ def test_what_the_controllers_of_definitions_own(clients: tuple[Client, Client])
         seen.append(eventually(terminated, "its objects are gone")["metadata"]["managedFields"])
         asked(client, "PATCH", name, {"metadata": {"finalizers": None}}, MERGE_PATCH)
         return comparable([{"managedFields": entries} for entries in seen])  # type: ignore[no-any-return]
+
+    compare(clients, play)
+
+
+def test_times_are_of_the_last_change(clients: tuple[Client, Client]) -> None:
+    """Which entry has which time, by the order of the times: each step is more than a second after the one before."""
+
+    def play(client: Client) -> list[Any]:
+        world = World(client, "timed", ("v1", VERSIONED))
+        steps: list[Callable[[], None]] = [
+            lambda: world.apply("one", {"a": "x"}),
+            lambda: world.merge("two", {"spec": {"b": "y"}}),
+            lambda: world.apply("one", {"a": "x"}),  # changes nothing
+            lambda: world.merge("two", {"spec": {"b": "y"}}),
+            lambda: world.apply("three", {"a": "x"}),  # owns what is there
+            lambda: world.merge("two", {"spec": {"b": "z"}}),  # of the same fields
+            lambda: world.apply("one", {"a": "x", "b": "z"}),
+            lambda: world.apply("three", {"a": "w"}, force=True),
+        ]
+        try:
+            found = []
+            for step in steps:
+                time.sleep(1.1)
+                step()
+                entries = world.get()[1]["metadata"]["managedFields"]
+                times = sorted({entry.get("time", "") for entry in entries})
+                found.append([(entry["manager"], times.index(entry.get("time", ""))) for entry in entries])
+            revisions = [seen[1]["metadata"]["resourceVersion"] for seen in world.seen]
+            return [*found, [left == right for left, right in pairwise(revisions)]]
+        finally:
+            world.close()
 
     compare(clients, play)
