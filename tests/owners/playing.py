@@ -205,6 +205,7 @@ class Run:
         self.steps: list[Step] = []
         self.blurred = False
         self.now: dict[str, Any] | None = None
+        self.accepted = False
         self._sides = sides
         self._name = sides.name()
         self._known = (_Known(), _Known())
@@ -228,6 +229,7 @@ class Run:
         if not self._agree(upstream[1], ours[1]):
             return self._difference(f"then read in {version}: {upstream[1]}", f"then read in {version}: {ours[1]}")
         self.now = upstream[2]
+        self.accepted = upstream[0].startswith("2")
         return None
 
     def _ask(self, which: int, step: Step, read: Step, *, always: bool) -> tuple[str, str, Any]:
@@ -285,7 +287,7 @@ def play(sides: Sides, definition: Definition, stories: Sequence[Story], rounds:
             if difference is not None and not run.blurred:
                 found.append(difference)
             elif difference is None and not run.blurred:
-                story.now = run.now
+                story.answered(run.now, accepted=run.accepted)
                 left.append((story, run))
         runs = left
     return found, count

@@ -204,7 +204,7 @@ class Generator:
         return value
 
     def value(self, schema: Schema, *, mistakes: bool = True, depth: int = 0, most: float = 0.5) -> Any:
-        if mistakes and self.odds(1.5):
+        if mistakes and self.odds(0.8):
             return self.anything()
         if schema.get("nullable") and self.odds(15):
             return None
@@ -245,7 +245,7 @@ class Generator:
             out |= {"apiVersion": "v1", "kind": "Inner"}
             if self.odds(60):
                 out["metadata"] = {"name": self.chance.choice(_NAMES), "labels": {self.chance.choice(_NAMES): "x"}}
-        if mistakes and self.odds(3):
+        if mistakes and self.odds(1):
             out["unknown"] = self.anything()
         return out
 
@@ -257,7 +257,7 @@ class Generator:
             for key in schema["x-kubernetes-list-map-keys"]:
                 if isinstance(item, dict) and isinstance(item.get(key), dict | list):
                     item[key] = True  # kube-apiserver prints maps in paths in any order
-        if kind not in ("set", "map") or (mistakes and self.odds(6)):
+        if kind not in ("set", "map") or (mistakes and self.odds(4)):
             return items
         keys = schema.get("x-kubernetes-list-map-keys")
         properties = schema["items"].get("properties", {})

@@ -58,7 +58,7 @@ def url(plural: str, version: str, subresource: str = "", *, name: str = "$name"
 
 
 class Story:
-    """Draws one step after the other. After each, `now` is the object as kube-apiserver has it, None where there is none."""
+    """Draws one step after the other. `now` is the object as kube-apiserver has it, None where there is none."""
 
     def __init__(self, seed: str, definition: Definition) -> None:
         self.seed = seed
@@ -68,8 +68,18 @@ class Story:
         self._draw = Generator(self._chance)
         self._odds = self._draw.odds
         self._configs: dict[tuple[str, str], Object] = {}
-        self._versions = definition.versions
-        self._crowded = self._odds(8)
+        self._tried: tuple[tuple[str, str], Object] | None = None
+        # The last one goes when the definition changes, and then no apply to what was written in it is taken.
+        self._versions = definition.versions[:2] * 3 + definition.versions[2:]
+        self._crowded = self._odds(12)
+
+    def answered(self, now: Object | None, *, accepted: bool) -> None:
+        """What has become of the last step; a configuration that was refused is not the next one's beginning."""
+        self.now = now
+        if accepted and self._tried is not None:
+            key, content = self._tried
+            self._configs[key] = content
+        self._tried = None
 
     def without_lost_version(self) -> None:
         """The definition has changed, and seldom does somebody still write in the version that it lost."""
@@ -188,7 +198,7 @@ class Story:
         if subresource:
             content = {name: value for name, value in content.items() if name == "status" or self._odds(10)}
             content.setdefault("status", self._draw.value(self.definition.schemas[version]["properties"]["status"]))
-        self._configs[manager, subresource] = content
+        self._tried = ((manager, subresource), content)
         names = ("labels", "annotations", "finalizers", "ownerReferences")
         # An empty one kube-apiserver stores and never shows, so that only the resourceVersion changes.
         metadata = {name: content[name] for name in names if content.get(name)}
@@ -247,7 +257,9 @@ class Story:
             metadata["uid"] = "33333333-0000-4000-8000-000000000000"
         elif self._odds(15):
             del metadata["uid"]
-        if self._odds(12):
+        if self._crowded and self._odds(40):
+            metadata["managedFields"] = self._crowd()
+        elif self._odds(12):
             metadata["managedFields"] = self._chance.choice(
                 [None, None, [], [{}], self._entries(version), self._entries(version)]
             )
@@ -260,17 +272,7 @@ class Story:
             first = {"apiVersion": f"{GROUP}/{version}", "fieldsType": "FieldsV1", "fieldsV1": fields, "manager": "alpha"}
             entries = [first | {"operation": "Update", "time": "2020-01-01T00:00:00Z"}]
         entry = self._chance.choice(entries)
-        match self._chance.randrange(13):
-            case 11 | 12:
-                # More than are kept apart.
-                for number in range(self._chance.randint(7, 12)):
-                    fields = {f"f:{self._chance.choice(['spec', 'status'])}": {f"f:{self._chance.choice('abcd')}": {}}}
-                    api_version = f"{GROUP}/{self.version()}"
-                    time = f"2020-01-01T00:00:0{self._chance.randint(0, 5)}Z"
-                    new = {"apiVersion": api_version, "fieldsType": "FieldsV1", "fieldsV1": fields, "manager": f"m{number}"}
-                    entries.append(
-                        new | {"operation": "Update", "time": time} | self._chance.choice([{}, {"subresource": "status"}])
-                    )
+        match self._chance.randrange(11):
             case 0:
                 entries.remove(entry)
             case 1:
@@ -303,6 +305,16 @@ class Story:
                 entries.append(dict(entry))
             case _:
                 entry["fieldsV1"] = {"f:spec": {".": {}, "f:a": {}, "f:replicas": {}}, "f:metadata": {"f:labels": {"f:a": {}}}}
+        return entries
+
+    def _crowd(self) -> list[Any]:
+        """More managers than are kept apart, who wrote a while ago."""
+        entries: list[Object] = json.loads(json.dumps(self.now["metadata"].get("managedFields", []) if self.now else []))
+        for number in range(self._chance.randint(6, _CROWD)):
+            fields: Object = {f"f:{self._chance.choice(['spec', 'status'])}": {f"f:{self._chance.choice('abcd')}": {}}}
+            entry = {"apiVersion": f"{GROUP}/{self.version()}", "fieldsType": "FieldsV1", "fieldsV1": fields}
+            entry |= {"manager": f"m{number}", "operation": "Update", "time": f"2020-01-01T00:00:0{self._chance.randint(0, 5)}Z"}
+            entries.append(entry | self._chance.choice([{}, {"subresource": "status"}]))
         return entries
 
     def _put(self) -> Step:
