@@ -46,7 +46,7 @@ def review_kinds(authorizer: Authorizer, admission: Chain, clock: Callable[[], f
     """clock: seconds since the epoch."""
     kinds: list[tuple[str, str, object]] = [
         ("authentication", "SelfSubjectReview", SelfSubjectReviews(clock)),
-        ("authorization", "SelfSubjectAccessReview", SelfSubjectAccessReviews(authorizer)),
+        ("authorization", "SelfSubjectAccessReview", SelfSubjectAccessReviews(authorizer, clock)),
         ("authorization", "SelfSubjectRulesReview", SelfSubjectRulesReviews()),
     ]
     resources = []

@@ -16,6 +16,8 @@ from aggserver.authorization.delegating import Authorizer
 from aggserver.meta import codec, errors, field, times
 from aggserver.meta.field import FieldError, Path
 from aggserver.meta.json_types import JSONObject
+from aggserver.meta.resource import ResourceInfo
+from aggserver.registry.own_kinds import own_fields
 from aggserver.registry.rest import NO_ADMISSION, Admission, Context, WriteOptions
 from aggserver.registry.stored import StoredObject
 
@@ -44,10 +46,19 @@ class SelfSubjectReviews:
 
 
 class SelfSubjectAccessReviews:
-    """authorization.k8s.io/v1 SelfSubjectAccessReview."""
+    """authorization.k8s.io/v1 SelfSubjectAccessReview. clock: seconds since the epoch.
 
-    def __init__(self, authorizer: Authorizer) -> None:
+    The answer is the request's object with a status, so it has managedFields, as upstream's.
+    """
+
+    _FIELDS = own_fields(
+        ResourceInfo("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", "", namespaced=False),
+        "authorization/v1.SelfSubjectAccessReview",
+    )
+
+    def __init__(self, authorizer: Authorizer, clock: Callable[[], float]) -> None:
         self._authorizer = authorizer
+        self._clock = clock
 
     async def create(
         self, context: Context, obj: JSONObject, options: WriteOptions, admission: Admission = NO_ADMISSION
@@ -60,7 +71,9 @@ class SelfSubjectAccessReviews:
         status: JSONObject = {"allowed": decision.allowed}
         if decision.reason:
             status["reason"] = decision.reason
-        return _answer({**_type_of(obj), "metadata": {}, "spec": spec, "status": status})
+        owned = {**_type_of(obj), "metadata": {}, "spec": spec}
+        self._FIELDS.update(None, owned, options.field_manager, times.format_time(self._clock()))
+        return _answer({**owned, "status": status})
 
 
 class SelfSubjectRulesReviews:

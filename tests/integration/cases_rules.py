@@ -215,8 +215,11 @@ def _widget(*versions: JSONObject) -> JSONObject:
 
 
 def _outcome(body: Any) -> Any:
-    """Of a definition: all but what the controllers say in their own time."""
-    return {**body, "status": None} if body.get("kind") == "CustomResourceDefinition" else body
+    """Of a definition: all but what the controllers write in their own time, the status and who owns it."""
+    if body.get("kind") != "CustomResourceDefinition":
+        return body
+    entries = [entry for entry in body["metadata"]["managedFields"] if entry.get("subresource") != "status"]
+    return {**body, "metadata": {**body["metadata"], "managedFields": entries}, "status": None}
 
 
 def _try(*schemas: JSONObject) -> list[Ask]:

@@ -270,7 +270,7 @@ async def test_an_etcd_that_was_emptied_is_read_anew(tmp_path: Path, caplog: pyt
             cluster.kill(0)
             cluster.start_again(0, empty=True)
             await until(lambda: cacher.get(A) is None)
-            assert "set back" in caplog.text
+            assert "went back" in caplog.text
             await store.create(B, b"1")
             await cacher.sync()
             assert [item.key for item in cacher.list(PODS).items] == [B]
