@@ -23,6 +23,7 @@ from aggserver.merge.fieldset import FieldSet
 from aggserver.merge.managed_fields import FieldManager
 from aggserver.merge.scale_owners import ScaleOwners
 from aggserver.meta import errors, jsonpath, versions
+from aggserver.meta.golang import quote
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
 from aggserver.publish import discovery, table
@@ -39,6 +40,7 @@ from aggserver.registry.subresources import ScaleStore, StatusStore
 from aggserver.registry.views import Views
 from aggserver.schema.compiled import CompiledSchema
 from aggserver.schema.object_meta import prune_object_meta
+from aggserver.schema.pruning import MalformedError
 from aggserver.schema.rules import UPSTREAM, RuleOptions
 from aggserver.scheme import form
 from aggserver.scheme.decoding import decode_error
@@ -412,7 +414,13 @@ def deprecation_warning(definition: Definition, version: Version) -> str:
 
 
 def _conform_scale(obj: JSONObject) -> list[str]:
-    """Prune a Scale: drop unknown fields. Fields of a wrong type are refused when the Scale is written (`ScaleStore`)."""
+    """Prune a Scale: drop unknown fields. Fields of a wrong type are refused when the Scale is written (`ScaleStore`).
+
+    Raises MalformedError for an object of another kind or version, which a patch may make of a Scale.
+    """
+    version, kind = obj.get("apiVersion") or "autoscaling/v1", obj.get("kind") or "Scale"
+    if isinstance(version, str) and isinstance(kind, str) and (version, kind) != ("autoscaling/v1", "Scale"):
+        raise MalformedError(f"no kind {quote(kind)} is registered for version {quote(version)}")
     dropped = [] if decode_error(obj, _SCALE) else form.prune(obj, _SCALE)
     return dropped + prune_object_meta(obj["metadata"])
 

@@ -476,6 +476,15 @@ async def test_refused_scales(client: Client, name: str) -> None:
     assert (answer.message, answer.status) == (message, code)
 
 
+@pytest.mark.parametrize("patch", [{"kind": "Other"}, {"apiVersion": "autoscaling/v2"}])
+async def test_a_patch_makes_nothing_else_of_a_scale(client: Client, patch: dict[str, str]) -> None:
+    await created(client, replicas=2)
+    answer = await client.merge(f"{ONE}/scale", patch)
+    assert answer.status == 422
+    kind, version = patch.get("kind", "Scale"), patch.get("apiVersion", "autoscaling/v1")
+    assert answer.message.endswith(f'no kind "{kind}" is registered for version "{version}"')
+
+
 async def test_no_scale_without_replicas(client: Client) -> None:
     await created(client)
     answer = await client.get(f"{ONE}/scale")
