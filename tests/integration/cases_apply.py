@@ -461,6 +461,8 @@ _SUBRESOURCES: Cases = {
         merge({"status": {"phase": "y"}}, "three", subresource="/status"),
         merge({"status": None}, "three", subresource="/status"),
     ],
+    "merge-status-version-a-number": [prepare({}), merge({"apiVersion": -1}, subresource="/status")],
+    "merge-status-version-malformed": [prepare({}), merge({"apiVersion": "a/b/c"}, subresource="/status")],
     "put-status-owned": [
         prepare({"image": "a"}),
         ask(

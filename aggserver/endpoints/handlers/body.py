@@ -30,6 +30,7 @@ __all__ = [
     "read_delete_body",
     "read_object",
     "report_unknown",
+    "type_meta_error",
     "warning_texts",
     "without_kind",
 ]
@@ -60,7 +61,7 @@ async def read_object(scope: ResourceScope, request: Request, field_validation: 
         is_yaml = not negotiation.is_protobuf(content_type) and negotiation.body_is_yaml(content_type)
         raise _unrecognized(scope, str(error) if is_yaml else _NO_TYPE_META + str(error), body) from None
     obj = {} if obj is None else obj
-    mismatch = _type_meta_error(obj)
+    mismatch = type_meta_error(obj)
     if mismatch:
         raise _unrecognized(scope, mismatch, body)
     if scope.typed:
@@ -156,7 +157,7 @@ async def read_delete_body(request: Request) -> Any:
         options, _ = await _decode(body, request.header(b"content-type"))
     except (codec.DecodeError, protobuf.ProtobufError) as error:
         raise errors.bad_request(_NO_TYPE_META + str(error)) from None
-    if options is not None and (why := _type_meta_error(options)):
+    if options is not None and (why := type_meta_error(options)):
         raise errors.bad_request(why)
     return options
 
@@ -188,7 +189,7 @@ async def _slowly(decode: Callable[[bytes], T], body: bytes) -> T:
     return await asyncio.get_running_loop().run_in_executor(_SLOW, decode, body)
 
 
-def _type_meta_error(obj: Any) -> str:
+def type_meta_error(obj: Any) -> str:
     """Why kind and version can't be decoded; '' if they can, or are missing."""
     if not isinstance(obj, dict):
         what = f"json: cannot unmarshal {json_kind(obj)} into Go value of type struct "

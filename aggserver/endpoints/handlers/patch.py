@@ -144,9 +144,12 @@ def _compiled(content_type: str, value: Any) -> _Apply:
 def _check_shape(obj: Any) -> None:
     if not isinstance(obj, dict):
         raise _rejected(obj, "the patched document is no object")
-    why = "" if obj.get("kind") else body.without_kind(golang.to_json(obj))
-    why = why or object_meta.type_error(obj.get("metadata"))
-    if why:
+    why = body.type_meta_error(obj)
+    if not why and not obj.get("kind"):
+        why = body.without_kind(golang.to_json(obj))
+    if not why and (version := obj.get("apiVersion") or "").count("/") > 1:
+        why = f"unexpected GroupVersion string: {version}"
+    if why := why or object_meta.type_error(obj.get("metadata")):
         raise _rejected(obj, why)
     if obj.get("metadata") is None:
         obj["metadata"] = {}
