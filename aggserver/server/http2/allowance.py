@@ -23,6 +23,10 @@ CREDIT_PER_RESPONSE = 4
 CREDIT_PER_DATA = 2
 BYTES_PER_CREDIT = 1024
 
+# Credit that is kept until it is spent. Hundreds of watches on one connection are sent a batch each before the client's
+# WINDOW_UPDATEs for the first arrive, so it must cover all that is on its way: a window's worth for a thousand streams.
+MOST_EARNED = 64 * 1024
+
 # A request's body may come in small frames, but not in empty ones only.
 BODY_BYTES_PER_CREDIT = 64
 
@@ -30,22 +34,26 @@ BODY_BYTES_PER_CREDIT = 64
 class Allowance:
     """The number of frames without effect that a client may still send. clock: monotonic seconds."""
 
-    __slots__ = ("_clock", "_left", "_refilled")
+    __slots__ = ("_clock", "_earned", "_left", "_refilled")
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._left = USELESS_BURST
+        self._earned = 0
         self._refilled = clock()
 
     def spend(self, cost: int) -> None:
         """Raises DenialOfServiceError, for which jh2 ends the connection with ENHANCE_YOUR_CALM."""
+        if cost <= self._earned:
+            self._earned -= cost
+            return
         if cost > self._left:
             now = self._clock()
-            self.earn(int((now - self._refilled) * USELESS_PER_SECOND))
+            self._left = min(self._left + int((now - self._refilled) * USELESS_PER_SECOND), USELESS_BURST)
             self._refilled = now
             if cost > self._left:
                 raise DenialOfServiceError("more control frames than requests account for")
         self._left -= cost
 
     def earn(self, credit: int) -> None:
-        self._left = min(self._left + credit, USELESS_BURST)
+        self._earned = min(self._earned + credit, MOST_EARNED)

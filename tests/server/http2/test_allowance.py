@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from jh2.exceptions import DenialOfServiceError
 
-from aggserver.server.http2.allowance import USELESS_BURST, USELESS_PER_SECOND, Allowance
+from aggserver.server.http2.allowance import MOST_EARNED, USELESS_BURST, USELESS_PER_SECOND, Allowance
 
 
 def test_an_allowance_comes_back():
@@ -18,8 +18,17 @@ def test_an_allowance_comes_back():
     with pytest.raises(DenialOfServiceError):
         allowance.spend(1)
     now = 1e9
-    allowance.earn(10**9)
     allowance.spend(USELESS_BURST)
-    allowance.spend(USELESS_BURST)
+    with pytest.raises(DenialOfServiceError):
+        allowance.spend(1)
+
+
+def test_what_is_earned_is_kept_and_bounded():
+    """Hundreds of watches are sent events before the client's WINDOW_UPDATEs for the first of them arrive."""
+    allowance = Allowance(lambda: 0.0)
+    for _ in range(MOST_EARNED):
+        allowance.earn(2)
+    for _ in range(MOST_EARNED + USELESS_BURST):
+        allowance.spend(1)
     with pytest.raises(DenialOfServiceError):
         allowance.spend(1)

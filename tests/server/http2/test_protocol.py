@@ -59,11 +59,11 @@ async def flooded():
     """A connection whose clock stands, stream 1 answered and stream 3 open; with no credit for what was done."""
     peer = Peer(stalled)
     await peer.open()
-    peer.http2.protocol.allowance = peer.http2.protocol.incoming_buffer._allowance = Allowance(lambda: 0.0)
     await peer.request()
     head = [(b":method", b"POST"), (b":scheme", b"https"), (b":authority", b"a"), (b":path", b"/stalled")]
     await peer.send(HeadersFrame(3, peer.encoder.encode(head), flags=["END_HEADERS"]))
     peer.take()
+    peer.http2.protocol.allowance = peer.http2.protocol.incoming_buffer._allowance = Allowance(lambda: 0.0)
     return peer
 
 
