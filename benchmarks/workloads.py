@@ -63,6 +63,7 @@ WORKLOADS = (
         "merge patch, 32 clients",
         4,
         {"workload": "merge-patch", "clients": 32},
+        order=1,
         etcd_aim=ETCD_WRITE_AIM,
     ),
     Workload(
@@ -70,6 +71,7 @@ WORKLOADS = (
         "server-side apply, 16 clients",
         4,
         {"workload": "apply", "clients": 16},
+        order=1,
         etcd_aim=ETCD_WRITE_AIM,
     ),
     Workload(
