@@ -83,8 +83,8 @@ def _serve(options: Options) -> int:
         from aggserver.app.aggregated import run
     gc.freeze()
     gc.enable()
-    # A write makes and drops some thousand objects, hardly any of them in cycles: with the default of 700 the collector ran several
-    # times for each, a tenth of an apply's time.
+    # A write allocates and frees some thousand objects, hardly any of them in cycles. With the default threshold of 700 the
+    # collector ran several times for each, which took a tenth of an apply.
     gc.set_threshold(10_000, 20, 20)
     # After 0.5 ms instead of 5, a storage thread gets the interpreter back from a busy event loop: 16 writers made 3,270 writes a
     # second, and 1,880 with the default.
