@@ -86,7 +86,7 @@ class Views:
             trees = await self._resource.converter.convert(trees, self._info.api_version)
         async for obj, tree in _in_turns(list(zip(foreign, trees, strict=True))):
             _prune(tree, self._prune)
-            views[obj.key] = view = StoredObject(obj.key, codec.encode_json(tree), obj.revision)
+            views[obj.key] = view = StoredObject(obj.key, self._encoded(obj, tree), obj.revision)
             growth += view.size - obj.size
             if growth > _MAX_GROWTH:
                 raise self._too_much_growth()
@@ -122,7 +122,7 @@ class Views:
         if self._resource.conform_stored is None:
             return obj.conform(self.form, obj.raw)
         try:
-            raw = codec.encode_json(self._stored_tree(obj))
+            raw = self._encoded(obj, self._stored_tree(obj))
         except errors.ObjectTooLarge as error:
             return self._without_defaults(obj, error, lenient=lenient)
         growth = max(len(raw) - obj.size, 0)
@@ -143,6 +143,13 @@ class Views:
             raise Unreadable(self._cacher.spoil(Corrupt(obj.key, obj.revision, str(error)))) from None
         return tree
 
+    def _encoded(self, obj: StoredObject, tree: JSONObject) -> bytes:
+        """The tree of an object as JSON. Raises Unreadable for one that another server has stored with over 254 levels."""
+        try:
+            return codec.encode_json(tree)
+        except TypeError:
+            raise Unreadable(self._cacher.spoil(Corrupt(obj.key, obj.revision, "it is nested too deeply"))) from None
+
     def _without_defaults(self, obj: StoredObject, error: errors.ObjectTooLarge, *, lenient: bool) -> StoredObject:
         """The object without its defaults and without a form, so that it is not taken for one that has them."""
         if lenient:
@@ -155,7 +162,7 @@ class Views:
         """Decode an object, unless it is known to be readable. Raises Unreadable."""
         if obj.form is not self.form and obj.conformed(self.form) is None:
             try:
-                self._stored_tree(obj)
+                self._encoded(obj, self._stored_tree(obj))
             except errors.ObjectTooLarge:
                 return  # it can be read, without its defaults
 

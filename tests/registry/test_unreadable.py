@@ -37,7 +37,15 @@ def embedding(metadata: Any) -> bytes:
     return encoded("x", embedded={"apiVersion": "v1", "kind": "Pod", "metadata": metadata})
 
 
-# Stored bytes, and why they can't be read: kube-apiserver's text, without the object that it shows after "is missing".
+def nested(levels: int) -> bytes:
+    """A Thing with an embedded resource of so many levels, which kube-apiserver could have stored: it allows 10,000."""
+    return encoded("x", embedded="EMBEDDED").replace(
+        b'"EMBEDDED"', b'{"apiVersion":"v1","kind":"Pod","deep":' + b"[" * levels + b"]" * levels + b"}"
+    )
+
+
+# Stored bytes, and why they can't be read: kube-apiserver's text, without the object that it shows after "is missing". It reads what is
+# nested too deeply for us.
 BYTES: dict[str, tuple[bytes, str]] = {
     "no JSON": (b"this is no JSON \xff", "invalid character 'h' in literal true (expecting 'r')"),
     "nothing": (b"", "unexpected end of JSON input"),
@@ -64,6 +72,7 @@ BYTES: dict[str, tuple[bytes, str]] = {
         embedding([]),
         "embedded.metadata: Invalid value: []: json: cannot unmarshal array into Go value of type v1.ObjectMeta",
     ),
+    "nested too deeply": (nested(300), "it is nested too deeply"),
 }
 
 
