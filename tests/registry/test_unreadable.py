@@ -44,8 +44,8 @@ def nested(levels: int) -> bytes:
     )
 
 
-# Stored bytes, and why they can't be read: kube-apiserver's text, without the object that it shows after "is missing". It reads what is
-# nested too deeply for us.
+# Stored bytes, and why they can't be read: kube-apiserver's text, without the object that it shows after "is missing". What is
+# nested too deeply here, it reads.
 BYTES: dict[str, tuple[bytes, str]] = {
     "no JSON": (b"this is no JSON \xff", "invalid character 'h' in literal true (expecting 'r')"),
     "nothing": (b"", "unexpected end of JSON input"),
