@@ -223,6 +223,8 @@ class FieldManager:
             _set_entries(new, None)
             if not managed.fields and live is not None:
                 return  # nobody kept them so far, and it begins with a create or an apply
+            if new.get("kind") != self.kind:
+                return  # there is no type for it; a write of `/status` may say any kind, which is then passed over
             managed = self._updated(None if live is None else _without_entries(live), new, managed, manager, now)
             entries = _capped(managed).encoded()
         except (TypedError, MissingVersionError, StatusError, RecursionError):

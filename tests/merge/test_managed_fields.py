@@ -149,6 +149,11 @@ def test_a_subresource_has_entries_of_its_own_and_takes_none_from_the_body() -> 
     assert made == [kept, entry("m", "Update", {"f:status": {"f:phase": {}}}, LATER, subresource="status")]
 
 
+def test_who_writes_the_status_of_another_kind_leaves_nobody_as_owner() -> None:
+    live = thing({"managedFields": [entry("m", "Update", spec(size={}))]}, spec={"size": 1})
+    assert updated(live, {**live, "kind": "Other", "status": {}}, of=manager("status")) is None
+
+
 def test_ten_writers_at_most() -> None:
     obj = thing(spec={"size": 0})
     entries: Any = updated(None, obj, "m0")
