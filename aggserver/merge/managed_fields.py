@@ -39,7 +39,7 @@ from aggserver.meta.golang import quote, to_json
 from aggserver.meta.json_types import JSONObject
 from aggserver.scheme import object_meta
 
-__all__ = ["APPLY", "UPDATE", "FieldManager", "ManagedFieldsError", "decode", "in_order"]
+__all__ = ["APPLY", "UPDATE", "FieldManager", "ManagedFieldsError", "decode", "in_order", "set_entries", "without_entries"]
 
 APPLY, UPDATE = "Apply", "Update"
 
@@ -220,17 +220,17 @@ class FieldManager:
         """
         try:
             managed = self._live_or_new(live, new)
-            _set_entries(new, None)
+            set_entries(new, None)
             if not managed.fields and live is not None:
                 return  # nobody kept them so far, and it begins with a create or an apply
             if new.get("kind") != self.kind:
                 return  # there is no type for it; a write of `/status` may say any kind, which is then passed over
-            managed = self._updated(None if live is None else _without_entries(live), new, managed, manager, now)
+            managed = self._updated(None if live is None else without_entries(live), new, managed, manager, now)
             entries = _capped(managed).encoded()
         except (TypedError, MissingVersionError, StatusError, RecursionError):
             # RecursionError: another server may have stored sets that are too deep.
             entries = None
-        _set_entries(new, entries)
+        set_entries(new, entries)
 
     def _live_or_new(self, live: JSONObject | None, new: JSONObject) -> _Managed:
         there, given = None if live is None else _entries(live), _entries(new)
@@ -295,7 +295,7 @@ class FieldManager:
             default(obj)
         if manager == _KUBECTL and (obj["metadata"].get("annotations") or {}).get(_LAST_APPLIED):
             obj = _with_last_applied(obj, config)
-        _set_entries(obj, entries)
+        set_entries(obj, entries)
         return obj
 
     def _check(self, config: JSONObject) -> None:
@@ -342,7 +342,7 @@ class FieldManager:
         self, live: JSONObject, config: JSONObject, managed: _Managed, name: str, *, force: bool, now: str
     ) -> tuple[JSONObject, _Managed, bool]:
         """(the object, who owns what of it, whether the object has changed)."""
-        there = self._typed(_without_entries(live))
+        there = self._typed(without_entries(live))
         if not managed.fields:
             # Nobody knows who wrote what is there, only that it was not this applier.
             try:
@@ -435,7 +435,8 @@ def _names_managers(config: JSONObject) -> bool:
     return not object_meta.type_error({"managedFields": given})
 
 
-def _set_entries(obj: JSONObject, entries: list[JSONObject] | None) -> None:
+def set_entries(obj: JSONObject, entries: list[JSONObject] | None) -> None:
+    """Sets `managedFields` in the object's metadata, or removes them where there are none."""
     metadata = obj["metadata"]
     if entries:
         metadata["managedFields"] = entries
@@ -443,7 +444,8 @@ def _set_entries(obj: JSONObject, entries: list[JSONObject] | None) -> None:
         metadata.pop("managedFields", None)
 
 
-def _without_entries(obj: JSONObject) -> JSONObject:
+def without_entries(obj: JSONObject) -> JSONObject:
+    """The object without `managedFields`; it shares all else with `obj`."""
     metadata = obj["metadata"]
     if "managedFields" not in metadata:
         return obj

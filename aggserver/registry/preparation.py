@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from aggserver.merge.managed_fields import without_entries
 from aggserver.meta import codec, errors
 from aggserver.meta.json_types import JSONObject
 
@@ -71,13 +72,9 @@ def keep_times(obj: JSONObject, old: JSONObject) -> None:
     entries, before = obj["metadata"].get("managedFields"), old["metadata"].get("managedFields")
     if not entries or not before or len(entries) != len(before) or entries == before:
         return
-    if all(map(_same_but_time, entries, before)) and codec.same(_without_entries(obj), _without_entries(old)):
+    if all(map(_same_but_time, entries, before)) and codec.same(without_entries(obj), without_entries(old)):
         obj["metadata"]["managedFields"] = before
 
 
 def _same_but_time(entry: JSONObject, before: JSONObject) -> bool:
     return {**entry, "time": None} == {**before, "time": None}
-
-
-def _without_entries(obj: JSONObject) -> JSONObject:
-    return {**obj, "metadata": {**obj["metadata"], "managedFields": None}}

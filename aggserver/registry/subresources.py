@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
 from aggserver.merge import kinds
-from aggserver.merge.managed_fields import FieldManager
+from aggserver.merge.managed_fields import FieldManager, set_entries
 from aggserver.merge.managers import no_other_version
 from aggserver.merge.scale_owners import ScaleOwners
 from aggserver.meta import codec, errors
@@ -100,13 +100,16 @@ class ScaleStore:
         async def on_parent(parent: JSONObject) -> JSONObject:
             owners = parent["metadata"].get("managedFields")
             shown = self._owners.to_scale(owners)
-            old = _owned(self._scale(parent, unset=_UNSET), shown)
-            scale = await make(old, _owned(self._scale(parent, unset=_UNSET), shown))
+            old, copy = self._scale(parent, unset=_UNSET), self._scale(parent, unset=_UNSET)
+            for each in (old, copy):
+                set_entries(each, shown)
+            scale = await make(old, copy)
             preparation.place_in_namespace(scale["metadata"], context.namespace, namespaced=self._store.strategy.info.namespaced)
             preparation.check_name(scale, name)
             await admission.mutate(scale, old)
             self._put(parent, scale)
-            return _owned(parent, self._owners.to_parent(owners, scale["metadata"].get("managedFields")))
+            set_entries(parent, self._owners.to_parent(owners, scale["metadata"].get("managedFields")))
+            return parent
 
         # `_put` may add the object that has the replicas, and this has defaults, too.
         judge = _ScaleAdmission(admission, self._scale)
@@ -160,15 +163,6 @@ class _ScaleAdmission:
 
     async def validate(self, obj: JSONObject | None, old: JSONObject | None) -> None:
         await self._admission.validate(obj and self._scale_of(obj), old and self._scale_of(old))
-
-
-def _owned(obj: JSONObject, entries: list[JSONObject]) -> JSONObject:
-    """Set managedFields, or remove them if there are no entries. Returns the object."""
-    if entries:
-        obj["metadata"]["managedFields"] = entries
-    else:
-        obj["metadata"].pop("managedFields", None)
-    return obj
 
 
 def _replicas(scale: JSONObject) -> int:
