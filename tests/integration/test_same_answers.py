@@ -24,6 +24,7 @@ from tests.integration import (
     cases_definitions,
     cases_limits,
     cases_metadata,
+    cases_owners,
     cases_paths,
     cases_reads,
     cases_rules,
@@ -40,6 +41,7 @@ from tests.integration.sides import Side, both, played
 CASES: Cases = {}
 for _module in (
     cases_apply,
+    cases_owners,
     cases_bodies,
     cases_definition_schemas,
     cases_definitions,
