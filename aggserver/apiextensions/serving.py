@@ -16,7 +16,7 @@ from aggserver.admission.chain import Chain
 from aggserver.apiextensions.content import content_digest, same_content
 from aggserver.apiextensions.definition import Definition, Version
 from aggserver.apiextensions.marks import Marks
-from aggserver.conversion.converter import NoneConverter
+from aggserver.conversion.converter import NONE
 from aggserver.endpoints.installer import ResourceScope
 from aggserver.merge.atom import Atom, of_resource
 from aggserver.merge.fieldset import FieldSet
@@ -242,7 +242,7 @@ class DefinitionResource:
             api_version=f"{definition.group}/{stored_version.name}",
             storage=environment.storage,
             cacher=self._cacher,
-            converter=NoneConverter(),
+            converter=NONE,
             prune=self.schema(stored_version).prune_converted,
             conform_stored=self._conform_stored,
             read_fields=self._field_reader(),

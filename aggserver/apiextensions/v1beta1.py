@@ -12,10 +12,11 @@ v1beta1 is stored: k8s.io/kubernetes pkg/controlplane/apiserver/apiextensions.go
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 from typing import Any
 
 from aggserver.apiextensions import manifest
+from aggserver.conversion.converter import ComputedConverter
+from aggserver.meta.json_types import JSONObject
 from aggserver.schema.structural import PRESERVE
 
 __all__ = ["API_VERSION", "StoredDefinitions", "to_v1"]
@@ -31,14 +32,15 @@ _HOISTED = {
 }
 
 
-class StoredDefinitions:
+class StoredDefinitions(ComputedConverter):
     """The `Converter` for definitions that are not stored in v1."""
 
-    async def convert(self, objects: Sequence[dict[str, Any]], api_version: str) -> list[dict[str, Any]]:
-        for obj in objects:
-            obj["apiVersion"] = api_version
-            _to_v1(obj["spec"])
-        return list(objects)
+    changes_metadata = False
+
+    def at_once(self, obj: JSONObject, api_version: str) -> JSONObject:
+        obj["apiVersion"] = api_version
+        _to_v1(obj["spec"])
+        return obj
 
 
 def _to_v1(spec: dict[str, Any]) -> None:

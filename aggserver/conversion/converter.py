@@ -1,28 +1,74 @@
-"""Converter: converts objects from one version to another.
+"""Converter: converts objects from one version of their resource to another.
 
-The None strategy changes only apiVersion; pruning and defaulting for the target version follow in the registry, which converts
-every object whose stored version is not the requested one. It is asynchronous, since other strategies call a webhook, and works
-on batches, since they call it once for a whole list.
+The None strategy changes only apiVersion; pruning for the target version follows in the registry, which converts every object
+whose stored version is not the requested one. Converters that compute answer at once. Others call a webhook, and work on batches,
+since one call converts a whole list.
 Source: k8s.io/apiextensions-apiserver pkg/apiserver/conversion/{converter,nop_converter}.go, v0.36.3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
-__all__ = ["Converter", "NoneConverter"]
+from aggserver.meta.errors import StatusError
+from aggserver.meta.json_types import JSONObject
+
+__all__ = ["NONE", "ComputedConverter", "ConversionError", "Converter", "NoneConverter"]
+
+
+class ConversionError(StatusError):
+    """A conversion that failed: HTTP 500 without a reason, with upstream's text.
+
+    index: of the object that was not converted; None if the converter refused the objects as a whole. answered: whether the
+    converter has looked at the objects. If not, it could not be reached, and smaller batches would fail as well.
+    """
+
+    def __init__(self, message: str, index: int | None = None, *, answered: bool = True) -> None:
+        super().__init__(500, "", message)
+        self.index = index
+        self.answered = answered
 
 
 class Converter(Protocol):
-    async def convert(self, objects: Sequence[dict[str, Any]], api_version: str) -> list[dict[str, Any]]:
-        """Return the objects in `api_version`, in the same order. The objects passed in may be changed."""
+    """at_once: converts one object without I/O; None if the converter has to be asked with `convert`. The object passed in may be
+    changed. Raises ConversionError.
+
+    changes_metadata: whether labels and annotations may differ between versions. All other metadata never does.
+    """
+
+    @property
+    def at_once(self) -> Callable[[JSONObject, str], JSONObject] | None: ...
+
+    @property
+    def changes_metadata(self) -> bool: ...
+
+    async def convert(self, objects: Sequence[JSONObject], api_version: str) -> list[JSONObject]:
+        """The objects in `api_version`, in the same order. The objects passed in may be changed. Raises ConversionError."""
 
 
-class NoneConverter:
+class ComputedConverter(ABC):
+    """The base of converters that need no I/O."""
+
+    changes_metadata = True
+
+    @abstractmethod
+    def at_once(self, obj: JSONObject, api_version: str) -> JSONObject:
+        """See `Converter`."""
+
+    async def convert(self, objects: Sequence[JSONObject], api_version: str) -> list[JSONObject]:
+        return [self.at_once(obj, api_version) for obj in objects]
+
+
+class NoneConverter(ComputedConverter):
     """spec.conversion.strategy None: only apiVersion changes."""
 
-    async def convert(self, objects: Sequence[dict[str, Any]], api_version: str) -> list[dict[str, Any]]:
-        for obj in objects:
-            obj["apiVersion"] = api_version
-        return list(objects)
+    changes_metadata = False
+
+    def at_once(self, obj: JSONObject, api_version: str) -> JSONObject:
+        obj["apiVersion"] = api_version
+        return obj
+
+
+NONE = NoneConverter()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from aggserver.conversion.converter import Converter, NoneConverter
+from aggserver.conversion.converter import NONE, Converter
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry import stored
 from aggserver.registry.resource_storage import ResourceStorage
@@ -71,7 +71,7 @@ class Environment:
             api_version=info.api_version,
             storage=self.storage,
             cacher=self.cacher(info.group, info.resource, stored.make_decodable),
-            converter=converter or NoneConverter(),
+            converter=converter or NONE,
             prune=_keep_all,
             conform_stored=None,
             read_fields=_no_fields,
