@@ -74,6 +74,7 @@ PURE = (
     "aggserver.publish",
     "aggserver.cel_command.places",
     "aggserver.cel_command.report",
+    "aggserver.admission.matching",
     "aggserver.apiextensions.conditions",
     "aggserver.apiextensions.content",
     "aggserver.apiextensions.conversion_rules",

@@ -1,0 +1,296 @@
+"""Matching: whether the rules of a webhook, a policy or a binding are meant for a request.
+
+`Criteria` are what an operator wrote: rules, a policy for other versions, and two selectors. `matches` answers with the version
+of the resource that they ask for, which may be another than the one the request was made in. `Index` finds the criteria that can
+match requests of a resource at all, so that all others cost a write nothing.
+Pure: `matches` is a coroutine only because the labels of a namespace may have to be read by whoever calls it.
+Source: k8s.io/apiserver pkg/admission/plugin/webhook/{generic/webhook,predicates/rules/rules,predicates/namespace/matcher,
+predicates/object/matcher}.go, pkg/admission/plugin/policy/matching/matching.go, v0.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from aggserver.admission.chain import CREATE, UPDATE, Attributes
+from aggserver.meta import errors, versions
+from aggserver.meta.json_types import JSONObject
+from aggserver.meta.selectors import LabelSelector, SelectorError
+
+__all__ = ["Criteria", "Index", "NamespaceLabels", "Rule", "Target", "is_exempt", "matches"]
+
+ANY = "*"
+
+# (name of a namespace) -> its labels. Raises StatusError: 404 if there is no such namespace.
+NamespaceLabels = Callable[[str], Awaitable[Mapping[str, str]]]
+
+T = TypeVar("T")
+
+
+class Target(NamedTuple):
+    """A resource in one version, and the apiVersion and kind of the objects of the (sub)resource that is requested."""
+
+    group: str
+    version: str
+    resource: str
+    api_version: str
+    kind: str
+
+    @classmethod
+    def requested(cls, attributes: Attributes) -> Target:
+        """What the request itself names."""
+        info = attributes.resource
+        return cls(info.group, info.version, info.resource, attributes.object_version, attributes.kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A RuleWithOperations, or a NamedRuleWithOperations of a policy.
+
+    resources: (resource, subresource), where either may be `*`; the subresource is '' for the resource itself. names: of objects;
+    empty for all of them.
+    """
+
+    groups: frozenset[str]
+    versions: frozenset[str]
+    resources: frozenset[tuple[str, str]]
+    operations: frozenset[str]
+    scope: str = ANY
+    names: frozenset[str] = frozenset()
+
+    @classmethod
+    def parse(cls, rule: Mapping[str, Any]) -> Rule:
+        parts = (resource.partition("/") for resource in rule.get("resources") or ())
+        return cls(
+            groups=frozenset(rule.get("apiGroups") or ()),
+            versions=frozenset(rule.get("apiVersions") or ()),
+            resources=frozenset((resource, subresource) for resource, _, subresource in parts),
+            operations=frozenset(rule.get("operations") or ()),
+            scope=ANY if rule.get("scope") is None else rule["scope"],
+            names=frozenset(rule.get("resourceNames") or ()),
+        )
+
+    def matches(self, attributes: Attributes, target: Target) -> bool:
+        """target: the version of the requested resource to look for."""
+        return (
+            _holds(self.operations, attributes.operation)
+            and _holds(self.groups, target.group)
+            and _holds(self.versions, target.version)
+            and self._in_resources(target.resource, attributes.subresource)
+            and self._in_scope(attributes, target)
+            and (not self.names or attributes.name in self.names)
+        )
+
+    def may_match(self, group: str, resource: str) -> bool:
+        """Whether it names the resource in any version, with any subresource."""
+        return _holds(self.groups, group) and any(name in (ANY, resource) for name, _ in self.resources)
+
+    def _in_resources(self, resource: str, subresource: str) -> bool:
+        wanted = self.resources
+        return (
+            (resource, subresource) in wanted or (resource, ANY) in wanted or (ANY, subresource) in wanted or (ANY, ANY) in wanted
+        )
+
+    def _in_scope(self, attributes: Attributes, target: Target) -> bool:
+        if self.scope == ANY:
+            return True
+        # A Namespace is cluster-scoped, though the namespace of a request for it is its own name.
+        clustered = not attributes.namespace or (target.group, target.version, target.resource) == ("", "v1", "namespaces")
+        return self.scope == ("Cluster" if clustered else "Namespaced")
+
+
+def _holds(items: frozenset[str], wanted: str) -> bool:
+    return wanted in items or ANY in items
+
+
+# Everything matches `{}`, and nothing a selector that is missing, as with metav1.LabelSelectorAsSelector.
+_Selector = LabelSelector | SelectorError | None
+
+
+@dataclass(frozen=True, slots=True)
+class Criteria:
+    """What a request must be like.
+
+    rules: None if all requests match. excluded: rules for requests that are not meant after all. equivalent: whether the rules
+    are also looked up under the other versions of the resource (matchPolicy Equivalent).
+    namespaces, objects: the selectors; the error if one can't be parsed, None if there is none, which selects nothing.
+    """
+
+    rules: tuple[Rule, ...] | None
+    excluded: tuple[Rule, ...]
+    equivalent: bool
+    namespaces: _Selector
+    objects: _Selector
+
+    @classmethod
+    def of_webhook(cls, webhook: Mapping[str, Any]) -> Criteria:
+        """webhook: an entry of `webhooks`. One without rules matches nothing."""
+        return cls._parse(webhook, _rules(webhook.get("rules")), ())
+
+    @classmethod
+    def of_resources(cls, resources: Mapping[str, Any]) -> Criteria:
+        """resources: a MatchResources of a policy or binding. One without resourceRules matches all resources."""
+        return cls._parse(
+            resources, _rules(resources.get("resourceRules")) or None, _rules(resources.get("excludeResourceRules"))
+        )
+
+    @classmethod
+    def _parse(cls, spec: Mapping[str, Any], rules: tuple[Rule, ...] | None, excluded: tuple[Rule, ...]) -> Criteria:
+        return cls(
+            rules=rules,
+            excluded=excluded,
+            equivalent=spec.get("matchPolicy") == "Equivalent",
+            namespaces=_selector(spec.get("namespaceSelector")),
+            objects=_selector(spec.get("objectSelector")),
+        )
+
+    def may_match(self, group: str, resource: str) -> bool:
+        """Whether a request for the resource can match. Equivalent versions of a resource have the same group and name."""
+        return self.rules is None or any(rule.may_match(group, resource) for rule in self.rules)
+
+    def target(self, attributes: Attributes, equivalents: Sequence[Target]) -> Target | None:
+        """The version of the resource that the rules ask for: the requested one, if they name it. None if they don't match.
+
+        equivalents: the resource in all its versions that have the requested subresource.
+        """
+        if self.excluded and self._target(self.excluded, attributes, equivalents) is not None:
+            return None
+        if self.rules is None:
+            return Target.requested(attributes)
+        return self._target(self.rules, attributes, equivalents)
+
+    def _target(self, rules: Sequence[Rule], attributes: Attributes, equivalents: Sequence[Target]) -> Target | None:
+        requested = Target.requested(attributes)
+        if any(rule.matches(attributes, requested) for rule in rules):
+            return requested
+        if not self.equivalent:
+            return None
+        for rule in rules:  # the first rule counts, not the first version
+            for target in equivalents:
+                if target[:3] != requested[:3] and rule.matches(attributes, target):
+                    return target
+        return None
+
+    def selects_object(self, obj: JSONObject | None, old: JSONObject | None) -> bool:
+        """Whether the objectSelector matches the object or the old one. Raises StatusError if it can't be parsed."""
+        selector = _parsed(self.objects)
+        if selector is None:
+            return False
+        return selector.empty or any(each is not None and selector.matches(_labels(each)) for each in (obj, old))
+
+    def needs_namespace(self, attributes: Attributes) -> bool:
+        """Whether the labels of a namespace decide: not for resources that are in none, unless they are namespaces."""
+        if not attributes.namespace and attributes.resource.resource != "namespaces":
+            return False
+        return not isinstance(self.namespaces, LabelSelector) or not self.namespaces.empty
+
+    def selects_namespace(self, labels: Mapping[str, str]) -> bool:
+        """To be asked if `needs_namespace`. Raises StatusError if the namespaceSelector can't be parsed."""
+        selector = _parsed(self.namespaces)
+        return selector is not None and selector.matches(labels)
+
+
+def _rules(rules: Iterable[Mapping[str, Any]] | None) -> tuple[Rule, ...]:
+    return tuple(map(Rule.parse, rules or ()))
+
+
+def _selector(selector: Mapping[str, Any] | None) -> _Selector:
+    if selector is None:
+        return None
+    try:
+        return LabelSelector.from_object(selector)
+    except SelectorError as error:
+        return error
+
+
+def _parsed(selector: _Selector) -> LabelSelector | None:
+    if isinstance(selector, SelectorError):
+        raise errors.internal_error(str(selector)) from selector
+    return selector
+
+
+def _labels(obj: JSONObject) -> Mapping[str, str]:
+    return (obj.get("metadata") or {}).get("labels") or {}
+
+
+async def matches(
+    criteria: Criteria,
+    attributes: Attributes,
+    obj: JSONObject | None,
+    old: JSONObject | None,
+    equivalents: Sequence[Target],
+    namespace_labels: NamespaceLabels,
+) -> Target | None:
+    """What the criteria ask for; None if they don't match. Raises StatusError if a selector or a namespace can't be read.
+
+    An error counts only if everything else matches: criteria that are not meant for a request must not make it fail.
+    """
+    target = criteria.target(attributes, equivalents)
+    if target is None:
+        return None
+    trouble: errors.StatusError | None = None
+    try:
+        if not criteria.selects_object(obj, old):
+            return None
+    except errors.StatusError as error:
+        trouble = error
+    if criteria.needs_namespace(attributes) and not await _selects_namespace(criteria, attributes, obj, namespace_labels):
+        return None
+    if trouble is not None:
+        raise trouble
+    return target
+
+
+async def _selects_namespace(
+    criteria: Criteria, attributes: Attributes, obj: JSONObject | None, namespace_labels: NamespaceLabels
+) -> bool:
+    if not isinstance(criteria.namespaces, LabelSelector):
+        return criteria.selects_namespace({})  # it decides, or fails, whatever the labels are
+    written = attributes.operation in (CREATE, UPDATE) and not attributes.subresource
+    if written and attributes.resource.resource == "namespaces" and obj is not None:
+        return criteria.selects_namespace(_labels(obj))  # nobody else has seen these labels yet
+    return criteria.selects_namespace(await namespace_labels(attributes.namespace))
+
+
+# Rules about these could lock out whoever wants to repair them.
+_EXEMPT = frozenset(
+    {
+        "ValidatingWebhookConfiguration",
+        "MutatingWebhookConfiguration",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+        "MutatingAdmissionPolicy",
+        "MutatingAdmissionPolicyBinding",
+    }
+)
+
+
+def is_exempt(attributes: Attributes) -> bool:
+    """Whether the object is itself a configuration of admission, which no webhook and no policy is asked about."""
+    return (
+        attributes.kind in _EXEMPT
+        and versions.parse_group_version(attributes.object_version)[0] == "admissionregistration.k8s.io"
+    )
+
+
+class Index(Generic[T]):
+    """What has criteria, by the resources that it can match. Immutable; one for each state of the configuration.
+
+    `of` remembers its answers, of which there are as many as resources are served.
+    """
+
+    __slots__ = ("_entries", "_found")
+
+    def __init__(self, entries: Iterable[tuple[Criteria, T]] = ()) -> None:
+        self._entries = tuple(entries)
+        self._found: dict[tuple[str, str], tuple[tuple[Criteria, T], ...]] = {}
+
+    def of(self, group: str, resource: str) -> tuple[tuple[Criteria, T], ...]:
+        """Those that may match requests for the resource, in the order given."""
+        found = self._found.get((group, resource))
+        if found is None:
+            found = tuple(entry for entry in self._entries if entry[0].may_match(group, resource))
+            self._found[group, resource] = found
+        return found
