@@ -26,7 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("endpoints",),
     ("admission", "authorization", "registry"),
     ("authentication", "conversion"),
-    ("storage", "cluster"),
+    ("storage", "cluster", "webhook"),
     ("publish", "merge"),
     ("schema",),
     ("cel", "scheme"),
@@ -43,7 +43,7 @@ IMPORTERS = {
 
 # Library -> the only modules or packages that may import it. Its exceptions and types become ours there.
 DOORS = {
-    "aiohttp": ("aggserver.cluster",),
+    "aiohttp": ("aggserver.cluster", "aggserver.webhook.client"),
     "argparse": ("aggserver.options",),
     "cryptography": ("aggserver.certificates", "aggserver.authentication.x509"),
     "grpc": ("aggserver.storage.etcd_client",),
@@ -106,6 +106,8 @@ PURE = (
     "aggserver.storage.changes",
     "aggserver.storage.etcd_wire",
     "aggserver.storage.keys",
+    "aggserver.webhook.answers",
+    "aggserver.webhook.config",
 )
 
 # No I/O, no event loop, no clock and no chance: those are arguments.

@@ -1,0 +1,87 @@
+"""What client-go makes of a webhook's response: its body, or an error with client-go's text.
+
+Pure. Source: k8s.io/client-go rest/{request,with_retry}.go (transformResponse, newUnstructuredResponseError, checkWait);
+k8s.io/apimachinery pkg/api/errors/errors.go (NewGenericServerResponse), v0.36.3.
+"""
+
+from __future__ import annotations
+
+import re
+
+import orjson
+
+from aggserver.errors import AggserverError
+from aggserver.meta.golang import quote
+from aggserver.meta.json_types import JSONObject
+
+__all__ = ["WebhookError", "failure", "retry_after"]
+
+# As much of a body as client-go quotes in an error, in bytes.
+_MAX_QUOTED = 2048
+
+_MESSAGES = {
+    400: "the server rejected our request for an unknown reason",
+    401: "the server has asked for the client to provide credentials",
+    404: "the server could not find the requested resource",
+    405: "the server does not allow this method on the requested resource",
+    409: "the server reported a conflict",
+    422: "the server rejected our request due to an error in our request",
+    429: "the server has received too many requests and has asked us to try again later",
+    503: "the server is currently unable to handle the request",
+    504: "the server was unable to return a response in the time allotted, but may still be processing the request",
+}
+_NOT_ACCEPTABLE = "the server was unable to respond with a content type that the client supports"
+
+
+class WebhookError(AggserverError):
+    """A call that gave no usable answer. The text is that of upstream's client.
+
+    status: the Status that the webhook sent instead, if any.
+    """
+
+    def __init__(self, message: str, status: JSONObject | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def failure(code: int, content_type: str, body: bytes) -> WebhookError | None:
+    """The error that a response means; None for one that has an answer in its body."""
+    if not 200 <= code <= 206:
+        status = _status(body)
+        return WebhookError(_unstructured(code, content_type, body) if status is None else status.get("message", ""), status)
+    if not body:
+        kind = content_type or "application/json"
+        return WebhookError(f"0-length response with status code: {code} and content type: {kind}")
+    return None
+
+
+def retry_after(code: int, header: str | None) -> int | None:
+    """The seconds after which the call is to be repeated; None if it is not."""
+    if code != 429 and code < 500:
+        return None
+    return int(header) if header is not None and re.fullmatch(r"[+-]?[0-9]{1,9}", header) else None
+
+
+def _status(body: bytes) -> JSONObject | None:
+    try:
+        found = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(found, dict) or found.get("kind") != "Status" or found.get("apiVersion", "v1") != "v1":
+        return None
+    return found if found.get("status") == "Failure" else None
+
+
+def _unstructured(code: int, content_type: str, body: bytes) -> str:
+    said = "unknown"
+    if not content_type or content_type.strip().lower().startswith("text/"):
+        said = body[:_MAX_QUOTED].decode(errors="replace").strip()
+    if code in _MESSAGES:
+        return _MESSAGES[code]
+    if code in (403, 415):
+        return said
+    if code == 406:
+        return _NOT_ACCEPTABLE if said in ("", "unknown") else said
+    if code >= 500:
+        return f"an error on the server ({quote(said)}) has prevented the request from succeeding"
+    return f"the server responded with the status code {code} but did not return more information"

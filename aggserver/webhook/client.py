@@ -1,0 +1,262 @@
+"""Webhooks: POST of a review to a webhook, over connections that are kept open.
+
+Timeouts cover everything: waiting for a connection, the name's resolution, TLS, redirects, the response's body. The number of
+connections to one webhook is bounded, so that one that hangs does not use up those of others, and so is the size of a response.
+Errors of the HTTP library become WebhookError here, with the text of upstream's client.
+Source: k8s.io/apiserver pkg/util/webhook/client.go; k8s.io/client-go rest/request.go, v0.36.3; Go's net/http client.go, 1.26.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+from urllib.parse import urljoin
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+from yarl import URL
+
+from aggserver.meta.golang import quote
+from aggserver.webhook.answers import WebhookError, failure, retry_after
+from aggserver.webhook.config import ClientConfig, ServiceReference, request_url
+
+__all__ = ["MAX_RESPONSE_BYTES", "ServiceResolver", "WebhookError", "Webhooks"]
+
+# For an answer to a review of one object. Objects have at most 3 MiB, and a patch that replaces one is sent as base64.
+MAX_RESPONSE_BYTES = 8 * 2**20
+
+# Connections to one webhook, and to all of them together. A webhook that hangs holds those of its own for up to 30 s, so it takes
+# more than 32 such webhooks to make others wait.
+MAX_CONNECTIONS_PER_WEBHOOK = 32
+MAX_CONNECTIONS = 1024
+
+# Go's transport closes idle connections after 90 s. Load balancers often do so after 60 s.
+IDLE_SECONDS = 50.0
+
+# Trusted certificates are parsed once for each caBundle. As many bundles are kept as upstream keeps clients.
+MAX_CONTEXTS = 200
+
+# As Go's http.Client and client-go have them.
+MAX_REDIRECTS = 10
+MAX_RETRIES = 10
+
+
+class ServiceResolver(Protocol):
+    async def resolve(self, service: ServiceReference) -> tuple[str, int]:
+        """The host and the port to dial. Raises WebhookError."""
+
+
+class Webhooks:
+    """The client for all webhooks of a server. Must be created on the event loop that uses it."""
+
+    def __init__(
+        self, resolver: ServiceResolver, user_agent: str, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    ) -> None:
+        self._resolver = resolver
+        self._sleep = sleep
+        self._contexts: OrderedDict[bytes, ssl.SSLContext] = OrderedDict()
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=MAX_CONNECTIONS, limit_per_host=MAX_CONNECTIONS_PER_WEBHOOK, keepalive_timeout=IDLE_SECONDS
+            ),
+            headers={
+                "Accept": "application/json, */*",
+                # Reviews stay inside of a cluster, where compressing costs more than sending.
+                "Accept-Encoding": "identity",
+                "User-Agent": user_agent,
+            },
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(),  # `call` has one for everything
+        )
+
+    async def call(
+        self,
+        config: ClientConfig,
+        body: bytes,
+        *,
+        timeout: float,  # noqa: ASYNC109 (part of the URL, and of the error's text)
+        max_bytes: int = MAX_RESPONSE_BYTES,
+    ) -> bytes:
+        """The body of the response to a POST of `body`, which is JSON. timeout: in seconds. Raises WebhookError."""
+        try:
+            url = request_url(config, timeout)
+        except ValueError as error:
+            raise WebhookError(str(error)) from None
+        exchange = _Exchange(url)
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._exchange(exchange, config, body, max_bytes)
+        except TimeoutError:
+            raise exchange.error("context deadline exceeded") from None
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    async def _exchange(self, exchange: _Exchange, config: ClientConfig, body: bytes, max_bytes: int) -> bytes:
+        context = self._context(config.ca_bundle)
+        for attempt in range(MAX_RETRIES + 1):
+            response = await self._follow(exchange, config, context, body)
+            async with response:
+                answer = await _read(exchange, response, max_bytes)
+            pause = retry_after(response.status, response.headers.get("Retry-After"))
+            if pause is None or attempt == MAX_RETRIES:
+                break
+            await self._sleep(max(pause, 0))
+            exchange.restart()
+        problem = failure(response.status, response.headers.get("Content-Type", ""), answer)
+        if problem is not None:
+            raise problem
+        return answer
+
+    async def _follow(
+        self, exchange: _Exchange, config: ClientConfig, context: ssl.SSLContext, body: bytes
+    ) -> aiohttp.ClientResponse:
+        """The response after redirects, which Go's client follows: with a GET, but after 307 and 308 with the same POST."""
+        for _ in range(MAX_REDIRECTS):
+            response = await self._send(exchange, config, context, body)
+            target = response.headers.get("Location")
+            if response.status not in (301, 302, 303, 307, 308) or target is None:
+                return response
+            response.release()
+            exchange.redirect(target, keep_method=response.status in (307, 308))
+        raise exchange.error(f"stopped after {MAX_REDIRECTS} redirects")
+
+    async def _send(
+        self, exchange: _Exchange, config: ClientConfig, context: ssl.SSLContext, body: bytes
+    ) -> aiohttp.ClientResponse:
+        url = URL(exchange.url, encoded=True)
+        headers, server_name, proxy = {}, None, None
+        if config.service is not None and not exchange.redirected:
+            headers["Host"], server_name = url.authority, config.service.server_name
+            host, port = await self._resolver.resolve(config.service)
+            url = url.with_host(host).with_port(port)
+        else:
+            proxy = _proxy(url)
+        posts = exchange.method == "POST"
+        if posts:
+            headers["Content-Type"] = "application/json"
+        try:
+            return await self._session.request(
+                exchange.method,
+                url,
+                data=body if posts else None,
+                headers=headers,
+                allow_redirects=False,
+                ssl=context,
+                server_hostname=server_name,
+                proxy=proxy,
+            )
+        except (aiohttp.ClientError, OSError) as error:
+            raise exchange.error(_plain(error, url, server_name)) from error
+
+    def _context(self, bundle: bytes) -> ssl.SSLContext:
+        bundle = bundle if bundle.strip() else b""
+        context = self._contexts.pop(bundle, None)
+        if context is None:
+            try:
+                context = ssl.create_default_context(cadata=bundle.decode() or None)
+            except (ssl.SSLError, ValueError) as error:
+                raise WebhookError("unable to load root certificates: unable to parse bytes as PEM block") from error
+        self._contexts[bundle] = context
+        if len(self._contexts) > MAX_CONTEXTS:
+            self._contexts.popitem(last=False)
+        return context
+
+
+class _Exchange:
+    """One call: the request that is sent now, for the texts of errors."""
+
+    def __init__(self, url: str) -> None:
+        self._first = url
+        self.restart()
+
+    def restart(self) -> None:
+        self.url, self.method, self.redirected = self._first, "POST", False
+
+    def redirect(self, target: str, *, keep_method: bool) -> None:
+        # A webhook may be redirected to another path or host, but objects are never sent unencrypted.
+        url = urljoin(self.url, target)
+        if not keep_method:
+            self.method = "GET"
+        self.url, self.redirected = url, True
+        if not url.startswith("https://"):
+            raise self.error("redirects are followed only to https")
+
+    def error(self, reason: str) -> WebhookError:
+        return WebhookError(f"{self.method.capitalize()} {quote(self.url)}: {reason}")
+
+
+async def _read(exchange: _Exchange, response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
+    pieces, size = [], 0
+    try:
+        async for piece in response.content.iter_any():
+            size += len(piece)
+            if size > max_bytes:
+                raise WebhookError(f"the response is larger than {max_bytes} bytes")
+            pieces.append(piece)
+    except (aiohttp.ClientError, OSError) as error:
+        if isinstance(error, TimeoutError):
+            raise
+        text = "unexpected error when reading response body. Please retry. Original error: unexpected EOF"
+        raise WebhookError(text) from error
+    return b"".join(pieces)
+
+
+def _proxy(url: URL) -> str | None:
+    """The proxy of the environment, as Go's client uses it. It takes none for this machine."""
+    host = url.host or ""
+    proxies = getproxies()
+    if "https" not in proxies or host == "localhost" or host.startswith("127.") or host == "::1":
+        return None
+    return None if proxy_bypass(host) else proxies["https"]
+
+
+def _plain(error: Exception, url: URL, server_name: str | None) -> str:
+    """The reason in Go's words."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return _certificate(error.certificate_error, server_name or url.host or "")
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return f"dial tcp: lookup {error.host}: no such host"
+    if isinstance(error, aiohttp.ClientConnectorSSLError):
+        return _handshake(error.os_error)
+    if isinstance(error, aiohttp.ClientConnectorError):
+        number = error.os_error.errno
+        reason = os.strerror(number).lower() if number else str(error.os_error)
+        return f"dial tcp {_address(url)}: connect: {reason}"
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return "EOF"
+    if isinstance(error, ConnectionResetError):
+        return "read: connection reset by peer"
+    return str(error) or type(error).__name__
+
+
+def _certificate(error: Exception, name: str) -> str:
+    code = getattr(error, "verify_code", 0)
+    message = getattr(error, "verify_message", "") or str(error)
+    reasons = {
+        10: "certificate has expired or is not yet valid",
+        9: "certificate has expired or is not yet valid",
+        18: "certificate signed by unknown authority",
+        19: "certificate signed by unknown authority",
+        20: "certificate signed by unknown authority",
+        21: "certificate signed by unknown authority",
+        62: f"certificate is not valid for {name}",
+        64: f"certificate is not valid for {name}",
+    }
+    return f"tls: failed to verify certificate: x509: {reasons.get(code, message)}"
+
+
+def _handshake(error: OSError) -> str:
+    if isinstance(error, ssl.SSLError) and error.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST"):
+        return "http: server gave HTTP response to HTTPS client"
+    reason = getattr(error, "reason", None) or str(error)
+    return f"tls: {str(reason).lower().replace('_', ' ')}"
+
+
+def _address(url: URL) -> str:
+    host = url.host or ""
+    return f"[{host}]:{url.port}" if ":" in host else f"{host}:{url.port}"
