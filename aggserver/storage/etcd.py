@@ -25,6 +25,8 @@ from aggserver.storage.interface import (
     Conflict,
     Event,
     FutureRevision,
+    Guard,
+    Guarded,
     KeyExists,
     KeyValue,
     NotFound,
@@ -173,36 +175,42 @@ class EtcdStorage:
 
     # Writing
 
-    async def create(self, key: str, value: bytes) -> int:
-        revision, found = await self._write(key, 0, wire.put_op(self._key(key), value))
+    async def create(self, key: str, value: bytes, guard: Guard | None = None) -> int:
+        revision, found = await self._write(key, 0, wire.put_op(self._key(key), value), guard)
         if found is not None:
             raise KeyExists(key, found)
         return revision
 
-    async def update(self, key: str, value: bytes, expected: int) -> int:
-        return await self._replace(key, expected, wire.put_op(self._key(key), value))
+    async def update(self, key: str, value: bytes, expected: int, guard: Guard | None = None) -> int:
+        return await self._replace(key, expected, wire.put_op(self._key(key), value), guard)
 
     async def delete(self, key: str, expected: int) -> int:
         return await self._replace(key, expected, wire.delete_op(self._key(key)))
 
-    async def _replace(self, key: str, expected: int, operation: bytes) -> int:
-        revision, found = await self._write(key, expected, operation)
+    async def _replace(self, key: str, expected: int, operation: bytes, guard: Guard | None = None) -> int:
+        revision, found = await self._write(key, expected, operation, guard)
         if found is not None:
             raise Conflict(key, found)
         if not revision:
             raise NotFound(key)
         return revision
 
-    async def _write(self, key: str, expected: int, operation: bytes) -> tuple[int, KeyValue | None]:
-        """(the write's revision, None), or (0, the key's state) if its revision is not `expected`."""
+    async def _write(self, key: str, expected: int, operation: bytes, guard: Guard | None = None) -> tuple[int, KeyValue | None]:
+        """(the write's revision, None), or (0, the key's state) if its revision is not `expected`. Raises Guarded."""
         raw = self._key(key)
-        request = wire.txn_request(raw, wire.MOD, expected, operation, wire.range_op(raw))
+        compares = wire.compare(raw, wire.MOD, expected)
+        if guard is not None:
+            compares += wire.compare(self._key(guard.key), wire.MOD, guard.revision)
+        request = wire.txn_request(compares, operation, wire.range_op(raw))
         answer = wire.txn_answer(await self._opened().write(_TXN, request), self._skip)
         self._newest = max(self._newest, answer.revision)
         if answer.succeeded:
             return answer.revision, None
         assert answer.found is not None
-        return 0, answer.found.items[0] if answer.found.items else None
+        found = answer.found.items[0] if answer.found.items else None
+        if guard is not None and expected == (found.revision if found is not None else 0):
+            raise Guarded(guard.key)  # the comparison of the key can't have failed
+        return 0, found
 
     # Watching
 
@@ -262,7 +270,7 @@ class EtcdStorage:
 
     async def claim_compaction(self, revision: int) -> bool:
         mine = wire.put_op(TURN, str(revision).encode())
-        request = wire.txn_request(TURN, wire.VERSION, self._turns, mine, wire.range_op(TURN))
+        request = wire.txn_request(wire.compare(TURN, wire.VERSION, self._turns), mine, wire.range_op(TURN))
         answer = wire.txn_answer(await self._opened().write(_TXN, request), 0)
         if answer.succeeded:
             self._turns += 1

@@ -24,6 +24,7 @@ __all__ = [
     "TxnAnswer",
     "WatchAnswer",
     "compaction_request",
+    "compare",
     "delete_op",
     "put_op",
     "range_answer",
@@ -59,12 +60,16 @@ def delete_op(key: bytes) -> bytes:
     return _bytes(3, _bytes(1, key))
 
 
-def txn_request(key: bytes, what: tuple[int, int], number: int, then: bytes, otherwise: bytes) -> bytes:
-    """Runs `then` if the key's VERSION or MOD is `number` (0: the key does not exist), else `otherwise`."""
+def compare(key: bytes, what: tuple[int, int], number: int) -> bytes:
+    """A comparison of a `txn_request`, several of which may be joined: the key's VERSION or MOD is `number` (0: no such key)."""
     target, field = what
     # The number belongs to a oneof, so it is encoded even if it is 0. Compare.result is left out: 0 is EQUAL.
-    compare = _number(2, target) + _bytes(3, key) + tag(field, VARINT) + varint(number)
-    return _bytes(1, compare) + _bytes(2, then) + _bytes(3, otherwise)
+    return _bytes(1, _number(2, target) + _bytes(3, key) + tag(field, VARINT) + varint(number))
+
+
+def txn_request(compares: bytes, then: bytes, otherwise: bytes) -> bytes:
+    """Runs `then` if all comparisons hold, else `otherwise`."""
+    return compares + _bytes(2, then) + _bytes(3, otherwise)
 
 
 def compaction_request(revision: int) -> bytes:

@@ -25,6 +25,8 @@ __all__ = [
     "CorruptList",
     "Event",
     "FutureRevision",
+    "Guard",
+    "Guarded",
     "KeyExists",
     "KeyValue",
     "NotFound",
@@ -69,6 +71,10 @@ class Conflict(StorageError):
         super().__init__(key)
         self.key = key
         self.current = current
+
+
+class Guarded(StorageError):
+    """The key of the write's guard is not at the guard's revision; nothing was written."""
 
 
 class Compacted(StorageError):
@@ -133,6 +139,13 @@ class KeyValue:
     create_revision: int
     revision: int
     fault: str = ""
+
+
+class Guard(NamedTuple):
+    """A condition of a write: that another key is at `revision`, 0 if it must not exist. Checked in the write's transaction."""
+
+    key: str
+    revision: int
 
 
 class Event(NamedTuple):
@@ -213,13 +226,13 @@ class Storage(Protocol):
         Raises Compacted or FutureRevision.
         """
 
-    async def create(self, key: str, value: bytes) -> int:
-        """Returns the write's revision. Raises KeyExists, TooLarge."""
+    async def create(self, key: str, value: bytes, guard: Guard | None = None) -> int:
+        """Returns the write's revision. Raises KeyExists, TooLarge, Guarded."""
 
-    async def update(self, key: str, value: bytes, expected: int) -> int:
+    async def update(self, key: str, value: bytes, expected: int, guard: Guard | None = None) -> int:
         """Replace the value if the key's revision is `expected`. Returns the write's revision.
 
-        Raises NotFound, Conflict, TooLarge.
+        Raises NotFound, Conflict, TooLarge, Guarded. If the guard is not met either, any of them.
         """
 
     async def delete(self, key: str, expected: int) -> int:

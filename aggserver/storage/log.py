@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from aggserver.storage.interface import Event, FutureRevision, NotFound, Sink, Unavailable
+from aggserver.storage.interface import Event, FutureRevision, Guard, Guarded, NotFound, Sink, Unavailable
 from aggserver.storage.keys import ancestors
 
 __all__ = ["CATCH_UP", "Feed", "Head", "Stale", "Write", "plan"]
@@ -42,6 +42,7 @@ class Write:
     key: str
     value: bytes | None
     expected: int
+    guard: Guard | None = None
 
 
 class Stale(Exception):
@@ -52,8 +53,13 @@ class Stale(Exception):
         self.head = head
 
 
-def plan(write: Write, head: Head | None, revision: int) -> Event:
-    """The event of `write` for a key at `head` (None: does not exist), at `revision`. Raises NotFound or Stale."""
+def plan(write: Write, head: Head | None, revision: int, guarding: Head | None = None) -> Event:
+    """The event of `write` for a key at `head` (None: does not exist), at `revision`. Raises Guarded, NotFound or Stale.
+
+    guarding: the head of the guard's key.
+    """
+    if write.guard is not None and write.guard.revision != (0 if guarding is None else guarding.revision):
+        raise Guarded(write.guard.key)
     if head is None:
         if write.expected:
             raise NotFound(write.key)

@@ -15,6 +15,7 @@ from aggserver.storage.interface import (
     Conflict,
     Event,
     FutureRevision,
+    Guard,
     KeyExists,
     KeyValue,
     Page,
@@ -30,6 +31,10 @@ __all__ = ["MemoryStorage"]
 
 def _revision(event: Event) -> int:
     return event.revision
+
+
+def _head(item: KeyValue | None) -> Head | None:
+    return item and Head(item.revision, item.create_revision)
 
 
 class MemoryStorage:
@@ -87,11 +92,11 @@ class MemoryStorage:
         self._check()
         return bisect_left(self._keys, prefix_end(prefix)) - bisect_left(self._keys, prefix)
 
-    async def create(self, key: str, value: bytes) -> int:
-        return self._write(Write(key, value, 0))
+    async def create(self, key: str, value: bytes, guard: Guard | None = None) -> int:
+        return self._write(Write(key, value, 0, guard))
 
-    async def update(self, key: str, value: bytes, expected: int) -> int:
-        return self._write(Write(key, value, expected))
+    async def update(self, key: str, value: bytes, expected: int, guard: Guard | None = None) -> int:
+        return self._write(Write(key, value, expected, guard))
 
     async def delete(self, key: str, expected: int) -> int:
         return self._write(Write(key, None, expected))
@@ -99,9 +104,9 @@ class MemoryStorage:
     def _write(self, write: Write) -> int:
         self._check()
         previous = self._current.get(write.key)
-        head = Head(previous.revision, previous.create_revision) if previous else None
+        guarding = write.guard and _head(self._current.get(write.guard.key))
         try:
-            event = plan(write, head, self._feed.revision + 1)
+            event = plan(write, _head(previous), self._feed.revision + 1, guarding)
         except Stale:
             assert previous is not None
             raise (Conflict if write.expected else KeyExists)(write.key, previous) from None

@@ -28,7 +28,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-from aggserver.storage.interface import Event, FutureRevision, KeyValue, Page, Sink, Subscription, Unavailable
+from aggserver.storage.interface import Event, FutureRevision, Guard, KeyValue, Page, Sink, Subscription, Unavailable
 from aggserver.storage.keys import prefix_end
 from aggserver.storage.log import Feed, Write
 from aggserver.storage.sqlite_file import (
@@ -183,11 +183,11 @@ class SQLiteStorage:
         found: int = await self._read(lambda connection: connection.execute(_COUNT, (prefix, prefix_end(prefix))).fetchone()[0])
         return found
 
-    async def create(self, key: str, value: bytes) -> int:
-        return await self._opened(self._writer).write(Write(key, value, 0))
+    async def create(self, key: str, value: bytes, guard: Guard | None = None) -> int:
+        return await self._opened(self._writer).write(Write(key, value, 0, guard))
 
-    async def update(self, key: str, value: bytes, expected: int) -> int:
-        return await self._opened(self._writer).write(Write(key, value, expected))
+    async def update(self, key: str, value: bytes, expected: int, guard: Guard | None = None) -> int:
+        return await self._opened(self._writer).write(Write(key, value, expected, guard))
 
     async def delete(self, key: str, expected: int) -> int:
         return await self._opened(self._writer).write(Write(key, None, expected))

@@ -228,9 +228,10 @@ class Writer:
 
     def _decide(self, write: Write, batch: _Batch) -> Outcome:
         """Add the write to the batch if it is allowed after the earlier ones in the batch. Returns its revision or the error."""
-        head = batch.heads[write.key] if write.key in batch.heads else self._head(write.key)
+        head = self._newest(write.key, batch)
+        guarding = None if write.guard is None else self._newest(write.guard.key, batch)
         try:
-            event = plan(write, head, self.revision + len(batch.events) + 1)
+            event = plan(write, head, self.revision + len(batch.events) + 1, guarding)
         except Stale as stale:
             return self._refusal(write, stale.head, batch)
         except StorageError as error:
@@ -244,8 +245,10 @@ class Writer:
         batch.parameters += parameters
         return revision
 
-    def _head(self, key: str) -> Head | None:
-        """The head of a key at the last commit."""
+    def _newest(self, key: str, batch: _Batch) -> Head | None:
+        """The head of a key after the batch so far."""
+        if key in batch.heads:
+            return batch.heads[key]
         found = self._heads.get(key)
         return found and Head(*found)
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from aggserver.storage.interface import Conflict, KeyExists, KeyValue, NotFound, Storage
+from aggserver.storage.interface import Conflict, Guard, Guarded, KeyExists, KeyValue, NotFound, Storage
 from tests.storage.suite import FAR, PODS, A, B, C, Suite, keys
 
 __all__ = ["SUITE"]
@@ -58,6 +58,39 @@ async def update_of_an_absent_key_is_not_found(store: Storage) -> None:
         await store.update(A, b"1", 7)
     assert refused.value.key == A
     assert await store.get(A) is None
+
+
+@SUITE.case
+async def a_guard_lets_writes_through_while_its_key_is_unchanged(store: Storage) -> None:
+    guard = Guard(B, await store.create(B, b"1"))
+    created = await store.create(A, b"1", guard)
+    updated = await store.update(A, b"2", created, guard)
+    await store.update(B, b"2", guard.revision)
+    for write in (store.update(A, b"3", updated, guard), store.create(C, b"1", guard)):
+        with pytest.raises(Guarded):
+            await write
+    assert await store.get(A) == KeyValue(A, b"2", created, updated)
+    assert await store.get(C) is None
+
+
+@SUITE.case
+async def a_guard_may_require_that_a_key_does_not_exist(store: Storage) -> None:
+    created = await store.create(A, b"1", Guard(B, 0))
+    await store.create(B, b"1")
+    with pytest.raises(Guarded):
+        await store.update(A, b"2", created, Guard(B, 0))
+
+
+@SUITE.case
+async def a_conflict_is_told_where_the_guard_is_met(store: Storage) -> None:
+    guard = Guard(B, await store.create(B, b"1"))
+    created = await store.create(A, b"1", guard)
+    with pytest.raises(Conflict):
+        await store.update(A, b"2", created + FAR, guard)
+    with pytest.raises(KeyExists):
+        await store.create(A, b"2", guard)
+    with pytest.raises(NotFound):
+        await store.update(C, b"2", created, guard)
 
 
 @SUITE.case

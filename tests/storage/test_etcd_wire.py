@@ -28,18 +28,18 @@ def field(number: int, content: bytes) -> bytes:
             id="range",
         ),
         pytest.param(
-            wire.txn_request(b"k", wire.MOD, 0, wire.put_op(b"k", b"v"), wire.range_op(b"k")),
+            wire.txn_request(wire.compare(b"k", wire.MOD, 0), wire.put_op(b"k", b"v"), wire.range_op(b"k")),
             # The number of a comparison is encoded even if it is 0.
             b"\x0a\x07\x10\x02\x1a\x01k\x30\x00\x12\x08\x12\x06\x0a\x01k\x12\x01v\x1a\x05\x0a\x03\x0a\x01k",
             id="create",
         ),
         pytest.param(
-            wire.txn_request(b"k", wire.MOD, 300, wire.delete_op(b"k"), wire.range_op(b"k")),
+            wire.txn_request(wire.compare(b"k", wire.MOD, 300), wire.delete_op(b"k"), wire.range_op(b"k")),
             b"\x0a\x08\x10\x02\x1a\x01k\x30\xac\x02\x12\x05\x1a\x03\x0a\x01k\x1a\x05\x0a\x03\x0a\x01k",
             id="delete",
         ),
         pytest.param(
-            wire.txn_request(b"k", wire.VERSION, 2, wire.put_op(b"k", b""), wire.range_op(b"k")),
+            wire.txn_request(wire.compare(b"k", wire.VERSION, 2), wire.put_op(b"k", b""), wire.range_op(b"k")),
             b"\x0a\x05\x1a\x01k\x20\x02\x12\x05\x12\x03\x0a\x01k\x1a\x05\x0a\x03\x0a\x01k",
             id="claim",
         ),
