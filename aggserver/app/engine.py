@@ -158,6 +158,7 @@ class Engine:
             OpenAPI(self.installer, version, self._clock),
             routes.application(self.checks, self.metrics, self._paths, version),
             self._watching,
+            lambda info: self.metrics.deprecated(info.group, info.version, info.resource, info.subresource),
         )
 
     def end_watches(self) -> None:

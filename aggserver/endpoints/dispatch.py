@@ -33,15 +33,25 @@ _NAMED = frozenset({"get", "update", "patch", "delete"})
 
 
 class Dispatcher:
-    """The innermost handler. non_resource: an ASGI application for all other paths: health, metrics, version, the index."""
+    """The innermost handler. non_resource: an ASGI application for all other paths: health, metrics, version, the index.
+
+    on_deprecated: is told of each request for a deprecated version that has a handler.
+    """
 
     def __init__(
-        self, installer: Installer, discovery: Discovery, openapi: OpenAPI, non_resource: ASGIApp, watching: Watching
+        self,
+        installer: Installer,
+        discovery: Discovery,
+        openapi: OpenAPI,
+        non_resource: ASGIApp,
+        watching: Watching,
+        on_deprecated: Callable[[RequestInfo], None],
     ) -> None:
         self._installer = installer
         self._discovery = discovery
         self._openapi = openapi
         self._non_resource = non_resource
+        self._on_deprecated = on_deprecated
         self._verbs: dict[str, VerbHandler] = {
             "get": get.get,
             "list": get.list_,
@@ -76,6 +86,8 @@ class Dispatcher:
                 raise errors.method_not_allowed()
         elif info.verb not in scope.verbs:
             raise errors.method_not_supported(info.group, info.resource, info.verb)
+        if scope.deprecation:
+            self._on_deprecated(info)
         if info.verb in _NAMED and not info.name:
             raise errors.bad_request("name must be provided")
         context = Context(request.user, info.namespace, request.warnings)

@@ -152,6 +152,12 @@ class Metrics:
             buckets=EVENT_SIZE_BUCKETS,
             registry=registry,
         )
+        self._deprecated = Gauge(
+            "apiserver_requested_deprecated_apis",
+            "Deprecated versions that were requested: 1.",
+            ("group", "version", "resource", "subresource", "removed_release"),
+            registry=registry,
+        )
         self._read_only = self._inflight.labels("readOnly")
         self._mutating = self._inflight.labels("mutating")
         self._children: dict[RequestKey, _RequestMetrics] = {}
@@ -181,6 +187,10 @@ class Metrics:
         children.duration.observe(seconds)
         if children.sizes is not None:
             children.sizes.observe(size)
+
+    def deprecated(self, group: str, version: str, resource: str, subresource: str) -> None:
+        """Records that a deprecated version was requested. As upstream, `removed_release` is empty for custom resources."""
+        self._child(self._deprecated, (group, version, resource), group, version, resource, subresource, "").set(1)
 
     def inflight(self, read_only: int, mutating: int) -> None:
         """Sets the numbers of requests in progress, without the long-running ones."""

@@ -34,7 +34,7 @@ def _revision(event: Event) -> int:
 
 
 def _head(item: KeyValue | None) -> Head | None:
-    return item and Head(item.revision, item.create_revision)
+    return Head(item.revision, item.create_revision) if item is not None else None
 
 
 class MemoryStorage:

@@ -207,3 +207,16 @@ async def test_no_namespace_is_deleted_with_the_others(client: Client) -> None:
     assert (answer.status, answer.message) == (405, "the server does not allow this method on the requested resource")
     for namespace in (await client.get("/api/v1/namespaces")).json()["items"]:
         assert namespace["status"] == {"phase": "Active"}
+
+
+async def test_requests_for_a_deprecated_version_are_told_and_measured(client: Client) -> None:
+    """Not those that have no handler: an unknown subresource, a method that there isn't."""
+    path = f"{GROUP}/v1beta1/namespaces/default/crontabs"
+    told = [(await client.get(each)).header("warning") for each in (path, CRONTABS_PATH)]
+    assert told == ['299 - "stable.example.com/v1beta1 CronTab is deprecated; use stable.example.com/v1 CronTab"', ""]
+    await client.get(f"{path}/absent/other")
+    lines = (await client.get("/metrics")).body.decode().splitlines()
+    assert [line for line in lines if line.startswith("apiserver_requested_deprecated_apis{")] == [
+        'apiserver_requested_deprecated_apis{group="stable.example.com",removed_release="",resource="crontabs",subresource="",'
+        'version="v1beta1"} 1.0'
+    ]
