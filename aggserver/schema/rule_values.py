@@ -21,7 +21,7 @@ from aggserver.schema.escaping import escape, unescape
 from aggserver.schema.format_values import PARSERS
 from aggserver.schema.structural import Structural
 
-__all__ = ["deep_conversion", "on_access", "with_object_meta"]
+__all__ = ["deep_conversion", "on_access", "unwrapped", "with_object_meta"]
 
 _STRING = Structural(type="string")
 _STRINGS = Structural(type="object", additional_properties=_STRING)
@@ -187,6 +187,20 @@ def _same(mine: Any, theirs: Any) -> bool:
     if theirs is None and isinstance(mine, list | dict | Invalid):
         raise EvaluationError(mine.message) if isinstance(mine, Invalid) else no_such_overload()
     return equal(mine, theirs)
+
+
+def unwrapped(value: Any) -> Any:
+    """A list, map or object without its schema: of JSON values, and of converted ones where an expression has added them.
+
+    Raises EvaluationError for a value that does not fit its schema.
+    """
+    if isinstance(value, Invalid):
+        raise EvaluationError(value.message)
+    if isinstance(value, _Foreign):
+        return value.value
+    if isinstance(value, _List | _Map | _Unknown):
+        return value.json
+    return dict(dict.items(value)) if isinstance(value, _Object) else value
 
 
 class _Unknown:

@@ -1,0 +1,205 @@
+"""RulesConverter: runs the rules of a definition on its objects.
+
+First all expressions of the changes are evaluated on the object as it is, then the fields that go away are taken from it, the
+deepest first, and then the new ones are written, the shallowest first. So the order of changes has no meaning: fields can be
+swapped, and `.spec.old` can move out before `.spec` moves elsewhere. Of metadata, only labels and annotations are changed. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from aggserver.cel.program import Program
+from aggserver.cel.values import MISSING, CELError, CostExceeded, Optional
+from aggserver.conversion.converter import ComputedConverter, ConversionError
+from aggserver.conversion.field_path import FieldPath, put, read, take
+from aggserver.conversion.rule_compilation import METADATA_KEPT, Compiled, Plan, Step
+from aggserver.conversion.rule_types import UnfitError, describe, fits, json_value
+from aggserver.conversion.rules import Kind
+from aggserver.meta import codec
+from aggserver.meta.errors import ObjectTooLarge
+from aggserver.meta.field import Path
+from aggserver.meta.json_types import JSONObject
+from aggserver.schema.pruning import MalformedError
+from aggserver.scheme.object_meta import are_too_long, validate_labels
+
+__all__ = ["OBJECT_LIMIT", "RulesConverter"]
+
+OBJECT_LIMIT = 1_000_000
+"""The cost limit of all expressions for one object, multiplied by the budget: upstream's for one evaluation of a rule, since a
+conversion runs in the event loop, for every object of a list."""
+
+
+class RulesConverter(ComputedConverter):
+    """what: of which objects, for errors. conform: prunes and defaults an object in the version with this name; used between the
+    two conversions through a hub, so that the second one gets what the schema of the hub allows. told: called with the cost of
+    the expressions of each conversion.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        compiled: Compiled,
+        conform: Callable[[str, JSONObject], object],
+        budget: int = 1,
+        told: Callable[[int], None] = lambda cost: None,
+    ) -> None:
+        self._what = what
+        self._compiled = compiled
+        self._conform = conform
+        self._limit = OBJECT_LIMIT * budget
+        self._told = told
+
+    def at_once(self, obj: JSONObject, api_version: str) -> JSONObject:
+        """The object in another version. It may be changed. Raises ConversionError, which names the change that failed."""
+        group, _, to = api_version.rpartition("/")
+        from_ = str(obj.get("apiVersion")).rpartition("/")[2]
+        if from_ == to:
+            return obj
+        for number, plan in enumerate(self._compiled.route(from_, to)):
+            if number:
+                self._conform_hub(plan, obj)
+            run = _Run(self._limit)
+            try:
+                run.convert(plan.steps, obj)
+                _check_metadata(plan, obj)
+            except _FailedError as failed:
+                raise self._error(plan, str(failed)) from None
+            finally:
+                self._told(self._limit - run.left)
+            obj["apiVersion"] = f"{group}/{plan.conversion.to}"
+        return obj
+
+    def _conform_hub(self, plan: Plan, obj: JSONObject) -> None:
+        try:
+            self._conform(plan.conversion.from_, obj)
+        except (MalformedError, ObjectTooLarge) as error:
+            raise self._error(plan, str(error)) from None
+
+    def _error(self, plan: Plan, why: str) -> ConversionError:
+        conversion = plan.conversion
+        return ConversionError(f"conversion of {self._what} from {conversion.from_} to {conversion.to} failed: {why}")
+
+
+class _FailedError(Exception):
+    """A change failed; `str()` names it and says why."""
+
+
+class _Run:
+    """The conversion of one object. limit: of the costs of all its expressions."""
+
+    def __init__(self, limit: int) -> None:
+        self.left = limit
+
+    def convert(self, steps: Sequence[Step], obj: JSONObject) -> None:
+        """Run the steps on an object, or on an item of a list, in place."""
+        active = [(step, self._value(step, obj)) for step in steps if self._is_active(step, obj)]
+        taken = {}
+        for step, _ in sorted(active, key=lambda each: -len(_taken_path(each[0]).parts)):
+            taken[id(step)] = self._take(step, obj)
+        writes = [(_written_path(step), self._new(step, value, taken[id(step)])) for step, value in active]
+        for path, value in sorted(writes, key=lambda each: len(each[0].parts)):
+            if value is not MISSING:
+                put(obj, path, value)
+
+    def _is_active(self, step: Step, obj: JSONObject) -> bool:
+        if step.when is None:
+            return True
+        result = self._evaluate(step.when, step, obj, "when")
+        if type(result) is not bool:
+            raise _FailedError(f"{_name(step, 'when')}: must evaluate to a bool")
+        return result
+
+    def _value(self, step: Step, obj: JSONObject) -> Any:
+        """The result of the step's expression; MISSING for optional.none(), and if it has no expression."""
+        if step.value is None:
+            return MISSING
+        result = self._evaluate(step.value, step, obj, "value")
+        if isinstance(result, Optional):
+            if not result.present:
+                return MISSING
+            result = result.value
+        try:
+            value = json_value(result)
+        except (UnfitError, CELError) as error:
+            raise _FailedError(f"{_name(step, 'value')}: {error}") from None
+        if not fits(value, step.target):
+            raise _FailedError(f"{_name(step, 'value')}: the field is {describe(step.target)}, which the result does not fit")
+        return value
+
+    def _evaluate(self, program: Program, step: Step, obj: JSONObject, member: str) -> Any:
+        try:
+            result, cost = program({"self": obj}, self.left)
+        except CostExceeded:
+            raise _FailedError(f"{_name(step, member)}: the expressions of one object exceed the cost limit") from None
+        except CELError as error:
+            raise _FailedError(f"{_name(step, member)}: {error}") from None
+        self.left -= cost
+        return result
+
+    def _take(self, step: Step, obj: JSONObject) -> Any:
+        """Take away what the step moves, removes or replaces, and return it."""
+        change = step.change
+        if change.kind is Kind.EACH and change.to is None:
+            return read(obj, change.field)
+        if change.kind is Kind.SAVE:
+            # What an earlier conversion saved is of no use once the field is gone.
+            take(obj, change.annotation_path, METADATA_KEPT)
+        elif change.kind is Kind.RESTORE:
+            return self._restored(step, obj)
+        return take(obj, change.field, step.kept)
+
+    def _restored(self, step: Step, obj: JSONObject) -> Any:
+        """The value in the annotation. A text that a client has made of it, and that does not fit, stays where it is."""
+        path = step.change.annotation_path
+        text = read(obj, path)
+        with suppress(codec.DecodeError):
+            value = codec.decode_json(text.encode()) if isinstance(text, str) else MISSING
+            if value is not MISSING and fits(value, step.target):
+                take(obj, path, METADATA_KEPT)
+                return value
+        return MISSING
+
+    def _new(self, step: Step, value: Any, taken: Any) -> Any:
+        """The value to write; MISSING for none."""
+        match step.change.kind:
+            case Kind.SET:
+                return value
+            case Kind.MOVE | Kind.RESTORE:
+                return taken
+            case Kind.SAVE:
+                return MISSING if taken is MISSING else codec.encode_json(taken).decode()
+            case Kind.EACH:
+                items = taken if type(taken) is list else taken.values() if type(taken) is dict else ()
+                for item in items:
+                    if type(item) is dict:
+                        self.convert(step.steps, item)
+                return taken
+            case _:
+                return MISSING
+
+
+def _taken_path(step: Step) -> FieldPath:
+    return step.change.annotation_path if step.change.kind is Kind.RESTORE else step.change.field
+
+
+def _written_path(step: Step) -> FieldPath:
+    return step.change.annotation_path if step.change.kind is Kind.SAVE else step.change.to or step.change.field
+
+
+def _name(step: Step, member: str) -> str:
+    return f"{step.change.path.child(member)} ({step.change})"
+
+
+def _check_metadata(plan: Plan, obj: JSONObject) -> None:
+    """Labels and annotations that rules have written must be valid, as upstream requires of what a webhook returns."""
+    if not any(_written_path(step).parts[0] == "metadata" for step in plan.steps):
+        return
+    metadata = obj.get("metadata") or {}
+    problems = validate_labels(metadata.get("labels") or {}, Path("metadata.labels"))
+    if problems:
+        raise _FailedError(f"{plan.conversion.path}: {problems[0]}")
+    if are_too_long(metadata.get("annotations") or {}):
+        raise _FailedError(f"{plan.conversion.path}: metadata.annotations would be too long")
