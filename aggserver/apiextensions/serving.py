@@ -16,13 +16,13 @@ from aggserver.admission.chain import Chain
 from aggserver.apiextensions.content import content_digest, same_content
 from aggserver.apiextensions.definition import Definition, Version
 from aggserver.apiextensions.marks import Marks
-from aggserver.conversion.converter import NONE
+from aggserver.conversion.converter import NONE, Converter
 from aggserver.endpoints.installer import ResourceScope
 from aggserver.merge.atom import Atom, of_resource
 from aggserver.merge.fieldset import FieldSet
 from aggserver.merge.managed_fields import FieldManager
 from aggserver.merge.scale_owners import ScaleOwners
-from aggserver.meta import errors, jsonpath, versions
+from aggserver.meta import codec, errors, jsonpath, versions
 from aggserver.meta.golang import quote
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
@@ -30,6 +30,7 @@ from aggserver.publish import discovery, table
 from aggserver.publish.discovery import APIResource, APISubresource
 from aggserver.publish.models import Published
 from aggserver.publish.table import TableConvertor
+from aggserver.registry.conversions import NotConverted
 from aggserver.registry.custom_resource import CustomResourceStrategy, StatusStrategy, read_fields
 from aggserver.registry.environment import Environment
 from aggserver.registry.resource_storage import ResourceStorage
@@ -134,6 +135,7 @@ class DefinitionResource:
 
     def close(self) -> None:
         """End the watches and free the cache. The objects stay in the store."""
+        self._forget_conversions()
         if self._cacher is not None:
             self._cacher.close()
             self._cacher = None
@@ -144,6 +146,7 @@ class DefinitionResource:
 
         Watches also end if the content of objects changes; clients that resume must list again.
         """
+        self._forget_conversions()
         if self._cacher is None:
             return None
         if not same_content(self.definition, successor):
@@ -155,6 +158,11 @@ class DefinitionResource:
         if self._cacher is not None:
             self._cacher.reconsider()
         return self._cacher
+
+    def _forget_conversions(self) -> None:
+        """Objects are asked for again, since they may be converted differently now, or no more."""
+        if "_storage" in self.__dict__:  # no request has needed it otherwise
+            self._environment.converted.forget(self._storage.questions)
 
     def _unchanged_schemas(self, successor: Definition) -> Iterator[tuple[str, CompiledSchema]]:
         """The compiled schemas that the successor can keep, since its schemas for these versions are the same."""
@@ -205,9 +213,25 @@ class DefinitionResource:
         return self._atoms[api_version]
 
     def _convert(self, obj: JSONObject, api_version: str) -> JSONObject:
-        """Convert as the None strategy does. Raises StatusError if there is no such version."""
+        """For field managers. Raises StatusError if there is no such version, NotConverted if the converter has to be asked."""
         self._version(api_version)
-        return {**obj, "apiVersion": api_version}
+        convert = self._converter.at_once
+        if convert is None:
+            raise NotConverted(obj, api_version)
+        if self._converter is NONE:
+            return {**obj, "apiVersion": api_version}
+        return convert(codec.decode_stored(codec.encode_json(obj)), api_version)
+
+    @cached_property
+    def _converter(self) -> Converter:
+        return NONE
+
+    def _sibling(self, api_version: str) -> Store | None:
+        """The store of another version, whether served or not; None if the definition does not have it."""
+        for version in self.definition.versions:
+            if self._api_version(version) == api_version:
+                return self.store(version)
+        return None
 
     def _version(self, api_version: str) -> Version:
         for version in self.definition.versions:
@@ -228,7 +252,8 @@ class DefinitionResource:
     def _build_store(self, version: Version) -> Store:
         schema = self.schema(version)
         strategy = self.strategy(version, self.field_manager(version, ""))
-        return Store(self._storage, strategy, Views(self._storage, strategy.info, schema.prune_converted, schema))
+        views = Views(self._storage, strategy.info, schema.prune_converted, schema)
+        return Store(self._storage, strategy, views, self._sibling)
 
     @cached_property
     def _storage(self) -> ResourceStorage:
@@ -242,7 +267,8 @@ class DefinitionResource:
             api_version=f"{definition.group}/{stored_version.name}",
             storage=environment.storage,
             cacher=self._cacher,
-            converter=NONE,
+            converter=self._converter,
+            converted=environment.converted,
             prune=self.schema(stored_version).prune_converted,
             conform_stored=self._conform_stored,
             read_fields=self._field_reader(),

@@ -74,6 +74,11 @@ class MediaType:
         """Whether an object's encoded JSON can be sent as it is, unless it has to be converted."""
         return self.subtype == "json" and not self.pretty
 
+    @property
+    def metadata_only(self) -> bool:
+        """Whether the response has nothing but the metadata of objects."""
+        return self.convert in ("PartialObjectMetadata", "PartialObjectMetadataList")
+
     def unconverted(self) -> MediaType:
         """The media type without a conversion, for a Status, which is never converted."""
         return replace(self, convert="", api_version="") if self.convert else self

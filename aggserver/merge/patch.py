@@ -23,6 +23,7 @@ __all__ = [
     "Operation",
     "TooManyOperations",
     "apply_json_patch",
+    "changes_only",
     "decode",
     "merge_patch",
     "parse_json_patch",
@@ -58,6 +59,22 @@ class Operation:
     path: str | None = None
     from_path: str | None = None
     value: Any = None
+
+
+def changes_only(patch: Any, member: str) -> bool:
+    """Whether a decoded patch of either kind says nothing of other members of an object than this one."""
+    if isinstance(patch, dict):
+        return patch.keys() == {member}
+    if not isinstance(patch, list):
+        return False
+    inside = f"/{member}/"
+    for operation in patch:
+        if not isinstance(operation, dict):
+            return False
+        paths = [operation.get("path"), *(operation[key] for key in ("from",) if key in operation)]
+        if not all(isinstance(path, str) and path.startswith(inside) for path in paths):
+            return False
+    return bool(patch)
 
 
 # --- merge patch ---

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from aggserver.conversion.converter import NONE, Converter
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry import stored
+from aggserver.registry.conversions import ConvertedObjects
 from aggserver.registry.resource_storage import ResourceStorage
 from aggserver.registry.store import Store
 from aggserver.registry.stored import StoredObject
@@ -31,7 +32,7 @@ class Environment:
     """clock: seconds since the epoch. monotonic: seconds. random: an integer in [0, argument).
 
     max_object_bytes: limit for an object as it is stored.
-    corrupt: the objects known to be unreadable, by key; shared by all cachers.
+    corrupt: the objects known to be unreadable, by key; shared by all cachers. converted: what converters made of objects.
     """
 
     storage: Storage
@@ -41,6 +42,7 @@ class Environment:
     random: Callable[[int], int]
     max_object_bytes: int = MAX_OBJECT_BYTES
     corrupt: dict[str, Corrupt] = field(default_factory=dict)
+    converted: ConvertedObjects = field(default_factory=ConvertedObjects)
 
     def unreadable(self) -> str | None:
         """The objects known to be unreadable, as the message of a readiness check; None if there are none."""
@@ -79,6 +81,7 @@ class Environment:
             new_uid=self.new_uid,
             random=self.random,
             max_object_bytes=self.max_object_bytes,
+            converted=self.converted,
         )
         return Store(resource, strategy, Views(resource, info, _keep_all))
 

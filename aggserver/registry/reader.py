@@ -8,24 +8,36 @@ Source: k8s.io/apiserver pkg/registry/generic/registry/store.go, pkg/storage/etc
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from aggserver.meta import errors, field, selectors
+from aggserver.registry import stored
+from aggserver.registry.conversions import BATCH_OBJECTS
 from aggserver.registry.resource_storage import ResourceStorage
 from aggserver.registry.rest import Context, ListOptions, ListResult
-from aggserver.registry.selection import parse_resource_version, predicate
+from aggserver.registry.selection import is_in_key, parse_resource_version, predicate
 from aggserver.registry.storage_errors import reading, too_old
 from aggserver.registry.stored import StoredObject
 from aggserver.registry.strategy import Strategy
 from aggserver.registry.unreadable import CorruptObjects, Unreadable
 from aggserver.registry.views import Views
-from aggserver.registry.watch import Watch
+from aggserver.registry.watch import Selection, Watch
 from aggserver.scheme import object_meta
 from aggserver.storage import keys
 from aggserver.storage.cacher import ListPage
 from aggserver.storage.interface import Compacted, Corrupt, CorruptList
 
-__all__ = ["Reader"]
+if TYPE_CHECKING:
+    from aggserver.registry.store import Store
+
+__all__ = ["Reader", "Sibling", "no_sibling"]
+
+Sibling = Callable[[str], "Store | None"]
+# The form of objects of any version, in watches of metadata alone.
+_AS_STORED = object()
 
 _CONTINUE_EXPIRED = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
@@ -37,11 +49,50 @@ _CONTINUE_EXPIRED = (
 _FRESH_SECONDS = 3.0
 
 
-class Reader:
-    """Getter, Lister and Watcher of one version of a resource; the base of `Store`."""
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """matches: whether an object is selected, None for all. is_late: it takes objects as this version shows them."""
 
-    def __init__(self, resource: ResourceStorage, strategy: Strategy, views: Views) -> None:
+    matches: Callable[[StoredObject], bool] | None
+    is_late: bool = False
+
+    @property
+    def in_cache(self) -> Callable[[StoredObject], bool] | None:
+        """What the watch cache can select by itself, for watches: errors are told as Corrupt, which ends the watch."""
+        matches = self.matches
+        if matches is None or self.is_late:
+            return None
+
+        def checked(obj: StoredObject) -> bool:
+            try:
+                return matches(obj)
+            except Unreadable as unreadable:
+                raise unreadable.error from None
+            except errors.StatusError as error:
+                raise Corrupt(obj.key, obj.revision, error.message) from None
+
+        return checked
+
+
+def _limit(options: ListOptions) -> int:
+    """0 for none. A list with resourceVersion 0 has no pages: upstream's cache ignores the limit, and clients rely on that."""
+    return 0 if options.resource_version == "0" else options.limit
+
+
+def no_sibling(api_version: str) -> Store | None:
+    """For resources that have one version."""
+    return None
+
+
+class Reader:
+    """Getter, Lister and Watcher of one version of a resource; the base of `Store`.
+
+    sibling: the Store of another version of the resource, by its apiVersion; None if the definition does not have it.
+    """
+
+    def __init__(self, resource: ResourceStorage, strategy: Strategy, views: Views, sibling: Sibling = no_sibling) -> None:
         self._resource = resource
+        self._sibling = sibling
         self._strategy = strategy
         self._info = strategy.info
         self._views = views
@@ -61,7 +112,8 @@ class Reader:
         obj = self._views.cached(self._key(context, name))
         if obj is None:
             raise self._not_found(name)
-        return await self._views.of(obj)
+        (shown,) = await self._show(context, [obj])
+        return shown
 
     async def list(self, context: Context, options: ListOptions) -> ListResult:
         return await self._list(context, options)
@@ -70,15 +122,12 @@ class Reader:
         """lenient: see `Views.of_all`."""
         prefix = self._prefix(context)
         if options.readable_only:
-            return await self._readable(prefix)
-        matches = predicate(options, self._resource.read_fields)
+            return await self._readable(context, prefix)
+        selector = self._selector(context, options)
         try:
-            if options.continue_token:
-                page = await self._continued(prefix, options, matches)
-            else:
-                page = await self._first_page(prefix, options, matches)
+            page = await self._page(prefix, options, selector)
             token = keys.encode_continue(page.next_start[len(prefix) :], page.revision) if page.more else ""
-            views = await self._views.of_all(page.items, lenient=lenient)
+            views = await self._show(context, page.items, lenient=lenient)
         except (Corrupt, CorruptList, Unreadable) as error:
             raise await self._corrupt.list_error(prefix, error) from None
         # If the definition has changed during the list, the objects may be as before the change. Then the list gets the revision
@@ -86,36 +135,77 @@ class Reader:
         revision = min(page.revision, self._cacher.broken_off) if self._resource.is_over else page.revision
         return ListResult(views, revision, token, page.remaining)
 
-    async def _readable(self, prefix: str) -> ListResult:
+    async def _page(self, prefix: str, options: ListOptions, selector: Selector) -> ListPage[StoredObject]:
+        if selector.is_late and selector.matches is not None:
+            # All objects from the start of the page, because those that match are only known once they are converted.
+            page = await self._stored_page(prefix, options, None, 0)
+            return await self._selected(page, selector.matches, _limit(options))
+        return await self._stored_page(prefix, options, selector.matches, _limit(options))
+
+    async def _stored_page(
+        self, prefix: str, options: ListOptions, matches: Callable[[StoredObject], bool] | None, limit: int
+    ) -> ListPage[StoredObject]:
+        if options.continue_token:
+            return await self._continued(prefix, options, matches, limit)
+        return await self._first_page(prefix, options, matches, limit)
+
+    async def _selected(
+        self, page: ListPage[StoredObject], matches: Callable[[StoredObject], bool], limit: int
+    ) -> ListPage[StoredObject]:
+        """The first `limit` objects of a page that match in this version. Converts no more than it must, in batches."""
+        found: list[StoredObject] = []
+        for first in range(0, len(page.items), BATCH_OBJECTS):
+            part = page.items[first : first + BATCH_OBJECTS]
+            for obj, view in zip(part, await self._views.of_all(part), strict=True):
+                if limit and len(found) == limit:
+                    return ListPage(found, page.revision, True, found[-1].key + "\0")
+                if matches(view):
+                    found.append(obj)
+        return ListPage(found, page.revision)
+
+    def _selector(self, context: Context, options: ListOptions) -> Selector:
+        """How to select the objects of a list or a watch.
+
+        Fields of the object are those of the requested version; so are labels, but for requests of the metadata alone.
+        """
+        read_fields = self._resource.read_fields
+        matches = predicate(options, read_fields)
+        converter = self._resource.converter
+        labels_differ = converter.changes_metadata and not options.labels.empty and not context.metadata_only
+        if matches is None or (is_in_key(options) and not labels_differ):
+            return Selector(matches)
+        if converter.at_once is None:
+            return Selector(matches, is_late=True)
+        return Selector(lambda obj: matches(self._views.computed(obj)))
+
+    async def _readable(self, context: Context, prefix: str) -> ListResult:
         """A list of all objects that can be read."""
         await self._catch_up("")
         await self._corrupt.look_at_all(prefix)
         items = [obj for obj in self._cacher.sound(prefix) if obj.key not in self._cacher.corrupt]
-        return ListResult(await self._views.of_all(items), self._cacher.revision)
+        return ListResult(await self._show(context, items), self._cacher.revision)
 
     def unreadable(self) -> Sequence[Corrupt]:
         """The objects known to be unreadable, sorted by key."""
         return self._corrupt.known(self._resource.prefix)
 
     async def _first_page(
-        self, prefix: str, options: ListOptions, matches: Callable[[StoredObject], bool] | None
+        self, prefix: str, options: ListOptions, matches: Callable[[StoredObject], bool] | None, limit: int
     ) -> ListPage[StoredObject]:
         wanted = parse_resource_version(options.resource_version, listing=True)
         match = options.resource_version_match
         if wanted > 0 and (match == "Exact" or (options.limit > 0 and not match)):
             with reading():
-                return await self._cacher.list_at(wanted, prefix, limit=options.limit, matches=matches)
+                return await self._cacher.list_at(wanted, prefix, limit=limit, matches=matches)
         await self._catch_up(options.resource_version)
         if name := self._single(prefix, options):
             obj = self._views.cached(prefix + name)
             found = [obj] if obj is not None and (matches is None or matches(obj)) else []
             return ListPage(found, self._cacher.revision)
-        # A list with resourceVersion 0 has no pages: upstream's cache ignores the limit, and clients rely on an empty continue.
-        limit = 0 if options.resource_version == "0" else options.limit
         return self._cacher.list(prefix, limit=limit, matches=matches)
 
     async def _continued(
-        self, prefix: str, options: ListOptions, matches: Callable[[StoredObject], bool] | None
+        self, prefix: str, options: ListOptions, matches: Callable[[StoredObject], bool] | None, limit: int
     ) -> ListPage[StoredObject]:
         try:
             start, revision = keys.decode_continue(options.continue_token, prefix)
@@ -125,12 +215,11 @@ class Reader:
             raise errors.bad_request("specifying resource version is not allowed when using continue")
         if revision < 0:  # the token of an expired list: the client accepts an inconsistent remainder
             await self._catch_up("")
-            return self._cacher.list(prefix, start=start, limit=options.limit, matches=matches)
+            return self._cacher.list(prefix, start=start, limit=limit, matches=matches)
 
         def inconsistent(_: Compacted) -> errors.StatusError:
             return errors.expired(_CONTINUE_EXPIRED, keys.encode_continue(start[len(prefix) :], -1))
 
-        limit = 0 if options.resource_version == "0" else options.limit  # as for a first page
         with reading(inconsistent):
             return await self._cacher.list_at(revision, prefix, start=start, limit=limit, matches=matches)
 
@@ -140,7 +229,7 @@ class Reader:
             return await self._resource.storage.count(self._prefix(context))
 
     async def watch(self, context: Context, options: ListOptions) -> Watch:
-        matches = predicate(options, self._resource.read_fields)
+        selector = self._selector(context, options)
         wanted = parse_resource_version(options.resource_version)
         initial = options.send_initial_events
         if initial is None:
@@ -157,7 +246,7 @@ class Reader:
                 watcher = await self._cacher.watch(
                     self._watched_prefix(context, options),
                     after=after,
-                    matches=matches,
+                    matches=selector.in_cache,
                     initial=initial,
                     initial_end=options.send_initial_events is True and options.allow_bookmarks,
                     readable_only=options.readable_only,
@@ -166,7 +255,43 @@ class Reader:
             raise await self._corrupt.list_error(self._prefix(context), error) from None
         if self._resource.is_over:
             watcher.close()  # the definition has changed in the meantime, which has ended all other watches
-        return Watch(watcher, self._views.form, self._views.of)
+
+        async def show(objects: Sequence[StoredObject]) -> Sequence[StoredObject]:
+            return await self._show(context, objects)
+
+        form = _AS_STORED if context.metadata_only else self._views.form
+        selection = Selection(selector.matches, self._views.of, show) if selector.is_late and selector.matches else None
+        return Watch(watcher, form, show, selection)
+
+    async def _show(self, context: Context, objects: Sequence[StoredObject], *, lenient: bool = False) -> Sequence[StoredObject]:
+        """The objects as a response has them: in this version, or as stored if only their metadata is asked for.
+
+        Metadata does not depend on the version, so that whoever collects garbage or deletes a namespace needs no converter.
+        """
+        if context.metadata_only:
+            return await self._as_stored(objects, lenient=lenient)
+        return await self._views.of_all(objects, lenient=lenient)
+
+    async def _as_stored(self, objects: Sequence[StoredObject], *, lenient: bool = False) -> Sequence[StoredObject]:
+        """The objects, each in the version in which it is stored, pruned and defaulted."""
+        by_store: dict[Reader, builtins.list[int]] = {}
+        for index, obj in enumerate(objects):
+            by_store.setdefault(self._in_version_of(obj), []).append(index)
+        if len(by_store) == 1:
+            (store,) = by_store
+            return await store._views.of_all(objects, lenient=lenient)
+        shown = builtins.list(objects)
+        for store, indexes in by_store.items():
+            views = await store._views.of_all([objects[index] for index in indexes], lenient=lenient)
+            for index, view in zip(indexes, views, strict=True):
+                shown[index] = view
+        return shown
+
+    def _in_version_of(self, obj: StoredObject) -> Reader:
+        """The reader of the version in which an object is stored; this one if the definition does not have that version."""
+        if self._views.is_own(obj):
+            return self
+        return self._sibling(stored.api_version(obj)) or self
 
     def _watched_prefix(self, context: Context, options: ListOptions) -> str:
         """The prefix to watch, or the key if a selector names a single object, so that writes of others don't touch the watch."""

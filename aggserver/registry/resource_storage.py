@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from aggserver.conversion.converter import Converter
 from aggserver.meta.json_types import JSONObject
+from aggserver.registry.conversions import ConvertedObjects, Questions
 from aggserver.registry.stored import StoredObject
 from aggserver.storage import keys
 from aggserver.storage.cacher import Cacher
@@ -24,6 +25,7 @@ class ResourceStorage:
     then bytes in the right version are sent as they are.
     read_fields: the selectable fields of an object, besides name and namespace. clock: seconds since the epoch.
     random: an integer in [0, argument), for generated names. max_object_bytes: limit for an object as it is stored.
+    converted: what converters made of objects, of all resources.
     epoch: the cacher's epoch when this was made. good_since: the revision since which objects have looked to clients as they do
     now.
     """
@@ -41,8 +43,13 @@ class ResourceStorage:
     new_uid: Callable[[], str]
     random: Callable[[int], int]
     max_object_bytes: int
+    converted: ConvertedObjects
     epoch: int = 0
     good_since: Callable[[], int] = int
+    questions: Questions = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "questions", Questions(self.converter))
 
     @property
     def is_over(self) -> bool:
@@ -58,3 +65,8 @@ class ResourceStorage:
     @property
     def prefix(self) -> str:
         return keys.resource_prefix(self.group, self.resource)
+
+    def key_of(self, metadata: JSONObject) -> str:
+        """The key of an object."""
+        namespace = metadata.get("namespace")
+        return f"{self.prefix}{namespace}/{metadata['name']}" if namespace else f"{self.prefix}{metadata['name']}"

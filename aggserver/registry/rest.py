@@ -51,12 +51,14 @@ class Context:
     """The context of a request. namespace: '' for a cluster-scoped resource or for all namespaces.
 
     warnings: texts for Warning headers; resources add to it. body_bytes: size of the body, if it is an object or a patch.
+    metadata_only: whether the response has nothing but metadata of the objects. Then they need not be in the requested version.
     """
 
     user: UserInfo
     namespace: str = ""
     warnings: list[str] = field(default_factory=list)
     body_bytes: int = 0
+    metadata_only: bool = False
 
 
 class Object(Protocol):
@@ -102,7 +104,8 @@ class WriteOptions:
     dry_run: do everything but the commit. field_manager: at most 128 bytes; '' if the client sent neither a manager nor a user
     agent. force: whether an apply takes over fields that other managers own. uid: precondition, '' for none; set from the object
     of an update, but not of a patch, which would change the uid. bounded: whether the limit of the object's size is checked; not
-    if the server marks an object as deleted, since that must not fail for lack of space.
+    if the server marks an object as deleted, since that must not fail for lack of space. of_metadata: whether nothing but the
+    object's own metadata is changed, so that it can stay in the version in which it is stored.
     """
 
     dry_run: bool = False
@@ -111,6 +114,7 @@ class WriteOptions:
     force: bool = False
     uid: str = ""
     bounded: bool = True
+    of_metadata: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from aggserver.meta.json_types import JSONObject
 from aggserver.registry.rest import ListOptions
 from aggserver.registry.stored import StoredObject
 
-__all__ = ["parse_resource_version", "predicate"]
+__all__ = ["is_in_key", "parse_resource_version", "predicate"]
 
 _IN_KEY = frozenset({"metadata.name", "metadata.namespace"})
 
@@ -33,6 +33,11 @@ def parse_resource_version(text: str, *, listing: bool = False) -> int:
     raise errors.StatusError(500, "", str(problem))
 
 
+def is_in_key(options: ListOptions) -> bool:
+    """Whether the field selector can be decided by the key of an object."""
+    return _IN_KEY.issuperset(options.fields.fields())
+
+
 def predicate(
     options: ListOptions, read_fields: Callable[[JSONObject], Mapping[str, str]]
 ) -> Callable[[StoredObject], bool] | None:
@@ -41,7 +46,7 @@ def predicate(
         if labels.empty:
             return None
         return lambda obj: labels.matches(obj.labels)
-    from_key_only = _IN_KEY.issuperset(fields.fields())
+    from_key_only = is_in_key(options)
 
     def matches(obj: StoredObject) -> bool:
         # `/<group>/<plural>/[<namespace>/]<name>`

@@ -23,14 +23,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
+from aggserver.conversion.converter import ConversionError
 from aggserver.merge import managed_fields
-from aggserver.merge.managed_fields import ManagedFieldsError
+from aggserver.merge.managed_fields import FieldManager, ManagedFieldsError
 from aggserver.meta import codec, errors, field, times
 from aggserver.meta.field import Path
 from aggserver.meta.golang import parse_uint
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry import deletion, preparation, stored
-from aggserver.registry.reader import Reader
+from aggserver.registry.conversions import KnownConversions, NotConverted
+from aggserver.registry.reader import Reader, Sibling, no_sibling
 from aggserver.registry.resource_storage import ResourceStorage
 from aggserver.registry.rest import (
     NO_ADMISSION,
@@ -72,8 +74,9 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# (the current object, the same decoded; both None if there is none) -> the new object, with its managedFields.
-_Make = Callable[[StoredObject | None, JSONObject | None], Awaitable[JSONObject]]
+# (the store whose version the write is in, the current object, the same decoded; both None if there is none) -> the new object,
+# with its managedFields.
+_Make = Callable[["Store", StoredObject | None, JSONObject | None], Awaitable[JSONObject]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,7 @@ class _Write:
     applies: whether it is a server-side apply. Then managedFields are never dropped to make room, since the applier relies on
     them; and the result is pruned only after it was validated.
     defaulted: whether the object that is wanted has all defaults of the schema, as long as the current one has them.
+    stays: whether the object stays in the version in which it is stored, so that no converter has to be asked.
     """
 
     context: Context
@@ -90,18 +94,19 @@ class _Write:
     admission: Admission
     applies: bool = False
     defaulted: bool = True
+    stays: bool = False
 
 
 class Store(Reader):
     """Getter, Lister, Watcher, Creater, Updater, Applier, Replacer, Deleter and CollectionDeleter in one."""
 
-    def __init__(self, resource: ResourceStorage, strategy: Strategy, views: Views) -> None:
-        super().__init__(resource, strategy, views)
+    def __init__(self, resource: ResourceStorage, strategy: Strategy, views: Views, sibling: Sibling = no_sibling) -> None:
+        super().__init__(resource, strategy, views, sibling)
         self._fields = strategy.field_manager
 
     def with_strategy(self, strategy: Strategy) -> Store:
         """A Store of the same objects with other rules, for `/status` and `/scale`."""
-        return Store(self._resource, strategy, self._views)
+        return Store(self._resource, strategy, self._views, self._sibling)
 
     def now(self) -> str:
         """The time now, formatted as in metadata."""
@@ -155,11 +160,10 @@ class Store(Reader):
             there = self._views.cached(key)
             if there is not None:
                 raise KeyExists(key, KeyValue(key, stored.value(there), 0, there.revision))
-            return await self._views.as_read(StoredObject(key, await self._encode(write, obj), 0), is_whole=is_whole)
+            return await self._views.as_read(stored.unstored(key, await self._encode(write, obj)), is_whole=is_whole)
         if not write.applies and _is_revision(metadata.get("resourceVersion") or ""):
             raise errors.StatusError(500, "", "resourceVersion should not be set on objects to be created")
-        encoded, revision = await self._store(write, obj, lambda encoded: self._resource.storage.create(key, encoded))
-        return await self._written(key, encoded, revision, is_whole=is_whole)
+        return await self._store(write, obj, key, lambda encoded: self._resource.storage.create(key, encoded), is_whole=is_whole)
 
     # --- updating: the loop ---
 
@@ -174,15 +178,8 @@ class Store(Reader):
         defaulted: bool = True,
     ) -> StoredObject:
         """defaulted: whether `transform` sees to the defaults of what it adds."""
-
-        async def make(current: StoredObject | None, old: JSONObject | None) -> JSONObject:
-            assert current is not None  # `_write` without `creates` has raised NotFound
-            obj = await transform(current.decoded())
-            obj["metadata"] = dict(obj["metadata"])
-            await self._manage_fields(context, current, old, obj, options)
-            return obj
-
-        written, _ = await self._write(_Write(context, options, admission, defaulted=defaulted), name, make)
+        write = _Write(context, options, admission, defaulted=defaulted, stays=options.of_metadata and self._asks)
+        written, _ = await self._write(write, name, _updating(write, transform))
         return written
 
     async def apply(
@@ -199,16 +196,16 @@ class Store(Reader):
         fields = self._fields
         assert fields is not None  # the installer offers apply only for stores that have a field manager
 
-        async def make(current: StoredObject | None, old: JSONObject | None) -> JSONObject:
-            # Fresh copies in each attempt: the result shares parts with both, and is then defaulted in place.
-            config = codec.decode_stored(configuration.encoded)
-            live = None if current is None else current.decoded()
+        async def make(store: Store, current: StoredObject | None, old: JSONObject | None) -> JSONObject:
+            now, default = self.now(), self._strategy.default
 
-            def applied() -> JSONObject:
-                default = self._strategy.default
-                return fields.apply(live, config, options.field_manager, force=options.force, now=self.now(), default=default)
+            def applied(fields: FieldManager) -> JSONObject:
+                # Fresh copies in each attempt: the result shares parts with both, and is then defaulted in place.
+                config = codec.decode_stored(configuration.encoded)
+                live = None if current is None else current.decoded()
+                return fields.apply(live, config, options.field_manager, force=options.force, now=now, default=default)
 
-            obj = await _off_the_loop_if_long(applied, context, current)
+            obj = await self._compared(fields, applied, context, current)
             configuration.accept(context)
             if current is None and obj["metadata"].get("uid"):
                 raise self._uid_of_nothing(name, obj["metadata"]["uid"])
@@ -220,7 +217,7 @@ class Store(Reader):
     async def replace(
         self, context: Context, obj: JSONObject, options: WriteOptions, admission: Admission = NO_ADMISSION
     ) -> Written:
-        async def make(current: StoredObject | None, old: JSONObject | None) -> JSONObject:
+        async def make(store: Store, current: StoredObject | None, old: JSONObject | None) -> JSONObject:
             kept = {} if old is None else {key: old["metadata"][key] for key in ("resourceVersion", "uid")}
             wanted = dict(obj, metadata={**obj["metadata"], **kept})
             await self._manage_fields(context, current, old, wanted, options)
@@ -236,10 +233,11 @@ class Store(Reader):
         async def attempt(current: StoredObject | None) -> tuple[StoredObject, bool]:
             del write.context.warnings[warned:]  # drop the warnings of an attempt that lost the race
             if current is not None:
-                return await self._update(write, name, current, make), False
+                store = self._store_of(current) if write.stays else self
+                return await self._shown(await store._update(write, name, current, make), write), False
             if not creates:
                 raise self._not_found(name)
-            obj = await make(None, None)
+            obj = await make(self, None, None)
             await self._place_and_mutate(write, name, obj, None)
             _revision(obj["metadata"])
             return await self._create(write, obj), True
@@ -250,7 +248,7 @@ class Store(Reader):
         context, options = write.context, write.options
         view = await self._views.of(current, lenient=True)
         old = view.decoded()
-        obj = await make(view, old)
+        obj = await make(self, view, old)
         await self._place_and_mutate(write, name, obj, old)
         metadata = obj["metadata"]
         self._check_uid(name, options.uid, old["metadata"], current.key)
@@ -275,7 +273,9 @@ class Store(Reader):
                 # NotFound is success: a concurrent request that removed the last finalizer too has deleted the object.
                 with writing(), suppress(NotFound):
                     await self._resource.storage.delete(current.key, current.revision)
-            return StoredObject(current.key, self._views.encode_whole(obj), current.revision)
+            removed = StoredObject(current.key, self._views.encode_whole(obj), current.revision)
+            removed.content_revision = stored.UNSTORED
+            return removed
         return await self._commit(write, current, obj, old, is_whole=write.defaulted and view.form is self._views.form)
 
     def _prepare_update(self, obj: JSONObject, old: JSONObject) -> JSONObject:
@@ -305,7 +305,9 @@ class Store(Reader):
         async def attempt(current: StoredObject | None) -> Deleted:
             if current is None:
                 raise self._not_found(name)
-            return await self._delete(context, current, options, admission)
+            # In the version in which it is stored, where a converter has to be asked: a deletion must not depend on it.
+            store = self._store_of(current) if self._asks else self
+            return await store._delete(context, current, options, admission)
 
         return await self._retry(context, name, attempt)
 
@@ -327,7 +329,7 @@ class Store(Reader):
         if finalizers or not self._strategy.may_be_removed(obj):
             if "deletionTimestamp" not in metadata:
                 deletion.mark_as_deleting(metadata, now)
-            write = _Write(context, WriteOptions(options.dry_run, bounded=False), NO_ADMISSION)
+            write = _Write(context, WriteOptions(options.dry_run, bounded=False), NO_ADMISSION, stays=self._asks)
             is_whole = view.form is self._views.form
             return Deleted(await self._commit(write, current, obj, old, is_whole=is_whole), gone=False)
         if options.dry_run:
@@ -340,7 +342,7 @@ class Store(Reader):
         self, context: Context, options: DeleteOptions, selection: ListOptions, admission: Admission = NO_ADMISSION
     ) -> ListResult:
         await admission.mutate(None, None)
-        found = await self._list(context, selection, lenient=True)
+        found = await self._list(replace(context, metadata_only=context.metadata_only or self._asks), selection, lenient=True)
         waiting = iter(found.items)
 
         async def worker() -> None:
@@ -394,10 +396,31 @@ class Store(Reader):
         self, context: Context, current: StoredObject | None, old: JSONObject | None, obj: JSONObject, options: WriteOptions
     ) -> None:
         """Set managedFields for a write other than an apply."""
-        fields = self._fields
-        if fields is not None:
-            update = partial(fields.update, old, obj, options.field_manager, self.now())
-            await _off_the_loop_if_long(update, context, current)
+        if self._fields is None:
+            return
+        given, now = obj["metadata"].get("managedFields"), self.now()
+
+        def updated(fields: FieldManager) -> None:
+            managed_fields.set_entries(obj, given)
+            fields.update(old, obj, options.field_manager, now)
+
+        await self._compared(self._fields, updated, context, current)
+
+    async def _compared(
+        self, fields: FieldManager, compare: Callable[[FieldManager], T], context: Context, current: StoredObject | None
+    ) -> T:
+        """Run a comparison of whole objects, again with each object that it needs in another version. Raises what it raises.
+
+        compare: may be called several times.
+        """
+        if not self._asks:
+            return await _off_the_loop_if_long(partial(compare, fields), context, current)
+        known = KnownConversions(fields.convert)
+        while True:
+            try:
+                return await _off_the_loop_if_long(partial(compare, replace(fields, convert=known)), context, current)
+            except NotConverted as needed:
+                await known.ask(needed, self._resource.converter)
 
     async def _place_and_mutate(self, write: _Write, name: str, obj: JSONObject, old: JSONObject | None) -> None:
         preparation.place_in_namespace(obj["metadata"], write.context.namespace, namespaced=self._info.namespaced)
@@ -429,43 +452,61 @@ class Store(Reader):
         """
         dry_run = write.options.dry_run
         if codec.same(obj, old):
+            if write.stays:
+                return current
             encoded = await self._encode(write, obj, current)
             if dry_run or _same_json(encoded, stored.value(current)):
                 return await self._views.of(current, lenient=True)
         elif dry_run:
             encoded = await self._encode(write, obj, current)
-            return await self._views.as_read(stored.make(KeyValue(current.key, encoded, 0, current.revision)), is_whole=is_whole)
-        encoded, revision = await self._store(
-            write, obj, lambda encoded: self._resource.storage.update(current.key, encoded, current.revision), current
+            would_be = stored.unstored(current.key, encoded, current.revision)
+            return would_be if write.stays else await self._views.as_read(would_be, is_whole=is_whole)
+        return await self._store(
+            write,
+            obj,
+            current.key,
+            lambda encoded: self._resource.storage.update(current.key, encoded, current.revision),
+            current,
+            is_whole=is_whole,
         )
-        return await self._written(current.key, encoded, revision, is_whole=is_whole)
 
     async def _store(
         self,
         write: _Write,
         obj: JSONObject,
+        key: str,
         commit: Callable[[bytes], Awaitable[int]],
         current: StoredObject | None = None,
-    ) -> tuple[bytes, int]:
-        """Store the object; if that is too large for the storage, try without managedFields. Returns the bytes and revision."""
+        *,
+        is_whole: bool,
+    ) -> StoredObject:
+        """Store the object; if that is too large for the storage, try without managedFields. Returns it as a read would."""
+
+        async def stored_as(encoded: bytes) -> StoredObject:
+            expected = None if write.stays else await self._views.expected(key, encoded)
+            revision = await commit(encoded)
+            return await self._written(key, encoded, revision, expected, is_whole=is_whole)
+
         encoded = await self._encode(write, obj, current)
         with writing():
             try:
-                return encoded, await commit(encoded)
+                return await stored_as(encoded)
             except TooLarge:
                 if not _drop_managed_fields(write, obj):
                     raise
-                encoded = await self._encode(write, obj, current)
-                return encoded, await commit(encoded)
+                return await stored_as(await self._encode(write, obj, current))
 
     async def _encode(self, write: _Write, obj: JSONObject, current: StoredObject | None = None) -> bytes:
         """The bytes to store, without managedFields if the object is too large with them. Raises ObjectTooLarge."""
-        encoded = await self._views.to_stored(obj)
+        encoded = await self._to_stored(write, obj)
         if self._is_too_large(encoded, write.options, current) and _drop_managed_fields(write, obj):
-            encoded = await self._views.to_stored(obj)
+            encoded = await self._to_stored(write, obj)
         if self._is_too_large(encoded, write.options, current):
             raise errors.ObjectTooLarge(self._resource.max_object_bytes)
         return encoded
+
+    async def _to_stored(self, write: _Write, obj: JSONObject) -> bytes:
+        return self._views.unchanged(obj) if write.stays else await self._views.to_stored(obj)
 
     def _is_too_large(self, encoded: bytes, options: WriteOptions, current: StoredObject | None) -> bool:
         """Whether to refuse the object for its size. One that was too large before may be written if it does not grow."""
@@ -473,13 +514,35 @@ class Store(Reader):
             return False
         return current is None or len(encoded) > len(stored.value(current))
 
-    async def _written(self, key: str, encoded: bytes, revision: int, *, is_whole: bool) -> StoredObject:
+    async def _written(self, key: str, encoded: bytes, revision: int, expected: bytes | None, *, is_whole: bool) -> StoredObject:
         """The response object of a committed write. It must not fail, since the write has happened."""
         # The watch cache has the event by now. If nobody has written since, use its object, which remembers its views.
         obj = None if self._cacher.corrupt else self._cacher.get(key)
         if obj is None or obj.revision != revision:
             obj = stored.make(KeyValue(key, encoded, 0, revision))
+        if expected is not None:
+            self._views.learn(obj, expected)
         return await self._views.as_read(obj, is_whole=is_whole)
+
+    # --- writes that must not depend on a converter that has to be asked ---
+
+    @property
+    def _asks(self) -> bool:
+        return self._resource.converter.at_once is None
+
+    def _store_of(self, current: StoredObject) -> Store:
+        """The Store of the version in which an object is stored; this one if the definition does not have that version."""
+        return self if self._views.is_own(current) else self._sibling(stored.api_version(current)) or self
+
+    async def _shown(self, written: StoredObject, write: _Write) -> StoredObject:
+        """The response of an update. If only the converter fails, the object as it is stored, since the write has happened."""
+        if not write.stays or write.context.metadata_only:
+            return written
+        try:
+            return await self._views.of(written, lenient=True)
+        except ConversionError as error:
+            log.warning("%s was written; the response has it as it is stored: %s", written.key, error.message)
+            return written
 
     # --- rules and errors ---
 
@@ -525,6 +588,17 @@ class Store(Reader):
             if "deletionTimestamp" in stored.make(current).decoded()["metadata"]:
                 error.message = f"object is being deleted: {error.message}"
         return error
+
+
+def _updating(write: _Write, transform: Transform) -> _Make:
+    async def make(store: Store, current: StoredObject | None, old: JSONObject | None) -> JSONObject:
+        assert current is not None  # `_write` without `creates` has raised NotFound
+        obj = await transform(current.decoded())
+        obj["metadata"] = dict(obj["metadata"])
+        await store._manage_fields(write.context, current, old, obj, write.options)
+        return obj
+
+    return make
 
 
 async def _off_the_loop_if_long(compare: Callable[[], T], context: Context, current: StoredObject | None) -> T:

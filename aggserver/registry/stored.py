@@ -23,11 +23,27 @@ from aggserver.registry.nested import go_type
 from aggserver.schema.pruning import MalformedError
 from aggserver.storage.interface import Corrupt, KeyValue
 
-__all__ = ["FieldReader", "StoredObject", "at", "encode", "head", "make", "make_decodable", "value"]
+__all__ = [
+    "UNSTORED",
+    "FieldReader",
+    "StoredObject",
+    "api_version",
+    "at",
+    "converted",
+    "encode",
+    "head",
+    "make",
+    "make_decodable",
+    "unstored",
+    "value",
+]
 
 FieldReader = Callable[[JSONObject], Mapping[str, str]]
 
 _HEAD = re.compile(rb'\{"apiVersion":"[^"\\]*","kind":"[^"\\]*","metadata":\{')
+# The content revision of what is not stored.
+UNSTORED = -1
+_API_VERSION = b'{"apiVersion":"'
 # A valid kind or apiVersion. With other characters in them, _HEAD would not match the encoded object.
 _PLAIN = re.compile(r'[^"\\\x00-\x1f]+')
 # The labels, where `encode` puts them. Valid keys and values have no characters that JSON escapes.
@@ -39,14 +55,17 @@ class StoredObject:
 
     form: identifies the schema that the bytes are known to be pruned and defaulted by; None if that is unknown, as for bytes that
     were stored before the definition changed, or by another server.
+    content_revision: the revision that wrote the content, which is earlier than `revision` in the event of a deletion; UNSTORED
+    for what no revision has, as the result of a dry run.
     """
 
-    __slots__ = ("_conformed", "_fields", "_labels", "_row", "form", "key", "raw", "revision")
+    __slots__ = ("_conformed", "_fields", "_labels", "_row", "content_revision", "form", "key", "raw", "revision")
 
     def __init__(self, key: str, raw: bytes, revision: int) -> None:
         self.key = key
         self.raw = raw
         self.revision = revision
+        self.content_revision = revision
         self.form: object = None
         self._conformed: StoredObject | None = None
         self._labels: Mapping[str, str] | None = None
@@ -163,7 +182,31 @@ def at(obj: StoredObject, revision: int) -> StoredObject:
     """`obj` with another resourceVersion, which is the revision of its deletion."""
     placed = StoredObject(obj.key, _place(value(obj), revision), revision)
     placed.form = obj.form
+    placed.content_revision = obj.content_revision
     return placed
+
+
+def converted(obj: StoredObject, encoded: bytes, form: object) -> StoredObject:
+    """The view of an object in another version. encoded: as `encode` has made it, without a resourceVersion.
+
+    A revision of 0 is that of an object that a dry run would create; it has no resourceVersion.
+    """
+    view = StoredObject(obj.key, _place(encoded, obj.revision) if obj.revision else encoded, obj.revision)
+    view.form = form
+    view.content_revision = obj.content_revision
+    return view
+
+
+def api_version(obj: StoredObject) -> str:
+    """The version of the object's bytes."""
+    return obj.raw[len(_API_VERSION) : obj.raw.index(b'"', len(_API_VERSION))].decode()
+
+
+def unstored(key: str, encoded: bytes, revision: int = 0) -> StoredObject:
+    """An object that is not stored, as the result of a dry run. revision: what it would replace; 0 for none."""
+    obj = StoredObject(key, _place(encoded, revision) if revision else encoded, revision)
+    obj.content_revision = UNSTORED
+    return obj
 
 
 def value(obj: StoredObject) -> bytes:

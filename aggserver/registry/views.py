@@ -1,8 +1,8 @@
 """Views: stored objects in one version of a resource, and back.
 
-Mostly the stored bytes are used as they are. An object that is stored in another version is converted. An object that was stored
-before its definition changed is pruned and defaulted once, and the result is cached with it. Raises the errors for objects that
-can't be read, or are too large with their defaults.
+Mostly the stored bytes are used as they are. An object that is stored in another version is converted and then pruned, once for
+each write (`conversions.py`). An object that was stored before its definition changed is pruned and defaulted once, and the
+result is cached with it. Raises the errors for objects that can't be read, or are too large with their defaults.
 Source: k8s.io/apiextensions-apiserver pkg/apiserver/customresource_handler.go (schemaCoercingDecoder), v0.36.3.
 """
 
@@ -12,10 +12,12 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TypeVar
 
+from aggserver.conversion.converter import ConversionError
 from aggserver.meta import codec, errors
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
 from aggserver.registry import stored
+from aggserver.registry.conversions import Target, named
 from aggserver.registry.resource_storage import ResourceStorage
 from aggserver.registry.stored import StoredObject
 from aggserver.registry.unreadable import Unreadable
@@ -56,41 +58,107 @@ class Views:
         return obj if obj.form is self.form else (await self.of_all([obj], lenient=lenient))[0]
 
     async def of_all(self, objects: Sequence[StoredObject], *, lenient: bool = False) -> Sequence[StoredObject]:
-        """The objects in this version. Those that are stored in another version are converted, all in one call.
+        """The objects in this version. Those that are stored in another version are converted.
 
         lenient: return an object that is too large with its defaults without them, so that it can be made smaller or deleted;
         otherwise it is an error. Raises Unreadable and StatusError.
         """
-        unknown = [obj for obj in objects if obj.form is not self.form]
+        unknown = [(index, obj) for index, obj in enumerate(objects) if obj.form is not self.form]
         if not unknown:
             return objects
-        views, foreign, trees, growth = {}, [], [], 0
-        async for obj in _in_turns(unknown):
-            view = obj.conformed(self.form)
+        views = list(objects)
+        to_ask: list[tuple[int, StoredObject]] = []
+        growth = 0
+        async for index, obj in _in_turns(unknown):
+            view = self.at_once(obj, lenient=lenient)
             if view is None:
-                view = self._look_into(obj, lenient=lenient)
-            if view is None:
-                try:
-                    trees.append(self._stored_tree(obj))
-                except errors.ObjectTooLarge as error:
-                    trees.append(self._without_defaults(obj, error, lenient=lenient).decoded())
-                foreign.append(obj)
+                to_ask.append((index, obj))
                 continue
-            views[obj.key] = view
+            views[index] = view
             growth += view.size - obj.size
             if growth > _MAX_GROWTH:
                 raise self._too_much_growth()
             if view.size > _LARGE:
                 await asyncio.sleep(0)
-        if foreign:
-            trees = await self._resource.converter.convert(trees, self._info.api_version)
-        async for obj, tree in _in_turns(list(zip(foreign, trees, strict=True))):
-            _prune(tree, self._prune)
-            views[obj.key] = view = StoredObject(obj.key, self._encoded(obj, tree), obj.revision)
-            growth += view.size - obj.size
+        if to_ask:
+            answers = await self._resource.questions.answers(self._target, [obj for _, obj in to_ask])
+            for (index, obj), view in zip(to_ask, answers, strict=True):
+                views[index] = _as_of(view, obj)
+                growth += view.size - obj.size
             if growth > _MAX_GROWTH:
                 raise self._too_much_growth()
-        return [views.get(obj.key, obj) for obj in objects]
+        return views
+
+    def at_once(self, obj: StoredObject, *, lenient: bool = False) -> StoredObject | None:
+        """The object in this version, None if the converter has to be asked. Raises as `of_all`."""
+        view = obj.conformed(self.form) or self._look_into(obj, lenient=lenient)
+        if view is not None:
+            return view
+        known = self._resource.converted.get(self._resource.questions, self.form, obj)
+        if known is not None:
+            return _as_of(known, obj)
+        convert = self._resource.converter.at_once
+        if convert is None:
+            return None
+        try:
+            return self._accept(obj, convert(self._tree_to_convert(obj), self._info.api_version))
+        except ConversionError as error:
+            raise named(error, obj.key) from None
+
+    def is_own(self, obj: StoredObject) -> bool:
+        """Whether an object is stored in this version."""
+        return obj.form is self.form or obj.raw.startswith(self._head)
+
+    def computed(self, obj: StoredObject) -> StoredObject:
+        """The object with what selectors look at in this version, of a converter that computes. Raises StatusError."""
+        return obj if self.is_own(obj) else self.at_once(obj, lenient=True) or obj
+
+    @property
+    def _target(self) -> Target:
+        return Target(self.form, self._info.api_version, self._tree_to_convert, self._accept)
+
+    def _tree_to_convert(self, obj: StoredObject) -> JSONObject:
+        """As `_stored_tree`, or without its defaults if it is too large with them. Raises Unreadable."""
+        try:
+            return self._stored_tree(obj)
+        except errors.ObjectTooLarge:
+            return obj.decoded()
+
+    def _accept(self, obj: StoredObject, tree: JSONObject) -> StoredObject:
+        """The view of an object from what the converter made of it. Raises StatusError."""
+        view = stored.converted(obj, self._finished(obj, tree), self.form)
+        if obj.content_revision != stored.UNSTORED:
+            self._remember(view)
+        return view
+
+    def _finished(self, obj: StoredObject, tree: JSONObject) -> bytes:
+        """What the converter made of an object, pruned and encoded."""
+        _prune(tree, self._prune)
+        try:
+            return stored.encode(tree, self._info.api_version, self._info.kind)
+        except TypeError:
+            raise self._too_deep(obj) from None
+
+    async def expected(self, key: str, encoded: bytes) -> bytes | None:
+        """What a read of this version will show of bytes that will be stored, for `learn`; None if nobody has to be asked.
+
+        So a converter that refuses its own object fails the write, and nothing is stored. Raises StatusError.
+        """
+        if self._resource.converter.at_once is not None or encoded.startswith(self._head):
+            return None
+        obj = StoredObject(key, encoded, 0)
+        try:
+            (tree,) = await self._resource.converter.convert([self._tree_to_convert(obj)], self._info.api_version)
+        except ConversionError as error:
+            raise named(error, key) from None
+        return self._finished(obj, tree)
+
+    def learn(self, obj: StoredObject, expected: bytes) -> None:
+        """Remember what `expected` has returned, now that it is stored."""
+        self._remember(stored.converted(obj, expected, self.form))
+
+    def _remember(self, view: StoredObject) -> None:
+        self._resource.converted.put(self._resource.questions, self.form, view)
 
     async def as_read(self, obj: StoredObject, *, is_whole: bool) -> StoredObject:
         """An object that was just written, as a read would return it: with the defaults of the version in which it is stored.
@@ -107,9 +175,16 @@ class Views:
         target = self._resource.api_version
         if self._info.api_version != target:
             copy = codec.decode_stored(self.encode_whole(obj))
-            (obj,) = await self._resource.converter.convert([copy], target)
+            try:
+                (obj,) = await self._resource.converter.convert([copy], target)
+            except ConversionError as error:
+                raise named(error, self._resource.key_of(obj["metadata"])) from None
             _prune(obj, self._resource.prune)
         return stored.encode(obj, target, self._info.kind)
+
+    def unchanged(self, obj: JSONObject) -> bytes:
+        """The bytes to store for an object of this version that stays in it, though others are stored in a newer one by now."""
+        return stored.encode(obj, self._info.api_version, self._info.kind)
 
     def encode_whole(self, obj: JSONObject) -> bytes:
         """The bytes of an object of this version that is not stored, for a response."""
@@ -148,7 +223,10 @@ class Views:
         try:
             return codec.encode_json(tree)
         except TypeError:
-            raise Unreadable(self._cacher.spoil(Corrupt(obj.key, obj.revision, "it is nested too deeply"))) from None
+            raise self._too_deep(obj) from None
+
+    def _too_deep(self, obj: StoredObject) -> Unreadable:
+        return Unreadable(self._cacher.spoil(Corrupt(obj.key, obj.revision, "it is nested too deeply")))
 
     def _without_defaults(self, obj: StoredObject, error: errors.ObjectTooLarge, *, lenient: bool) -> StoredObject:
         """The object without its defaults and without a form, so that it is not taken for one that has them."""
@@ -187,6 +265,11 @@ def _prune(obj: JSONObject, prune: Callable[[JSONObject], object]) -> None:
         prune(obj)
     except MalformedError as error:
         raise errors.StatusError(500, "", str(error)) from None
+
+
+def _as_of(view: StoredObject, obj: StoredObject) -> StoredObject:
+    """The view with the object's revision, which differs in the event of its deletion."""
+    return view if view.revision == obj.revision else stored.at(view, obj.revision)
 
 
 async def _in_turns(items: Sequence[T]) -> AsyncIterator[T]:

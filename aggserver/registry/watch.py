@@ -1,6 +1,8 @@
 """Watch: a running watch of one version of a resource, the `WatchStream` of `registry/rest.py`.
 
-Events whose objects are stored in this version are passed on unchanged.
+Events whose objects are stored in this version are passed on unchanged; the others are converted once for all watches of the
+version. Mostly the watch cache selects the events. Where a selector concerns what a converter has to be asked for, the events are
+selected here, after conversion, by the same rules.
 """
 
 from __future__ import annotations
@@ -9,50 +11,71 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Self
 
 from aggserver.registry.storage_errors import reading, too_old
-from aggserver.registry.stored import StoredObject
+from aggserver.registry.stored import StoredObject, at
 from aggserver.registry.unreadable import Unreadable, unreadable_event
 from aggserver.storage.cacher import CacheWatcher, WatchEvent
+from aggserver.storage.changes import ADDED, DELETED, MODIFIED
 
-__all__ = ["Watch"]
+__all__ = ["Selection", "Show", "Watch"]
+
+_Event = WatchEvent[StoredObject]
+Show = Callable[[Sequence[StoredObject]], Awaitable[Sequence[StoredObject]]]
 
 
 class Watch:
-    """The watch cache's events. view: converts, prunes and defaults objects that are not in this form."""
+    """The watch cache's events. show: the objects as this watch shows them. form: of objects that are shown as they are.
+
+    selection: selects objects as `show` shows them, if the watch cache does not.
+    """
 
     def __init__(
         self,
         watcher: CacheWatcher[StoredObject],
         form: object,
-        view: Callable[[StoredObject], Awaitable[StoredObject]],
+        show: Show,
+        selection: Selection | None = None,
     ) -> None:
         self._watcher = watcher
         self._form = form
-        self._view = view
+        self._show = show
+        self._selection = selection
 
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Sequence[WatchEvent[StoredObject]]:
+    async def __anext__(self) -> Sequence[_Event]:
         try:
             with reading(too_old):
-                batch = await anext(self._watcher)
-                return [event if self._as_stored(event) else await self._converted(event) for event in batch]
+                while True:
+                    batch = await self._shown(await anext(self._watcher))
+                    if self._selection is not None:
+                        batch = await self._selection.of(batch)
+                    if batch:
+                        return batch
         except Unreadable as unreadable:
             raise unreadable_event(unreadable.error) from None
 
-    def _as_stored(self, event: WatchEvent[StoredObject]) -> bool:
-        return event.object is None or event.object.form is self._form
+    async def _shown(self, batch: Sequence[_Event]) -> Sequence[_Event]:
+        shown = [self._known(event) for event in batch]
+        unknown = [index for index, event in enumerate(shown) if event is None]
+        if unknown:
+            objects = [event.object for index in unknown if (event := batch[index]).object is not None]
+            for index, view in zip(unknown, await self._show(objects), strict=True):
+                shown[index] = self._event(batch[index], view)
+        return [event for event in shown if event is not None]
 
-    async def _converted(self, event: WatchEvent[StoredObject]) -> WatchEvent[StoredObject]:
+    def _known(self, event: _Event) -> _Event | None:
+        if event.object is None or event.object.form is self._form:
+            return event
+        return event.encodings.get(self._form)
+
+    def _event(self, event: _Event, view: StoredObject) -> _Event:
+        if view is event.object:  # nothing to change, and its form is known now
+            return event
+        # Kept with the event, so that it is converted once for all watches of this version.
         memo: dict[Any, Any] = event.encodings
-        converted: WatchEvent[StoredObject] | None = memo.get(self._form)
-        if converted is None:
-            assert event.object is not None
-            view = await self._view(event.object)
-            if view is event.object:  # nothing to change, and its form is known now
-                return event
-            # Kept with the event, so that it is converted once for all watchers of this version.
-            converted = memo[self._form] = WatchEvent(event.type, view, event.revision, view.size)
+        converted = memo[self._form] = WatchEvent(event.type, view, event.revision, view.size)
+        converted.before = event.before
         return converted
 
     def bookmark(self) -> None:
@@ -61,3 +84,42 @@ class Watch:
 
     def close(self) -> None:
         self._watcher.close()
+
+
+class Selection:
+    """Selects the events of one watch. view: an object as the selector sees it. show: objects as the watch shows them."""
+
+    def __init__(
+        self,
+        matches: Callable[[StoredObject], bool],
+        view: Callable[[StoredObject], Awaitable[StoredObject]],
+        show: Show,
+    ) -> None:
+        self._matches = matches
+        self._view = view
+        self._show = show
+        self._selected: dict[str, bool] = {}  # the objects that this watch has had events of, by key: whether they match
+
+    async def of(self, batch: Sequence[_Event]) -> Sequence[_Event]:
+        selected = [event if event.object is None else await self._of(event, event.object) for event in batch]
+        return [event for event in selected if event is not None]
+
+    async def _of(self, event: _Event, obj: StoredObject) -> _Event | None:
+        """The event that the client gets, None if it gets none."""
+        before = self._selected.pop(obj.key, None)
+        if event.type == DELETED:
+            return event if (await self._match(obj) if before is None else before) else None
+        if before is None:
+            before = event.before is not None and await self._match(event.before)
+        after = self._selected[obj.key] = await self._match(obj)
+        if after:
+            kind = MODIFIED if before else ADDED
+            return event if event.type == kind else WatchEvent(kind, obj, event.revision, event.size)
+        if not before or event.before is None:
+            return None
+        # It no longer matches: DELETED, with the last content that did, at the revision of the change.
+        (last,) = await self._show([event.before])
+        return WatchEvent(DELETED, at(last, event.revision), event.revision, last.size)
+
+    async def _match(self, obj: StoredObject) -> bool:
+        return self._matches(await self._view(obj))

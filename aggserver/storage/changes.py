@@ -46,9 +46,10 @@ class WatchEvent(Generic[T]):
 
     `object` is None in a bookmark. `encodings` caches the encoded frames by format, so that they are made once for all watches;
     the sender of events fills it. `size` is approximately the object's bytes in memory.
+    before: the object that the change has replaced, for watches without a selector here, whose reader selects.
     """
 
-    __slots__ = ("__weakref__", "encodings", "initial_events_end", "object", "revision", "size", "type")
+    __slots__ = ("__weakref__", "before", "encodings", "initial_events_end", "object", "revision", "size", "type")
 
     def __init__(self, type: str, object: T | None, revision: int, size: int = 0, initial_events_end: bool = False) -> None:  # noqa: A002
         self.type = type
@@ -56,6 +57,7 @@ class WatchEvent(Generic[T]):
         self.revision = revision
         self.size = size
         self.initial_events_end = initial_events_end
+        self.before: T | None = None
         self.encodings: dict[Hashable, Any] = {}
 
     def __repr__(self) -> str:
@@ -100,6 +102,7 @@ class ChangeEvents(Generic[C]):
             return self._removed()
         if self._plain is None:
             self._plain = WatchEvent(ADDED if change.old is None else MODIFIED, change.new, change.revision, change.new.size)
+            self._plain.before = change.old
         return self._plain
 
     def selected(self, matches: Callable[[C], bool]) -> WatchEvent[C] | None:

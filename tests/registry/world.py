@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from aggserver.authentication.user import UserInfo
-from aggserver.conversion.converter import NoneConverter
+from aggserver.conversion.converter import NONE, ConversionError, Converter
 from aggserver.meta import codec, errors, jsonpath
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
@@ -43,27 +43,50 @@ KNOWN = {"v1": ("replicas", "color", "anything"), "v2": ("replicas", "paused", "
 T = TypeVar("T")
 
 
-class CountingConverter(NoneConverter):
-    """calls: the number of objects and the target version of every call."""
+class AskedConverter:
+    """Converts as the None strategy does, but has to be asked, as a webhook. labels: those of objects in v2.
+
+    calls: the number of objects and the target version of every call. failing: names of objects that are refused. down: the error
+    of every call. gate: what calls wait for.
+    """
+
+    at_once = None
+    changes_metadata = True
 
     def __init__(self) -> None:
         self.calls: list[tuple[int, str]] = []
+        self.failing: set[str] = set()
+        self.labels: dict[str, str] = {}
+        self.down: ConversionError | None = None
+        self.gate: asyncio.Event | None = None
 
     async def convert(self, objects: Sequence[JSONObject], api_version: str) -> list[JSONObject]:
         self.calls.append((len(objects), api_version))
-        return await super().convert(objects, api_version)
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.down is not None:
+            raise self.down
+        if self.failing.intersection(obj["metadata"]["name"] for obj in objects):
+            raise ConversionError("conversion webhook failed: no")
+        for obj in objects:
+            obj["apiVersion"] = api_version
+            if self.labels:
+                obj["metadata"].pop("labels", None)
+                if api_version.endswith("/v2"):
+                    obj["metadata"]["labels"] = dict(self.labels)
+        return list(objects)
 
 
 class World:
     """Makes stores of `crontabs` that share a storage, a clock and sources of uids and random numbers."""
 
-    def __init__(self) -> None:
+    def __init__(self, converter: Converter = NONE) -> None:
         self.storage = MemoryStorage()
         self.clock = FakeClock(NOW)
         self.numbers: list[int] = []
         self.uids = 0
         self.terminating = False
-        self.converter = CountingConverter()
+        self.converter = converter
         self.environment = Environment(self.storage, self.clock, self.clock, self._new_uid, self._random)
         self._storages: dict[bool, ResourceStorage] = {}
 
@@ -93,7 +116,8 @@ class World:
     ) -> Store:
         strategy = self.strategy(version, has_status=has_status, scale=scale, namespaced=namespaced)
         resource = self._resource(namespaced)
-        return Store(resource, strategy, Views(resource, strategy.info, conform(version), FORMS[version]))
+        views = Views(resource, strategy.info, conform(version), FORMS[version])
+        return Store(resource, strategy, views, lambda api_version: self.store(api_version.rpartition("/")[2]))
 
     def status(self, store: Store, *, scale: ScalePaths | None = None) -> Store:
         info = store.strategy.info
@@ -117,6 +141,7 @@ class World:
                 new_uid=self._new_uid,
                 random=self._random,
                 max_object_bytes=self.environment.max_object_bytes,
+                converted=self.environment.converted,
             )
         return self._storages[namespaced]
 

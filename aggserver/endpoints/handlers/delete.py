@@ -5,6 +5,7 @@ from __future__ import annotations
 from aggserver.admission.chain import DELETE
 from aggserver.endpoints import access, negotiation
 from aggserver.endpoints.handlers import attributes, body, options, reply
+from aggserver.endpoints.handlers.reply import shows_metadata_only
 from aggserver.endpoints.installer import ResourceScope
 from aggserver.endpoints.negotiation import MediaType
 from aggserver.endpoints.request import Request, Response
@@ -57,6 +58,7 @@ async def _delete_corrupt(scope: ResourceScope, context: Context, request: Reque
 
 async def delete_collection(scope: ResourceScope, resource: CollectionDeleter, context: Context, request: Request) -> Response:
     media = negotiation.for_object(request)
+    context.metadata_only = shows_metadata_only(scope, media)
     selection = options.list_options(scope, request.query, name="")
     given = await body.read_delete_body(request)
     wanted = options.for_collection(options.delete_options(given, request.query_all))

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 from aggserver.admission.chain import UPDATE
 from aggserver.endpoints import access, negotiation
 from aggserver.endpoints.handlers import attributes, body, options, reply
+from aggserver.endpoints.handlers.reply import shows_metadata_only
 from aggserver.endpoints.installer import ResourceScope
 from aggserver.endpoints.negotiation import MediaType
 from aggserver.endpoints.request import Request, Response
@@ -40,6 +42,7 @@ async def patch(scope: ResourceScope, resource: Updater, context: Context, reque
     if content_type not in PATCH_TYPES:
         raise negotiation.unsupported_media_type(PATCH_TYPES)
     media = negotiation.for_object(request)
+    context.metadata_only = shows_metadata_only(scope, media)
     given = await request.body()
     context.body_bytes = len(given)
     applies = content_type == APPLY_PATCH
@@ -47,7 +50,9 @@ async def patch(scope: ResourceScope, resource: Updater, context: Context, reque
     admission = attributes.bound(scope, request, UPDATE, options.given(request.query_all), dry_run=write.dry_run)
     if applies:
         return await _apply(scope, context, request, media, write, admission)
-    apply, duplicates = await _read(content_type, given, write)
+    apply, duplicates, of_metadata = await _read(content_type, given, write)
+    if of_metadata and not scope.subresource:
+        write = replace(write, of_metadata=True)
 
     async def patched(current: JSONObject) -> JSONObject:
         def conformed() -> tuple[JSONObject, list[str]]:
@@ -105,8 +110,8 @@ class _CreateAuthorized:
         await self._admission.validate(obj, old)
 
 
-async def _read(content_type: str, given: bytes, write: WriteOptions) -> tuple[_Apply, list[str]]:
-    """The patch as a function of the current object, and a strict decoder's complaints about it.
+async def _read(content_type: str, given: bytes, write: WriteOptions) -> tuple[_Apply, list[str], bool]:
+    """The patch as a function of the current object, a strict decoder's complaints about it, and whether it is of metadata alone.
 
     Raises 400 and 413 for an invalid patch, before any object is read.
     """
@@ -117,12 +122,13 @@ async def _read(content_type: str, given: bytes, write: WriteOptions) -> tuple[_
         raise errors.request_entity_too_large(str(error)) from None
     except patches.InvalidPatch as error:
         raise errors.bad_request(str(error)) from None
+    of_metadata = patches.changes_only(value, "metadata")
     if write.field_validation == "Ignore":
-        return apply, []
+        return apply, [], of_metadata
     duplicates = [] if nothing_repeated else await body.duplicate_fields(given)
     if content_type == JSON_PATCH:
         duplicates = [f"json patch {text}" for text in duplicates + patches.unknown_fields(value)]
-    return apply, duplicates
+    return apply, duplicates, of_metadata
 
 
 def _compiled(content_type: str, value: Any) -> _Apply:

@@ -19,7 +19,12 @@ from aggserver.meta.json_types import JSONObject
 from aggserver.publish import table
 from aggserver.registry.rest import ListResult, Object
 
-__all__ = ["list_reply", "object_reply", "tree_reply"]
+__all__ = ["list_reply", "object_reply", "shows_metadata_only", "tree_reply"]
+
+
+def shows_metadata_only(scope: ResourceScope, media: MediaType) -> bool:
+    """Whether a response needs nothing but the metadata of objects. A Scale is computed, so it needs the whole object."""
+    return media.metadata_only and scope.kind == scope.info.kind
 
 
 def object_reply(scope: ResourceScope, request: Request, media: MediaType, obj: Object, status: int = 200) -> Response:

@@ -19,6 +19,7 @@ from typing import Any, Protocol, Self
 
 from aggserver.endpoints import negotiation
 from aggserver.endpoints.handlers import options
+from aggserver.endpoints.handlers.reply import shows_metadata_only
 from aggserver.endpoints.installer import ResourceScope
 from aggserver.endpoints.negotiation import MediaType
 from aggserver.endpoints.request import Request, StreamResponse
@@ -85,6 +86,7 @@ class Watching:
 
     async def __call__(self, scope: ResourceScope, resource: Watcher, context: Context, request: Request) -> StreamResponse:
         media = negotiation.for_watch(request)
+        context.metadata_only = shows_metadata_only(scope, media)
         selection = options.list_options(scope, request.query, name=request.info.name)
         encode = _encoder(scope, request, media)
         timeout = selection.timeout_seconds or _MIN_TIMEOUT * (1 + self._random())

@@ -1,0 +1,288 @@
+"""Conversions: asks a converter about stored objects, and remembers what it made of them.
+
+Upstream asks a converter in each read, though a webhook is slow and may fail. Here it is asked once for each write: what
+it made of an object at a revision is kept, with a limit in bytes for all resources of a server. Requests that need the same
+object at the same time share one question; a list asks in batches, several at once. If a batch fails because of one of its
+objects, the others are asked for again without it, and the error names that object.
+Source: none; upstream converts in every read (k8s.io/apiextensions-apiserver pkg/apiserver/customresource_handler.go), v0.36.3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from aggserver.conversion.converter import ConversionError, Converter
+from aggserver.meta import codec
+from aggserver.meta.errors import StatusError
+from aggserver.meta.json_types import JSONObject
+from aggserver.registry.stored import UNSTORED, StoredObject
+from aggserver.storage import keys
+
+__all__ = ["ConvertedObjects", "KnownConversions", "NotConverted", "Questions", "Target", "named"]
+
+# Bytes of all converted objects of a server. Lists of more than that ask the converter each time, as upstream.
+MAX_BYTES = 128 * 1024 * 1024
+# Memory of an entry beside the object's bytes.
+_ENTRY_BYTES = 500
+# A batch: as many objects as clients usually list at once, and at most so many bytes, since the converter decodes it as a whole.
+BATCH_OBJECTS = 500
+BATCH_BYTES = 4 * 1024 * 1024
+# Batches of one resource that are with the converter at the same time.
+_CONCURRENT = 4
+# Calls for one batch, to find the objects that make it fail: enough for two of them among 500.
+_MAX_CALLS = 32
+# Other requests get their turn after so many objects, which take a few milliseconds.
+_TURN = 100
+
+
+class ConvertedObjects:
+    """The memory. The least recently used objects go first.
+
+    Objects are known by the `Questions` that were asked, the form of the version (see `StoredObject.form`) and their key.
+    """
+
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._entries: OrderedDict[tuple[Questions, object, str], StoredObject] = OrderedDict()
+        self.bytes = 0
+
+    def get(self, asked: Questions, form: object, obj: StoredObject) -> StoredObject | None:
+        """What was made of an object; None if that is unknown, or was made of another revision."""
+        entry = (asked, form, obj.key)
+        view = self._entries.get(entry)
+        if view is None or view.content_revision != obj.content_revision:
+            return None
+        self._entries.move_to_end(entry)
+        return view
+
+    def put(self, asked: Questions, form: object, view: StoredObject) -> None:
+        """Remember an object, unless a newer revision of it is known."""
+        entry = (asked, form, view.key)
+        before = self._entries.get(entry)
+        if before is not None:
+            if before.content_revision > view.content_revision:
+                return
+            self._drop(entry)
+        self._entries[entry] = view
+        self.bytes += view.size + _ENTRY_BYTES
+        while self.bytes > self._max_bytes:
+            self._drop(next(iter(self._entries)))
+
+    def forget(self, asked: Questions) -> None:
+        """Drop all objects of a definition that has changed or gone."""
+        for entry in [entry for entry in self._entries if entry[0] is asked]:
+            self._drop(entry)
+
+    def _drop(self, entry: tuple[Questions, object, str]) -> None:
+        self.bytes -= self._entries.pop(entry).size + _ENTRY_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A version that objects are converted to.
+
+    form: what `StoredObject.form` is in it. tree: decodes an object that is stored in another version. accept: makes the view of
+    an object from what the converter made of it. Both raise StatusError.
+    """
+
+    form: object
+    api_version: str
+    tree: Callable[[StoredObject], JSONObject]
+    accept: Callable[[StoredObject, JSONObject], StoredObject]
+
+    def question(self, obj: StoredObject) -> tuple[object, str, int]:
+        """Equal for the same content; what is not stored is asked for each time."""
+        content = obj.content_revision
+        return self.form, obj.key, -id(obj) if content == UNSTORED else content
+
+
+class _Pending:
+    """A question that was not answered yet. waiting: how many callers wait for it."""
+
+    __slots__ = ("future", "waiting")
+
+    def __init__(self, future: asyncio.Future[StoredObject]) -> None:
+        self.future = future
+        self.waiting = 0
+
+
+class Questions:
+    """What is being asked of one converter."""
+
+    def __init__(self, converter: Converter) -> None:
+        self._converter = converter
+        self._pending: dict[tuple[object, str, int], _Pending] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._slots = asyncio.Semaphore(_CONCURRENT)
+
+    async def answers(self, target: Target, objects: Sequence[StoredObject]) -> list[StoredObject]:
+        """The views of the objects. Raises StatusError, as soon as one of them fails.
+
+        A call of the converter goes on when the caller is cancelled, since others may wait for the same objects.
+        """
+        loop = asyncio.get_running_loop()
+        asked: list[_Pending] = []
+        new: list[StoredObject] = []
+        for obj in objects:
+            question = target.question(obj)
+            pending = self._pending.get(question)
+            if pending is None:
+                pending = self._pending[question] = _Pending(loop.create_future())
+                new.append(obj)
+            pending.waiting += 1
+            asked.append(pending)
+        for batch in _batches(new):
+            task = loop.create_task(self._settle(target, batch))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        try:
+            await asyncio.wait([pending.future for pending in asked], return_when=asyncio.FIRST_EXCEPTION)
+        finally:
+            for pending in asked:
+                pending.waiting -= 1
+        for pending in asked:
+            if pending.future.done():
+                pending.future.result()  # raises what has failed
+        return [pending.future.result() for pending in asked]
+
+    async def _settle(self, target: Target, batch: list[StoredObject]) -> None:
+        """Answer all questions of a batch, with a view or an error."""
+        parts = [batch]
+        try:
+            async with self._slots:
+                for _ in range(_MAX_CALLS):
+                    if parts:
+                        await self._ask(target, parts)
+            if parts:
+                raise ConversionError("too many objects of the list can't be converted")
+        except Exception as error:
+            for obj in batch:
+                self._answer(target, obj, named(error, obj.key, len(batch)))
+        finally:
+            for obj in batch:
+                if (left := self._pending.pop(target.question(obj), None)) is not None:
+                    left.future.cancel()  # the server stops
+
+    def _answer(self, target: Target, obj: StoredObject, result: StoredObject | Exception) -> None:
+        """Does nothing if the question was answered already."""
+        pending = self._pending.pop(target.question(obj), None)
+        if pending is None:
+            return
+        if isinstance(result, StoredObject):
+            pending.future.set_result(result)
+        else:
+            pending.future.set_exception(result)
+            pending.future.exception()  # otherwise asyncio complains if nobody waits any more
+
+    async def _ask(self, target: Target, parts: list[list[StoredObject]]) -> None:
+        """Ask for the last part, and put back what has to be asked again. Raises what concerns all parts."""
+        part, trees = await self._decoded(target, parts[-1])
+        try:
+            converted = await self._converter.convert(trees, target.api_version) if part else []
+        except ConversionError as error:
+            if not error.answered:
+                raise
+            parts.pop()
+            if len(part) == 1:
+                self._answer(target, part[0], named(error, part[0].key))
+            elif error.index is not None:
+                refused = part.pop(error.index)
+                self._answer(target, refused, named(error, refused.key))
+                parts.append(part)
+            else:
+                middle = len(part) // 2
+                parts += [part[middle:], part[:middle]]
+            return
+        parts.pop()
+        for number, (obj, tree) in enumerate(zip(part, converted, strict=True), 1):
+            try:
+                self._answer(target, obj, target.accept(obj, tree))
+            except StatusError as error:
+                self._answer(target, obj, error)
+            if number % _TURN == 0:
+                await asyncio.sleep(0)
+
+    async def _decoded(self, target: Target, part: list[StoredObject]) -> tuple[list[StoredObject], list[JSONObject]]:
+        """The objects that somebody still waits for and that can be decoded, and their trees."""
+        wanted, trees = [], []
+        for number, obj in enumerate(part, 1):
+            pending = self._pending.get(target.question(obj))
+            if pending is None:
+                continue
+            if not pending.waiting:
+                del self._pending[target.question(obj)]
+                continue
+            try:
+                trees.append(target.tree(obj))
+                wanted.append(obj)
+            except StatusError as error:
+                self._answer(target, obj, error)
+            if number % _TURN == 0:
+                await asyncio.sleep(0)
+        return wanted, trees
+
+
+def named(error: Exception, key: str, of: int = 1) -> Exception:
+    """A conversion's error with the object's name after upstream's text. of: the number of objects that it was asked with."""
+    if not isinstance(error, ConversionError):
+        return error
+    group, resource, namespace, name = keys.split(key)
+    where = f"{namespace}/{name}" if namespace else name
+    others = f" and {of - 1} more" if of > 1 else ""
+    told = ConversionError(f"{error.message} (converting {where}{others})", answered=error.answered)
+    told.group, told.kind, told.name = group, resource, name
+    return told
+
+
+def _batches(objects: Sequence[StoredObject]) -> Iterator[list[StoredObject]]:
+    batch: list[StoredObject] = []
+    size = 0
+    for obj in objects:
+        if batch and (len(batch) == BATCH_OBJECTS or size + obj.size > BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(obj)
+        size += obj.size
+    if batch:
+        yield batch
+
+
+class NotConverted(Exception):
+    """An object is needed in another version, and the converter has to be asked for it."""
+
+    def __init__(self, obj: JSONObject, api_version: str) -> None:
+        super().__init__(api_version)
+        self.obj = obj
+        self.api_version = api_version
+
+
+class KnownConversions:
+    """The conversions of one comparison of managedFields, which is a pure function: it is run again with each answer.
+
+    check: raises StatusError for a version that the definition does not have, and NotConverted for others.
+    """
+
+    def __init__(self, check: Callable[[JSONObject, str], JSONObject]) -> None:
+        self._check = check
+        self._known: dict[tuple[bytes, str], JSONObject | ConversionError] = {}
+
+    def __call__(self, obj: JSONObject, api_version: str) -> JSONObject:
+        """Raises NotConverted, and ConversionError for one that the converter refused."""
+        found = self._known.get((codec.encode_json(obj), api_version))
+        if found is None:
+            return self._check(obj, api_version)
+        if isinstance(found, ConversionError):
+            raise found
+        return found
+
+    async def ask(self, needed: NotConverted, converter: Converter) -> None:
+        encoded = codec.encode_json(needed.obj)
+        try:
+            (converted,) = await converter.convert([codec.decode_stored(encoded)], needed.api_version)
+        except ConversionError as error:
+            self._known[encoded, needed.api_version] = error
+        else:
+            self._known[encoded, needed.api_version] = converted
