@@ -157,7 +157,8 @@ def test_reviews_on_one_connection(connection: http.client.HTTPSConnection) -> N
         pytest.param(b'{"kind":"AdmissionReview"}', b"this is no ConversionReview\n", id="another kind"),
         pytest.param(
             b'{"kind":"ConversionReview","apiVersion":"apiextensions.k8s.io/v2"}',
-            b"ConversionReview apiextensions.k8s.io/v2 is not known, only apiextensions.k8s.io/v1 and apiextensions.k8s.io/v1beta1",
+            b"ConversionReview apiextensions.k8s.io/v2 is not known, "
+            b"only apiextensions.k8s.io/v1 and apiextensions.k8s.io/v1beta1",
             id="another version",
         ),
         pytest.param(

@@ -112,8 +112,10 @@ PURE = (
     "aggserver.storage.changes",
     "aggserver.storage.etcd_wire",
     "aggserver.storage.keys",
+    "aggserver.conversion.review",
     "aggserver.webhook.answers",
     "aggserver.webhook.config",
+    "aggserver.webhook.reviews",
 )
 
 # No I/O, no event loop, no clock and no chance: those are arguments.

@@ -18,7 +18,10 @@ from aggserver.meta.golang import INT64_MAX, INT64_MIN, json_kind, to_json
 from aggserver.meta.times import parse_time
 from aggserver.scheme.types import Type
 
-__all__ = ["decode_error"]
+__all__ = ["NO_TYPE_META", "decode_error", "type_meta_error"]
+
+# Before the error of a text from which kind and version can't be read.
+NO_TYPE_META = "couldn't get version/kind; json parse error: "
 
 # The only union that refuses values of other types (pkg/apis/apiextensions/v1/marshal.go).
 _NEITHER = {"v1.JSONSchemaPropsOrBool": "boolean or JSON schema expected"}
@@ -43,6 +46,21 @@ def decode_error(value: Any, of: Type, owner: str = "", path: str = "") -> str:
         return _check(of)(value, owner, path)
     except _MalformedTimeError as error:
         return str(error)
+
+
+def type_meta_error(obj: Any) -> str:
+    """Why kind and version of an object can't be decoded; '' if they can, or are missing."""
+    if not isinstance(obj, dict):
+        what = f"json: cannot unmarshal {json_kind(obj)} into Go value of type struct "
+        return (
+            NO_TYPE_META
+            + what
+            + '{ APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+        )
+    for key in ("apiVersion", "kind"):
+        if not isinstance(obj.get(key, ""), str | None):
+            return f"{NO_TYPE_META}json: cannot unmarshal {json_kind(obj[key])} into Go struct field .{key} of type string"
+    return ""
 
 
 _CHECKS: dict[Type, _Check] = {}

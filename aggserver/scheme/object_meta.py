@@ -43,6 +43,7 @@ __all__ = [
     "path_segment_name",
     "qualified_name",
     "type_error",
+    "validate_annotations",
     "validate_labels",
     "validate_object_meta",
     "validate_object_meta_update",
@@ -113,7 +114,7 @@ def validate_object_meta(metadata: JSONMapping, path: Path, *, namespaced: bool,
     if generation < 0:
         problems.append(field.invalid(path.child("generation"), generation, "must be greater than or equal to 0"))
     problems += validate_labels(metadata.get("labels") or {}, path.child("labels"))
-    problems += _validate_annotations(metadata.get("annotations") or {}, path.child("annotations"))
+    problems += validate_annotations(metadata.get("annotations") or {}, path.child("annotations"))
     problems += _validate_owner_references(metadata.get("ownerReferences") or (), path.child("ownerReferences"))
     problems += _validate_finalizers(metadata.get("finalizers") or (), path.child("finalizers"))
     problems += _validate_managed_fields(metadata.get("managedFields") or (), path.child("managedFields"))
@@ -134,7 +135,7 @@ def validate_object_meta_update(new: JSONMapping, old: JSONMapping, path: Path) 
         problems.append(field.invalid(path.child("generation"), new.get("generation") or 0, "must not be decremented"))
     problems += _validate_unchanged(new, old, path)
     problems += validate_labels(new.get("labels") or {}, path.child("labels"))
-    problems += _validate_annotations(new.get("annotations") or {}, path.child("annotations"))
+    problems += validate_annotations(new.get("annotations") or {}, path.child("annotations"))
     problems += _validate_owner_references(new.get("ownerReferences") or (), path.child("ownerReferences"))
     problems += _validate_managed_fields(new.get("managedFields") or (), path.child("managedFields"))
     return problems
@@ -159,7 +160,7 @@ def validate_labels(labels: Mapping[str, str], path: Path) -> list[FieldError]:
     return problems
 
 
-def _validate_annotations(annotations: Mapping[str, str], path: Path) -> list[FieldError]:
+def validate_annotations(annotations: Mapping[str, str], path: Path) -> list[FieldError]:
     problems = [field.invalid(path, key, text) for key in annotations for text in qualified_name(key.lower())]
     if are_too_long(annotations):
         problems.append(field.too_long(path, _MAX_ANNOTATIONS_BYTES))

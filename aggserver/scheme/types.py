@@ -34,6 +34,7 @@ _CUSTOM = {
     "meta/v1.Time": "time",
     "meta/v1.FieldsV1": "json",
     "apiextensions/v1.JSON": "json",
+    "pkg/runtime.RawExtension": "json",
     "apiextensions/v1.JSONSchemaPropsOrArray": "union",
     "apiextensions/v1.JSONSchemaPropsOrBool": "union",
     "apiextensions/v1.JSONSchemaPropsOrStringArray": "union",

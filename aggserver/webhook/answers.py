@@ -1,7 +1,7 @@
 """What client-go makes of a webhook's response: its body, or an error with client-go's text.
 
 Pure. Source: k8s.io/client-go rest/{request,with_retry}.go (transformResponse, newUnstructuredResponseError, checkWait);
-k8s.io/apimachinery pkg/api/errors/errors.go (NewGenericServerResponse), v0.36.3.
+k8s.io/apimachinery pkg/api/errors/errors.go (NewGenericServerResponse), v0.36.3; Go's mime.ParseMediaType.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ _MESSAGES = {
     503: "the server is currently unable to handle the request",
     504: "the server was unable to return a response in the time allotted, but may still be processing the request",
 }
+_WORD = r"([!#$%&'*+.^_`|~0-9A-Za-z-]*)"
+_MEDIA_TYPE = re.compile(rf"{_WORD}(/?){_WORD}(.*)", re.DOTALL)
 _NOT_ACCEPTABLE = "the server was unable to respond with a content type that the client supports"
 
 
@@ -46,6 +48,9 @@ class WebhookError(AggserverError):
 
 def failure(code: int, content_type: str, body: bytes) -> WebhookError | None:
     """The error that a response means; None for one that has an answer in its body."""
+    problem = _media_type_problem(content_type)
+    if problem:
+        return WebhookError(f"Internal error occurred: mime: {problem}")
     if not 200 <= code <= 206:
         status = _status(body)
         return WebhookError(_unstructured(code, content_type, body) if status is None else status.get("message", ""), status)
@@ -60,6 +65,21 @@ def retry_after(code: int, header: str | None) -> int | None:
     if code != 429 and code < 500:
         return None
     return int(header) if header is not None and re.fullmatch(r"[+-]?[0-9]{1,9}", header) else None
+
+
+def _media_type_problem(content_type: str) -> str:
+    """Why Go can't parse a media type, '' if it can. Which type it is does not matter, nor do its parameters."""
+    found = _MEDIA_TYPE.match(content_type.partition(";")[0].strip())
+    if not content_type or found is None:
+        return ""
+    first, slash, second, rest = found.groups()
+    if not first:
+        return "no media type"
+    if not slash:
+        return "expected slash after first token" if rest else ""
+    if not second:
+        return "expected token after slash"
+    return "unexpected content after media subtype" if rest else ""
 
 
 def _status(body: bytes) -> JSONObject | None:

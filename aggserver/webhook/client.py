@@ -116,14 +116,15 @@ class Webhooks:
         self, exchange: _Exchange, config: ClientConfig, context: ssl.SSLContext, body: bytes
     ) -> aiohttp.ClientResponse:
         """The response after redirects, which Go's client follows: with a GET, but after 307 and 308 with the same POST."""
+        target = ""
         for _ in range(MAX_REDIRECTS):
             response = await self._send(exchange, config, context, body)
-            target = response.headers.get("Location")
-            if response.status not in (301, 302, 303, 307, 308) or target is None:
+            target = response.headers.get("Location", "")
+            if response.status not in (301, 302, 303, 307, 308) or not target:
                 return response
             response.release()
             exchange.redirect(target, keep_method=response.status in (307, 308))
-        raise exchange.error(f"stopped after {MAX_REDIRECTS} redirects")
+        raise exchange.error(f"stopped after {MAX_REDIRECTS} redirects", target)
 
     async def _send(
         self, exchange: _Exchange, config: ClientConfig, context: ssl.SSLContext, body: bytes
@@ -178,16 +179,16 @@ class _Exchange:
         self.url, self.method, self.redirected = self._first, "POST", False
 
     def redirect(self, target: str, *, keep_method: bool) -> None:
-        # A webhook may be redirected to another path or host, but objects are never sent unencrypted.
-        url = urljoin(self.url, target)
         if not keep_method:
             self.method = "GET"
-        self.url, self.redirected = url, True
-        if not url.startswith("https://"):
+        self.url, self.redirected = urljoin(self.url, target), True
+        # Upstream follows all redirects; here objects, and what their senders may read, are never sent unencrypted.
+        if not self.url.startswith("https://"):
             raise self.error("redirects are followed only to https")
 
-    def error(self, reason: str) -> WebhookError:
-        return WebhookError(f"{self.method.capitalize()} {quote(self.url)}: {reason}")
+    def error(self, reason: str, url: str = "") -> WebhookError:
+        # Go names the method of the first request even after redirects.
+        return WebhookError(f"Post {quote(url or self.url)}: {reason}")
 
 
 async def _read(exchange: _Exchange, response: aiohttp.ClientResponse, max_bytes: int) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -14,8 +14,7 @@ from aiohttp import web
 from aggserver.certificates.issuing import KeyPair, issue_serving, new_ca
 from aggserver.webhook.client import Webhooks
 from aggserver.webhook.config import ClientConfig, ServiceReference
-
-Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+from tests.fakes.bad_webhooks import Answer
 
 # OpenSSL checks validity by the system's clock, so these certificates must be valid now.
 CA = new_ca("webhooks", time.time())
@@ -67,7 +66,7 @@ async def webhook_server(
 ) -> AsyncIterator[WebhookServer]:
     """names, ips: those of its certificate, which `ca` signed."""
     server = WebhookServer(0, answer)
-    runner = web.ServerRunner(web.Server(server.handle, client_max_size=2**30), shutdown_timeout=0)
+    runner = web.ServerRunner(web.Server(server.handle), shutdown_timeout=0)
     await runner.setup()
     context = server_context(issue_serving(ca, names, ips, time.time()))
     await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()

@@ -23,6 +23,7 @@ from aggserver.meta.json_types import JSONObject
 from aggserver.registry.rest import ApplyConfiguration
 from aggserver.schema.pruning import MalformedError
 from aggserver.scheme import object_meta, protobuf
+from aggserver.scheme.decoding import NO_TYPE_META, type_meta_error
 
 __all__ = [
     "duplicate_fields",
@@ -30,7 +31,6 @@ __all__ = [
     "read_delete_body",
     "read_object",
     "report_unknown",
-    "type_meta_error",
     "warning_texts",
     "without_kind",
 ]
@@ -45,7 +45,6 @@ _SLOW = ThreadPoolExecutor(1, "decoding")
 _SUMMARY_BYTES = 30
 # Bodies above this many bytes are pruned and defaulted in a thread: it takes milliseconds, and other requests must not wait.
 _LONG = 128 * 1024
-_NO_TYPE_META = "couldn't get version/kind; json parse error: "
 # The first line of a strict YAML decoder's error; one line for each complaint follows.
 _YAML_ERRORS = "yaml: unmarshal errors:\n"
 
@@ -59,7 +58,7 @@ async def read_object(scope: ResourceScope, request: Request, field_validation: 
     except (codec.DecodeError, protobuf.ProtobufError) as error:
         # Upstream converts YAML to JSON before it looks for the kind, so only an error of JSON comes from that step.
         is_yaml = not negotiation.is_protobuf(content_type) and negotiation.body_is_yaml(content_type)
-        raise _unrecognized(scope, str(error) if is_yaml else _NO_TYPE_META + str(error), body) from None
+        raise _unrecognized(scope, str(error) if is_yaml else NO_TYPE_META + str(error), body) from None
     obj = {} if obj is None else obj
     mismatch = type_meta_error(obj)
     if mismatch:
@@ -156,7 +155,7 @@ async def read_delete_body(request: Request) -> Any:
     try:
         options, _ = await _decode(body, request.header(b"content-type"))
     except (codec.DecodeError, protobuf.ProtobufError) as error:
-        raise errors.bad_request(_NO_TYPE_META + str(error)) from None
+        raise errors.bad_request(NO_TYPE_META + str(error)) from None
     if options is not None and (why := type_meta_error(options)):
         raise errors.bad_request(why)
     return options
@@ -187,21 +186,6 @@ async def _slowly(decode: Callable[[bytes], T], body: bytes) -> T:
     if len(body) <= _SLOW_BYTES:
         return decode(body)
     return await asyncio.get_running_loop().run_in_executor(_SLOW, decode, body)
-
-
-def type_meta_error(obj: Any) -> str:
-    """Why kind and version can't be decoded; '' if they can, or are missing."""
-    if not isinstance(obj, dict):
-        what = f"json: cannot unmarshal {json_kind(obj)} into Go value of type struct "
-        return (
-            _NO_TYPE_META
-            + what
-            + '{ APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
-        )
-    for key in ("apiVersion", "kind"):
-        if not isinstance(obj.get(key, ""), str | None):
-            return f"{_NO_TYPE_META}json: cannot unmarshal {json_kind(obj[key])} into Go struct field .{key} of type string"
-    return ""
 
 
 def _check_group_version(scope: ResourceScope, obj: JSONObject, body: bytes) -> None:

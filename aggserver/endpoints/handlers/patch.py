@@ -27,6 +27,7 @@ from aggserver.publish.operations import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, P
 from aggserver.registry.rest import Admission, Applier, Context, Updater, WriteOptions
 from aggserver.schema.pruning import MalformedError
 from aggserver.scheme import object_meta
+from aggserver.scheme.decoding import type_meta_error
 
 __all__ = ["patch"]
 
@@ -150,7 +151,7 @@ def _compiled(content_type: str, value: Any) -> _Apply:
 def _check_shape(obj: Any) -> None:
     if not isinstance(obj, dict):
         raise _rejected(obj, "the patched document is no object")
-    why = body.type_meta_error(obj)
+    why = type_meta_error(obj)
     if not why and not obj.get("kind"):
         why = body.without_kind(golang.to_json(obj))
     if not why and (version := obj.get("apiVersion") or "").count("/") > 1:

@@ -18,24 +18,29 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsv1beta1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 )
 
 var kinds = map[string][]any{
-	"apidiscovery/v2":   {apidiscoveryv2.APIGroupDiscoveryList{}},
-	"apiextensions/v1":  {apiextensionsv1.CustomResourceDefinition{}},
-	"authentication/v1": {authenticationv1.SelfSubjectReview{}},
-	"authorization/v1":  {authorizationv1.SelfSubjectAccessReview{}, authorizationv1.SelfSubjectRulesReview{}},
-	"autoscaling/v1":    {autoscalingv1.Scale{}},
-	"core/v1":           {corev1.Namespace{}},
+	"apidiscovery/v2":  {apidiscoveryv2.APIGroupDiscoveryList{}},
+	"apiextensions/v1": {apiextensionsv1.CustomResourceDefinition{}, apiextensionsv1.ConversionReview{}},
+	// Definitions of v1beta1 are not served; its reviews are still sent.
+	"apiextensions/v1beta1": {apiextensionsv1beta1.ConversionReview{}},
+	"authentication/v1":     {authenticationv1.SelfSubjectReview{}},
+	"authorization/v1":      {authorizationv1.SelfSubjectAccessReview{}, authorizationv1.SelfSubjectRulesReview{}},
+	"autoscaling/v1":        {autoscalingv1.Scale{}},
+	"core/v1":               {corev1.Namespace{}},
 	"meta/v1": {
 		metav1.TypeMeta{}, metav1.ObjectMeta{}, metav1.DeleteOptions{},
 		metav1.FieldSelectorRequirement{}, metav1.LabelSelectorRequirement{},
 		metav1.Status{}, metav1.PartialObjectMetadataList{}, metav1.GroupVersionKind{},
 		metav1.APIVersions{}, metav1.APIGroupList{}, metav1.APIResourceList{},
 	},
-	"pkg/types": {types.UID("")},
+	"pkg/runtime": {runtime.RawExtension{}},
+	"pkg/types":   {types.UID("")},
 }
 
 var marshaler = regexp.MustCompile(`^(Marshal|Unmarshal)JSON$`)
