@@ -75,6 +75,7 @@ PURE = (
     "aggserver.cel_command.places",
     "aggserver.cel_command.report",
     "aggserver.admission.matching",
+    "aggserver.admission.quota",
     "aggserver.apiextensions.conditions",
     "aggserver.apiextensions.content",
     "aggserver.apiextensions.conversion_rules",

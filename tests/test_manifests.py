@@ -141,7 +141,20 @@ def test_server_has_the_rights_it_uses_and_no_others():
         ("", "secrets", "(any)", "create"),
     }
     assert rights("cluster-access.yaml") == {
-        *(("", "namespaces", "(any)", verb) for verb in ("get", "list", "watch")),
+        *(("", resource, "(any)", verb) for resource in ("namespaces", "resourcequotas") for verb in ("get", "list", "watch")),
+        ("", "resourcequotas/status", "(any)", "update"),
+        *(
+            ("admissionregistration.k8s.io", resource, "(any)", verb)
+            for resource in (
+                "mutatingadmissionpolicies",
+                "mutatingadmissionpolicybindings",
+                "mutatingwebhookconfigurations",
+                "validatingadmissionpolicies",
+                "validatingadmissionpolicybindings",
+                "validatingwebhookconfigurations",
+            )
+            for verb in ("get", "list", "watch")
+        ),
         *(
             ("apiregistration.k8s.io", "apiservices", "(any)", verb)
             for verb in ("get", "list", "watch", "create", "update", "delete")

@@ -23,7 +23,7 @@ _IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
 
 class Namespaces(Protocol):
     async def phase(self, name: str) -> str | None:
-        """Active or Terminating; None if there is no such namespace. Raises StatusError (503) while namespaces are unknown."""
+        """Active or Terminating; None if there is no such namespace. Raises StatusError if it can't be looked up."""
 
 
 class NamespaceLifecycle:

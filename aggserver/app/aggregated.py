@@ -1,8 +1,8 @@
 """`aggserver serve`: behind a cluster's aggregation layer, with definitions from a folder.
 
 The server listens at once, whatever state the cluster is in. It answers health checks, which say what it waits for, and is not
-ready until it has the authentication ConfigMap and its certificate. Whatever it reads from the cluster it goes on watching, so
-that rotated CAs take effect without a restart.
+ready until it has the authentication ConfigMap, the rules of admission and its certificate. Whatever it reads from the cluster it
+goes on watching, so that changes take effect without a restart.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import aggserver
-from aggserver.admission.cluster_namespaces import ClusterNamespaces
+from aggserver.admission.cluster_sources import ClusterSources
 from aggserver.apiextensions.files import FolderSource, Loaded
 from aggserver.apiextensions.registration import Registrar, Service
+from aggserver.app import admission
 from aggserver.app.engine import Engine, listen, new_environment
 from aggserver.app.memory import give_back_memory
 from aggserver.app.serving_certificate import ServingCertificate
@@ -51,10 +52,10 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
         cluster = await clusters.get(options.kubeconfig)
         storage = await open_storage(options)
         stack.push_async_callback(storage.close)
-        namespaces = ClusterNamespaces(cluster)
+        sources = ClusterSources(cluster, admission.enabled_plugins(options))
         rule_options = RuleOptions(options.rules_see_labels, options.rules_budget)
-        engine = Engine(new_environment(storage, options), namespaces, rule_options)
-        engine.checks.add("namespaces", namespaces.healthy, livez=False)
+        engine = Engine(new_environment(storage, options), admission.aggregated(options, cluster, sources), rule_options)
+        engine.checks.add("admission", sources.healthy, livez=False, warning=sources.warning)
         service = _service(options)
 
         tls = TLSConfig(min_version=options.tls_min_version, cipher_suites=options.tls_cipher_suites)
@@ -82,7 +83,7 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
         )
         on_server(server)
         tasks: list[Task] = [
-            ("watch of the cluster's namespaces", namespaces.run),
+            ("watch of the cluster's admission rules", sources.run),
             ("renewal of the serving certificate", certificate.run),
             ("registration of APIServices", registrar.run),
             *compaction(storage, options),

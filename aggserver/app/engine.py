@@ -18,7 +18,6 @@ from types import MappingProxyType
 
 import aggserver
 from aggserver.admission.chain import Chain
-from aggserver.admission.namespace_lifecycle import NamespaceLifecycle, Namespaces
 from aggserver.apiextensions.definitions import Definitions
 from aggserver.app.errors import StartError
 from aggserver.authentication.delegating import Authenticator
@@ -84,7 +83,7 @@ def _random_uuids() -> Callable[[], str]:
 
 
 class Engine:
-    """namespaces: tells admission which namespaces exist. rule_options: for the validation rules of definitions.
+    """admission: what every write goes through. rule_options: for the validation rules of definitions.
 
     spread: a number from [0, 1), to spread the ends of watches. call_later: timers of watches. new_audit_id: for requests without
     one. All three are as of a running server; tests have others, as they have another environment.
@@ -95,7 +94,7 @@ class Engine:
     def __init__(
         self,
         environment: Environment,
-        namespaces: Namespaces,
+        admission: Chain,
         rule_options: RuleOptions = UPSTREAM,
         *,
         spread: Callable[[], float] = random.random,  # not `secrets`: it only spreads load
@@ -111,8 +110,8 @@ class Engine:
         self.checks.add("stored-objects", environment.unreadable, livez=False)
         self.metrics = Metrics()
         self.installer.on_change(lambda: self.metrics.forget(self._served))
-        self.admission = Chain([NamespaceLifecycle(namespaces)])
-        self.definitions = Definitions(environment, self.admission, self.installer, rule_options)
+        self.admission = admission
+        self.definitions = Definitions(environment, admission, self.installer, rule_options)
         self._watching = Watching(spread, self._observe_watch, call_later)
         self._observer = RequestObserver(self.metrics, self._served)
         self.handler: Handler = self._dispatcher()

@@ -23,6 +23,7 @@ from aggserver.apiextensions.kind import definition_kind
 from aggserver.apiextensions.protection import DefinitionProtection
 from aggserver.apiextensions.strategy import DefinitionStrategy
 from aggserver.apiextensions.v1beta1 import StoredDefinitions, to_v1
+from aggserver.app import admission
 from aggserver.app.credentials import Credentials
 from aggserver.app.engine import Engine, listen, new_environment
 from aggserver.app.memory import give_back_memory
@@ -81,7 +82,8 @@ async def _run(
         rule_options = RuleOptions(options.rules_see_labels, options.rules_budget)
         namespace_store = environment.own_store(namespaces.NamespaceStrategy())
         crds = environment.own_store(DefinitionStrategy(rule_options), StoredDefinitions())
-        engine = Engine(environment, namespaces.StoredNamespaces(namespace_store), rule_options)
+        admitted = admission.standalone(options, namespaces.StoredNamespaces(namespace_store))
+        engine = Engine(environment, admitted, rule_options)
         authorizer = StandaloneAuthorizer(options.authorization_always_allow_paths)
         _install(engine, crds, namespace_store, authorizer, protect_definitions=options.protect_definitions)
 
@@ -185,11 +187,10 @@ def _host(address: str) -> str:
 def _install(
     engine: Engine, crds: Store, namespace_store: Store, authorizer: StandaloneAuthorizer, *, protect_definitions: bool
 ) -> None:
-    admission = engine.admission
     protection = DefinitionProtection(engine.definitions.count_objects, everywhere=protect_definitions)
     own: list[tuple[str, list[Served]]] = [
-        ("namespaces", [kinds.namespace_kind(namespace_store, admission)]),
-        ("customresourcedefinitions", [definition_kind(crds, admission.then(protection))]),
-        ("reviews", list(kinds.review_kinds(authorizer, admission, time.time))),
+        ("namespaces", [kinds.namespace_kind(namespace_store, engine.admission)]),
+        ("customresourcedefinitions", [definition_kind(crds, engine.admission.then(protection))]),
+        ("reviews", list(kinds.review_kinds(authorizer, engine.admission, time.time))),
     ]
     engine.installer.install(own)

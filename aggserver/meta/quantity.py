@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from aggserver.meta.golang import INT64_MAX, INT64_MIN
 
-__all__ = ["Quantity", "parse"]
+__all__ = ["Quantity", "parse", "text"]
 
 _FORMAT = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 _PARTS = re.compile(r"([+-]?)0*([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)", re.ASCII)
@@ -117,3 +117,31 @@ def _long(value: int, scale: int, *, is_binary: bool) -> Quantity:
     if is_binary and abs(billionths) > INT64_MAX * 10**9:
         return Quantity(INT64_MAX if value > 0 else -INT64_MAX, 0, is_short=False)
     return Quantity(billionths, _NANO, is_short=False)
+
+
+def text(number: Quantity, like: str) -> str:
+    """The canonical form: with the largest suffix that leaves no fraction. like: a quantity that has the same kind of suffix."""
+    if not number.value:
+        return "0"
+    value, exponent = _without_factors(number.value, 10)
+    exponent += number.scale
+    if like.endswith("i") and exponent >= 0 and abs(value) * 10**exponent >= 1024:
+        whole, times = _without_factors(value * 10**exponent, 1024)
+        largest = min(times, len(_TWOS))
+        return (
+            f"{whole * 1024 ** (times - largest)}{next((suffix for suffix, twos in _TWOS.items() if twos == largest * 10), '')}"
+        )
+    value *= 10 ** (exponent % 3)
+    exponent -= exponent % 3
+    if _EXPONENT.search(like):
+        return f"{value}e{exponent}" if exponent else str(value)
+    largest = min(exponent, _TENS["E"])
+    return f"{value * 10 ** (exponent - largest)}{next(suffix for suffix, tens in _TENS.items() if tens == largest)}"
+
+
+def _without_factors(value: int, factor: int) -> tuple[int, int]:
+    times = 0
+    while value % factor == 0:
+        value //= factor
+        times += 1
+    return value, times

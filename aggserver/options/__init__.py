@@ -5,6 +5,6 @@ Only `cli.py` and `app` import this package; they hand plain values to the packa
 """
 
 from aggserver.options.reading import OptionsError, parse
-from aggserver.options.table import STORAGE, Options
+from aggserver.options.table import ADMISSION_PLUGINS, STORAGE, Options
 
-__all__ = ["STORAGE", "Options", "OptionsError", "parse"]
+__all__ = ["ADMISSION_PLUGINS", "STORAGE", "Options", "OptionsError", "parse"]

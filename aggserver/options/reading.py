@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from aggserver.errors import AggserverError
+from aggserver.meta.golang import quote
 from aggserver.options import convert
-from aggserver.options.table import COMMANDS, COMPLETION, FLAGS, PREFIX, WITH_COMMAND, Flag, Options
+from aggserver.options.table import ADMISSION_PLUGINS, COMMANDS, COMPLETION, FLAGS, PREFIX, WITH_COMMAND, Flag, Options
 
 __all__ = ["OptionsError", "parse"]
 
@@ -94,8 +95,20 @@ def _check(options: Options) -> None:
         raise OptionsError("--request-timeout: must be more than 0")
     if options.requestheader_client_ca_file and not options.requestheader_username_headers:
         raise OptionsError("--requestheader-username-headers: at least one is required with --requestheader-client-ca-file")
+    _check_plugins(options)
     if options.command == "cel":
         _check_cel(options)
+
+
+def _check_plugins(options: Options) -> None:
+    """With upstream's texts."""
+    enabled, disabled = options.enable_admission_plugins, options.disable_admission_plugins
+    for flag, names in (("enable-admission-plugins", enabled), ("disable-admission-plugins", disabled)):
+        for name in names:
+            if name not in ADMISSION_PLUGINS:
+                raise OptionsError(f"{flag} plugin {quote(name)} is unknown; known are {', '.join(ADMISSION_PLUGINS)}")
+    if both := sorted(set(enabled) & set(disabled)):
+        raise OptionsError(f"[{' '.join(both)}] in enable-admission-plugins and disable-admission-plugins overlapped")
 
 
 def _check_cel(options: Options) -> None:

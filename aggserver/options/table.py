@@ -15,7 +15,7 @@ from typing import Any
 
 from aggserver.options import convert
 
-__all__ = ["COMMANDS", "COMPLETION", "FLAGS", "PREFIX", "STORAGE", "WITH_COMMAND", "Flag", "Options"]
+__all__ = ["ADMISSION_PLUGINS", "COMMANDS", "COMPLETION", "FLAGS", "PREFIX", "STORAGE", "WITH_COMMAND", "Flag", "Options"]
 
 PREFIX = "AGGSERVER_"
 COMMANDS = {
@@ -38,6 +38,12 @@ STORAGES = ("sqlite", "etcd")
 OUTPUTS = ("text", "json")
 SHELLS = ("bash", "zsh", "fish")
 TLS_VERSIONS = ("VersionTLS12", "VersionTLS13")
+
+# Admission plugins in the order in which they are asked, and whether they are enabled by default.
+ADMISSION_PLUGINS = {
+    "NamespaceLifecycle": True,
+    "ResourceQuota": True,
+}
 
 # Defaults of `aggserver dev -- COMMAND`, by field. Such a server runs for one command only: it takes a free port so as not to
 # collide with another, starts empty, and logs little so that the command's output stays readable.
@@ -75,6 +81,8 @@ def _option(default: Any, name: str, converter: convert.Convert, group: str, tex
 
 _SERVING, _STORAGE, _TLS, _CLUSTER = "serving", "storage", "TLS", "cluster"
 _AUTHENTICATION, _AUTHORIZATION, _LIMITS, _RULES = "authentication", "authorization", "limits", "validation rules"
+_ADMISSION = "admission"
+_DEFAULT_PLUGINS = ", ".join(name for name, enabled in ADMISSION_PLUGINS.items() if enabled)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -449,6 +457,25 @@ class Options:
         _AUTHORIZATION,
         "TTL of cached deny decisions",
         metavar="DURATION",
+    )
+
+    enable_admission_plugins: tuple[str, ...] = _option(
+        (),
+        "enable-admission-plugins",
+        convert.texts,
+        _ADMISSION,
+        f"plugins to enable besides the defaults ({_DEFAULT_PLUGINS}), comma-separated: {', '.join(ADMISSION_PLUGINS)}",
+        metavar="NAMES",
+        commands=BOTH,
+    )
+    disable_admission_plugins: tuple[str, ...] = _option(
+        (),
+        "disable-admission-plugins",
+        convert.texts,
+        _ADMISSION,
+        "plugins to disable although they are enabled by default, comma-separated",
+        metavar="NAMES",
+        commands=BOTH,
     )
 
     protect_definitions: bool = _option(

@@ -37,6 +37,7 @@ CONTROLLERS = (
     "serviceaccount-token-controller",
     "clusterrole-aggregation-controller",
     "root-ca-certificate-publisher-controller",
+    "resourcequota-controller",
 )
 
 SERVICE_RANGE = "10.0.0.0/24"

@@ -10,6 +10,8 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
+from aggserver.admission.chain import Chain
+from aggserver.admission.namespace_lifecycle import NamespaceLifecycle
 from aggserver.apiextensions.controller import DefinitionController
 from aggserver.apiextensions.definition import parse
 from aggserver.apiextensions.kind import definition_kind
@@ -129,7 +131,7 @@ class LocalServer:
         self.crds = self.environment.own_store(DefinitionStrategy(), StoredDefinitions())
         self.engine = Engine(
             self.environment,
-            namespaces.StoredNamespaces(self.namespaces),
+            Chain([NamespaceLifecycle(namespaces.StoredNamespaces(self.namespaces))]),
             spread=lambda: 0.0,
             call_later=self.timers.call_later,
             new_audit_id=lambda: "audit-1",

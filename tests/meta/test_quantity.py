@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aggserver.meta.quantity import parse
+from aggserver.meta.quantity import Quantity, parse, text
 
 # text: (the same in billionths, whether it is an integer of 64 bits)
 READ = {
@@ -31,10 +31,10 @@ READ = {
 }
 
 
-@pytest.mark.parametrize("text", READ)
-def test_parse(text: str) -> None:
-    billionths, is_integer = READ[text]
-    quantity = parse(text)
+@pytest.mark.parametrize("given", READ)
+def test_parse(given: str) -> None:
+    billionths, is_integer = READ[given]
+    quantity = parse(given)
     assert quantity.value * 10 ** (quantity.scale + 9) == billionths
     assert (quantity.as_int64() is not None) is is_integer
 
@@ -64,3 +64,54 @@ def test_compare(left: str, right: str, order: int) -> None:
 def test_add_and_sub(left: str, right: str, total: str) -> None:
     assert parse(left).add(parse(right)).compare(parse(total)) == 0
     assert parse(total).sub(parse(right)).compare(parse(left)) == 0
+
+
+# A quantity: itself and one more, as upstream writes it.
+ONE_MORE = {
+    "0": "1",
+    "1": "2",
+    "999": "1k",
+    "1k": "1001",
+    "999k": "999001",
+    "1500m": "2500m",
+    "0.5": "1500m",
+    "1Ki": "1025",
+    "1023": "1024",
+    "1023Ki": "1047553",
+    "1.5Gi": "1610612737",
+    "1e3": "1001",
+    "12e5": "1200001",
+    "999999999999999999": "1E",
+    "999E": "999000000000000000001",
+    "100n": "1000000100n",
+    "-1": "0",
+}
+
+
+@pytest.mark.parametrize("given", ONE_MORE)
+def test_text(given: str) -> None:
+    assert text(parse(given).add(Quantity(1)), like=given) == ONE_MORE[given]
+
+
+# As kube-apiserver returns them.
+CANONICAL = {
+    "0": "0",
+    "0Ki": "0",
+    "1.0": "1",
+    "1000": "1k",
+    "1e3": "1e3",
+    "1e4": "10e3",
+    "1000Ki": "1000Ki",
+    "1024Ki": "1Mi",
+    "1.5Gi": "1536Mi",
+    "512": "512",
+    "0.5Ki": "512",
+    "1024Pi": "1Ei",
+    "100m": "100m",
+    "-2000": "-2k",
+}
+
+
+@pytest.mark.parametrize("given", CANONICAL)
+def test_canonical_text(given: str) -> None:
+    assert text(parse(given), like=given) == CANONICAL[given]

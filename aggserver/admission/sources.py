@@ -1,0 +1,100 @@
+"""Sources: the objects that decide what admission does, each collection as last known.
+
+They are the hosting cluster's, kept up to date by watches (`cluster_sources.py`), or without a cluster those of this server's own
+store. Plugins read them synchronously with every write, and compile what they need from them when `generation` has changed.
+Source: k8s.io/apiserver pkg/admission/configuration, pkg/admission/plugin/policy/generic/policy_source.go, v0.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from aggserver.meta.json_types import JSONObject
+
+__all__ = ["Collection", "Sources"]
+
+_NONE: Mapping[str, JSONObject] = MappingProxyType({})
+
+
+class Collection:
+    """The objects of one resource, without managedFields. `generation` grows with every change.
+
+    An object that was put here belongs to the collection; those who read it must not change it.
+    """
+
+    __slots__ = ("_learned", "_objects", "generation")
+
+    def __init__(self) -> None:
+        self.generation = 0
+        self._objects: dict[str, dict[str, JSONObject]] = {}  # by namespace ('' for cluster-scoped ones) and name
+        self._learned: dict[tuple[str, str], int] = {}  # resourceVersions of objects that were learned before the watch had them
+
+    def __iter__(self) -> Iterator[JSONObject]:
+        for members in self._objects.values():
+            yield from members.values()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._objects.values()))
+
+    def get(self, namespace: str, name: str) -> JSONObject | None:
+        return self.within(namespace).get(name)
+
+    def within(self, namespace: str) -> Mapping[str, JSONObject]:
+        """The objects of a namespace ('' for cluster-scoped ones) by name."""
+        return self._objects.get(namespace, _NONE)
+
+    def put(self, obj: JSONObject) -> None:
+        """The object as a watch has it, unless a later state was learned."""
+        key = _key(obj)
+        if (learned := self._learned.get(key)) is not None:
+            if _version(obj) < learned:
+                return
+            del self._learned[key]
+        self._set(key, obj)
+
+    def learn(self, obj: JSONObject) -> None:
+        """The object as this server has just written it, which the watch delivers later. Ignored if it is gone, or older."""
+        key = _key(obj)
+        known = self.get(*key)
+        if known is not None and _version(known) < _version(obj):
+            self._learned[key] = _version(obj)
+            self._set(key, obj)
+
+    def remove(self, namespace: str, name: str) -> None:
+        self._learned.pop((namespace, name), None)
+        members = self._objects.get(namespace, {})
+        if members.pop(name, None) is not None:
+            self.generation += 1
+        if not members:
+            self._objects.pop(namespace, None)
+
+    def _set(self, key: tuple[str, str], obj: JSONObject) -> None:
+        namespace, name = key
+        obj["metadata"].pop("managedFields", None)
+        self._objects.setdefault(namespace, {})[name] = obj
+        self.generation += 1
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The rules of a cluster, each of the latest version that the cluster serves."""
+
+    mutating_webhooks: Collection = field(default_factory=Collection)
+    validating_webhooks: Collection = field(default_factory=Collection)
+    mutating_policies: Collection = field(default_factory=Collection)
+    mutating_policy_bindings: Collection = field(default_factory=Collection)
+    validating_policies: Collection = field(default_factory=Collection)
+    validating_policy_bindings: Collection = field(default_factory=Collection)
+
+
+def _key(obj: Mapping[str, Any]) -> tuple[str, str]:
+    metadata = obj["metadata"]
+    return metadata.get("namespace", ""), metadata["name"]
+
+
+def _version(obj: Mapping[str, Any]) -> int:
+    """Versions of one resource are comparable as numbers (KEP-5504)."""
+    return int(obj["metadata"].get("resourceVersion") or 0)
