@@ -132,6 +132,10 @@ class DefinitionStrategy:
         return True
 
     @property
+    def checks_changes_twice(self) -> bool:
+        return True
+
+    @property
     def unconditional_updates(self) -> bool:
         return False
 

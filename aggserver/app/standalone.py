@@ -12,12 +12,13 @@ import os
 import shlex
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import aggserver
 from aggserver import disk
+from aggserver.admissionregistration.kinds import registration_kinds, registration_stores
 from aggserver.apiextensions.controller import DefinitionController
 from aggserver.apiextensions.kind import definition_kind
 from aggserver.apiextensions.protection import DefinitionProtection
@@ -82,10 +83,11 @@ async def _run(
         rule_options = RuleOptions(options.rules_see_labels, options.rules_budget)
         namespace_store = environment.own_store(namespaces.NamespaceStrategy())
         crds = environment.own_store(DefinitionStrategy(rule_options), StoredDefinitions())
+        registrations = registration_stores(environment)
         admitted = admission.standalone(options, namespaces.StoredNamespaces(namespace_store))
         engine = Engine(environment, admitted, rule_options)
         authorizer = StandaloneAuthorizer(options.authorization_always_allow_paths)
-        _install(engine, crds, namespace_store, authorizer, protect_definitions=options.protect_definitions)
+        _install(engine, crds, namespace_store, registrations, authorizer, protect_definitions=options.protect_definitions)
 
         definition_controller = DefinitionController(crds, engine.definitions, time.time)
         namespace_controller = namespaces.NamespaceController(namespace_store, engine.definitions.namespaced_stores)
@@ -106,7 +108,7 @@ async def _run(
         def end_watches() -> None:
             background.cancel()  # the controllers watch, too, and would start new watches
             engine.end_watches()
-            for store in (crds, namespace_store):
+            for store in (crds, namespace_store, *registrations.values()):
                 store.end_watches()
 
         browsers = front_page.for_browsers(engine.installer, authorizer, aggserver.__version__)
@@ -185,12 +187,19 @@ def _host(address: str) -> str:
 
 
 def _install(
-    engine: Engine, crds: Store, namespace_store: Store, authorizer: StandaloneAuthorizer, *, protect_definitions: bool
+    engine: Engine,
+    crds: Store,
+    namespace_store: Store,
+    registrations: Mapping[str, Store],
+    authorizer: StandaloneAuthorizer,
+    *,
+    protect_definitions: bool,
 ) -> None:
     protection = DefinitionProtection(engine.definitions.count_objects, everywhere=protect_definitions)
     own: list[tuple[str, list[Served]]] = [
         ("namespaces", [kinds.namespace_kind(namespace_store, engine.admission)]),
         ("customresourcedefinitions", [definition_kind(crds, engine.admission.then(protection))]),
+        ("admission registrations", list(registration_kinds(registrations, engine.admission))),
         ("reviews", list(kinds.review_kinds(authorizer, engine.admission, time.time))),
     ]
     engine.installer.install(own)

@@ -72,6 +72,9 @@ class Dispatcher:
             return page_not_found()
         scope = served.scope(info.subresource)
         if scope is None:
+            whole = served.scope("")
+            if whole is not None and whole.built_in:
+                raise errors.no_route()
             raise errors.not_found(info.group, info.resource, info.name)
         return await self._handle(scope, request)
 

@@ -1,8 +1,10 @@
 """Kinds: the types of objects that have no schema of a definition: the server's own kinds, and Scale.
 
-Derived from the Go types in `scheme/`. Go's struct tags do not say which lists are maps, so that is said here.
-Pure. Source: the `+listType` and `+listMapKey` markers of k8s.io/apiextensions-apiserver pkg/apis/apiextensions/v1/types.go and
-k8s.io/api core/v1/types.go, autoscaling/v1/types.go, v0.36.3.
+Derived from the Go types in `scheme/`. Go's struct tags do not say which lists are maps or sets and which structs are atomic, so
+that is said here.
+Pure. Source: the `+listType`, `+listMapKey` and `+structType` markers of k8s.io/apiextensions-apiserver
+pkg/apis/apiextensions/v1/types.go, k8s.io/apimachinery pkg/apis/meta/v1/types.go and k8s.io/api core/v1/types.go,
+autoscaling/v1/types.go, admissionregistration/v1/types.go, v0.36.3.
 """
 
 from __future__ import annotations
@@ -15,12 +17,26 @@ from aggserver.scheme.types import Type, lookup
 
 __all__ = ["of_type", "zero"]
 
-# Type and member -> the keys that tell the items of the list apart. All other lists are atomic.
-_MAP_KEYS = {
+# Type and member -> the keys that tell the items of the list apart; none for a set. All other lists are atomic.
+_ASSOCIATIVE: dict[tuple[str, str], tuple[str, ...]] = {
     ("v1.CustomResourceDefinitionStatus", "conditions"): ("type",),
     ("v1.JSONSchemaProps", "x-kubernetes-validations"): ("rule",),
+    ("v1.MutatingAdmissionPolicySpec", "matchConditions"): ("name",),
+    ("v1.MutatingWebhook", "matchConditions"): ("name",),
+    ("v1.MutatingWebhookConfiguration", "webhooks"): ("name",),
     ("v1.NamespaceStatus", "conditions"): ("type",),
+    ("v1.ValidatingAdmissionPolicyBindingSpec", "validationActions"): (),
+    ("v1.ValidatingAdmissionPolicySpec", "matchConditions"): ("name",),
+    ("v1.ValidatingAdmissionPolicySpec", "variables"): ("name",),
+    ("v1.ValidatingAdmissionPolicyStatus", "conditions"): ("type",),
+    ("v1.ValidatingWebhook", "matchConditions"): ("name",),
+    ("v1.ValidatingWebhookConfiguration", "webhooks"): ("name",),
 }
+
+# Structs that have one owner as a whole.
+_ATOMIC = frozenset(
+    {"v1.LabelSelector", "v1.MatchResources", "v1.NamedRuleWithOperations", "v1.ParamKind", "v1.ParamRef", "v1.Variable"}
+)
 
 _SCALARS = {
     **dict.fromkeys(("int32", "int64", "float64"), "numeric"),
@@ -76,13 +92,14 @@ def _atom(of: Type, made: dict[int, Atom]) -> Atom:
     else:
         # Only keys of lists are ever looked for among the defaults.
         texts = {name: "" for name, member in of.members.items() if member.type.kind == "string" and not member.omitempty}
-        atom.map = MapType({name: _member(of, name, made) for name in of.members}, texts)
+        fields = {name: _member(of, name, made) for name in of.members}
+        atom.map = MapType(fields, texts, atomic=of.name in _ATOMIC)
     return atom
 
 
 def _member(of: Type, name: str, made: dict[int, Atom]) -> Atom:
     atom = _atom(of.members[name].type, made)
-    keys = _MAP_KEYS.get((of.name, name))
+    keys = _ASSOCIATIVE.get((of.name, name))
     if keys is None or atom.list is None:
         return atom
     return Atom(list=ListType(atom.list.element, associative=True, keys=keys))

@@ -200,7 +200,7 @@ class FieldManager:
 
     api_version, kind: what the endpoint serves. atom_of: the type of the objects of a version. convert: an object in another
     version. Both raise MissingVersionError for one that is not served. ignored: by version, what the endpoint resets.
-    zero: what upstream's new object of a built-in kind has beside its metadata before anything is written to it.
+    zero: returns what upstream's new object of a built-in kind has beside its metadata before anything is written to it.
     """
 
     api_version: str
@@ -209,7 +209,7 @@ class FieldManager:
     convert: Callable[[JSONObject, str], JSONObject]
     subresource: str = ""
     ignored: Mapping[str, FieldSet] = field(default_factory=dict)
-    zero: JSONObject = field(default_factory=dict)
+    zero: Callable[[], JSONObject] = dict
 
     # Updates
 
@@ -246,7 +246,7 @@ class FieldManager:
 
     def _updated(self, live: JSONObject | None, new: JSONObject, managed: _Managed, name: str, now: str) -> _Managed:
         """The managers after an update; neither object has managedFields. Raises TypedError, and what `convert` raises."""
-        before, after = self._typed({**self._nothing(), **self.zero} if live is None else live), self._typed(new)
+        before, after = self._typed({**self._nothing(), **self.zero()} if live is None else live), self._typed(new)
         validate(new, after.atom, allow_duplicates=True)
         fields = self._updater().update(before, after, managed.fields, _SELF)
         mine = fields.pop(_SELF, None)

@@ -11,13 +11,35 @@ import math
 from decimal import Decimal
 from typing import Any
 
-__all__ = ["INT64_MAX", "INT64_MIN", "format_float", "from_float", "json_kind", "parse_int", "parse_uint", "quote", "to_json"]
+__all__ = [
+    "INT64_MAX",
+    "INT64_MIN",
+    "format_float",
+    "from_float",
+    "json_kind",
+    "parse_int",
+    "parse_uint",
+    "quote",
+    "to_json",
+    "trim_space",
+]
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 _UINT64_MAX = 2**64 - 1
 _UINT64_DIGITS = len(str(_UINT64_MAX))
 
 _ESCAPES = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v", "\\": r"\\", '"': r"\""}
+
+
+# What Go's unicode.IsSpace is true of. Python's strip() would take off four control characters more.
+_SPACE = (
+    "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+)
+
+
+def trim_space(text: str) -> str:
+    """strings.TrimSpace."""
+    return text.strip(_SPACE)
 
 
 def quote(text: str) -> str:

@@ -24,8 +24,10 @@ from aggserver.publish import builtin
 __all__ = [
     "Column",
     "ColumnSpec",
+    "ComputedColumn",
     "Row",
     "TableConvertor",
+    "age_column",
     "encode_table",
     "partial_object_metadata",
     "row_encoder",
@@ -69,6 +71,20 @@ class Column:
 
 
 _Cell = Callable[[Mapping[str, Any]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ComputedColumn:
+    """A column whose cell is not at a path of the object. read: returns the cell of an object."""
+
+    name: str
+    type: str
+    read: _Cell
+    description: str
+    format: str = ""
+    priority: int = 0
+
+
 _MISSING: Any = object()
 
 
@@ -92,17 +108,21 @@ class TableConvertor:
     Age is added only if no columns are declared. A path that does not parse ends the columns: only those before it are shown.
     """
 
-    def __init__(self, columns: Sequence[ColumnSpec]) -> None:
+    def __init__(self, columns: Sequence[ColumnSpec | ComputedColumn]) -> None:
         self.definitions: list[JSONObject] = [_definition("Name", "string", _described("name"), "name")]
         self._cells: list[_Cell] = []
         for column in columns or (_AGE,):
-            try:
-                find = _finder(column.json_path)
-            except ValueError:
-                break
-            text = column.description or f"Custom resource definition column (in JSONPath format): {column.json_path}"
+            text = column.description
+            if isinstance(column, ComputedColumn):
+                cell = column.read
+            else:
+                try:
+                    cell = _cell(column.type, _finder(column.json_path))
+                except ValueError:
+                    break
+                text = text or f"Custom resource definition column (in JSONPath format): {column.json_path}"
             self.definitions.append(_definition(column.name, column.type, text, column.format, column.priority))
-            self._cells.append(_cell(column.type, find))
+            self._cells.append(cell)
 
     def row(self, obj: JSONObject, raw: bytes) -> Row:
         """The row of an object. obj: the decoded `raw`. The row may be cached until the object changes."""
@@ -215,6 +235,11 @@ def _seconds(text: str) -> float:
 
 
 _AGE = Column("Age", "date", ".metadata.creationTimestamp", _described("creationTimestamp"))
+
+
+def age_column() -> ComputedColumn:
+    """The age of an object as upstream's built-in kinds have it: a string, where a definition's column is a date."""
+    return ComputedColumn("Age", "string", lambda obj: _moment(obj["metadata"].get("creationTimestamp", "")), _AGE.description)
 
 
 @cache

@@ -133,6 +133,10 @@ class CustomResourceStrategy:
         return True
 
     @property
+    def checks_changes_twice(self) -> bool:
+        return True
+
+    @property
     def unconditional_updates(self) -> bool:
         return False
 

@@ -46,5 +46,5 @@ def own_fields(info: ResourceInfo, type_name: str, subresource: str = "", *, res
         no_other_version,
         subresource,
         {info.api_version: {fieldset.field(name): {} for name in resets}} if resets else {},
-        kinds.zero(type_name),
+        lambda: kinds.zero(type_name),
     )

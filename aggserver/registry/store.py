@@ -255,11 +255,10 @@ class Store(Reader):
         self._check_revision(name, metadata, current)
         metadata = self._prepare_update(obj, old)
         changes = object_meta.validate_object_meta_update(metadata, old["metadata"], _METADATA)
-        # Upstream's strategies check the changes of metadata a second time, so the Status lists these causes twice.
         problems = object_meta.validate_object_meta(
             metadata, _METADATA, namespaced=self._info.namespaced, name_rule=object_meta.path_segment_name
         )
-        problems += changes * 2
+        problems += changes * 2 if self._strategy.checks_changes_twice else changes
         verdict = await _final(self._strategy.validate_update(obj, old))
         context.warnings.extend(verdict.warnings)
         self._refuse(obj, problems + verdict.errors)

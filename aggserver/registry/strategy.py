@@ -80,6 +80,10 @@ class Strategy(Protocol):
         """Whether an object being deleted can be removed once it has no metadata.finalizers (a namespace has spec.finalizers)."""
 
     @property
+    def checks_changes_twice(self) -> bool:
+        """Whether upstream's strategy checks what an update changes in the metadata once more, so that causes come twice."""
+
+    @property
     def unconditional_updates(self) -> bool:
         """Whether updates without a resourceVersion are allowed; they overwrite the object, whatever its version."""
 

@@ -145,14 +145,17 @@ def _elements(
 
 
 def _struct(of: Type) -> _Check:
-    checks: Mapping[str, tuple[type | None, _Check]] | None = None
+    checks: Mapping[str, tuple[type | None, _Check, str]] | None = None
     struct = of.short_name
 
     def check(value: Any, owner: str, path: str) -> str:
         nonlocal checks
         if checks is None:  # not earlier, since types contain themselves
-            known = ((name, member.type) for name, member in of.members.items() if member.type.kind != "json")
-            checks = {name: (_RIGHT.get(type_.kind), _check(type_)) for name, type_ in known}
+            known = (member for member in of.members.values() if member.type.kind != "json")
+            checks = {
+                member.name: (_RIGHT.get(member.type.kind), _check(member.type), member.embedded + member.name)
+                for member in known
+            }
         if not isinstance(value, dict):
             return _mismatch(value, owner, path, of.name)
         prefix = f"{path}." if path else ""
@@ -161,9 +164,9 @@ def _struct(of: Type) -> _Check:
         for name, inner in value.items():
             if inner is None or name not in checks:
                 continue
-            right, judge = checks[name]
+            right, judge, where = checks[name]
             if inner.__class__ is not right:
-                problem = judge(inner, struct, prefix + name)
+                problem = judge(inner, struct, prefix + where)
                 first = first or problem
         return first
 

@@ -9,7 +9,7 @@ Pure. Source: k8s.io/apimachinery pkg/runtime/generated.proto and pkg/runtime/se
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from aggserver.meta.protobuf_wire import LENGTH, ProtobufError, fields, tag, with_length
@@ -21,12 +21,30 @@ __all__ = ["ANSWERS", "BODIES", "ProtobufError", "UnknownKind", "decode", "encod
 _MAGIC = b"k8s\x00"
 
 
-def _by_kind(*names: str) -> Mapping[str, Type]:
-    return {name.rpartition(".")[2]: lookup(name) for name in names}
+class _ByKind(Mapping[str, Type]):
+    """Types by kind. The table of a type is read when it is first asked for."""
+
+    def __init__(self, *names: str) -> None:
+        self._names = {name.rpartition(".")[2]: name for name in names}
+
+    def __getitem__(self, kind: str) -> Type:
+        return lookup(self._names[kind])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 # The kinds that request bodies may have.
-BODIES = _by_kind(
+BODIES = _ByKind(
+    "admissionregistration/v1.MutatingAdmissionPolicy",
+    "admissionregistration/v1.MutatingAdmissionPolicyBinding",
+    "admissionregistration/v1.MutatingWebhookConfiguration",
+    "admissionregistration/v1.ValidatingAdmissionPolicy",
+    "admissionregistration/v1.ValidatingAdmissionPolicyBinding",
+    "admissionregistration/v1.ValidatingWebhookConfiguration",
     "apiextensions/v1.CustomResourceDefinition",
     "authentication/v1.SelfSubjectReview",
     "authorization/v1.SelfSubjectAccessReview",
@@ -36,7 +54,7 @@ BODIES = _by_kind(
     "meta/v1.DeleteOptions",
 )
 # The kinds that responses may have.
-ANSWERS = _by_kind(
+ANSWERS = _ByKind(
     "apidiscovery/v2.APIGroupDiscoveryList",
     "meta/v1.APIGroup",
     "meta/v1.APIGroupList",
@@ -47,7 +65,6 @@ ANSWERS = _by_kind(
     "meta/v1.Status",
 )
 # Built when the module is imported, since a thread must not see an incomplete one.
-_READERS = {of: reader(of) for of in BODIES.values()}
 _WRITERS = {kind: writer(of) for kind, of in ANSWERS.items()}
 
 # runtime.TypeMeta numbers its members differently from that of meta/v1.
@@ -86,8 +103,7 @@ def decode(body: bytes, kinds: Mapping[str, Type] = BODIES) -> dict[str, Any]:
     of = kinds.get(type_meta.get("kind", ""))
     if of is None:
         raise UnknownKind(type_meta.get("kind", ""))
-    read = _READERS.get(of) or reader(of)
-    return {**type_meta, **read(body, start, stop)}
+    return {**type_meta, **reader(of)(body, start, stop)}
 
 
 def encode(obj: dict[str, Any]) -> bytes:

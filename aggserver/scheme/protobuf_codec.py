@@ -49,7 +49,6 @@ class _Field(NamedTuple):
     keep: bool
 
 
-# Types contain themselves, so a reader is registered here before its fields are complete.
 _READERS: dict[Type, _Read] = {}
 
 
@@ -63,9 +62,12 @@ def _message_reader(of: Type) -> _Read:
     """The reader of a type that is a message: a struct, a union, or a list that has a message of its own."""
     if (made := _READERS.get(of)) is not None:
         return made
-    known: dict[int, _Field] = {}
+    known: dict[int, _Field] | None = None
 
     def read(data: bytes, start: int, stop: int, depth: int) -> Any:
+        nonlocal known
+        if known is None:  # not earlier, since types contain themselves
+            known = _fields(of)
         if depth > _MAX_DEPTH:
             raise ProtobufError(f"messages nest deeper than {_MAX_DEPTH}")
         out: dict[str, Any] = {}
@@ -91,12 +93,15 @@ def _message_reader(of: Type) -> _Read:
                 out.update(value)
         return out
 
-    made = _finished(of, read)
-    _READERS[of] = made
-    known.update((number, _field(member)) for number, member in _numbered(of))
+    made = _READERS[of] = _finished(of, read)
+    return made
+
+
+def _fields(of: Type) -> dict[int, _Field]:
+    known = {number: _field(member) for number, member in _numbered(of)}
     for number, part in of.embedded.items():
         known[number] = _Field(part.short_name, _message_reader(part), False, _EMBEDDED, False)
-    return made
+    return known
 
 
 def _numbered(of: Type) -> list[tuple[int, Member]]:

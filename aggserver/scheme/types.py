@@ -115,7 +115,7 @@ class Member:
     """One field of a struct.
 
     name: in JSON. number: in protobuf, 0 if it has no field there. pointer: Go distinguishes zero from missing. omitempty: zero
-    is not written to JSON.
+    is not written to JSON. embedded: the structs through which it is in this one, each with a dot, as Go's decoder names them.
     """
 
     name: str
@@ -124,6 +124,7 @@ class Member:
     number: int
     pointer: bool
     omitempty: bool
+    embedded: str = ""
 
     def is_omitted(self, value: Any) -> bool:
         """Whether Go omits this value, which has the member's type or is None."""
@@ -175,7 +176,8 @@ def _fill(name: str, types: Mapping[str, Type], bodies: dict[str, list[list[str]
             continue
         if wanted in types:
             _fill(wanted, types, bodies)
-        into.members |= {member.name: replace(member, number=0) for member in made.members.values()}
+        embedded = (replace(each, number=0, embedded=f"{member_name}.{each.embedded}") for each in made.members.values())
+        into.members |= {each.name: each for each in embedded}
         if number != "-":
             into.embedded[_number(number)] = made
 

@@ -107,6 +107,10 @@ class NamespaceStrategy:
         return not _finalizers(obj)
 
     @property
+    def checks_changes_twice(self) -> bool:
+        return True
+
+    @property
     def unconditional_updates(self) -> bool:
         return True
 

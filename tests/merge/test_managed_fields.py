@@ -136,7 +136,7 @@ def test_a_null_beside_entries_is_none() -> None:
 
 
 def test_what_a_new_object_of_a_built_in_kind_has_is_there_already() -> None:
-    of = FieldManager(V1, "Thing", lambda _: ATOM, convert, zero={"spec": {"color": ""}})
+    of = FieldManager(V1, "Thing", lambda _: ATOM, convert, zero=lambda: {"spec": {"color": ""}})
     made = updated(None, thing(spec={"size": 1, "color": ""}), of=of)
     assert made == [entry("m", "Update", spec(size={}))]
 

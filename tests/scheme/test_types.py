@@ -94,7 +94,7 @@ Rule struct
     assert protobuf_codec.reader(named)(written, 0, len(written)) == rule
     # In protobuf they are nested, as Go has them.
     assert written == b"\x0a\x01n" + b"\x12\x10" + b"\x0a\x06CREATE" + b"\x12\x06" + b"\x0a\x01g" + b"\x22\x01*"
-    where = "Go struct field Named.operations of type []string"
+    where = "Go struct field Named.WithOperations.operations of type []string"
     assert decode_error({"operations": "x"}, named) == f"json: cannot unmarshal string into {where}"
 
 

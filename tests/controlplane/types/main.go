@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -25,6 +26,11 @@ import (
 )
 
 var kinds = map[string][]any{
+	"admissionregistration/v1": {
+		admissionregistrationv1.MutatingWebhookConfiguration{}, admissionregistrationv1.ValidatingWebhookConfiguration{},
+		admissionregistrationv1.ValidatingAdmissionPolicy{}, admissionregistrationv1.ValidatingAdmissionPolicyBinding{},
+		admissionregistrationv1.MutatingAdmissionPolicy{}, admissionregistrationv1.MutatingAdmissionPolicyBinding{},
+	},
 	"apidiscovery/v2":  {apidiscoveryv2.APIGroupDiscoveryList{}},
 	"apiextensions/v1": {apiextensionsv1.CustomResourceDefinition{}, apiextensionsv1.ConversionReview{}},
 	// Definitions of v1beta1 are not served; its reviews are still sent.
@@ -38,6 +44,7 @@ var kinds = map[string][]any{
 		metav1.FieldSelectorRequirement{}, metav1.LabelSelectorRequirement{},
 		metav1.Status{}, metav1.PartialObjectMetadataList{}, metav1.GroupVersionKind{},
 		metav1.APIVersions{}, metav1.APIGroupList{}, metav1.APIResourceList{},
+		metav1.LabelSelector{}, metav1.Condition{},
 	},
 	"pkg/runtime": {runtime.RawExtension{}},
 	"pkg/types":   {types.UID("")},

@@ -1,0 +1,66 @@
+"""Defaults of webhook configurations, policies and bindings.
+
+The functions are for objects of the right form, and set defaults in place.
+Pure. Source: k8s.io/kubernetes pkg/apis/admissionregistration/v1/{defaults,zz_generated.defaults}.go, v1.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from aggserver.meta.json_types import JSONObject
+
+__all__ = ["of_binding", "of_policy", "of_webhooks"]
+
+
+def of_webhooks(obj: JSONObject, *, mutating: bool) -> None:
+    """A configuration of webhooks. mutating: whether they mutate, and so have a reinvocationPolicy."""
+    for webhook in obj.get("webhooks") or ():
+        _fill(webhook, "failurePolicy", "Fail")
+        _match(webhook)
+        _fill(webhook, "timeoutSeconds", 10)
+        if mutating:
+            _fill(webhook, "reinvocationPolicy", "Never")
+        service = (webhook.get("clientConfig") or {}).get("service")
+        if service is not None:
+            _fill(service, "port", 443)
+        _scopes(webhook.get("rules") or ())
+
+
+def of_policy(obj: JSONObject) -> None:
+    """Both kinds of policies. Go writes an empty spec, so it is there afterwards; a policy without spec is invalid later."""
+    spec = obj.setdefault("spec", {})
+    _fill(spec, "failurePolicy", "Fail")
+    _match_resources(spec.get("matchConstraints"))
+    for condition in (obj.get("status") or {}).get("conditions") or ():
+        _fill(condition, "message", "")  # Go writes it, though it may be missing
+
+
+def of_binding(obj: JSONObject) -> None:
+    """Both kinds of bindings."""
+    _match_resources(obj.setdefault("spec", {}).get("matchResources"))
+
+
+def _match_resources(given: JSONObject | None) -> None:
+    if given is None:
+        return
+    _match(given)
+    for name in ("resourceRules", "excludeResourceRules"):
+        _scopes(given.get(name) or ())
+
+
+def _match(part: JSONObject) -> None:
+    _fill(part, "matchPolicy", "Equivalent")
+    for name in ("namespaceSelector", "objectSelector"):
+        _fill(part, name, {})
+
+
+def _scopes(rules: Iterable[JSONObject]) -> None:
+    for rule in rules:
+        _fill(rule, "scope", "*")
+
+
+def _fill(part: JSONObject, name: str, value: Any) -> None:
+    if part.get(name) is None:
+        part[name] = value

@@ -1,0 +1,127 @@
+"""The resources of admissionregistration.k8s.io/v1, as the server's own API serves them.
+
+Source: k8s.io/kubernetes pkg/registry/admissionregistration/*/storage/storage.go; for the tables
+pkg/printers/internalversion/printers.go, v1.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from aggserver.admission.chain import Chain
+from aggserver.admissionregistration.strategy import KINDS, Kind, RegistrationStatusStrategy, RegistrationStrategy
+from aggserver.endpoints.fixed import FixedResource, Subresource
+from aggserver.publish import discovery
+from aggserver.publish.table import ComputedColumn, TableConvertor, age_column
+from aggserver.registry.environment import Environment
+from aggserver.registry.store import Store
+from aggserver.registry.subresources import StatusStore
+
+__all__ = ["registration_kinds", "registration_stores"]
+
+
+def registration_stores(environment: Environment) -> dict[str, Store]:
+    """The stores of all kinds, by resource: `validatingadmissionpolicies` and so on."""
+    return {kind.plural: environment.own_store(RegistrationStrategy(kind)) for kind in KINDS}
+
+
+def registration_kinds(stores: Mapping[str, Store], admission: Chain) -> list[FixedResource]:
+    """stores: those of `registration_stores`."""
+    return [_resource(kind, stores[kind.plural], admission) for kind in KINDS]
+
+
+def _resource(kind: Kind, store: Store, admission: Chain) -> FixedResource:
+    status = {"status": Subresource(StatusStore(store.with_strategy(RegistrationStatusStrategy(kind))))}
+    return FixedResource(
+        kind.info,
+        store,
+        admission,
+        singular=kind.name.lower(),
+        verbs=discovery.CUSTOM_RESOURCE_VERBS,
+        table=TableConvertor([*_COLUMNS[kind.name], age_column()]),
+        subresources=status if kind.has_status else None,
+        categories=("api-extensions",),
+        conform=store.strategy.conform,
+    )
+
+
+# --- columns of tables ---
+
+_Read = Callable[[Mapping[str, Any]], Any]
+
+
+def _text(name: str, description: str, read: _Read) -> ComputedColumn:
+    return ComputedColumn(name, "string", read, description)
+
+
+def _count(name: str, description: str, read: _Read) -> ComputedColumn:
+    return ComputedColumn(name, "integer", lambda obj: len(read(obj) or ()), description)
+
+
+def _spec(obj: Mapping[str, Any]) -> Mapping[str, Any]:
+    return obj.get("spec") or {}
+
+
+def _param_kind(policy: Mapping[str, Any]) -> str:
+    kind = _spec(policy).get("paramKind")
+    return "<unset>" if kind is None else f"{kind.get('apiVersion', '')}/{kind.get('kind', '')}"
+
+
+def _param_ref(binding: Mapping[str, Any]) -> str:
+    ref = _spec(binding).get("paramRef") or {}
+    if ref.get("name"):
+        # Whether the params are in namespaces is not known here.
+        return f"{ref.get('namespace') or '*'}/{ref['name']}"
+    selector = ref.get("selector")
+    return "<unset>" if selector is None else _selector_text(selector)
+
+
+def _selector_text(selector: Mapping[str, Any]) -> str:
+    """A label selector as Go prints it, which is not how it is written in a query."""
+    labels = "".join(f"{key}: {value}," for key, value in sorted((selector.get("matchLabels") or {}).items()))
+    requirements = "".join(
+        f"LabelSelectorRequirement{{Key:{each.get('key', '')},Operator:{each.get('operator', '')},"
+        f"Values:[{' '.join(each.get('values') or ())}],}},"
+        for each in selector.get("matchExpressions") or ()
+    )
+    parts = f"MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{{requirements}}},"
+    return f"&LabelSelector{{{parts}}}"
+
+
+_PARAM_KIND = _text("ParamKind", "ParamKind specifies the kind of resources used to parameterize this policy", _param_kind)
+_WEBHOOKS = (
+    _count(
+        "Webhooks",
+        "Webhooks indicates the number of webhooks registered in this configuration",
+        lambda obj: obj.get("webhooks"),
+    ),
+)
+_BINDING = (
+    _text(
+        "PolicyName",
+        "PolicyName indicates the policy definition which the policy binding binded to",
+        lambda obj: _spec(obj).get("policyName", ""),
+    ),
+    _text("ParamRef", "ParamRef indicates the param resource which sets the configuration param", _param_ref),
+)
+_COLUMNS: Mapping[str, tuple[ComputedColumn, ...]] = {
+    **dict.fromkeys(("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"), _WEBHOOKS),
+    **dict.fromkeys(("MutatingAdmissionPolicyBinding", "ValidatingAdmissionPolicyBinding"), _BINDING),
+    "ValidatingAdmissionPolicy": (
+        _count(
+            "Validations",
+            "Validations indicates the number of validation rules defined in this configuration",
+            lambda obj: _spec(obj).get("validations"),
+        ),
+        _PARAM_KIND,
+    ),
+    "MutatingAdmissionPolicy": (
+        _count(
+            "Mutations",
+            "Mutation indicates the number of mutations rules defined in this configuration",
+            lambda obj: _spec(obj).get("mutations"),
+        ),
+        _PARAM_KIND,
+    ),
+}

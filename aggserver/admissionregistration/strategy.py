@@ -1,0 +1,187 @@
+"""The strategies of the kinds of admissionregistration.k8s.io: they set defaults and validate, and count generations.
+
+A `Kind` says what differs between the six. None of them decides here what a user may refer to: without a cluster, whoever may
+write them may read all params.
+Pure. Source: k8s.io/kubernetes pkg/registry/admissionregistration/*/strategy.go, v1.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+from aggserver.admissionregistration import bindings, defaults, policies, status, webhooks
+from aggserver.merge.managed_fields import FieldManager
+from aggserver.meta.field import FieldError, Path
+from aggserver.meta.golang import quote
+from aggserver.meta.json_types import JSONMapping, JSONObject
+from aggserver.meta.resource import ResourceInfo
+from aggserver.registry.own_kinds import conformer, own_fields
+from aggserver.registry.rest import Context
+from aggserver.registry.strategy import Verdict
+from aggserver.scheme import object_meta
+
+__all__ = ["GROUP", "KINDS", "Kind", "RegistrationStatusStrategy", "RegistrationStrategy"]
+
+GROUP = "admissionregistration.k8s.io"
+
+# Names with this suffix are for configurations that kube-apiserver reads from files.
+_STATIC = ".static.k8s.io"
+# What a write of the status can't change. Of managedFields, it tells who wrote the status.
+_KEPT_BY_STATUS = (
+    "deletionTimestamp",
+    "generation",
+    "selfLink",
+    "labels",
+    "annotations",
+    "finalizers",
+    "ownerReferences",
+)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """content: the member whose changes increment the generation. validate: (object, old object or None) -> errors, except for
+    those of metadata and status. set_defaults: changes an object of the right form.
+    """
+
+    name: str
+    plural: str
+    content: str
+    set_defaults: Callable[[JSONObject], None]
+    validate: Callable[[JSONMapping, JSONMapping | None], list[FieldError]]
+    has_status: bool = False
+
+    @property
+    def type_name(self) -> str:
+        """In the tables of `scheme/`."""
+        return f"admissionregistration/v1.{self.name}"
+
+    @property
+    def info(self) -> ResourceInfo:
+        return ResourceInfo(GROUP, "v1", self.plural, self.name, f"{self.name}List", namespaced=False)
+
+
+def _webhooks(prefix: str, *, mutating: bool) -> Kind:
+    set_defaults = partial(defaults.of_webhooks, mutating=mutating)
+    name = f"{prefix}WebhookConfiguration"
+    return Kind(name, f"{name.lower()}s", "webhooks", set_defaults, webhooks.validate)
+
+
+def _binding(prefix: str, *, mutating: bool) -> Kind:
+    name = f"{prefix}AdmissionPolicyBinding"
+    return Kind(name, f"{name.lower()}s", "spec", defaults.of_binding, lambda obj, old: bindings.validate(obj, mutating=mutating))
+
+
+KINDS = (
+    Kind("MutatingAdmissionPolicy", "mutatingadmissionpolicies", "spec", defaults.of_policy, policies.validate_mutating),
+    _binding("Mutating", mutating=True),
+    _webhooks("Mutating", mutating=True),
+    Kind(
+        "ValidatingAdmissionPolicy",
+        "validatingadmissionpolicies",
+        "spec",
+        defaults.of_policy,
+        policies.validate_validating,
+        has_status=True,
+    ),
+    _binding("Validating", mutating=False),
+    _webhooks("Validating", mutating=False),
+)
+"""In the order of discovery."""
+
+
+class RegistrationStrategy:
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+        self._conform = conformer(kind.type_name)
+
+    @property
+    def info(self) -> ResourceInfo:
+        return self.kind.info
+
+    @cached_property
+    def field_manager(self) -> FieldManager | None:
+        return own_fields(self.info, self.kind.type_name, resets=("status",) if self.kind.has_status else ())
+
+    def conform(self, obj: JSONObject) -> list[str]:
+        dropped = self._conform(obj)
+        self.kind.set_defaults(obj)
+        if self.kind.has_status:
+            obj.setdefault("status", {})
+        return dropped
+
+    def default(self, obj: JSONObject) -> None:
+        self.conform(obj)
+
+    def prune(self, obj: JSONObject) -> None:
+        return None
+
+    def prepare_for_create(self, obj: JSONObject) -> None:
+        obj["metadata"]["generation"] = 1
+        if self.kind.has_status:
+            obj["status"] = {}
+
+    def validate(self, obj: JSONObject) -> Verdict:
+        return Verdict(_metadata_problems(obj) + self.kind.validate(obj, None))
+
+    def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
+        if self.kind.has_status:
+            obj["status"] = old.get("status") or {}
+        content = self.kind.content
+        if obj.get(content) != old.get(content):
+            obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+
+    def validate_update(self, obj: JSONObject, old: JSONObject) -> Verdict:
+        # As upstream, the metadata is validated as that of a new object, too, so that some of its errors come twice.
+        return Verdict(_metadata_problems(obj) + self.kind.validate(obj, old))
+
+    def warnings(self, obj: JSONObject, old: JSONObject | None) -> Sequence[str]:
+        if not obj["metadata"].get("name", "").endswith(_STATIC):
+            return ()
+        why = "are reserved for static manifest-based configurations and cannot be managed via the API"
+        return [f"metadata.name: names ending with {quote(_STATIC)} {why}"]
+
+    def prepare_for_delete(self, obj: JSONObject, now: str) -> None:
+        return None
+
+    def may_be_removed(self, obj: JSONObject) -> bool:
+        return True
+
+    @property
+    def checks_changes_twice(self) -> bool:
+        return False
+
+    @property
+    def unconditional_updates(self) -> bool:
+        return False
+
+    def check_context(self, context: Context) -> None:
+        return None
+
+
+class RegistrationStatusStrategy(RegistrationStrategy):
+    """`/status`."""
+
+    @cached_property
+    def field_manager(self) -> FieldManager | None:
+        return own_fields(self.info, self.kind.type_name, "status", resets=("spec", "metadata"))
+
+    def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
+        obj["spec"] = old.get("spec") or {}
+        metadata, before = obj["metadata"], old["metadata"]
+        for name in _KEPT_BY_STATUS:
+            if name in before:
+                metadata[name] = before[name]
+            else:
+                metadata.pop(name, None)
+
+    def validate_update(self, obj: JSONObject, old: JSONObject) -> Verdict:
+        return Verdict(status.validate(obj))
+
+
+def _metadata_problems(obj: JSONObject) -> list[FieldError]:
+    return object_meta.validate_object_meta(
+        obj["metadata"], Path("metadata"), namespaced=False, name_rule=object_meta.dns1123_subdomain
+    )
