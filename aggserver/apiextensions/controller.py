@@ -14,12 +14,14 @@ from collections.abc import Callable, Mapping, Sequence
 from aggserver.apiextensions import conditions
 from aggserver.apiextensions.definition import DefinitionError, parse, with_structure
 from aggserver.apiextensions.definitions import Definitions
+from aggserver.apiextensions.stored_versions import StatusMigrations
 from aggserver.apiextensions.strategy import CLEANUP_FINALIZER, DefinitionStatusStrategy
 from aggserver.meta import codec, times
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry.informer import ALL, CONTROLLER, CallLater, Informer, call_later
 from aggserver.registry.rest import Context, DeleteOptions, WriteOptions
+from aggserver.registry.storage_version import Identity
 from aggserver.registry.store import Store
 from aggserver.registry.unreadable import STORE_READ_ERROR
 
@@ -40,12 +42,20 @@ _WRITE = WriteOptions(field_manager="aggserver", bounded=False)
 
 
 class DefinitionController:
-    """store: that of the definitions. clock: seconds since the epoch."""
+    """store: that of the definitions. clock: seconds since the epoch. migrations: None to leave stored objects as they are."""
 
-    def __init__(self, store: Store, definitions: Definitions, clock: Callable[[], float], later: CallLater = call_later) -> None:
+    def __init__(
+        self,
+        store: Store,
+        definitions: Definitions,
+        clock: Callable[[], float],
+        later: CallLater = call_later,
+        migrations: StatusMigrations | None = None,
+    ) -> None:
         self._status = store.with_strategy(DefinitionStatusStrategy())
         self._definitions = definitions
         self._clock = clock
+        self._migrations = migrations
         self._informer = Informer(store, self._sync, later, workers=_WORKERS)
         # Definitions whose status is being written, so that the same name is not accepted for two of them.
         self._writing: dict[str, JSONObject] = {}
@@ -70,6 +80,12 @@ class DefinitionController:
         return {name: self._refused[name] for name in names if name in self._refused}
 
     async def _sync(self, name: str, crd: JSONObject | None) -> float | None:
+        again = await self._sync_serving(name, crd)
+        if self._migrations is not None:
+            await self._migrations.sync(name, crd)
+        return again
+
+    async def _sync_serving(self, name: str, crd: JSONObject | None) -> float | None:
         if crd is None:
             self._definitions.remove(name)
             self._refused.pop(name, None)
@@ -98,7 +114,7 @@ class DefinitionController:
             return
         if self._structure_of(crd) is not None:
             definition = with_structure(definition)
-        resource = self._definitions.set(definition, terminating=terminating)
+        resource = self._definitions.set(definition, terminating=terminating, identity=Identity(*_identity(crd)))
         if large:
             await asyncio.to_thread(resource.prepare)
         self._settle(name)

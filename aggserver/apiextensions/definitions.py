@@ -16,6 +16,7 @@ from aggserver.endpoints.installer import Installer, Served
 from aggserver.registry.environment import Environment
 from aggserver.registry.informer import CONTROLLER
 from aggserver.registry.rest import Context
+from aggserver.registry.storage_version import Fence, Identity, StorageVersions
 from aggserver.registry.store import Store
 from aggserver.schema.rules import UPSTREAM, RuleOptions
 
@@ -31,18 +32,20 @@ class Definitions:
         self._installer = installer
         self._rule_options = rule_options
         self._marks = Marks(environment.storage)
+        self.storage_versions = StorageVersions(environment.storage)
         self._resources: dict[str, DefinitionResource] = {}
 
     def get(self, name: str) -> DefinitionResource | None:
         return self._resources.get(name)
 
-    def set(self, definition: Definition, *, terminating: bool = False) -> DefinitionResource:
-        """Serve the definition in its current form; the same definition again changes nothing."""
+    def set(self, definition: Definition, *, terminating: bool = False, identity: Identity | None = None) -> DefinitionResource:
+        """Serve the definition in its current form; the same definition again changes nothing. identity: of its state."""
         name = definition.name
         old = self._resources.get(name)
         if old is not None and old.definition == definition and old.terminating == terminating:
+            old.is_now(identity)
             return old
-        resource = self._replace(name, definition, terminating=terminating, remember=False)
+        resource = self._replace(name, definition, terminating=terminating, remember=False, identity=identity)
         self._installer.install([(name, resource.versions)])
         return resource
 
@@ -85,7 +88,9 @@ class Definitions:
         for resource in self._resources.values():
             resource.end_watches()
 
-    def _replace(self, name: str, definition: Definition, *, terminating: bool, remember: bool) -> DefinitionResource:
+    def _replace(
+        self, name: str, definition: Definition, *, terminating: bool, remember: bool, identity: Identity | None = None
+    ) -> DefinitionResource:
         resource = DefinitionResource(
             self._environment,
             self._admission,
@@ -95,6 +100,7 @@ class Definitions:
             remember=remember,
             replacing=self._resources.get(name),
             rule_options=self._rule_options,
+            fence=Fence(self.storage_versions, name, definition.storage_version.name, identity) if identity else None,
         )
         self._resources[name] = resource
         return resource

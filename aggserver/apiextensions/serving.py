@@ -33,8 +33,10 @@ from aggserver.publish.table import TableConvertor
 from aggserver.registry.conversions import NotConverted
 from aggserver.registry.custom_resource import CustomResourceStrategy, StatusStrategy, read_fields
 from aggserver.registry.environment import Environment
+from aggserver.registry.migration import Rewriter
 from aggserver.registry.resource_storage import ResourceStorage
 from aggserver.registry.rest import Context
+from aggserver.registry.storage_version import Fence, Identity
 from aggserver.registry.store import Store
 from aggserver.registry.stored import StoredObject
 from aggserver.registry.subresources import ScaleStore, StatusStore
@@ -67,6 +69,7 @@ class DefinitionResource:
 
     terminating: the definition is being deleted, so its objects can only be read and deleted.
     remember: the definition may change while no server runs, so its content is recorded.
+    fence: keeps writes of an older state of the definition from the store, where it has states.
     """
 
     def __init__(
@@ -80,6 +83,7 @@ class DefinitionResource:
         remember: bool = False,
         replacing: DefinitionResource | None = None,
         rule_options: RuleOptions = UPSTREAM,
+        fence: Fence | None = None,
     ) -> None:
         self.definition = definition
         self.terminating = terminating
@@ -88,6 +92,7 @@ class DefinitionResource:
         self._rule_options = rule_options
         self._marks = marks
         self._remember = remember
+        self._fence = fence
         self._cacher: Cacher[StoredObject] | None = replacing._hand_over(definition) if replacing is not None else None
         self._stores: dict[str, Store] = {}
         self._atoms: dict[str, Atom] = {}
@@ -99,6 +104,15 @@ class DefinitionResource:
         if version.name not in self._stores:
             self._stores[version.name] = self._build_store(version)
         return self._stores[version.name]
+
+    def rewriter(self) -> Rewriter:
+        """What rewrites objects in the storage version."""
+        return Rewriter(self._storage, self.definition.names.kind)
+
+    def is_now(self, identity: Identity | None) -> None:
+        """The definition's state has changed, without a difference in what is served."""
+        if self._fence is not None and identity is not None:
+            self._fence.identity = identity
 
     def end_watches(self) -> None:
         """End the watches of all versions, since the server stops."""
@@ -278,6 +292,7 @@ class DefinitionResource:
             max_object_bytes=environment.max_object_bytes,
             epoch=self._cacher.epoch,
             good_since=lambda: self._marks.since(definition.name),
+            fence=self._fence,
         )
 
     async def _compare(self) -> None:

@@ -17,6 +17,7 @@ import aggserver
 from aggserver.admission.cluster_sources import ClusterSources
 from aggserver.apiextensions.files import FolderSource, Loaded
 from aggserver.apiextensions.registration import Registrar, Service
+from aggserver.apiextensions.stored_versions import FolderLedger, FolderMigrations
 from aggserver.app import admission
 from aggserver.app.engine import Engine, listen, new_environment
 from aggserver.app.memory import give_back_memory
@@ -91,7 +92,10 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
             *trust_tasks,
         ]
         if options.definitions is not None:
-            tasks.append(_follow_folder(options.definitions, engine, rule_options))
+            migrations = FolderMigrations(engine.migrator(FolderLedger(storage))) if options.migrate_storage else None
+            tasks.append(_follow_folder(options.definitions, engine, rule_options, migrations))
+            if migrations is not None:
+                tasks.append(("migration of stored objects", migrations.run))
         async with supervise(*tasks):
             say(
                 f"aggserver listens on https://{options.bind_address}:{server.port} for {service.name}.{service.namespace}.svc "
@@ -170,7 +174,7 @@ def _trust(tls: TLSConfig, bundle: bytes) -> None:
     tls.update(client_ca_pem=bundle)
 
 
-def _follow_folder(folder: Path, engine: Engine, rule_options: RuleOptions) -> Task:
+def _follow_folder(folder: Path, engine: Engine, rule_options: RuleOptions, migrations: FolderMigrations | None) -> Task:
     read = asyncio.Event()
 
     def on_change(loaded: Loaded) -> None:
@@ -178,6 +182,8 @@ def _follow_folder(folder: Path, engine: Engine, rule_options: RuleOptions) -> T
         for problem in loaded.new_problems:
             log.error("definitions: %s", problem)
         engine.definitions.set_all({definition.name: definition for definition in loaded.definitions})
+        if migrations is not None:
+            migrations.sync(loaded.definitions)
         log.info("definitions: serving %d from %s", len(loaded.definitions), folder)
 
     engine.checks.add("definitions", lambda: None if read.is_set() else "the folder has not been read yet", livez=False)

@@ -19,6 +19,7 @@ from types import MappingProxyType
 import aggserver
 from aggserver.admission.chain import Chain
 from aggserver.apiextensions.definitions import Definitions
+from aggserver.apiextensions.migration import Ledger, Migrator
 from aggserver.app.errors import StartError
 from aggserver.authentication.delegating import Authenticator
 from aggserver.authorization.delegating import Authorizer
@@ -101,6 +102,7 @@ class Engine:
         call_later: CallLater = call_later,
         new_audit_id: Callable[[], str] | None = None,
     ) -> None:
+        self._environment = environment
         self._clock = environment.clock
         self._new_audit_id = new_audit_id or _random_uuids()
         self.installer = Installer()
@@ -158,6 +160,13 @@ class Engine:
             routes.application(self.checks, self.metrics, self._paths, version),
             self._watching,
             lambda info: self.metrics.deprecated(info.group, info.version, info.resource, info.subresource),
+        )
+
+    def migrator(self, ledger: Ledger) -> Migrator:
+        """What rewrites the objects of definitions whose storage version has changed."""
+        environment = self._environment
+        return Migrator(
+            self.definitions, environment.storage, ledger, clock=environment.monotonic, observe=self.metrics.migration
         )
 
     def end_watches(self) -> None:

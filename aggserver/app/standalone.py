@@ -22,6 +22,7 @@ from aggserver.admissionregistration.kinds import registration_kinds, registrati
 from aggserver.apiextensions.controller import DefinitionController
 from aggserver.apiextensions.kind import definition_kind
 from aggserver.apiextensions.protection import DefinitionProtection
+from aggserver.apiextensions.stored_versions import StatusLedger, StatusMigrations
 from aggserver.apiextensions.strategy import DefinitionStrategy
 from aggserver.apiextensions.v1beta1 import StoredDefinitions, to_v1
 from aggserver.app import admission
@@ -89,7 +90,8 @@ async def _run(
         authorizer = StandaloneAuthorizer(options.authorization_always_allow_paths)
         _install(engine, crds, namespace_store, registrations, authorizer, protect_definitions=options.protect_definitions)
 
-        definition_controller = DefinitionController(crds, engine.definitions, time.time)
+        migrations = _migrations(engine, crds) if options.migrate_storage else None
+        definition_controller = DefinitionController(crds, engine.definitions, time.time, migrations=migrations)
         namespace_controller = namespaces.NamespaceController(namespace_store, engine.definitions.namespaced_stores)
 
         async def stop_with_parent() -> None:
@@ -101,6 +103,7 @@ async def _run(
             ("controller of namespaces", namespace_controller.run),
             ("renewal of the certificates", credentials.run),
             *compaction(storage, options),
+            *([("migration of stored objects", migrations.run)] if migrations is not None else []),
             *([("watch of the parent process", stop_with_parent)] if options.exit_with_parent else []),
             give_back_memory(),
         )
@@ -184,6 +187,11 @@ def _host(address: str) -> str:
     """The host that a client on this machine connects to."""
     plain = {"0.0.0.0": "127.0.0.1", "::": "localhost"}.get(address, address)  # noqa: S104 - compared with, not bound to
     return f"[{plain}]" if ":" in plain else plain
+
+
+def _migrations(engine: Engine, crds: Store) -> StatusMigrations:
+    ledger = StatusLedger(crds, engine.definitions.storage_versions, time.time)
+    return StatusMigrations(engine.migrator(ledger), ledger)
 
 
 def _install(

@@ -158,6 +158,24 @@ class Metrics:
             ("group", "version", "resource", "subresource", "removed_release"),
             registry=registry,
         )
+        self._migrated = Counter(
+            "aggserver_storage_migration_objects_total",
+            "Stored objects rewritten in the storage version.",
+            ("group", "resource"),
+            registry=registry,
+        )
+        self._unmigrated = Gauge(
+            "aggserver_storage_migration_remaining_objects",
+            "Stored objects that a migration in progress has not looked at yet.",
+            ("group", "resource"),
+            registry=registry,
+        )
+        self._unmigratable = Gauge(
+            "aggserver_storage_migration_failing_objects",
+            "Stored objects that a migration has tried in vain to rewrite.",
+            ("group", "resource"),
+            registry=registry,
+        )
         self._read_only = self._inflight.labels("readOnly")
         self._mutating = self._inflight.labels("mutating")
         self._children: dict[RequestKey, _RequestMetrics] = {}
@@ -191,6 +209,12 @@ class Metrics:
     def deprecated(self, group: str, version: str, resource: str, subresource: str) -> None:
         """Records that a deprecated version was requested. As upstream, `removed_release` is empty for custom resources."""
         self._child(self._deprecated, (group, version, resource), group, version, resource, subresource, "").set(1)
+
+    def migration(self, group: str, resource: str, rewritten: int, remaining: int, failing: int) -> None:
+        """The progress of a storage migration. rewritten: objects since the last call."""
+        self._migrated.labels(group, resource).inc(rewritten)
+        self._unmigrated.labels(group, resource).set(remaining)
+        self._unmigratable.labels(group, resource).set(failing)
 
     def inflight(self, read_only: int, mutating: int) -> None:
         """Sets the numbers of requests in progress, without the long-running ones."""

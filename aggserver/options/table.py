@@ -164,6 +164,14 @@ class Options:
         metavar="DURATION",
         commands=BOTH,
     )
+    migrate_storage: bool = _option(
+        True,
+        "migrate-storage",
+        convert.boolean,
+        _STORAGE,
+        "rewrite stored objects in the background after a change of their storage version, then trim status.storedVersions",
+        commands=BOTH,
+    )
     repair: bool = _option(
         False,
         "repair",

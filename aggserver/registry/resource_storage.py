@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from aggserver.conversion.converter import Converter
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry.conversions import ConvertedObjects, Questions
+from aggserver.registry.storage_version import Fence
 from aggserver.registry.stored import StoredObject
 from aggserver.storage import keys
 from aggserver.storage.cacher import Cacher
-from aggserver.storage.interface import Compacted, Storage
+from aggserver.storage.interface import Compacted, Guarded, Storage
 
 __all__ = ["ResourceStorage"]
 
@@ -27,7 +28,7 @@ class ResourceStorage:
     random: an integer in [0, argument), for generated names. max_object_bytes: limit for an object as it is stored.
     converted: what converters made of objects, of all resources.
     epoch: the cacher's epoch when this was made. good_since: the revision since which objects have looked to clients as they do
-    now.
+    now. fence: the guard of all writes; None if the storage version is not written down (`storage_version.py`).
     """
 
     group: str
@@ -46,10 +47,29 @@ class ResourceStorage:
     converted: ConvertedObjects
     epoch: int = 0
     good_since: Callable[[], int] = int
+    fence: Fence | None = None
     questions: Questions = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "questions", Questions(self.converter))
+
+    async def create(self, key: str, value: bytes) -> int:
+        """As `Storage.create`, unless the storage version has changed: then it raises Superseded."""
+        if self.fence is None:
+            return await self.storage.create(key, value)
+        try:
+            return await self.storage.create(key, value, await self.fence.guard())
+        except Guarded:
+            return await self.storage.create(key, value, await self.fence.newest())
+
+    async def update(self, key: str, value: bytes, expected: int) -> int:
+        """As `Storage.update`, unless the storage version has changed: then it raises Superseded."""
+        if self.fence is None:
+            return await self.storage.update(key, value, expected)
+        try:
+            return await self.storage.update(key, value, expected, await self.fence.guard())
+        except Guarded:
+            return await self.storage.update(key, value, expected, await self.fence.newest())
 
     @property
     def is_over(self) -> bool:

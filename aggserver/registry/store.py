@@ -163,7 +163,7 @@ class Store(Reader):
             return await self._views.as_read(stored.unstored(key, await self._encode(write, obj)), is_whole=is_whole)
         if not write.applies and _is_revision(metadata.get("resourceVersion") or ""):
             raise errors.StatusError(500, "", "resourceVersion should not be set on objects to be created")
-        return await self._store(write, obj, key, lambda encoded: self._resource.storage.create(key, encoded), is_whole=is_whole)
+        return await self._store(write, obj, key, lambda encoded: self._resource.create(key, encoded), is_whole=is_whole)
 
     # --- updating: the loop ---
 
@@ -464,7 +464,7 @@ class Store(Reader):
             write,
             obj,
             current.key,
-            lambda encoded: self._resource.storage.update(current.key, encoded, current.revision),
+            lambda encoded: self._resource.update(current.key, encoded, current.revision),
             current,
             is_whole=is_whole,
         )

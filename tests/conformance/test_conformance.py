@@ -26,6 +26,8 @@ LOOK_INTO_ETCD = (
     "TestPruningFromStorage",
     "TestCustomResourceValidators/CRD_writes_MUST_fail_for_a_non-structural_schema_containing_x-kubernetes-validations",
 )
+# As kube-apiserver, which leaves stored objects and status.storedVersions as they are.
+UNMIGRATED = "--migrate-storage=false"
 # A run that passed less has looked at less: tests and subtests.
 AT_LEAST = 160
 AT_LEAST_IN_ETCD = 44
@@ -41,13 +43,13 @@ def test_upstream_suite(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> No
     folder = suite.build(os.environ, say)
 
     def run_all() -> tuple[suite.Results, str]:
-        with running(server := Standalone(tmp_path / "data")):
+        with running(server := Standalone(tmp_path / "data", UNMIGRATED)):
             return suite.run(folder, server.kubeconfig, TIMEOUT_MINUTES, skip=[*SKIPPED, *LOOK_INTO_ETCD])
 
     def run_those_of_etcd() -> tuple[suite.Results, str]:
         with EtcdCluster(obtain(os.environ, say), tmp_path) as etcd:
             storage = ["--storage", "etcd", "--etcd-servers", etcd.urls[0], "--etcd-prefix", suite.ETCD_PREFIX]
-            with running(server := Standalone(tmp_path / "with-etcd", *storage)):
+            with running(server := Standalone(tmp_path / "with-etcd", UNMIGRATED, *storage)):
                 return suite.run(folder, server.kubeconfig, TIMEOUT_MINUTES, only=LOOK_INTO_ETCD, etcd=etcd.urls[0])
 
     # At once: those of etcd do nothing for most of their time but wait for conditions that must not come.

@@ -42,7 +42,7 @@ def both(
 ) -> Iterator[tuple[Side, Side]]:
     """kube-apiserver and an aggserver of its own, with these definitions established; the cluster is left without them."""
     with ExitStack() as stack:
-        server = Standalone(folder / "data")
+        server = Standalone(folder / "data", "--migrate-storage=false")  # kube-apiserver does not migrate by itself
         stack.enter_context(running(server))
         pair = []
         for kubeconfig in (cluster.kubeconfig, server.kubeconfig):

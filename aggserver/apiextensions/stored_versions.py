@@ -1,0 +1,188 @@
+"""Which definitions are migrated, and what is kept of that: `status.storedVersions` with a CRD API, else records in the store.
+
+With a CRD API, the versions that objects may be stored in are in `status.storedVersions`. When all objects are migrated, it is
+trimmed to the storage version, so that the old one may be removed from `spec.versions`. The condition StorageMigrating is that
+of upstream's migrator: True with MigrationRunning, then False with MigrationSucceeded. While objects fail, its reason is
+MigrationRetrying, and the message names them.
+
+Definitions from a folder have no status. A record in the store, at `/aggserver/migrations/<name>`, has the version that all
+objects were found in. A server migrates when it sees the storage version change, and at its start if the record has another
+version. It does not when another server, whose folder has changed earlier or later, has written the record: otherwise two servers
+with different folders would undo each other's work for ever.
+Source: k8s.io/apiextensions-apiserver pkg/apis/apiextensions/v1/types.go, v0.36.3; k8s.io/kubernetes
+pkg/controller/storageversionmigrator/migrationrunner.go, v1.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from aggserver.apiextensions import conditions
+from aggserver.apiextensions.definition import Definition
+from aggserver.apiextensions.manifest import member
+from aggserver.apiextensions.migration import Migration, Migrator
+from aggserver.apiextensions.strategy import DefinitionStatusStrategy
+from aggserver.meta import codec, times
+from aggserver.meta.json_types import JSONMapping, JSONObject
+from aggserver.registry.informer import CONTROLLER
+from aggserver.registry.rest import Context, WriteOptions
+from aggserver.registry.storage_version import Identity, StorageVersions, Superseded
+from aggserver.registry.store import Store
+from aggserver.storage.interface import Conflict, KeyExists, NotFound, Storage
+from aggserver.storage.keys import resource_prefix
+
+__all__ = ["FolderLedger", "FolderMigrations", "StatusLedger", "StatusMigrations", "due"]
+
+CONDITION = "StorageMigrating"
+_WRITE = WriteOptions(field_manager="aggserver", bounded=False)
+_RECORDS = resource_prefix("aggserver", "migrations")
+
+
+def due(crd: JSONMapping) -> Migration | None:
+    """What a definition's status says is to be migrated; None if that is nothing."""
+    metadata, spec = member(crd, "metadata", {}), member(crd, "spec", {})
+    version = next((member(each, "name", "") for each in member(spec, "versions", []) if each.get("storage")), "")
+    stored = member(member(crd, "status", {}), "storedVersions", [])
+    leaving = tuple(name for name in stored if name != version)
+    if not version or not leaving or "deletionTimestamp" in metadata:
+        return None
+    identity = Identity(member(metadata, "uid", ""), member(metadata, "generation", 0))
+    return Migration(member(metadata, "name", ""), version, leaving, identity)
+
+
+class StatusMigrations:
+    """Decides for the definitions of a CRD API."""
+
+    def __init__(self, migrator: Migrator, ledger: StatusLedger) -> None:
+        self._migrator = migrator
+        self._ledger = ledger
+
+    async def run(self) -> None:
+        await self._migrator.run()
+
+    async def sync(self, name: str, crd: JSONObject | None) -> None:
+        """To be called with each new state of a definition, once that is served; None if it is gone."""
+        migration = due(crd) if crd is not None else None
+        if migration is not None:
+            self._migrator.want(migration)
+            return
+        self._migrator.forget(name)
+        if crd is not None and "deletionTimestamp" not in crd["metadata"] and conditions.is_true(crd, CONDITION):
+            await self._ledger.close(name)
+
+
+class StatusLedger:
+    """store: of the definitions. clock: seconds since the epoch."""
+
+    def __init__(self, store: Store, versions: StorageVersions, clock: Callable[[], float]) -> None:
+        self._status = store.with_strategy(DefinitionStatusStrategy())
+        self._versions = versions
+        self._clock = clock
+
+    async def begin(self, migration: Migration) -> bool:
+        await self._versions.enforce(migration.name, migration.version, migration.identity)
+        return await self._write(migration, "True", "MigrationRunning", f"{_what(migration)} is running")
+
+    async def report(self, migration: Migration, message: str, *, failing: bool) -> None:
+        reason = "MigrationRetrying" if failing else "MigrationRunning"
+        await self._write(migration, "True", reason, f"{_what(migration)} is running: {message}")
+
+    async def finish(self, migration: Migration) -> None:
+        message = "The migration has succeeded and the stored versions have been updated"
+        await self._write(migration, "False", "MigrationSucceeded", message, trim=True)
+
+    async def close(self, name: str) -> None:
+        """Somebody else has set the stored versions."""
+
+        async def closed(crd: JSONObject) -> JSONObject:
+            if due(crd) is None and conditions.is_true(crd, CONDITION):
+                self._set(crd, "False", "MigrationSucceeded", "The stored versions have been updated")
+            return crd
+
+        await self._status.update(Context(CONTROLLER), name, closed, _WRITE)
+
+    async def _write(self, migration: Migration, value: str, reason: str, message: str, *, trim: bool = False) -> bool:
+        """Set the condition, and with `trim` the stored versions. Returns False if somebody else has finished meanwhile.
+
+        Raises Superseded if the definition has changed.
+        """
+        is_due = True
+
+        async def changed(crd: JSONObject) -> JSONObject:
+            nonlocal is_due
+            now = due(crd)
+            is_due = now is not None
+            if now is None:
+                return crd
+            if (now.version, now.identity) != (migration.version, migration.identity):
+                raise Superseded(migration.name, migration.version)
+            self._set(crd, value, reason, message)
+            if trim:
+                crd["status"]["storedVersions"] = [migration.version]
+            return crd
+
+        await self._status.update(Context(CONTROLLER), migration.name, changed, _WRITE)
+        return is_due
+
+    def _set(self, crd: JSONObject, value: str, reason: str, message: str) -> None:
+        now = times.format_time(self._clock())
+        crd["status"] = conditions.with_condition(crd["status"], CONDITION, value, reason, message, now)
+        for condition in crd["status"]["conditions"]:
+            if condition.get("type") == CONDITION:
+                condition["observedGeneration"] = member(crd["metadata"], "generation", 0)
+
+
+def _what(migration: Migration) -> str:
+    return f"Migration of objects stored as {', '.join(migration.leaving)} to {migration.version}"
+
+
+class FolderMigrations:
+    """Decides for the definitions of a folder."""
+
+    def __init__(self, migrator: Migrator) -> None:
+        self._migrator = migrator
+        self._versions: dict[str, str] = {}
+        self._changes = 0
+
+    async def run(self) -> None:
+        await self._migrator.run()
+
+    def sync(self, definitions: Iterable[Definition]) -> None:
+        """To be called with each new content of the folder, once that is served."""
+        versions = {each.name: each.storage_version.name for each in definitions}
+        for name in self._versions.keys() - versions.keys():
+            self._migrator.forget(name)
+        for name, version in versions.items():
+            before = self._versions.get(name)
+            if before != version:
+                self._changes += 1
+                # Not known, but not asked for either: the change was seen.
+                leaving = () if before is None else (before,)
+                self._migrator.want(Migration(name, version, leaving, Identity("", self._changes)))
+        self._versions = versions
+
+
+class FolderLedger:
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    async def begin(self, migration: Migration) -> bool:
+        if migration.leaving:
+            return True
+        record = await self._storage.get(_RECORDS + migration.name)
+        return record is None or codec.decode_stored(record.value).get("version") != migration.version
+
+    async def report(self, migration: Migration, message: str, *, failing: bool) -> None:
+        return None  # the log and the metrics have it
+
+    async def finish(self, migration: Migration) -> None:
+        key, value = _RECORDS + migration.name, codec.encode_json({"version": migration.version})
+        while True:
+            current = await self._storage.get(key)
+            with suppress(Conflict, KeyExists, NotFound):
+                if current is None:
+                    await self._storage.create(key, value)
+                elif current.value != value:
+                    await self._storage.update(key, value, current.revision)
+                return
