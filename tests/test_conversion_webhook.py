@@ -157,8 +157,7 @@ def test_reviews_on_one_connection(connection: http.client.HTTPSConnection) -> N
         pytest.param(b'{"kind":"AdmissionReview"}', b"this is no ConversionReview\n", id="another kind"),
         pytest.param(
             b'{"kind":"ConversionReview","apiVersion":"apiextensions.k8s.io/v2"}',
-            b"ConversionReview apiextensions.k8s.io/v2 is not known, "
-            b"only apiextensions.k8s.io/v1 and apiextensions.k8s.io/v1beta1",
+            b"ConversionReview apiextensions.k8s.io/v2 is not known, only apiextensions.k8s.io/v1 and ",
             id="another version",
         ),
         pytest.param(
@@ -175,8 +174,16 @@ def test_bodies_that_are_no_reviews(connection: http.client.HTTPSConnection, bod
     assert post(connection, json.dumps(review()).encode())[0] == 200  # the connection is as good as before
 
 
-def test_other_paths(connection: http.client.HTTPSConnection) -> None:
-    assert post(connection, b"", "/other")[0] == 404
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [("/crdconvert?timeout=30s", 200), ("/", 404), ("/crdconvert/more", 404)],
+    ids=["timeout", "root", "below"],
+)
+def test_paths(connection: http.client.HTTPSConnection, path: str, status: int) -> None:
+    """kube-apiserver adds its timeout as a query."""
+    body = json.dumps(review()).encode()
+    assert post(connection, body, path)[0] == status
+    assert post(connection, body)[0] == 200
 
 
 def test_a_body_that_is_too_long_is_not_read(connection: http.client.HTTPSConnection) -> None:
