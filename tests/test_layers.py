@@ -85,6 +85,7 @@ PURE = (
     "aggserver.admissionregistration.webhooks",
     "aggserver.apiextensions.conditions",
     "aggserver.apiextensions.content",
+    "aggserver.apiextensions.conversion_annotation",
     "aggserver.apiextensions.conversion_rules",
     "aggserver.apiextensions.definition",
     "aggserver.apiextensions.manifest",

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from aggserver.apiextensions import manifest, validation
+from aggserver.apiextensions.conversion_annotation import rules_text
 from aggserver.apiextensions.schema_rules import is_structural
 from aggserver.errors import AggserverError
 from aggserver.meta.field import FieldError
@@ -90,10 +91,14 @@ class WebhookClient:
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """webhook: None for the strategy None, which changes only apiVersion."""
+    """webhook: None for the strategy None, which changes only apiVersion.
+
+    rules: the text of the annotation with conversion rules, '' if there is none; they come before the webhook.
+    """
 
     webhook: WebhookClient | None = None
     review_versions: tuple[str, ...] = ()
+    rules: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +137,7 @@ def parse(crd: JSONMapping) -> Definition:
         names=names,
         namespaced=spec["scope"] == "Namespaced",
         versions=tuple(map(_version, spec["versions"])),
-        conversion=_conversion(spec["conversion"]),
+        conversion=_conversion(spec["conversion"], rules_text(crd)),
         preserve_unknown_fields=spec["preserveUnknownFields"],
     )
 
@@ -194,11 +199,13 @@ def _column(column: JSONMapping) -> Column:
     )
 
 
-def _conversion(conversion: JSONMapping | None) -> Conversion:
+def _conversion(conversion: JSONMapping | None, rules: str) -> Conversion:
     if conversion is None or conversion["strategy"] != "Webhook":
-        return Conversion()
+        return Conversion(rules=rules)
     webhook = conversion["webhook"] or {}
-    return Conversion(_webhook_client(webhook.get("clientConfig") or {}), tuple(webhook.get("conversionReviewVersions", ())))
+    return Conversion(
+        _webhook_client(webhook.get("clientConfig") or {}), tuple(webhook.get("conversionReviewVersions", ())), rules
+    )
 
 
 def _webhook_client(config: JSONMapping) -> WebhookClient:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from aggserver import disk
-from aggserver.apiextensions import conditions, manifest, v1beta1, validation
+from aggserver.apiextensions import conditions, conversion_annotation, manifest, v1beta1, validation
 from aggserver.apiextensions.definition import Definition, parse
 from aggserver.meta import codec
 from aggserver.meta.field import FieldError, RawJSON, type_invalid
@@ -221,7 +221,8 @@ def _other_kind(value: Any) -> str:
 def _define(number: int, value: JSONObject, rule_options: RuleOptions) -> tuple[list[FieldError], _Entry | None]:
     # A status in a file comes from the cluster it was exported from.
     value = {key: member for key, member in value.items() if key != "status"}
-    errors = validation.validate(value, rule_options)
+    value, in_file = conversion_annotation.with_annotation(value)
+    errors = in_file(validation.validate(value, rule_options))
     if not errors:
         errors = _metadata_errors(value["metadata"])
     if errors:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from aggserver.admission.chain import Chain
+from aggserver.apiextensions import conversion_annotation
 from aggserver.apiextensions.content import content_digest, same_content
 from aggserver.apiextensions.definition import Definition, Version
 from aggserver.apiextensions.marks import Marks
@@ -236,16 +237,20 @@ class DefinitionResource:
             return {**obj, "apiVersion": api_version}
         return convert(codec.decode_stored(codec.encode_json(obj)), api_version)
 
-    @cached_property
-    def _converter(self) -> Converter:
-        return NONE
-
     def _sibling(self, api_version: str) -> Store | None:
         """The store of another version, whether served or not; None if the definition does not have it."""
         for version in self.definition.versions:
             if self._api_version(version) == api_version:
                 return self.store(version)
         return None
+
+    @cached_property
+    def _converter(self) -> Converter:
+        definition = self.definition
+        if definition.conversion.rules:
+            schemas = {version.name: self.schema(version) for version in definition.versions}
+            return conversion_annotation.converter(definition.name, definition.conversion.rules, schemas, self._rule_options)
+        return NONE
 
     def _version(self, api_version: str) -> Version:
         for version in self.definition.versions:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from aggserver.apiextensions import conditions, manifest, schema_rules, validation
+from aggserver.apiextensions import conditions, conversion_annotation, manifest, schema_rules, validation
 from aggserver.merge.managed_fields import FieldManager
 from aggserver.meta import codec, errors
 from aggserver.meta.field import FieldError, Path
@@ -98,7 +98,7 @@ class DefinitionStrategy:
         problems = object_meta.validate_object_meta(
             obj["metadata"], Path("metadata"), namespaced=False, name_rule=object_meta.dns1123_subdomain
         )
-        return _verdict_of(obj, lambda: problems + validation.validate(obj, self._rule_options))
+        return self._verdict_of(obj, None, lambda: problems + validation.validate(obj, self._rule_options))
 
     def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
         obj["status"] = dict(old.get("status") or {})
@@ -107,7 +107,24 @@ class DefinitionStrategy:
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
     def validate_update(self, obj: JSONObject, old: JSONObject) -> Verdict:
-        return _verdict_of(obj, lambda: validation.validate_update(obj, old, self._rule_options))
+        return self._verdict_of(obj, old, lambda: validation.validate_update(obj, old, self._rule_options))
+
+    def _verdict_of(self, obj: JSONObject, old: JSONObject | None, judge: Callable[[], list[FieldError]]) -> Verdict:
+        """The verdict, at once, or later for large definitions. If it is valid, its defaults are pruned."""
+        spec = obj.get("spec") or {}
+
+        def verdict() -> Verdict:
+            problems = judge()
+            if problems:
+                return Verdict(problems)
+            schema_rules.type_defaults(obj["spec"])
+            return Verdict([], conversion_annotation.advice(obj, old, self._rule_options))
+
+        is_small = len(codec.encode_json(spec)) <= _QUICK and schema_rules.length_of_rules(spec) <= _QUICK_RULES
+        # Conversion rules are tried out on samples, which takes some hundred milliseconds.
+        if is_small and not conversion_annotation.changed(obj, old):
+            return verdict()
+        return Verdict([], later=lambda is_given_up: verdict())
 
     def warnings(self, obj: JSONObject, old: JSONObject | None) -> Sequence[str]:
         known = schema_rules.unrecognized_formats(old["spec"]) if old is not None else []
@@ -159,18 +176,3 @@ class DefinitionStatusStrategy(DefinitionStrategy):
 
     def warnings(self, obj: JSONObject, old: JSONObject | None) -> Sequence[str]:
         return ()
-
-
-def _verdict_of(obj: JSONObject, judge: Callable[[], list[FieldError]]) -> Verdict:
-    """The verdict, at once, or later for large definitions. If it is valid, its defaults are pruned."""
-    spec = obj.get("spec") or {}
-
-    def verdict() -> Verdict:
-        problems = judge()
-        if not problems:
-            schema_rules.type_defaults(obj["spec"])
-        return Verdict(problems)
-
-    if len(codec.encode_json(spec)) <= _QUICK and schema_rules.length_of_rules(spec) <= _QUICK_RULES:
-        return verdict()
-    return Verdict([], later=lambda is_given_up: verdict())

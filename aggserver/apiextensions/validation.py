@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from aggserver.apiextensions import conversion_rules, manifest, version_rules
+from aggserver.apiextensions import conversion_annotation, conversion_rules, manifest, version_rules
 from aggserver.apiextensions.manifest import member
 from aggserver.apiextensions.schema_rules import SchemaOptions, has_defaults, schema_of, schemas_of
 from aggserver.apiextensions.version_rules import Facets
@@ -44,13 +44,14 @@ def validate(crd: JSONMapping, rule_options: RuleOptions = UPSTREAM) -> list[Fie
     if problems:
         return problems
     spec = member(crd, "spec", {})
-    return [
+    found = [
         *_name(crd, spec),
         *_spec(spec, None, rule_options),
         *_status(crd, spec),
         *_approval(crd, None),
         *_preserve_unknown_fields(spec),
     ]
+    return found or conversion_annotation.problems(crd, None, rule_options)
 
 
 def validate_update(new: JSONMapping, old: JSONMapping, rule_options: RuleOptions = UPSTREAM) -> list[FieldError]:
@@ -59,13 +60,14 @@ def validate_update(new: JSONMapping, old: JSONMapping, rule_options: RuleOption
     if problems:
         return problems
     spec, old_spec = member(new, "spec", {}), member(old, "spec", {})
-    return [
+    found = [
         *_spec(spec, old, rule_options),
         *_immutable(spec, old_spec, established=is_established(old)),
         *_status(new, spec),
         *_approval(new, old),
         *(() if member(old_spec, "preserveUnknownFields", False) else _preserve_unknown_fields(spec)),
     ]
+    return found or conversion_annotation.problems(new, old, rule_options)
 
 
 def validate_status_update(new: JSONMapping) -> list[FieldError]:

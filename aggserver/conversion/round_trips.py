@@ -77,7 +77,7 @@ class _Trial:
         self._kind = kind
         self._schemas = schemas
         self._left = _MOST_COST * budget
-        self._converter = RulesConverter(kind, compiled, self._conform, budget, self._spend)
+        self._converter = RulesConverter(kind, compiled, schemas, budget, self._spend)
 
     def conversion(self, conversion: Conversion, most: int) -> None:
         schema = self._schemas[conversion.from_]
@@ -112,9 +112,6 @@ class _Trial:
         found = schema.on_create(obj)
         problems = [*found.values, *found.structure]
         yield from map(str, problems or schema.on_rules(obj, None, []).errors)
-
-    def _conform(self, version: str, obj: JSONObject) -> None:
-        self._schemas[version].conform(obj)
 
     def _spend(self, cost: int) -> None:
         # Samples cost something even where expressions do not.

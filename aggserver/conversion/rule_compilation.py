@@ -82,7 +82,8 @@ class Compiled:
 
 def compile_rules(given: Rules, schemas: Mapping[str, Structural], budget: int = 1) -> Compiled:
     """schemas: of all versions, by name. budget: a factor for all cost limits. Raises RulesError."""
-    plans, errors = {}, []
+    plans: dict[tuple[str, str], Plan] = {}
+    errors: list[FieldError] = []
     self_of = cache(lambda version: _Self.of(schemas[version], is_resource=True))
     for pair, conversion in given.conversions.items():
         compiler = _Compiler(conversion, budget)
@@ -90,7 +91,9 @@ def compile_rules(given: Rules, schemas: Mapping[str, Structural], budget: int =
         steps = compiler.steps(conversion.changes, source, target, self_of(conversion.from_), is_resource=True)
         compiler.limit_total()
         plans[pair] = Plan(conversion, steps, tuple(compiler.costs))
-        errors += compiler.errors
+        # The inverse of a conversion that is wrong is wrong in the same place.
+        if not conversion.derived or not any(error.path.text.startswith(conversion.path.text) for error in errors):
+            errors += compiler.errors
     if errors:
         raise RulesError(errors)
     return Compiled(given, plans)

@@ -7,7 +7,7 @@ swapped, and `.spec.old` can move out before `.spec` moves elsewhere. Of metadat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -22,6 +22,7 @@ from aggserver.meta import codec
 from aggserver.meta.errors import ObjectTooLarge
 from aggserver.meta.field import Path
 from aggserver.meta.json_types import JSONObject
+from aggserver.schema.compiled import CompiledSchema
 from aggserver.schema.pruning import MalformedError
 from aggserver.scheme.object_meta import are_too_long, validate_labels
 
@@ -33,22 +34,23 @@ conversion runs in the event loop, for every object of a list."""
 
 
 class RulesConverter(ComputedConverter):
-    """what: of which objects, for errors. conform: prunes and defaults an object in the version with this name; used between the
-    two conversions through a hub, so that the second one gets what the schema of the hub allows. told: called with the cost of
-    the expressions of each conversion.
+    """what: of which objects, for errors. schemas: of all versions, by name. told: called with the cost of each conversion.
+
+    Results have only fields of their version, since field managers compute with them as they are. Between the two conversions
+    through a hub, an object gets the defaults of the hub too, as if it had been stored there.
     """
 
     def __init__(
         self,
         what: str,
         compiled: Compiled,
-        conform: Callable[[str, JSONObject], object],
+        schemas: Mapping[str, CompiledSchema],
         budget: int = 1,
         told: Callable[[int], None] = lambda cost: None,
     ) -> None:
         self._what = what
         self._compiled = compiled
-        self._conform = conform
+        self._schemas = schemas
         self._limit = OBJECT_LIMIT * budget
         self._told = told
 
@@ -58,29 +60,25 @@ class RulesConverter(ComputedConverter):
         from_ = str(obj.get("apiVersion")).rpartition("/")[2]
         if from_ == to:
             return obj
+        for version in (from_, to):
+            if version not in self._schemas:
+                raise ConversionError(f"conversion of {self._what} from {from_} to {to} failed: there is no version {version}")
         for number, plan in enumerate(self._compiled.route(from_, to)):
-            if number:
-                self._conform_hub(plan, obj)
             run = _Run(self._limit)
             try:
+                if number:
+                    self._schemas[plan.conversion.from_].default(obj)
                 run.convert(plan.steps, obj)
                 _check_metadata(plan, obj)
-            except _FailedError as failed:
-                raise self._error(plan, str(failed)) from None
+                self._schemas[plan.conversion.to].prune_converted(obj)
+            except (_FailedError, MalformedError, ObjectTooLarge) as error:
+                conversion = plan.conversion
+                what = f"conversion of {self._what} from {conversion.from_} to {conversion.to} failed"
+                raise ConversionError(f"{what}: {error}") from None
             finally:
                 self._told(self._limit - run.left)
             obj["apiVersion"] = f"{group}/{plan.conversion.to}"
         return obj
-
-    def _conform_hub(self, plan: Plan, obj: JSONObject) -> None:
-        try:
-            self._conform(plan.conversion.from_, obj)
-        except (MalformedError, ObjectTooLarge) as error:
-            raise self._error(plan, str(error)) from None
-
-    def _error(self, plan: Plan, why: str) -> ConversionError:
-        conversion = plan.conversion
-        return ConversionError(f"conversion of {self._what} from {conversion.from_} to {conversion.to} failed: {why}")
 
 
 class _FailedError(Exception):

@@ -58,8 +58,7 @@ def errors(text: str, versions: Mapping[str, str], budget: int = 1) -> list[str]
 
 
 def converter(text: str, versions: Mapping[str, str]) -> RulesConverter:
-    of_version = schemas(versions)
-    return RulesConverter("CronTab", compiled(text, versions), lambda version, obj: of_version[version].conform(obj))
+    return RulesConverter("CronTab", compiled(text, versions), schemas(versions))
 
 
 def converted(text: str, versions: Mapping[str, str], obj: dict[str, Any], to: str) -> dict[str, Any]:
