@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from aggserver.cel.ast import Call, Comprehension, Expr, Ident, List, Literal, Map, MapEntry, Select, Struct, StructField
-from aggserver.cel.declarations import TYPE_NAMES, Overload, functions
+from aggserver.cel.declarations import TYPE_NAMES, Overload, functions, patch_functions
 from aggserver.cel.errors import Errors
 from aggserver.cel.inference import Inference, most_general
 from aggserver.cel.literals import check_literals
@@ -45,10 +45,14 @@ _LITERALS = {"null": NULL, "bool": BOOL, "int": INT, "uint": UINT, "double": DOU
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The variables and types an expression may name, beside the functions of the libraries."""
+    """The variables and types an expression may name, beside the functions of the libraries.
+
+    makes_patches: whether the functions for patches are there too.
+    """
 
     variables: Mapping[str, Type]
     provider: TypeProvider = field(default_factory=NoTypes)
+    makes_patches: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +94,7 @@ class _Checker:
     def __init__(self, environment: Environment, errors: Errors) -> None:
         self._environment = environment
         self._errors = errors
-        self._functions = functions()
+        self._functions = {**functions(), **patch_functions()} if environment.makes_patches else functions()
         # The variables of comprehensions, innermost last.
         self._scopes: list[dict[str, Type]] = []
         self.inference = Inference()

@@ -3,8 +3,9 @@
 Overload ids are upstream's: costs and implementations are keyed by them. Their order is upstream's too, since the checker
 records all that fit and takes the result type of the first. It also looks up operators and names of types here.
 
-There is one set of declarations. Upstream adds libraries by Kubernetes version, the last in 1.34: new expressions in 1.36 may
-use those of 1.35, stored ones may use all, and today both are the same.
+There is one set of declarations, and one function more for expressions that make patches (`patch_functions`). Upstream adds
+libraries by Kubernetes version, the last in 1.34: new expressions in 1.36 may use those of 1.35, stored ones may use all, and
+today both are the same.
 Source: k8s.io/apiserver pkg/cel/environment/base.go and pkg/cel/library, v0.36.3; cel-go, v0.26.0 (files are named below).
 """
 
@@ -38,7 +39,7 @@ from aggserver.cel.types import (
     type_param,
 )
 
-__all__ = ["TYPE_NAMES", "Overload", "functions"]
+__all__ = ["TYPE_NAMES", "Overload", "functions", "patch_functions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -593,7 +594,7 @@ _NAMED = {
 
 @functools.cache
 def functions() -> Mapping[str, tuple[Overload, ...]]:
-    """All functions by name, with their overloads."""
+    """The functions of every environment by name, with their overloads."""
     found: dict[str, list[Overload]] = {}
     for library in _LIBRARIES:
         name = ""
@@ -607,6 +608,13 @@ def functions() -> Mapping[str, tuple[Overload, ...]]:
             number = f"{word}_{left}" if left == right else f"{word}_{left}_{right}"
             found.setdefault(name, []).append(Overload(number, False, (_NAMED[left], _NAMED[right]), BOOL, ()))
     return MappingProxyType({name: tuple(overloads) for name, overloads in found.items()})
+
+
+@functools.cache
+def patch_functions() -> Mapping[str, tuple[Overload, ...]]:
+    """The function that only expressions which make patches may call. Source: library/jsonpatch.go."""
+    overload = _overload("  string_jsonpatch_escapeKey_string (string) -> string")
+    return MappingProxyType({"jsonpatch.escapeKey": (overload,)})
 
 
 _LINE = re.compile(r"  (?P<id>\S+) (?:(?P<target>.+)\.)?\((?P<args>.*)\) -> (?P<result>.*)")

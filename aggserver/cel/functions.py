@@ -11,8 +11,23 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from aggserver.cel.declarations import Overload, functions
-from aggserver.cel.library import cidr, ip, lists, named_format, optional, quantity, regex, semver, sets, standard, strings, url
+from aggserver.cel.declarations import Overload, functions, patch_functions
+from aggserver.cel.library import (
+    authz,
+    cidr,
+    ip,
+    jsonpatch,
+    lists,
+    named_format,
+    optional,
+    quantity,
+    regex,
+    semver,
+    sets,
+    standard,
+    strings,
+    url,
+)
 from aggserver.cel.types import Kind, Type
 from aggserver.cel.values import Duration, EvaluationError, Invalid, Timestamp, TypeValue, Uint, type_name
 
@@ -20,7 +35,22 @@ __all__ = ["caller"]
 
 _IMPLEMENTATIONS: Mapping[str, Callable[..., Any]] = {
     overload: implementation
-    for library in (cidr, ip, lists, named_format, optional, quantity, regex, semver, sets, standard, strings, url)
+    for library in (
+        authz,
+        cidr,
+        ip,
+        jsonpatch,
+        lists,
+        named_format,
+        optional,
+        quantity,
+        regex,
+        semver,
+        sets,
+        standard,
+        strings,
+        url,
+    )
     for overload, implementation in library.IMPLEMENTATIONS.items()
 }
 # These check their arguments themselves, and have their own error messages.
@@ -44,7 +74,8 @@ _EXACT: Mapping[Kind, type] = {
 @functools.cache
 def caller(function: str, overloads: tuple[str, ...]) -> Callable[..., Any]:
     """The function that dispatches calls of `function` among the overloads left by the checker. It raises EvaluationError."""
-    declared = [each for each in functions()[function] if each.id in overloads and each.id in _IMPLEMENTATIONS]
+    known = functions().get(function) or patch_functions()[function]
+    declared = [each for each in known if each.id in overloads and each.id in _IMPLEMENTATIONS]
     if function in _UNGUARDED and declared:
         return _IMPLEMENTATIONS[declared[0].id]
     by_types = {

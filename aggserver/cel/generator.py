@@ -116,7 +116,7 @@ def generate(checked: Checked, objects: Objects | None = None, *, catches: bool)
 
     If it does not catch errors, it calls `catching(activation, limit)` at the first one.
     """
-    generator = _Generator(checked, objects or _PlainObjects(), catches=catches)
+    generator = _Generator(checked, objects, catches=catches)
     generator.write()
     return generator.text(), generator.constant_names
 
@@ -132,10 +132,12 @@ class _Step(NamedTuple):
 
 
 class _Generator(Folds):
-    def __init__(self, checked: Checked, objects: Objects, *, catches: bool) -> None:
+    def __init__(self, checked: Checked, objects: Objects | None, *, catches: bool) -> None:
         super().__init__(catches=catches)
         self._checked = checked
-        self._objects = objects
+        self._objects: Objects = objects or _PlainObjects()
+        # Whether objects are read by the rules of `Objects`; otherwise as maps.
+        self._has_fields = objects is not None
         self.scope = {}
         self.constants = Constants(checked)
 
@@ -307,7 +309,7 @@ class _Generator(Folds):
 
     def _step(self, value: Code, step: _Step) -> Code:
         type_ = self.type_of(step.operand)
-        if isinstance(step.key, str) and type_.kind is Kind.OBJECT:
+        if isinstance(step.key, str) and self._is_object(type_):
             return self._field(value, step, type_, step.key)
         self.charge(1)
         key = self._key(step)
@@ -318,7 +320,11 @@ class _Generator(Folds):
             # If it is not a dict or lacks the key, this raises one of the two errors.
             name = self.temp()
             self.risk("try:")
-            other = "" if type_.kind is Kind.MAP else f" if type({value.text}) is dict else index({value.text}, {key.text})"
+            other = (
+                ""
+                if type_.kind in (Kind.MAP, Kind.OBJECT)
+                else f" if type({value.text}) is dict else index({value.text}, {key.text})"
+            )
             self.line(f" {name} = {value.text}[{key.text}]{other}")
             self.line("except (KeyError, TypeError):")
             self.line(f" {name} = index({value.text}, {key.text})")
@@ -326,6 +332,9 @@ class _Generator(Folds):
         else:
             found = self.risk_set(f"index({value.text}, {key.text})")
         return self._convert(found, self.type_of(step.expr))
+
+    def _is_object(self, type_: Type) -> bool:
+        return self._has_fields and type_.kind is Kind.OBJECT
 
     def _key(self, step: _Step) -> Code:
         if isinstance(step.key, str):
@@ -374,7 +383,7 @@ class _Generator(Folds):
         """Write one step, which replaces the variable's value."""
         type_ = self.type_of(step.operand)
         type_ = type_.element if type_.is_optional else type_
-        if isinstance(step.key, str) and type_.kind is Kind.OBJECT:
+        if isinstance(step.key, str) and self._is_object(type_):
             code = f"field({name}, {self.constant(self._objects.field(type_, step.key)[0])})"
         else:
             code = f"look_up({name}, {self._key(step).text})"
@@ -568,7 +577,7 @@ class _Generator(Folds):
 
     def _struct(self, expr: Struct) -> Code:
         self.charge(CREATE_STRUCT)
-        result = self.set("{}", "dict")
+        result = self.set("{}" if self._has_fields else f"Message({self.constant(expr.type_name)})")
         for each in expr.fields:
             value, name = self.value(each.value), self.constant(each.name)
             if each.optional:

@@ -21,6 +21,7 @@ from aggserver.cel.values import (
     CELError,
     CostExceeded,
     EvaluationError,
+    Message,
     Optional,
     compare,
     elements,
@@ -50,6 +51,7 @@ _NAMES: Mapping[str, Any] = {
     "CostExceeded": CostExceeded,
     "EvaluationError": EvaluationError,
     "MISSING": MISSING,
+    "Message": Message,
     "NONE": NONE,
     "Optional": Optional,
     "compare": compare,
@@ -81,7 +83,8 @@ _NAMES: Mapping[str, Any] = {
 
 
 def compile_program(checked: Checked, objects: Objects | None = None) -> Program:
-    """Compile to a function. objects: how objects are represented; by default as dicts of CEL field names and values.
+    """Compile to a function. objects: how objects are represented; by default as dicts of CEL field names and values,
+    where null is a value like any other.
 
     Raises:
         ProgramError: e.g. a conversion of a constant fails.

@@ -201,11 +201,10 @@ _TRACKED: Mapping[str, Cost] = {
 # Kubernetes' estimator, by function; where overloads differ, by function and overload.
 _ESTIMATED: Mapping[str, Cost] = {
     **dict.fromkeys(("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf"), _deep_traversal),
-    **dict.fromkeys(("url", "lowerAscii", "upperAscii", "substring", "trim"), _traversal),
+    **dict.fromkeys(("url", "lowerAscii", "upperAscii", "substring", "trim", "jsonpatch.escapeKey"), _traversal),
     **dict.fromkeys(("cidr", "isIP", "isCIDR", "quantity", "isQuantity", "semver", "isSemver"), _traversal),
     **dict.fromkeys(("replace", "split", "ip.isCanonical"), _traversal_twice),
     "join": _join,
-    # Rules have no authorizer, but a call of `check` on any other value costs the same.
     "check": AUTHORIZATION_CHECK,
     **dict.fromkeys(("fieldSelector", "labelSelector"), _selector),
     **dict.fromkeys(("find", "findAll"), _regex),

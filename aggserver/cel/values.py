@@ -22,6 +22,7 @@ __all__ = [
     "Duration",
     "EvaluationError",
     "Invalid",
+    "Message",
     "Opaque",
     "Optional",
     "Timestamp",
@@ -138,6 +139,19 @@ class Opaque:
         return 1
 
 
+class Message(dict[str, Any]):
+    """An object that an expression has made, `Object.spec{replicas: 3}`, by the names of its fields."""
+
+    __slots__ = ("type_name",)
+
+    def __init__(self, type_name: str) -> None:
+        super().__init__()
+        self.type_name = type_name
+
+    def equals(self, other: object) -> bool:
+        return isinstance(other, Message) and self.type_name == other.type_name and _equal_maps(self, other)
+
+
 _NAMES: dict[type, str] = {
     type(None): "null_type",
     bool: "bool",
@@ -160,7 +174,7 @@ def type_name(value: object) -> str:
     name = _NAMES.get(type(value))
     if name is not None:
         return name
-    if isinstance(value, Opaque):
+    if isinstance(value, Opaque | Message):
         return value.type_name
     return "list" if isinstance(value, list) else "map"
 

@@ -3,24 +3,27 @@
 Nothing is changed in place: containers on the way to a change are copied, the rest of the old object is shared with the new one.
 With the patch nothing is shared, so that it can be applied again to another object whatever became of the first result.
 Called by `endpoints/handlers/patch.py`, which maps: `InvalidPatch` to 400, `TooManyOperations` to 413, `JsonPatchError` to 422
-with `errors.patch_rejected()` (its own text is for logs: upstream doesn't show it either). Pure.
+with `errors.patch_rejected()` (its own text is upstream's, which only admission shows). Pure.
 Source: gopkg.in/evanphx/json-patch.v4 v4.13.0 (patch.go, merge.go); k8s.io/apiserver pkg/endpoints/handlers/patch.go, v0.36.3.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from aggserver.meta import codec
 from aggserver.meta.golang import json_kind, quote
+from aggserver.meta.json_types import json_copy
 
 __all__ = [
     "InvalidPatch",
     "JsonPatchError",
     "Operation",
+    "TestFailedError",
     "TooManyOperations",
     "apply_json_patch",
     "changes_only",
@@ -49,6 +52,10 @@ class TooManyOperations(ValueError):
 
 class JsonPatchError(ValueError):
     """The patch does not apply to this object: 422."""
+
+
+class TestFailedError(JsonPatchError):
+    """A `test` operation failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +113,7 @@ def merge_patch(target: Any, patch: Any) -> Any:
     of objects inside of arrays are dropped too.
     """
     if not isinstance(patch, dict):
-        return _deep_copy(patch) if isinstance(target, dict) else _without_nulls(patch)
+        return json_copy(patch) if isinstance(target, dict) else _without_nulls(patch)
     if not isinstance(target, dict):
         return _without_nulls(patch)
     merged = dict(target)
@@ -125,14 +132,6 @@ def _without_nulls(value: Any) -> Any:
         return {key: _without_nulls(member) for key, member in value.items() if member is not None}
     if isinstance(value, list):
         return [_without_nulls(member) for member in value]
-    return value
-
-
-def _deep_copy(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _deep_copy(member) for key, member in value.items()}
-    if isinstance(value, list):
-        return [_deep_copy(member) for member in value]
     return value
 
 
@@ -208,28 +207,31 @@ class _Document:
         # By id, holding the container so that the id stays its own.
         self._own: dict[int, Any] = {}
 
-    def parent(self, path: str | None, operation: str, *, change: bool) -> tuple[Any, str]:
-        """The container that holds the last part of `path`, and that part. With `change` it is one that may be changed."""
+    def parent(self, path: str | None, operation: str, where: str, *, change: bool) -> tuple[Any, str]:
+        """The container that holds the last part of `path`, and that part. With `change` it is one that may be changed.
+
+        where: what the error says before the path.
+        """
         if path is None:
             raise JsonPatchError(f"{operation} operation failed to decode path: missing value")
         parts = path.split("/")
-        if len(parts) < 2:
-            raise _missing(operation, path)
-        if change:
+        if change and len(parts) > 1:
             self.root = self._owned(self.root)
-        current = self.root
         # What stands before the first slash is of no account.
+        current = self.root if len(parts) > 1 else None
         for part in parts[1:-1]:
             key: Any = _unescape(part)
-            if isinstance(current, list):
-                key = _index(key, len(current), path)
-            elif not isinstance(current, dict) or key not in current:
-                raise _missing(operation, path)
+            try:
+                key = _index(key, len(current)) if isinstance(current, list) else key
+                below = current[key]  # type: ignore[index]
+            except (KeyError, TypeError, JsonPatchError):
+                current = None
+                break
             if change:
-                current[key] = self._owned(current[key])
-            current = current[key]
+                below = current[key] = self._owned(below)  # type: ignore[index]
+            current = below
         if not isinstance(current, dict | list):
-            raise _missing(operation, path)
+            raise JsonPatchError(f"{operation} operation does not apply: {where}{_quoted(path, operation)}: missing value")
         return current, _unescape(parts[-1])
 
     def _owned(self, container: Any) -> Any:
@@ -239,35 +241,9 @@ class _Document:
         self._own[id(fresh)] = fresh
         return fresh
 
-    def get(self, path: str | None, operation: str) -> Any:
-        """The value at `path`. What an object doesn't have is null; what an array doesn't have is an error."""
-        container, key = self.parent(path, operation, change=False)
-        if isinstance(container, list):
-            return container[_index(key, len(container), path or "")]
-        return container.get(key)
 
-    def add(self, path: str | None, value: Any, operation: str) -> None:
-        container, key = self.parent(path, operation, change=True)
-        if isinstance(container, dict):
-            container[key] = value
-        elif key == "-":
-            container.append(value)
-        else:
-            # One more place than there are elements, from the end too.
-            container.insert(_index(key, len(container) + 1, path or ""), value)
-
-    def remove(self, path: str | None, operation: str) -> None:
-        container, key = self.parent(path, operation, change=True)
-        if isinstance(container, list):
-            del container[_index(key, len(container), path or "")]
-        elif key in container:
-            del container[key]
-        else:
-            raise JsonPatchError(f"Unable to remove nonexistent key: {key}: missing value")
-
-
-def _missing(operation: str, path: str) -> JsonPatchError:
-    return JsonPatchError(f'{operation} operation does not apply: doc is missing path: "{path}": missing value')
+def _quoted(path: str, operation: str) -> str:
+    return f'"{path}"' if operation in ("add", "remove") else path
 
 
 def _unescape(part: str) -> str:
@@ -275,60 +251,117 @@ def _unescape(part: str) -> str:
     return part if "~" not in part else re.sub("~[01]", lambda match: "/" if match[0] == "~1" else "~", part)
 
 
-def _index(key: str, size: int, path: str) -> int:
+def _index(key: str, size: int) -> int:
     """Negative ones count from the end, signs and leading zeros are let through: the library is laxer than the RFC."""
     if not _INDEX.fullmatch(key):
-        raise JsonPatchError(f"value was not a proper array index: '{key}' in '{path}'")
+        raise JsonPatchError(f"strconv.Atoi: parsing {quote(key)}: invalid syntax")
     index = int(key)
     if not -size <= index < size:
         raise JsonPatchError(f"Unable to access invalid index: {index}: invalid index referenced")
     return index + size if index < 0 else index
 
 
+def _get(container: Any, key: str) -> Any:
+    """What an object doesn't have is null; what an array doesn't have is an error."""
+    return container[_index(key, len(container))] if isinstance(container, list) else container.get(key)
+
+
+def _put(container: Any, key: str, value: Any) -> None:
+    if isinstance(container, dict):
+        container[key] = value
+    elif key == "-":
+        container.append(value)
+    elif not _INDEX.fullmatch(key):
+        raise JsonPatchError(f"value was not a proper array index: '{key}': strconv.Atoi: parsing {quote(key)}: invalid syntax")
+    else:
+        # One more place than there are elements, from the end too.
+        container.insert(_index(key, len(container) + 1), value)
+
+
+def _drop(container: Any, key: str) -> None:
+    if isinstance(container, list):
+        del container[_index(key, len(container))]
+    elif key in container:
+        del container[key]
+    else:
+        raise JsonPatchError(f"Unable to remove nonexistent key: {key}: missing value")
+
+
+@contextmanager
+def _doing(what: str) -> Iterator[None]:
+    """Puts what was being done before an error."""
+    try:
+        yield
+    except JsonPatchError as error:
+        raise JsonPatchError(f"{what}: {error}") from None
+
+
+_PATH, _FROM, _DESTINATION = "doc is missing path: ", "doc is missing from path: ", "doc is missing destination path: "
+
+
 def _add(document: _Document, operation: Operation) -> None:
-    document.add(operation.path, _deep_copy(operation.value), "add")
+    container, key = document.parent(operation.path, "add", _PATH, change=True)
+    with _doing(f"error in add for path: '{operation.path}'"):
+        _put(container, key, json_copy(operation.value))
 
 
 def _remove(document: _Document, operation: Operation) -> None:
-    document.remove(operation.path, "remove")
+    container, key = document.parent(operation.path, "remove", _PATH, change=True)
+    with _doing(f"error in remove for path: '{operation.path}'"):
+        _drop(container, key)
 
 
 def _replace(document: _Document, operation: Operation) -> None:
     if operation.path == "":
         if not isinstance(operation.value, dict | list):
-            raise JsonPatchError("replace operation value must be object or array")
-        document.root = _deep_copy(operation.value)
+            raise JsonPatchError("replace operation value must be object or array: %!w(<nil>)")
+        document.root = json_copy(operation.value)
         return
-    container, key = document.parent(operation.path, "replace", change=True)
-    if isinstance(container, list):
-        container[_index(key, len(container), operation.path or "")] = _deep_copy(operation.value)
-    else:
+    container, key = document.parent(operation.path, "replace", _PATH, change=True)
+    if isinstance(container, dict):
         # The member need not be there: upstream's library doesn't look.
-        container[key] = _deep_copy(operation.value)
+        container[key] = json_copy(operation.value)
+        return
+    try:
+        container[_index(key, len(container))] = json_copy(operation.value)
+    except JsonPatchError:
+        raise JsonPatchError(f"replace operation does not apply: doc is missing key: {operation.path}: missing value") from None
 
 
 def _move(document: _Document, operation: Operation) -> None:
-    value = document.get(operation.from_path, "move")
-    document.remove(operation.from_path, "move")
-    document.add(operation.path, value, "move")
+    container, key = document.parent(operation.from_path, "move", _FROM, change=True)
+    with _doing(f"error in move for path: '{key}'"):
+        value = _get(container, key)
+        _drop(container, key)
+    container, key = document.parent(operation.path, "move", _DESTINATION, change=True)
+    with _doing(f"error in move for path: '{operation.path}'"):
+        _put(container, key, value)
 
 
 def _copy(document: _Document, operation: Operation) -> None:
-    value = document.get(operation.from_path, "copy")
-    document.parent(operation.path, "copy", change=False)
+    container, key = document.parent(operation.from_path, "copy", _FROM, change=False)
+    with _doing(f"error in copy for from: '{operation.from_path}'"):
+        value = _get(container, key)
+    document.parent(operation.path, "copy", _DESTINATION, change=False)
     document.copied += len(codec.encode_json(value)) if value is not None else 0
     if document.copied > MAX_COPIED_BYTES:
         raise JsonPatchError(
             "Unable to complete the copy, the accumulated size increase of copy is "
             f"{document.copied}, exceeding the limit {MAX_COPIED_BYTES}"
         )
-    document.add(operation.path, _deep_copy(value), "copy")
+    container, key = document.parent(operation.path, "copy", _DESTINATION, change=True)
+    with _doing("error while adding value during copy"):
+        _put(container, key, json_copy(value))
 
 
 def _test(document: _Document, operation: Operation) -> None:
-    found = document.root if operation.path == "" else document.get(operation.path, "test")
+    found = document.root
+    if operation.path != "":
+        container, key = document.parent(operation.path, "test", "is missing path: ", change=False)
+        with _doing(f"error in test for path: '{operation.path}'"):
+            found = _get(container, key)
     if not _equal(found, operation.value):
-        raise JsonPatchError(f"testing value {operation.path} failed: test failed")
+        raise TestFailedError(f"testing value {operation.path} failed: test failed")
 
 
 def _equal(left: Any, right: Any) -> bool:

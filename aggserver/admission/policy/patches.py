@@ -1,0 +1,155 @@
+"""Patches: applies what the expression of a mutation has made, a JSON patch or an apply configuration, to an object.
+
+Errors are `MutationError` with upstream's text. Nothing is changed in place. Pure.
+Source: k8s.io/apiserver pkg/admission/plugin/policy/mutating/patch/{json_patch,smd}.go, pkg/cel/mutation/dynamic/objects.go,
+v0.36.3.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from aggserver.cel import times
+from aggserver.cel.values import Duration, Message, Optional, Timestamp, type_name
+from aggserver.merge.atom import Atom
+from aggserver.merge.merging import merge
+from aggserver.merge.patch import JsonPatchError, Operation, TestFailedError, apply_json_patch
+from aggserver.merge.typed import TypedError, validate
+from aggserver.meta.golang import from_float, quote
+from aggserver.meta.json_types import JSONObject
+
+__all__ = ["MutationError", "apply_configuration", "json_patch"]
+
+# Larger integers are not exact in JSON, as CEL sees it, and become strings in the values of a JSON patch.
+_LARGEST_EXACT = 2**53 - 1
+
+
+class MutationError(Exception):
+    """A mutation failed. The text is upstream's."""
+
+
+def json_patch(obj: JSONObject, made: list[Any]) -> Any:
+    """made: the list of `JSONPatch{}` objects. Returns `obj` itself if a test failed. Raises MutationError."""
+    operations = [
+        Operation(
+            op=each.get("op", ""),
+            path=each.get("path", ""),
+            from_path=each.get("from") or None,
+            value=_patch_value(each["value"]) if "value" in each else None,
+        )
+        for each in made
+    ]
+    try:
+        return apply_json_patch(obj, operations)
+    except TestFailedError:
+        return obj
+    except JsonPatchError as error:
+        raise MutationError(f"JSON Patch: {error}") from None
+
+
+def _patch_value(value: Any) -> Any:
+    if isinstance(value, Message):
+        _check_type_names(value)
+    try:
+        return _json(value)
+    except ValueError as error:
+        raise MutationError(f"JSONPath valueExpression evaluated to a type that could not marshal to JSON: {error}") from None
+
+
+def apply_configuration(obj: JSONObject, made: Message, atom: Atom) -> JSONObject:
+    """atom: the type of the object. Raises MutationError."""
+    _check_type_names(made)
+    try:
+        patch = {**_json(made, exact=False), "apiVersion": obj["apiVersion"], "kind": obj["kind"]}
+    except ValueError as error:
+        raise MutationError(f"error applying patch: failed to convert patch object to typed object: {error}") from None
+    try:
+        validate(patch, atom)
+    except TypedError as error:
+        raise MutationError(f"error applying patch: failed to convert patch object to typed object: {error}") from None
+    if found := list(_atomics("", patch, atom)):
+        what = f"may not mutate atomic arrays, maps or structs: {', '.join(found)}"
+        raise MutationError(f"error applying patch: invalid ApplyConfiguration: {what}")
+    try:
+        merged: JSONObject = merge(obj, patch, atom)
+    except TypedError as error:
+        raise MutationError(f"error applying patch: {_why(obj, atom, error)}") from None
+    return merged
+
+
+def _why(obj: JSONObject, atom: Atom, error: TypedError) -> str:
+    try:
+        validate(obj, atom, allow_duplicates=True)
+    except TypedError as misfit:
+        return f"failed to convert original object to typed object: {misfit}"
+    return f"failed to merge patch: {error}"
+
+
+def _atomics(path: str, value: Any, atom: Atom) -> Iterator[str]:
+    """The paths of atomic lists and maps, which a configuration would replace as a whole. Declared members only, as upstream."""
+    if isinstance(value, dict) and atom.map is not None:
+        if atom.map.atomic:
+            yield path
+        for name, member in value.items():
+            if name in atom.map.fields:
+                yield from _atomics(f"{path}.{name}", member, atom.map.fields[name])
+    elif isinstance(value, list) and atom.list is not None:
+        if not atom.list.associative:
+            yield path
+        for index, item in enumerate(value):
+            yield from _atomics(f"{path}[{index}]", item, atom.list.element)
+
+
+# --- from CEL to JSON ---
+
+
+def _check_type_names(made: Message) -> None:
+    """`Object.spec{}` may only be the value of `spec`. Raises MutationError."""
+    if problems := list(_wrong_type_names(made, made.type_name)):
+        raise MutationError(f"type mismatch: {chr(10).join(problems)}")
+
+
+def _wrong_type_names(value: Any, expected: str) -> Iterator[str]:
+    if isinstance(value, Message):
+        if value.type_name != expected:
+            where = f"expected {quote(expected)}, which matches field name path from root Object type"
+            yield f"unexpected type name {quote(value.type_name)}, {where}"
+        for name, member in value.items():
+            yield from _wrong_type_names(member, f"{expected}.{name}")
+    elif isinstance(value, list | dict):
+        for member in value if isinstance(value, list) else value.values():
+            yield from _wrong_type_names(member, expected)
+
+
+def _json(value: Any, *, exact: bool = True) -> Any:
+    """exact: integers that JSON's floats can't hold become strings. Raises ValueError for what JSON has no form of."""
+    match value:
+        case None | bool() | str():
+            return value
+        case int():
+            return str(int(value)) if exact and abs(value) > _LARGEST_EXACT else int(value)
+        case float():
+            return from_float(value) if math.isfinite(value) else {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
+        case list():
+            return [_json(item, exact=exact) for item in value]
+        case dict():
+            return {_key(key): _json(item, exact=exact) for key, item in value.items()}
+        case bytes():
+            return base64.b64encode(value).decode()
+        case Timestamp():
+            return times.print_timestamp(value)
+        case Duration():
+            return times.print_duration(value)
+        case Optional() if value.present:
+            return _json(value.value, exact=exact)
+        case _:
+            raise ValueError(f"type conversion error from '{type_name(value)}' to '*structpb.Value'")
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, str):
+        return key
+    raise ValueError(f"unsupported type conversion from '{type_name(key)}' to string")
