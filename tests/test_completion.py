@@ -40,7 +40,7 @@ COMPLETED = {
     # words up to the cursor: what is offered
     ("aggserver", "c"): ["cel", "completion"],
     ("aggserver", "--v"): ["--version"],
-    ("aggserver", "storage", ""): ["check", "backup", "restore", "compact", "--help"],
+    ("aggserver", "storage", ""): ["check", "backup", "restore", "migrate", "compact", "--help"],
     ("aggserver", "storage", "check", "--d"): ["--data"],
     ("aggserver", "dev", "--ku"): ["--kubeconfig"],
     ("aggserver", "serve", "--authentication-k"): ["--authentication-kubeconfig"],

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from aggserver.apiextensions.protection import ANNOTATION
-from tests.controlplane.cluster import Kubectl
-from tests.integration.server import eventually
+from tests.controlplane.cluster import Cluster, Kubectl
+from tests.integration.server import Standalone, eventually, running
 
 NAME = "crontabs.example.com"
 
@@ -64,6 +65,27 @@ def refused(kubectl: Kubectl, *arguments: str, **more: Any) -> str:
 
 
 def test_storage_migration(kubectl: Kubectl) -> None:
+    """The server does what the page has people do by hand."""
+    define(kubectl, crd())
+    for name in ("one", "two"):
+        put(kubectl, "create", crontab(name, "v1beta1"))
+    before = get(kubectl, "crontab", "one")
+    put(kubectl, "replace", crd("v1"))
+    eventually(lambda: get(kubectl, "crd", NAME)["status"]["storedVersions"] == ["v1"], "the stored versions are trimmed")
+    assert conditions(kubectl)["StorageMigrating"] == ("False", "MigrationSucceeded")
+    after = get(kubectl, "crontab", "one")
+    assert after["metadata"].pop("resourceVersion") != before["metadata"].pop("resourceVersion")
+    assert after == before
+    kubectl("patch", "crd", NAME, "--type=merge", "-p", json.dumps({"spec": crd("v1", "v1")["spec"]}))
+    assert get(kubectl, "crontab", "two")["apiVersion"] == "example.com/v1"
+
+
+def test_storage_migration_by_hand(control_plane: Cluster, tmp_path: Path) -> None:
+    with running(server := Standalone(tmp_path / "data", "--migrate-storage=false")):
+        _migrate_by_hand(lambda *arguments, **more: control_plane.kubectl(*arguments, user=server.kubeconfig, **more))
+
+
+def _migrate_by_hand(kubectl: Kubectl) -> None:
     define(kubectl, crd())
     put(kubectl, "create", crontab("old", "v1beta1"))
     put(kubectl, "replace", crd("v1"))
