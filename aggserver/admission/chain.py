@@ -1,26 +1,106 @@
 """Chain: the admission plugins for every write, in order.
 
 Both kinds of plugins run inside the registry's write loop: mutating plugins before validation, where they may change the object,
-validating plugins with exactly what will be stored. kube-apiserver runs no admission for requests that it proxies to an
+validating plugins with exactly what will be stored. If one of the mutating plugins asks for it, all of them run a second time,
+since what a later one changed may concern an earlier one. kube-apiserver runs no admission for requests that it proxies to an
 aggregated server, so this server must run its own.
-Source: k8s.io/apiserver pkg/admission/{chain,attributes}.go, v0.36.3.
+Source: k8s.io/apiserver pkg/admission/{chain,attributes,reinvocation,interfaces}.go, v0.36.3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from aggserver.authentication.user import UserInfo
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
 
-__all__ = ["CREATE", "DELETE", "UPDATE", "Attributes", "BoundChain", "Chain", "Mutating", "Validating"]
+__all__ = [
+    "CREATE",
+    "DELETE",
+    "UPDATE",
+    "Attributes",
+    "BoundChain",
+    "Chain",
+    "Mutating",
+    "Objects",
+    "OneVersion",
+    "Reinvocation",
+    "Target",
+    "Validating",
+]
 
 CREATE = "CREATE"
 UPDATE = "UPDATE"
 DELETE = "DELETE"
+
+
+class Target(NamedTuple):
+    """A resource in one version, and the apiVersion and kind of the objects of the (sub)resource that is requested."""
+
+    group: str
+    version: str
+    resource: str
+    api_version: str
+    kind: str
+
+    @classmethod
+    def requested(cls, attributes: Attributes) -> Target:
+        """What the request itself names."""
+        info = attributes.resource
+        return cls(info.group, info.version, info.resource, attributes.object_version, attributes.kind)
+
+
+class Objects(Protocol):
+    """What plugins need to know of the objects of a resource: its versions, and the rules of each."""
+
+    def equivalents(self, subresource: str) -> Sequence[Target]:
+        """The resource in all its versions that have the subresource ('' for the resource itself), served or not."""
+
+    async def convert(self, obj: JSONObject, api_version: str) -> JSONObject:
+        """The object in another version; `obj` stays as it is. Raises StatusError."""
+
+    def accept(self, obj: JSONObject) -> None:
+        """Default an object that a plugin has made, in place, and drop what its Go type does not have, if there is one.
+
+        Raises ValueError, with the text of Go's decoder, for an object that is not of that type, and StatusError.
+        """
+
+
+class OneVersion:
+    """Objects of a resource with one version. accept: see `Objects.accept`."""
+
+    def __init__(self, accept: Callable[[JSONObject], object] = lambda obj: None) -> None:
+        self._accept = accept
+
+    def equivalents(self, subresource: str) -> Sequence[Target]:
+        return ()
+
+    async def convert(self, obj: JSONObject, api_version: str) -> JSONObject:
+        raise AssertionError("there is nothing to convert to")
+
+    def accept(self, obj: JSONObject) -> None:
+        self._accept(obj)
+
+
+_ONE_VERSION = OneVersion()
+
+
+class Reinvocation:
+    """What mutating plugins remember of one object, from the first round to the second.
+
+    again: whether this is the second round. wanted: set by a plugin that changed the object. state: by plugin.
+    """
+
+    __slots__ = ("again", "state", "wanted")
+
+    def __init__(self) -> None:
+        self.again = False
+        self.wanted = False
+        self.state: dict[object, Any] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +109,7 @@ class Attributes:
 
     kind, object_version: of the objects, which differ from the resource's for a scale. name: '' where it is not known yet.
     options: the members of the CreateOptions, UpdateOptions, PatchOptions or DeleteOptions, as JSON. warnings: texts for Warning
-    headers, to be added to. audit_annotations: to be added to.
+    headers, to be added to. audit_annotations: to be added to. deadline: the time of the event loop at which the request ends.
     """
 
     operation: str
@@ -44,6 +124,9 @@ class Attributes:
     options: Mapping[str, Any] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     audit_annotations: dict[str, str] = field(default_factory=dict)
+    objects: Objects = _ONE_VERSION
+    deadline: float = math.inf
+    reinvocation: Reinvocation = field(default_factory=Reinvocation)
 
 
 class Mutating(Protocol):
@@ -83,7 +166,15 @@ class BoundChain:
         self._attributes = attributes
 
     async def mutate(self, obj: JSONObject | None, old: JSONObject | None) -> bool:
-        attributes = self._of(obj, old)
+        # Fresh for each object, and for each attempt to write it.
+        attributes = replace(self._of(obj, old), reinvocation=Reinvocation())
+        changed = await self._round(attributes, obj, old)
+        if attributes.reinvocation.wanted:
+            attributes.reinvocation.again = True
+            changed = await self._round(attributes, obj, old) or changed
+        return changed
+
+    async def _round(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> bool:
         changed = False
         for plugin in self._mutating:
             changed = await plugin.mutate(attributes, obj, old) or changed

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
-from aggserver.admission.chain import CREATE, UPDATE, Attributes
+from aggserver.admission.chain import CREATE, UPDATE, Attributes, Target
 from aggserver.meta import errors, versions
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.selectors import LabelSelector, SelectorError
@@ -27,22 +27,6 @@ ANY = "*"
 NamespaceLabels = Callable[[str], Awaitable[Mapping[str, str]]]
 
 T = TypeVar("T")
-
-
-class Target(NamedTuple):
-    """A resource in one version, and the apiVersion and kind of the objects of the (sub)resource that is requested."""
-
-    group: str
-    version: str
-    resource: str
-    api_version: str
-    kind: str
-
-    @classmethod
-    def requested(cls, attributes: Attributes) -> Target:
-        """What the request itself names."""
-        info = attributes.resource
-        return cls(info.group, info.version, info.resource, attributes.object_version, attributes.kind)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from functools import cached_property
 
 from aggserver.admission.chain import Chain
 from aggserver.apiextensions import conversion_annotation
+from aggserver.apiextensions.admitted import DefinitionObjects, ScaleObjects
 from aggserver.apiextensions.content import content_digest, same_content
 from aggserver.apiextensions.definition import Definition, Version
 from aggserver.apiextensions.marks import Marks
@@ -31,10 +32,10 @@ from aggserver.publish import discovery, table
 from aggserver.publish.discovery import APIResource, APISubresource
 from aggserver.publish.models import Published
 from aggserver.publish.table import TableConvertor
+from aggserver.registry.conversions import NotConverted
 from aggserver.registry.custom_resource import CustomResourceStrategy, StatusStrategy, read_fields
 from aggserver.registry.environment import Environment
 from aggserver.registry.migration import Rewriter
-from aggserver.registry.ownership import NotConverted
 from aggserver.registry.resource_storage import ResourceStorage
 from aggserver.registry.rest import Context
 from aggserver.registry.storage_version import Fence, Identity
@@ -141,6 +142,11 @@ class DefinitionResource:
         preserves = self.definition.preserve_unknown_fields
         nothing = {"type": "object", "x-kubernetes-preserve-unknown-fields": True} if preserves else {"type": "object"}
         return CompiledSchema(nothing).conform(obj)
+
+    @cached_property
+    def objects(self) -> DefinitionObjects:
+        """Its versions, for admission."""
+        return DefinitionObjects(self.definition, lambda: self._storage.converter, self.schema)
 
     def prepare(self) -> None:
         """Compile what the first request for each served version would; run in a thread for large definitions."""
@@ -423,6 +429,7 @@ class ServedVersion:
             verbs=_VERBS[subresource],
             selectable_fields=frozenset(_selectable_names(version)),
             deprecation=deprecation_warning(self._parent.definition, version),
+            objects=self._parent.objects,
         )
 
     def _scale_scope(self, store: Store) -> ResourceScope:
@@ -440,6 +447,7 @@ class ServedVersion:
             verbs=_VERBS["scale"],
             deprecation=deprecation_warning(self._parent.definition, self._version),
             typed=True,
+            objects=ScaleObjects(self._parent.objects, _conform_scale),
         )
         return replace(scope, kind="Scale", object_version="autoscaling/v1")
 

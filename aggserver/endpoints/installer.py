@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from aggserver.admission.chain import Chain
+from aggserver.admission.chain import Chain, Objects
 from aggserver.meta import versions
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
@@ -38,6 +38,7 @@ class ResourceScope:
         empty `continue`. Neither is so for custom resources.
     built_in: whether upstream registers routes for this resource, by method and path. Then a request without a route, HEAD among
         them, gets 405 with upstream's words for it.
+    objects: its versions, for admission; None if it has one version and no defaults but those of `conform`.
     """
 
     info: ResourceInfo
@@ -53,6 +54,7 @@ class ResourceScope:
     deprecation: str = ""
     typed: bool = False
     built_in: bool = False
+    objects: Objects | None = None
 
     @classmethod
     def of(
@@ -69,6 +71,7 @@ class ResourceScope:
         deprecation: str = "",
         typed: bool = False,
         built_in: bool = False,
+        objects: Objects | None = None,
     ) -> ResourceScope:
         """A scope whose objects are of the resource's own kind."""
         return cls(
@@ -85,6 +88,7 @@ class ResourceScope:
             deprecation=deprecation,
             typed=typed,
             built_in=built_in,
+            objects=objects,
         )
 
 

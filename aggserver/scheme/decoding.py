@@ -18,7 +18,7 @@ from aggserver.meta.golang import INT64_MAX, INT64_MIN, json_kind, to_json
 from aggserver.meta.times import parse_time
 from aggserver.scheme.types import Type
 
-__all__ = ["NO_TYPE_META", "decode_error", "type_meta_error"]
+__all__ = ["NO_TYPE_META", "decode_error", "type_meta_error", "without_kind"]
 
 # Before the error of a text from which kind and version can't be read.
 NO_TYPE_META = "couldn't get version/kind; json parse error: "
@@ -61,6 +61,11 @@ def type_meta_error(obj: Any) -> str:
         if not isinstance(obj.get(key, ""), str | None):
             return f"{NO_TYPE_META}json: cannot unmarshal {json_kind(obj[key])} into Go struct field .{key} of type string"
     return ""
+
+
+def without_kind(text: str) -> str:
+    """Upstream's message for an object without a kind; `text` is the object."""
+    return f"Object 'Kind' is missing in '{text}'"
 
 
 _CHECKS: dict[Type, _Check] = {}

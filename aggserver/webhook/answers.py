@@ -38,12 +38,13 @@ _NOT_ACCEPTABLE = "the server was unable to respond with a content type that the
 class WebhookError(AggserverError):
     """A call that gave no usable answer. The text is that of upstream's client.
 
-    status: the Status that the webhook sent instead, if any.
+    status: the Status that the webhook sent instead, if any. code: of HTTP, for metrics; 503 if there was no response.
     """
 
-    def __init__(self, message: str, status: JSONObject | None = None) -> None:
+    def __init__(self, message: str, status: JSONObject | None = None, code: int = 503) -> None:
         super().__init__(message)
         self.status = status
+        self.code = code
 
 
 def failure(code: int, content_type: str, body: bytes) -> WebhookError | None:
@@ -53,7 +54,9 @@ def failure(code: int, content_type: str, body: bytes) -> WebhookError | None:
         return WebhookError(f"Internal error occurred: mime: {problem}")
     if not 200 <= code <= 206:
         status = _status(body)
-        return WebhookError(_unstructured(code, content_type, body) if status is None else status.get("message", ""), status)
+        if status is not None:
+            return WebhookError(status.get("message", ""), status, status.get("code") or code)
+        return WebhookError(_unstructured(code, content_type, body), None, code)
     if not body:
         kind = content_type or "application/json"
         return WebhookError(f"0-length response with status code: {code} and content type: {kind}")

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from aggserver.admission.chain import Chain
+from aggserver.admission.chain import Chain, Mutating, Validating
 from aggserver.admission.namespace_lifecycle import NamespaceLifecycle
 from aggserver.apiextensions.controller import DefinitionController
 from aggserver.apiextensions.definition import parse
@@ -104,6 +104,7 @@ class LocalServer:
     """app: the ASGI application. handler: the handler behind the filters, which a test may replace.
 
     storage: another server's, to start on its objects. without: the name of a filter to leave out of the chain.
+    mutating_plugins, validating_plugins: of admission, beside NamespaceLifecycle.
     """
 
     def __init__(
@@ -114,6 +115,8 @@ class LocalServer:
         reading: int = 0,
         mutating: int = 0,
         without: str = "",
+        mutating_plugins: Sequence[Mutating] = (),
+        validating_plugins: Sequence[Validating] = (),
     ) -> None:
         uids = itertools.count(1)
         self.storage = storage or MemoryStorage()
@@ -131,7 +134,7 @@ class LocalServer:
         self.crds = self.environment.own_store(DefinitionStrategy(), StoredDefinitions())
         self.engine = Engine(
             self.environment,
-            Chain([NamespaceLifecycle(namespaces.StoredNamespaces(self.namespaces))]),
+            Chain([NamespaceLifecycle(namespaces.StoredNamespaces(self.namespaces)), *mutating_plugins], validating_plugins),
             spread=lambda: 0.0,
             call_later=self.timers.call_later,
             new_audit_id=lambda: "audit-1",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
-from aggserver.admission.chain import Attributes, BoundChain
+from aggserver.admission.chain import Attributes, BoundChain, OneVersion
 from aggserver.endpoints.installer import ResourceScope
 from aggserver.endpoints.request import Request
 
@@ -26,5 +27,7 @@ def bound(scope: ResourceScope, request: Request, operation: str, options: Mappi
         dry_run=dry_run,
         options=options,
         warnings=request.warnings,
+        objects=scope.objects or OneVersion(scope.conform),
+        deadline=request.allotted.when() or math.inf,
     )
     return scope.admission.bind(attributes)

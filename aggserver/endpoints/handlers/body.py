@@ -23,7 +23,7 @@ from aggserver.meta.json_types import JSONObject
 from aggserver.registry.rest import ApplyConfiguration
 from aggserver.schema.pruning import MalformedError
 from aggserver.scheme import object_meta, protobuf
-from aggserver.scheme.decoding import NO_TYPE_META, type_meta_error
+from aggserver.scheme.decoding import NO_TYPE_META, type_meta_error, without_kind
 
 __all__ = [
     "duplicate_fields",
@@ -32,7 +32,6 @@ __all__ = [
     "read_object",
     "report_unknown",
     "warning_texts",
-    "without_kind",
 ]
 
 T = TypeVar("T")
@@ -111,11 +110,6 @@ def warning_texts(complaints: Iterable[str]) -> list[str]:
         lines = text.removeprefix(_YAML_ERRORS).split("\n") if text.startswith(_YAML_ERRORS) else [text]
         texts += (line.strip() for line in lines)
     return texts
-
-
-def without_kind(text: str) -> str:
-    """Upstream's message for an object without a kind; `text` is the object."""
-    return f"Object 'Kind' is missing in '{text}'"
 
 
 async def read_configuration(request: Request, field_validation: str) -> ApplyConfiguration:

@@ -27,7 +27,7 @@ from aggserver.publish.operations import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, P
 from aggserver.registry.rest import Admission, Applier, Context, Updater, WriteOptions
 from aggserver.schema.pruning import MalformedError
 from aggserver.scheme import object_meta
-from aggserver.scheme.decoding import type_meta_error
+from aggserver.scheme.decoding import type_meta_error, without_kind
 
 __all__ = ["patch"]
 
@@ -153,7 +153,7 @@ def _check_shape(obj: Any) -> None:
         raise _rejected(obj, "the patched document is no object")
     why = type_meta_error(obj)
     if not why and not obj.get("kind"):
-        why = body.without_kind(golang.to_json(obj))
+        why = without_kind(golang.to_json(obj))
     if not why and (version := obj.get("apiVersion") or "").count("/") > 1:
         why = f"unexpected GroupVersion string: {version}"
     if why := why or object_meta.type_error(obj.get("metadata")):

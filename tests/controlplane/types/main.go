@@ -12,6 +12,8 @@ import (
 	"regexp"
 	"strings"
 
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionv1beta1 "k8s.io/api/admission/v1beta1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -26,6 +28,8 @@ import (
 )
 
 var kinds = map[string][]any{
+	"admission/v1":      {admissionv1.AdmissionReview{}},
+	"admission/v1beta1": {admissionv1beta1.AdmissionReview{}},
 	"admissionregistration/v1": {
 		admissionregistrationv1.MutatingWebhookConfiguration{}, admissionregistrationv1.ValidatingWebhookConfiguration{},
 		admissionregistrationv1.ValidatingAdmissionPolicy{}, admissionregistrationv1.ValidatingAdmissionPolicyBinding{},
@@ -44,7 +48,7 @@ var kinds = map[string][]any{
 		metav1.FieldSelectorRequirement{}, metav1.LabelSelectorRequirement{},
 		metav1.Status{}, metav1.PartialObjectMetadataList{}, metav1.GroupVersionKind{},
 		metav1.APIVersions{}, metav1.APIGroupList{}, metav1.APIResourceList{},
-		metav1.LabelSelector{}, metav1.Condition{},
+		metav1.LabelSelector{}, metav1.Condition{}, metav1.GroupVersionResource{},
 	},
 	"pkg/runtime": {runtime.RawExtension{}},
 	"pkg/types":   {types.UID("")},
