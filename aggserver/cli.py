@@ -3,7 +3,7 @@
 aggserver dev         a server without a cluster
 aggserver serve       a server behind a cluster's aggregation layer
 aggserver cel         checks and runs CEL expressions, and the rules of definitions
-aggserver storage     check, backup, restore, compact: for the storage of either server
+aggserver storage     check, backup, restore, migrate, compact: for the storage of either server
 aggserver completion  prints a script for a shell to complete all these
 
 Each command imports what it needs when it runs: `aggserver --help` loads no library but argparse.
@@ -98,6 +98,13 @@ def _storage(options: Options) -> int:
     from aggserver.storage.sqlite_file import FILE_NAME
     from aggserver.storage.sqlite_repair import repair
 
+    if options.command == "storage migrate":
+        import asyncio
+
+        from aggserver.app.migrate import migrate
+
+        _say(asyncio.run(migrate(options)))
+        return 0
     if options.storage == "etcd":
         import asyncio
 

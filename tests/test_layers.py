@@ -109,6 +109,7 @@ PURE = (
     "aggserver.admission.policy.hooks",
     "aggserver.admission.policy.mutating",
     "aggserver.admission.policy.patches",
+    "aggserver.admission.policy.type_checking",
     "aggserver.admission.policy.validating",
     "aggserver.registry.custom_resource",
     "aggserver.registry.deletion",

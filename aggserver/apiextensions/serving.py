@@ -32,10 +32,10 @@ from aggserver.publish import discovery, table
 from aggserver.publish.discovery import APIResource, APISubresource
 from aggserver.publish.models import Published
 from aggserver.publish.table import TableConvertor
-from aggserver.registry.conversions import NotConverted
 from aggserver.registry.custom_resource import CustomResourceStrategy, StatusStrategy, read_fields
 from aggserver.registry.environment import Environment
 from aggserver.registry.migration import Rewriter
+from aggserver.registry.ownership import NotConverted
 from aggserver.registry.resource_storage import ResourceStorage
 from aggserver.registry.rest import Context
 from aggserver.registry.storage_version import Fence, Identity

@@ -27,13 +27,14 @@ COMMANDS = {
     "storage check": "check a store for damage, also while a server uses it, and repair it on request",
     "storage backup": "back up a SQLite store to a file, also while a server uses it",
     "storage restore": "restore a backup into a data folder that has no store",
+    "storage migrate": "rewrite all stored objects in the storage versions of their definitions, while no server uses the store",
     "storage compact": "delete the history of a SQLite store that no server uses, and shrink its file",
 }
 STORAGE = frozenset(command for command in COMMANDS if command.startswith("storage "))
 SERVE, DEV, CEL, COMPLETION = frozenset({"serve"}), frozenset({"dev"}), frozenset({"cel"}), frozenset({"completion"})
 BOTH = SERVE | DEV
 LOG_LEVELS = ("debug", "info", "warning", "error")
-CHECKED = BOTH | {"storage check"}
+CHECKED = BOTH | {"storage check", "storage migrate"}
 STORAGES = ("sqlite", "etcd")
 OUTPUTS = ("text", "json")
 SHELLS = ("bash", "zsh", "fish")
@@ -113,6 +114,7 @@ class Options:
         _SERVING,
         "folder of CustomResourceDefinition manifests; changes in it are applied while the server runs",
         metavar="DIR",
+        commands=SERVE | {"storage migrate"},
     )
     filenames: tuple[str, ...] = _option(
         (),

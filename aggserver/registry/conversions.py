@@ -15,13 +15,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from aggserver.conversion.converter import ConversionError, Converter
-from aggserver.meta import codec
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry.stored import UNSTORED, StoredObject
 from aggserver.storage import keys
 
-__all__ = ["ConvertedObjects", "KnownConversions", "NotConverted", "Questions", "Target", "named"]
+__all__ = ["ConvertedObjects", "Questions", "Target", "named"]
 
 # Bytes of all converted objects of a server. Lists of more than that ask the converter each time, as upstream.
 MAX_BYTES = 128 * 1024 * 1024
@@ -248,41 +247,3 @@ def _batches(objects: Sequence[StoredObject]) -> Iterator[list[StoredObject]]:
         size += obj.size
     if batch:
         yield batch
-
-
-class NotConverted(Exception):
-    """An object is needed in another version, and the converter has to be asked for it."""
-
-    def __init__(self, obj: JSONObject, api_version: str) -> None:
-        super().__init__(api_version)
-        self.obj = obj
-        self.api_version = api_version
-
-
-class KnownConversions:
-    """The conversions of one comparison of managedFields, which is a pure function: it is run again with each answer.
-
-    check: raises StatusError for a version that the definition does not have, and NotConverted for others.
-    """
-
-    def __init__(self, check: Callable[[JSONObject, str], JSONObject]) -> None:
-        self._check = check
-        self._known: dict[tuple[bytes, str], JSONObject | ConversionError] = {}
-
-    def __call__(self, obj: JSONObject, api_version: str) -> JSONObject:
-        """Raises NotConverted, and ConversionError for one that the converter refused."""
-        found = self._known.get((codec.encode_json(obj), api_version))
-        if found is None:
-            return self._check(obj, api_version)
-        if isinstance(found, ConversionError):
-            raise found
-        return found
-
-    async def ask(self, needed: NotConverted, converter: Converter) -> None:
-        encoded = codec.encode_json(needed.obj)
-        try:
-            (converted,) = await converter.convert([codec.decode_stored(encoded)], needed.api_version)
-        except ConversionError as error:
-            self._known[encoded, needed.api_version] = error
-        else:
-            self._known[encoded, needed.api_version] = converted

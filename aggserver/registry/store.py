@@ -20,18 +20,17 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TypeVar
 
 from aggserver.conversion.converter import ConversionError
 from aggserver.merge import managed_fields
-from aggserver.merge.managed_fields import FieldManager, ManagedFieldsError
+from aggserver.merge.managed_fields import ManagedFieldsError
 from aggserver.meta import codec, errors, field, times
 from aggserver.meta.field import Path
 from aggserver.meta.golang import parse_uint
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry import deletion, preparation, stored
-from aggserver.registry.conversions import KnownConversions, NotConverted
+from aggserver.registry.ownership import Ownership
 from aggserver.registry.reader import Reader, Sibling, no_sibling
 from aggserver.registry.resource_storage import ResourceStorage
 from aggserver.registry.rest import (
@@ -66,8 +65,6 @@ _DELETE_WORKERS = 64
 
 # Runs slow validation, so that the event loop is free for other requests, and the default executor for other work.
 _SLOW = ThreadPoolExecutor(2, "validation")
-# Objects above this many bytes are compared in a thread, since that takes more than some milliseconds.
-_LONG = 128 * 1024
 _METADATA = Path("metadata")
 
 log = logging.getLogger(__name__)
@@ -102,7 +99,7 @@ class Store(Reader):
 
     def __init__(self, resource: ResourceStorage, strategy: Strategy, views: Views, sibling: Sibling = no_sibling) -> None:
         super().__init__(resource, strategy, views, sibling)
-        self._fields = strategy.field_manager
+        self._ownership = Ownership(strategy.field_manager, resource.converter)
 
     def with_strategy(self, strategy: Strategy) -> Store:
         """A Store of the same objects with other rules, for `/status` and `/scale`."""
@@ -121,7 +118,7 @@ class Store(Reader):
         preparation.drop_system_fields(metadata)
         preparation.place_in_namespace(metadata, context.namespace, namespaced=self._info.namespaced)
         preparation.dedup_owner_references(metadata, context.warnings)
-        await self._manage_fields(context, None, None, obj, options)
+        await self._own(context, None, None, obj, options)
         await self._mutate(context, obj, None, admission)
         base = metadata.get("generateName") or ""
         tries = _NAME_TRIES if base and not metadata.get("name") else 1
@@ -193,19 +190,17 @@ class Store(Reader):
         creates: bool = True,
     ) -> Written:
         """creates: whether to create the object if there is none; subresources don't."""
-        fields = self._fields
-        assert fields is not None  # the installer offers apply only for stores that have a field manager
 
         async def make(store: Store, current: StoredObject | None, old: JSONObject | None) -> JSONObject:
-            now, default = self.now(), self._strategy.default
-
-            def applied(fields: FieldManager) -> JSONObject:
-                # Fresh copies in each attempt: the result shares parts with both, and is then defaulted in place.
-                config = codec.decode_stored(configuration.encoded)
-                live = None if current is None else current.decoded()
-                return fields.apply(live, config, options.field_manager, force=options.force, now=now, default=default)
-
-            obj = await self._compared(fields, applied, context, current)
+            obj = await self._ownership.apply(
+                context,
+                current,
+                configuration.encoded,
+                options.field_manager,
+                self.now(),
+                force=options.force,
+                default=self._strategy.default,
+            )
             configuration.accept(context)
             if current is None and obj["metadata"].get("uid"):
                 raise self._uid_of_nothing(name, obj["metadata"]["uid"])
@@ -220,7 +215,7 @@ class Store(Reader):
         async def make(store: Store, current: StoredObject | None, old: JSONObject | None) -> JSONObject:
             kept = {} if old is None else {key: old["metadata"][key] for key in ("resourceVersion", "uid")}
             wanted = dict(obj, metadata={**obj["metadata"], **kept})
-            await self._manage_fields(context, current, old, wanted, options)
+            await self._own(context, current, old, wanted, options)
             return wanted
 
         name = obj["metadata"].get("name") or ""
@@ -391,35 +386,11 @@ class Store(Reader):
             except NotFound:
                 current = None
 
-    async def _manage_fields(
+    async def _own(
         self, context: Context, current: StoredObject | None, old: JSONObject | None, obj: JSONObject, options: WriteOptions
     ) -> None:
         """Set managedFields for a write other than an apply."""
-        if self._fields is None:
-            return
-        given, now = obj["metadata"].get("managedFields"), self.now()
-
-        def updated(fields: FieldManager) -> None:
-            managed_fields.set_entries(obj, given)
-            fields.update(old, obj, options.field_manager, now)
-
-        await self._compared(self._fields, updated, context, current)
-
-    async def _compared(
-        self, fields: FieldManager, compare: Callable[[FieldManager], T], context: Context, current: StoredObject | None
-    ) -> T:
-        """Run a comparison of whole objects, again with each object that it needs in another version. Raises what it raises.
-
-        compare: may be called several times.
-        """
-        if not self._asks:
-            return await _off_the_loop_if_long(partial(compare, fields), context, current)
-        known = KnownConversions(fields.convert)
-        while True:
-            try:
-                return await _off_the_loop_if_long(partial(compare, replace(fields, convert=known)), context, current)
-            except NotConverted as needed:
-                await known.ask(needed, self._resource.converter)
+        await self._ownership.update(context, current, old, obj, options.field_manager, self.now())
 
     async def _place_and_mutate(self, write: _Write, name: str, obj: JSONObject, old: JSONObject | None) -> None:
         preparation.place_in_namespace(obj["metadata"], write.context.namespace, namespaced=self._info.namespaced)
@@ -594,17 +565,10 @@ def _updating(write: _Write, transform: Transform) -> _Make:
         assert current is not None  # `_write` without `creates` has raised NotFound
         obj = await transform(current.decoded())
         obj["metadata"] = dict(obj["metadata"])
-        await store._manage_fields(write.context, current, old, obj, write.options)
+        await store._own(write.context, current, old, obj, write.options)
         return obj
 
     return make
-
-
-async def _off_the_loop_if_long(compare: Callable[[], T], context: Context, current: StoredObject | None) -> T:
-    """Run a comparison of whole objects: in a thread if they are so large that other requests would have to wait for it."""
-    if max(context.body_bytes, current.size if current is not None else 0) > _LONG:
-        return await asyncio.to_thread(compare)
-    return compare()
 
 
 def _drop_managed_fields(write: _Write, obj: JSONObject) -> bool:

@@ -164,14 +164,17 @@ def _limit(node: Structural, name: str, default: int) -> int:
 
 
 class Declarations:
-    """The types below the node that is `self`, named by their path from there, for checker, cost estimate and generated code."""
+    """The types below a node, named by their path from there, for checker, cost estimate and generated code.
 
-    def __init__(self, root: DeclType) -> None:
+    name: of the node's own type; by default that of `self`.
+    """
+
+    def __init__(self, root: DeclType, name: str = _SELF_TYPE) -> None:
         self._root = root
         self._objects: dict[str, DeclType] = {}
         # The fields of each object type, kept since an expression may access many fields of an object that has many.
         self._fields: dict[str, Mapping[str, Type]] = {}
-        self.type = self._name(root, _SELF_TYPE)
+        self.type = self._name(root, name)
 
     def _name(self, declared: DeclType, name: str) -> Type:
         """Give a type its name and parameters, and register the object types in it by name."""

@@ -32,6 +32,7 @@ __all__ = [
     "OutOfBudgetError",
     "OutOfPatienceError",
     "Result",
+    "field_type",
     "type_text",
 ]
 
@@ -86,7 +87,7 @@ class Compiler:
     def variable(self, name: str, source: str) -> None:
         compiled = self.expression(source, None)
         self.variables[name] = compiled
-        self._fields[name] = _field_type(compiled.type)
+        self._fields[name] = field_type(compiled.type)
 
     def expression(
         self, source: str, wanted: tuple[Type, ...] | None, *, has_authorizer: bool = True, makes_patches: bool = False
@@ -121,14 +122,14 @@ _PLAIN = frozenset(
 )
 
 
-def _field_type(type_: Type) -> Type:
+def field_type(type_: Type) -> Type:
     """The type of a variable for the expressions that read it: objects are of dynamic type there."""
     if type_.kind in _PLAIN:
         return type_
     if type_.kind is Kind.LIST:
-        return list_of(_field_type(type_.element))
+        return list_of(field_type(type_.element))
     if type_.kind is Kind.MAP:
-        return map_of(_field_type(type_.parameters[0]), _field_type(type_.element))
+        return map_of(field_type(type_.parameters[0]), field_type(type_.element))
     return DYN
 
 
