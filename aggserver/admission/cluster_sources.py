@@ -1,31 +1,27 @@
 """ClusterSources: the rules, namespaces and quotas of the hosting cluster, kept up to date by watches.
 
-Writes wait until all of them were listed, and are refused after ten seconds (`Readiness`); reads go on. When a watch fails later,
-the last known state holds. A cluster may not serve a kind of policy, or only an older version of it: then discovery is asked
-again from time to time.
+Writes wait until all of them were listed, and are refused after ten seconds (`Readiness`); reads go on. A cluster may not serve a
+kind of policy, or only an older version of it.
 Source: k8s.io/apiserver pkg/admission/handler.go (WaitForReady), pkg/admission/plugin/policy/generic/plugin.go, v0.36.3.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import partial
 
 from aggserver.admission.chain import Attributes
+from aggserver.admission.followed import Followed, group_path
 from aggserver.admission.sources import Collection, Sources
-from aggserver.cluster import Cluster, ClusterError, Unreachable
-from aggserver.cluster.pacing import RECONNECT, Sleep
-from aggserver.cluster.reflector import Reflector, key_of
+from aggserver.cluster import Cluster, ClusterError
+from aggserver.cluster.pacing import Sleep
 from aggserver.meta import errors
 from aggserver.meta.errors import qualified
 from aggserver.meta.json_types import JSONObject
 
-__all__ = ["ClusterSources", "Followed", "Readiness", "Resource"]
-
-log = logging.getLogger("aggserver.admission")
+__all__ = ["ClusterSources", "Readiness"]
 
 # How long a write waits for the first lists.
 WAIT_SECONDS = 10.0
@@ -41,12 +37,6 @@ class Resource:
     resource: str
     versions: tuple[str, ...] = ("v1",)
 
-    def group_path(self, version: str) -> str:
-        return f"/apis/{self.group}/{version}" if self.group else f"/api/{version}"
-
-    def path(self, version: str) -> str:
-        return f"{self.group_path(version)}/{self.resource}"
-
     def grant(self) -> str:
         rule = f"{{apiGroups: ['{self.group}'], resources: [{self.resource}], verbs: [get, list, watch]}}"
         return f"grant this server's service account {rule} (cluster-access.yaml)"
@@ -60,108 +50,33 @@ def _policy(resource: str) -> Resource:
     return _registered(resource, ("v1", "v1beta1", "v1alpha1"))
 
 
-class Followed:
-    """Keeps a collection as the cluster has it. `run` is its task. name: for messages."""
+def _follow(cluster: Cluster, resource: Resource, collection: Collection, sleep: Sleep) -> Followed:
+    return Followed(
+        cluster,
+        qualified(resource.resource, resource.group),
+        partial(_locate, cluster, resource),
+        collection,
+        grant=resource.grant(),
+        recheck_seconds=DISCOVERY_SECONDS,
+        sleep=sleep,
+    )
 
-    def __init__(self, cluster: Cluster, resource: Resource, collection: Collection, *, sleep: Sleep = asyncio.sleep) -> None:
-        self.known = asyncio.Event()
-        self.name = qualified(resource.resource, resource.group)
-        self._cluster = cluster
-        self._resource = resource
-        self._collection = collection
-        self._sleep = sleep
-        self._trouble = "not listed yet"
-        self._gone = asyncio.Event()
-        self._first = True  # whether the next state is the first of a reflector
 
-    def trouble(self) -> str | None:
-        """Why the watch does not work now."""
-        return f"{self.name}: {self._trouble}" if self._trouble else None
-
-    async def run(self) -> None:
-        pauses = RECONNECT.pauses()
-        while True:
-            try:
-                path = await self._path()
-            except (ClusterError, Unreachable) as error:
-                self._failed(error)
-                await self._sleep(next(pauses))
-                continue
-            self._first = True
-            if path is None:
-                self._on_state({}, frozenset())
-                self._recovered()
-                await self._sleep(DISCOVERY_SECONDS)
-            else:
-                pauses = RECONNECT.pauses()
-                await self._reflect(path)
-
-    async def _path(self) -> str | None:
-        """The path of the version to follow; None if the cluster serves none."""
-        wanted = self._resource
-        if len(wanted.versions) == 1:
-            return wanted.path(wanted.versions[0])
-        for version in wanted.versions:
-            try:
-                found = await self._cluster.request("GET", wanted.group_path(version))
-            except ClusterError as error:
-                if error.code != 404:
-                    raise
-            else:
-                if any(resource["name"] == wanted.resource for resource in found["resources"]):
-                    return wanted.path(version)
-        return None
-
-    async def _reflect(self, path: str) -> None:
-        """Until the resource is no longer served at this path."""
-        self._gone.clear()
-        reflector = Reflector(self._cluster, path, {}, self._on_state, self._on_error, sleep=self._sleep)
-        reflecting = asyncio.create_task(reflector.run())
-        gone = asyncio.create_task(self._gone.wait())
+async def _locate(cluster: Cluster, wanted: Resource) -> str | None:
+    """The path of the preferred version that the cluster serves."""
+    if len(wanted.versions) == 1:
+        return f"{group_path(wanted.group, wanted.versions[0])}/{wanted.resource}"
+    for version in wanted.versions:
+        path = group_path(wanted.group, version)
         try:
-            done, _ = await asyncio.wait((reflecting, gone), return_when=asyncio.FIRST_COMPLETED)
-            if reflecting in done:
-                reflecting.result()
-        finally:
-            for task in (reflecting, gone):
-                task.cancel()
-            await asyncio.gather(reflecting, gone, return_exceptions=True)
-
-    def _on_state(self, objects: Mapping[str, JSONObject], changed: AbstractSet[str]) -> None:
-        if self._first:
-            self._first = False
-            changed = changed | {key_of(obj) for obj in self._collection}
-        for key in changed:
-            if key in objects:
-                self._collection.put(objects[key])
-            else:
-                namespace, _, name = key.rpartition("/")
-                self._collection.remove(namespace, name)
-        if not self.known.is_set():
-            self._trouble = ""
-            self.known.set()
-
-    def _on_error(self, error: ClusterError | Unreachable | None) -> None:
-        if error is None:
-            self._recovered()
-            return
-        self._failed(error)
-        if isinstance(error, ClusterError) and error.code == 404 and len(self._resource.versions) > 1:
-            self._gone.set()
-
-    def _failed(self, error: ClusterError | Unreachable) -> None:
-        trouble = str(error)
-        if isinstance(error, ClusterError) and error.code == 403:
-            trouble = f"{trouble}; {self._resource.grant()}"
-        if trouble != self._trouble:
-            self._trouble = trouble
-            kept = ", going on with what was last known" if self.known.is_set() else ""
-            log.warning("watch of %s failed%s: %s", self.name, kept, trouble)
-
-    def _recovered(self) -> None:
-        if self._trouble:
-            self._trouble = ""
-            log.info("watch of %s works again", self.name)
+            found = await cluster.request("GET", path)
+        except ClusterError as error:
+            if error.code != 404:
+                raise
+        else:
+            if any(resource["name"] == wanted.resource for resource in found["resources"]):
+                return f"{path}/{wanted.resource}"
+    return None
 
 
 class ClusterSources:
@@ -186,7 +101,7 @@ class ClusterSources:
             ("ValidatingAdmissionPolicy", _policy("validatingadmissionpolicybindings"), rules.validating_policy_bindings),
         ]
         self._followed = [
-            Followed(cluster, resource, collection, sleep=sleep)
+            _follow(cluster, resource, collection, sleep)
             for plugin, resource, collection in followed
             if not plugin or plugin in plugins
         ]

@@ -1,0 +1,130 @@
+"""ClusterParams: the objects that policies have as params, of any kind of the hosting cluster.
+
+A kind is followed from the first request that needs it, which waits a second at most for the list, and until no policy names the
+kind any more. So what policies for other resources name is not read, and needs no right. The kinds may be this server's own: they
+come through the aggregator, like all others, and so readiness does not depend on them.
+Source: k8s.io/apiserver pkg/admission/plugin/policy/generic/policy_source.go (ensureParamsForPolicyLocked), policy_dispatcher.go
+(CollectParams), v0.36.3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from aggserver.admission.followed import Followed, group_path
+from aggserver.admission.sources import Collection
+from aggserver.cluster import Cluster, ClusterError
+from aggserver.cluster.pacing import Sleep
+from aggserver.meta.errors import qualified
+from aggserver.meta.versions import parse_group_version
+
+__all__ = ["ClusterParams", "Params"]
+
+# How long a request waits for the first list.
+WAIT_SECONDS = 1.0
+# Until a cluster that does not serve a kind is asked again. Upstream asks every 30 s.
+RECHECK_SECONDS = 5.0
+# How often kinds that no policy names any more are looked for.
+SWEEP_SECONDS = 60.0
+
+
+class Params(Collection):
+    """The objects of a kind. exists: whether the cluster serves it. is_known: whether they were listed."""
+
+    __slots__ = ("exists", "is_known", "namespaced")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.exists = False
+        self.is_known = False
+        self.namespaced = False
+
+
+class ClusterParams:
+    """policies: those whose paramKinds are followed; a collection of each kind of policy. `run` is the task."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        policies: Iterable[Collection],
+        *,
+        wait_seconds: float = WAIT_SECONDS,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self._cluster = cluster
+        self._policies = tuple(policies)
+        self._wait_seconds = wait_seconds
+        self._sleep = sleep
+        self._params: dict[tuple[str, str], tuple[Params, Followed, asyncio.Task[None]]] = {}
+
+    async def run(self) -> None:
+        try:
+            while True:
+                await self._sleep(SWEEP_SECONDS)
+                named = self._named()
+                for key in self._params.keys() - named:
+                    self._params.pop(key)[2].cancel()
+        finally:
+            for *_, task in self._params.values():
+                task.cancel()
+            self._params.clear()
+
+    async def find(self, api_version: str, kind: str) -> Params | None:
+        """None if the cluster does not serve the kind."""
+        key = (api_version, kind)
+        if key not in self._params:
+            self._params[key] = self._follow(api_version, kind)
+        params, followed, _ = self._params[key]
+        if not params.is_known:
+            try:
+                async with asyncio.timeout(self._wait_seconds):
+                    await followed.known.wait()
+                params.is_known = True
+            except TimeoutError:
+                return params
+        return params if params.exists else None
+
+    def warning(self) -> str | None:
+        """Of kinds that can't be read."""
+        troubles = [text for _, followed, _ in self._params.values() if (text := followed.trouble())]
+        return f"params of policies: {'; '.join(troubles)}" if troubles else None
+
+    def _named(self) -> set[tuple[str, str]]:
+        kinds = [(policy.get("spec") or {}).get("paramKind") or {} for policies in self._policies for policy in policies]
+        return {(kind.get("apiVersion", ""), kind.get("kind", "")) for kind in kinds}
+
+    def _follow(self, api_version: str, kind: str) -> tuple[Params, Followed, asyncio.Task[None]]:
+        params = Params()
+        group, version = parse_group_version(api_version)
+
+        async def locate() -> str | None:
+            try:
+                document = await self._cluster.request("GET", group_path(group, version))
+            except ClusterError as error:
+                if error.code != 404:
+                    raise
+                document = {"resources": []}
+            for resource in document["resources"]:
+                if resource["kind"] == kind and "/" not in resource["name"]:
+                    if not params.exists:
+                        followed.known.clear()
+                        params.is_known = False
+                    params.exists, params.namespaced = True, resource["namespaced"]
+                    return f"{group_path(group, version)}/{resource['name']}"
+            params.exists = False
+            return None
+
+        followed = Followed(
+            self._cluster,
+            qualified(kind, group),
+            locate,
+            params,
+            grant=(
+                f"grant this server's service account list and watch on the resource of kind {kind} in API group '{group}', "
+                "which a policy names as its paramKind"
+            ),
+            recheck_seconds=RECHECK_SECONDS,
+            sleep=self._sleep,
+        )
+        return params, followed, asyncio.create_task(followed.run())
