@@ -19,12 +19,13 @@ from aggserver.meta.selectors import FieldSelector, LabelSelector
 from aggserver.registry.rest import Context, ListOptions
 from aggserver.registry.store import Store
 from aggserver.registry.watch import Watch
+from aggserver.storage import keys
 
 __all__ = ["ALL", "CONTROLLER", "CallLater", "Informer", "Sync", "call_later"]
 
 log = logging.getLogger("aggserver.controllers")
 
-# (name, the object or None if it was deleted) -> seconds until the next call for this name, or None.
+# (key, the object or None if it was deleted) -> seconds until the next call for this key, or None.
 Sync = Callable[[str, JSONObject | None], Awaitable[float | None]]
 # (seconds, callback), like an event loop's `call_later`.
 CallLater = Callable[[float, Callable[[], None]], object]
@@ -42,7 +43,7 @@ def call_later(seconds: float, callback: Callable[[], None]) -> object:
 
 
 class Informer:
-    """For cluster-scoped resources: the key is the name. `objects` is the cache of the store's objects.
+    """`objects` is the cache of the store's objects, by key: `namespace/name`, or the name of a cluster-scoped object.
 
     workers: how many keys are handled concurrently. A key is never handled by two at the same time.
     """
@@ -72,10 +73,10 @@ class Informer:
 
         Ignored if the watch has already delivered the object's deletion.
         """
-        metadata = obj["metadata"]
-        known = self.objects.get(metadata["name"])
-        if known is not None and int(known["metadata"]["resourceVersion"]) < int(metadata["resourceVersion"]):
-            self.objects[metadata["name"]] = obj
+        key = _key(obj)
+        known = self.objects.get(key)
+        if known is not None and int(known["metadata"]["resourceVersion"]) < int(obj["metadata"]["resourceVersion"]):
+            self.objects[key] = obj
 
     async def caught_up(self) -> None:
         """Wait until `sync` was called for every object of the first list."""
@@ -101,10 +102,10 @@ class Informer:
     async def _reflect(self, stream: Watch) -> None:
         try:
             # The watch starts with all objects. Cached ones that do not exist any more were deleted while there was no watch.
-            present = {obj.decoded()["metadata"]["name"] for obj in (await self._store.list(Context(CONTROLLER), ALL)).items}
+            present = {_key(obj.decoded()) for obj in (await self._store.list(Context(CONTROLLER), ALL)).items}
             self._watch_retries = _RETRY.pauses()
             # Objects that can't be read any more stay in the cache as they were.
-            unreadable = {error.key.rpartition("/")[2] for error in self._store.unreadable()}
+            unreadable = {"/".join(filter(None, keys.split(error.key)[2:])) for error in self._store.unreadable()}
             for name in self.objects.keys() - present - unreadable:
                 self._deleted(name)
             if self._initial is None:
@@ -123,7 +124,7 @@ class Informer:
         await over.wait()
 
     def _apply(self, kind: str, tree: JSONObject) -> None:
-        name = tree["metadata"]["name"]
+        name = _key(tree)
         if kind == "DELETED":
             self._deleted(name)
         else:
@@ -179,3 +180,9 @@ class Informer:
                 self.enqueue(name)
 
         self._later(seconds, due)
+
+
+def _key(obj: JSONObject) -> str:
+    metadata = obj["metadata"]
+    namespace = metadata.get("namespace")
+    return f"{namespace}/{metadata['name']}" if namespace else str(metadata["name"])

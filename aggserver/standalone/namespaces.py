@@ -23,6 +23,7 @@ from aggserver.registry.informer import ALL, CONTROLLER, CallLater, Informer, ca
 from aggserver.registry.own_kinds import conformer, own_fields
 from aggserver.registry.rest import Context, DeleteOptions, WriteOptions
 from aggserver.registry.store import Store
+from aggserver.registry.stored import StoredObject
 from aggserver.registry.strategy import Verdict
 from aggserver.scheme import object_meta
 
@@ -160,7 +161,7 @@ class NamespaceFinalizeStrategy(NamespaceStrategy):
 
 
 class StoredNamespaces:
-    """For admission: the phase of a namespace, from the cache, or from the store if another server may have just created it.
+    """For admission: namespaces from the cache, or from the store if another server may have just created them.
 
     Objects admitted here while another server deletes the namespace are found by that server, which counts objects last.
     """
@@ -169,16 +170,24 @@ class StoredNamespaces:
         self._store = store
 
     async def phase(self, name: str) -> str | None:
-        return await self._phase(name, "0") or await self._phase(name, "")
+        obj = await self._find(name)
+        return None if obj is None else obj.fields(_read_phase)["phase"]
 
-    async def _phase(self, name: str, resource_version: str) -> str | None:
+    async def get(self, name: str) -> JSONObject | None:
+        """The Namespace, None if there is no such."""
+        obj = await self._find(name)
+        return None if obj is None else obj.decoded()
+
+    async def _find(self, name: str) -> StoredObject | None:
+        return await self._read(name, "0") or await self._read(name, "")
+
+    async def _read(self, name: str, resource_version: str) -> StoredObject | None:
         try:
-            obj = await self._store.get(Context(CONTROLLER), name, resource_version)
+            return await self._store.get(Context(CONTROLLER), name, resource_version)
         except StatusError as error:
             if error.code == 404:
                 return None
             raise
-        return obj.fields(_read_phase)["phase"]
 
 
 class NamespaceController:

@@ -1,0 +1,127 @@
+"""Sources of admission without a cluster: the rules and params that this server stores itself.
+
+`OwnSources` has the objects of admissionregistration.k8s.io, `OwnParams` those that policies have as params, of any kind that is
+served; a kind is followed from the first request that needs it, and until no policy names it any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from functools import partial
+
+from aggserver.admission.cluster_params import Params
+from aggserver.admission.sources import Collection, Sources
+from aggserver.endpoints.installer import Installer
+from aggserver.meta.json_types import JSONObject
+from aggserver.meta.versions import parse_group_version
+from aggserver.registry.informer import Informer
+from aggserver.registry.store import Store
+
+__all__ = ["OwnParams", "OwnSources"]
+
+# How long a request waits for the objects of a kind to be read.
+WAIT_SECONDS = 1.0
+
+
+class OwnSources:
+    """stores: of the resources of admissionregistration.k8s.io, by plural. `run` is the task."""
+
+    def __init__(self, stores: Mapping[str, Store]) -> None:
+        self.rules = rules = Sources()
+        followed = {
+            "mutatingwebhookconfigurations": rules.mutating_webhooks,
+            "validatingwebhookconfigurations": rules.validating_webhooks,
+            "mutatingadmissionpolicies": rules.mutating_policies,
+            "mutatingadmissionpolicybindings": rules.mutating_policy_bindings,
+            "validatingadmissionpolicies": rules.validating_policies,
+            "validatingadmissionpolicybindings": rules.validating_policy_bindings,
+        }
+        self._informers = [_informer(stores[resource], collection) for resource, collection in followed.items()]
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for informer in self._informers:
+                tasks.create_task(informer.run())
+
+    async def known(self) -> None:
+        """Wait until all that was stored before the start is known."""
+        for informer in self._informers:
+            await informer.caught_up()
+
+
+class OwnParams:
+    """policies: those whose paramKinds are followed; a collection of each kind of policy."""
+
+    def __init__(self, installer: Installer, policies: Iterable[Collection], *, wait_seconds: float = WAIT_SECONDS) -> None:
+        self._installer = installer
+        self._policies = tuple(policies)
+        self._wait_seconds = wait_seconds
+        self._followed: dict[tuple[str, str], _Kind] = {}
+        installer.on_change(self._sweep)
+
+    async def find(self, api_version: str, kind: str) -> Params | None:
+        """None if the kind is not served."""
+        store = self._store(api_version, kind)
+        if store is None:
+            return None
+        followed = self._followed.get((api_version, kind))
+        if followed is None:
+            self._sweep()
+            followed = self._followed[api_version, kind] = _Kind(store)
+        return await followed.known(self._wait_seconds)
+
+    def _store(self, api_version: str, kind: str) -> Store | None:
+        group, version = parse_group_version(api_version)
+        for served in self._installer.everything():
+            if (served.group, served.version, served.resource.kind) == (group, version, kind):
+                scope = served.scope("")
+                return scope.rest if scope is not None and isinstance(scope.rest, Store) else None
+        return None
+
+    def _sweep(self) -> None:
+        """Stop following what no policy names, and what is served by another definition now."""
+        kinds = [(policy.get("spec") or {}).get("paramKind") or {} for policies in self._policies for policy in policies]
+        named = {(kind.get("apiVersion", ""), kind.get("kind", "")) for kind in kinds}
+        for key, followed in list(self._followed.items()):
+            if key not in named or self._store(*key) is not followed.store:
+                followed.stop()
+                del self._followed[key]
+
+
+class _Kind:
+    """The objects of one store."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._params = Params()
+        self._params.exists = True
+        self._params.namespaced = store.strategy.info.namespaced
+        self._informer = _informer(store, self._params)
+        self._task = asyncio.create_task(self._informer.run())
+
+    async def known(self, wait_seconds: float) -> Params:
+        if not self._params.is_known:
+            try:
+                async with asyncio.timeout(wait_seconds):
+                    await self._informer.caught_up()
+                self._params.is_known = True
+            except TimeoutError:
+                pass
+        return self._params
+
+    def stop(self) -> None:
+        self._task.cancel()
+
+
+def _informer(store: Store, collection: Collection) -> Informer:
+    return Informer(store, partial(_take_over, collection))
+
+
+async def _take_over(collection: Collection, key: str, obj: JSONObject | None) -> float | None:
+    if obj is None:
+        namespace, _, name = key.rpartition("/")
+        collection.remove(namespace, name)
+    else:
+        collection.put(obj)
+    return None
