@@ -13,13 +13,13 @@ import asyncio
 from collections.abc import Iterable
 
 from aggserver.admission.followed import Followed, group_path
-from aggserver.admission.sources import Collection
+from aggserver.admission.sources import Collection, Params, param_kinds
 from aggserver.cluster import Cluster, ClusterError
 from aggserver.cluster.pacing import Sleep
 from aggserver.meta.errors import qualified
 from aggserver.meta.versions import parse_group_version
 
-__all__ = ["ClusterParams", "Params"]
+__all__ = ["ClusterParams"]
 
 # How long a request waits for the first list.
 WAIT_SECONDS = 1.0
@@ -27,18 +27,6 @@ WAIT_SECONDS = 1.0
 RECHECK_SECONDS = 5.0
 # How often kinds that no policy names any more are looked for.
 SWEEP_SECONDS = 60.0
-
-
-class Params(Collection):
-    """The objects of a kind. exists: whether the cluster serves it. is_known: whether they were listed."""
-
-    __slots__ = ("exists", "is_known", "namespaced")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.exists = False
-        self.is_known = False
-        self.namespaced = False
 
 
 class ClusterParams:
@@ -62,8 +50,7 @@ class ClusterParams:
         try:
             while True:
                 await self._sleep(SWEEP_SECONDS)
-                named = self._named()
-                for key in self._params.keys() - named:
+                for key in self._params.keys() - param_kinds(self._policies):
                     self._params.pop(key)[2].cancel()
         finally:
             for *_, task in self._params.values():
@@ -89,10 +76,6 @@ class ClusterParams:
         """Of kinds that can't be read."""
         troubles = [text for _, followed, _ in self._params.values() if (text := followed.trouble())]
         return f"params of policies: {'; '.join(troubles)}" if troubles else None
-
-    def _named(self) -> set[tuple[str, str]]:
-        kinds = [(policy.get("spec") or {}).get("paramKind") or {} for policies in self._policies for policy in policies]
-        return {(kind.get("apiVersion", ""), kind.get("kind", "")) for kind in kinds}
 
     def _follow(self, api_version: str, kind: str) -> tuple[Params, Followed, asyncio.Task[None]]:
         params = Params()

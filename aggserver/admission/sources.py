@@ -7,14 +7,14 @@ Source: k8s.io/apiserver pkg/admission/configuration, pkg/admission/plugin/polic
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 from aggserver.meta.json_types import JSONObject
 
-__all__ = ["Collection", "Sources"]
+__all__ = ["Collection", "Params", "Sources", "param_kinds"]
 
 _NONE: Mapping[str, JSONObject] = MappingProxyType({})
 
@@ -78,6 +78,18 @@ class Collection:
         self.generation += 1
 
 
+class Params(Collection):
+    """The objects of a kind. exists: whether the cluster serves it. is_known: whether they were listed."""
+
+    __slots__ = ("exists", "is_known", "namespaced")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.exists = False
+        self.is_known = False
+        self.namespaced = False
+
+
 @dataclass(frozen=True, slots=True)
 class Sources:
     """The rules of a cluster, each of the latest version that the cluster serves."""
@@ -88,6 +100,12 @@ class Sources:
     mutating_policy_bindings: Collection = field(default_factory=Collection)
     validating_policies: Collection = field(default_factory=Collection)
     validating_policy_bindings: Collection = field(default_factory=Collection)
+
+
+def param_kinds(policies: Iterable[Collection]) -> set[tuple[str, str]]:
+    """The paramKinds that policies name, as (apiVersion, kind). policies: the collections of both kinds of policies."""
+    kinds = [(policy.get("spec") or {}).get("paramKind") or {} for collection in policies for policy in collection]
+    return {(kind["apiVersion"], kind["kind"]) for kind in kinds if kind}
 
 
 def _key(obj: Mapping[str, Any]) -> tuple[str, str]:

@@ -93,6 +93,8 @@ class Informer:
         while True:
             try:
                 await self._reflect(await self._store.watch(Context(CONTROLLER), ALL))
+                # The watch of a store that is withdrawn ends at once: not a reason to ask without a pause.
+                await self._pause(next(self._watch_retries))
             except StatusError as error:
                 log.info("watching %s again: %s", self._store.strategy.info.resource, error.message)
                 # After an expired resourceVersion, list immediately; after other errors, back off.

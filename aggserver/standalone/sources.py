@@ -10,8 +10,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from functools import partial
 
-from aggserver.admission.cluster_params import Params
-from aggserver.admission.sources import Collection, Sources
+from aggserver.admission.sources import Collection, Params, Sources, param_kinds
 from aggserver.endpoints.installer import Installer
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.versions import parse_group_version
@@ -71,6 +70,11 @@ class OwnParams:
             followed = self._followed[api_version, kind] = _Kind(store)
         return await followed.known(self._wait_seconds)
 
+    def stop(self) -> None:
+        for followed in self._followed.values():
+            followed.stop()
+        self._followed.clear()
+
     def _store(self, api_version: str, kind: str) -> Store | None:
         group, version = parse_group_version(api_version)
         for served in self._installer.everything():
@@ -81,8 +85,7 @@ class OwnParams:
 
     def _sweep(self) -> None:
         """Stop following what no policy names, and what is served by another definition now."""
-        kinds = [(policy.get("spec") or {}).get("paramKind") or {} for policies in self._policies for policy in policies]
-        named = {(kind.get("apiVersion", ""), kind.get("kind", "")) for kind in kinds}
+        named = param_kinds(self._policies)
         for key, followed in list(self._followed.items()):
             if key not in named or self._store(*key) is not followed.store:
                 followed.stop()
