@@ -3,6 +3,7 @@
 aggserver dev         a server without a cluster
 aggserver serve       a server behind a cluster's aggregation layer
 aggserver cel         checks and runs CEL expressions, and the rules of definitions
+aggserver convert     converts objects between the versions of a definition
 aggserver storage     check, backup, restore, migrate, compact: for the storage of either server
 aggserver completion  prints a script for a shell to complete all these
 
@@ -62,6 +63,10 @@ def _run(argv: Sequence[str]) -> int:
         from aggserver.cel_command import command
 
         return int(not command.run(options, _say))
+    if options.command == "convert":
+        from aggserver.convert_command import command as convert
+
+        return int(not convert.run(options, _say))
     from aggserver.app.logs import log_to
 
     log_to(sys.stderr, options.log_level, os.environ)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from aggserver.options import parse
-from tests import test_cel_page, test_readme
+from tests import test_cel_page, test_conversion_page, test_readme
 from tests.fenced import PAGES, blocks, commands
 from tests.integration import test_commands as integration
 
@@ -46,7 +46,7 @@ READ = [
     " --etcd-cafile ca.crt --etcd-certfile client.crt --etcd-keyfile client.key --definitions DIR",
 ]
 
-RUN = [*test_readme.RUNS, *test_cel_page.RUNS, *integration.RUNS]
+RUN = [*test_readme.RUNS, *test_cel_page.RUNS, *test_conversion_page.RUNS, *integration.RUNS]
 
 
 def test_every_command_is_run_or_has_a_reason() -> None:

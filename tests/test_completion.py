@@ -38,7 +38,7 @@ def press(*words: str) -> list[str]:
 
 COMPLETED = {
     # words up to the cursor: what is offered
-    ("aggserver", "c"): ["cel", "completion"],
+    ("aggserver", "c"): ["cel", "convert", "completion"],
     ("aggserver", "--v"): ["--version"],
     ("aggserver", "storage", ""): ["check", "backup", "restore", "migrate", "compact", "--help"],
     ("aggserver", "storage", "check", "--d"): ["--data"],

@@ -21,7 +21,8 @@ ROOT = Path(__file__).parents[1]
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
     ("cli",),
-    ("app", "cel_command"),
+    ("app", "cel_command", "convert_command"),
+    ("input_files",),
     ("server", "monitoring", "certificates", "admissionregistration", "apiextensions", "standalone"),
     ("endpoints",),
     ("admission", "authorization", "registry"),
@@ -38,7 +39,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 # plain values before they go down.
 IMPORTERS = {
     "aggserver": ("aggserver.cli", "aggserver.app"),
-    "aggserver.options": ("aggserver.cli", "aggserver.app", "aggserver.cel_command"),
+    "aggserver.options": ("aggserver.cli", "aggserver.app", "aggserver.cel_command", "aggserver.convert_command"),
 }
 
 # Library -> the only modules or packages that may import it. Its exceptions and types become ours there.
@@ -97,6 +98,7 @@ PURE = (
     "aggserver.apiextensions.v1beta1",
     "aggserver.apiextensions.validation",
     "aggserver.apiextensions.version_rules",
+    "aggserver.convert_command.report",
     "aggserver.conversion.field_path",
     "aggserver.conversion.round_trips",
     "aggserver.conversion.rule_compilation",
@@ -374,7 +376,7 @@ def test_what_is_an_import(source, targets):
         pytest.param("standalone.core", "aggserver.apiextensions.definition", "do not know each other", id="standalone"),
         pytest.param("registry.store", "aggserver.tools", "tools is in no layer", id="unknown layer"),
         pytest.param("registry.store", "aggserver", "only aggserver.cli and aggserver.app may import", id="root"),
-        pytest.param("server.serving", "aggserver.options", "aggserver.cel_command may import aggserver.options", id="options"),
+        pytest.param("server.serving", "aggserver.options", "convert_command may import aggserver.options", id="options"),
         pytest.param("server.serving", "aggserver.options.table", "may import aggserver.options", id="a part of the options"),
         pytest.param("cli", "aggserver.options", None, id="options in the cli"),
         pytest.param("server.serving", "aggserver.monitoring.health", "do not know each other", id="transport and monitoring"),

@@ -8,13 +8,12 @@ from __future__ import annotations
 import base64
 import json
 import math
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aggserver.apiextensions import manifest, schema_rules, v1beta1
+from aggserver.apiextensions import schema_rules
 from aggserver.apiextensions.definition import Definition, DefinitionError, Version, parse
 from aggserver.apiextensions.schema_rules import SchemaOptions
 from aggserver.cel.checker import Environment, check
@@ -27,8 +26,7 @@ from aggserver.cel.types import DYN
 from aggserver.cel.values import CELError, Duration, Timestamp, show
 from aggserver.cel_command import report as text_report
 from aggserver.cel_command.places import Place, Value, find, places, values
-from aggserver.errors import AggserverError
-from aggserver.meta import codec
+from aggserver.input_files import InputError, documents, find_definition, group_version
 from aggserver.meta.errors import ObjectTooLarge
 from aggserver.meta.field import FieldError, RawJSON
 from aggserver.meta.field import Path as FieldPath
@@ -46,14 +44,6 @@ from aggserver.schema.structural import VALIDATIONS
 from aggserver.scheme import object_meta
 
 __all__ = ["InputError", "run"]
-
-_STDIN = Path("-")
-
-
-class InputError(AggserverError):
-    """A file or a place can't be used. The text says which one and why."""
-
-    exit_status = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +77,7 @@ def _read(options: Options) -> _Input:
     rule_options = RuleOptions(options.rules_see_labels, options.rules_budget)
     definition, spec = None, {}
     if options.definition_file is not None:
-        crd = _find_definition(options.definition_file)
+        crd = find_definition(options.definition_file)
         try:
             definition, spec = parse(crd), crd["spec"]
         except DefinitionError as error:
@@ -97,26 +87,9 @@ def _read(options: Options) -> _Input:
     return _Input(options, rule_options, definition, spec, obj, old)
 
 
-def _documents(file: Path) -> list[Any]:
-    try:
-        body = sys.stdin.buffer.read() if file == _STDIN else file.read_bytes()
-        return codec.decode_documents(body)
-    except OSError as error:
-        raise InputError(f"{file}: {error.strerror}") from None
-    except codec.DecodeError as error:
-        raise InputError(f"{file}: {error}") from None
-
-
-def _find_definition(file: Path) -> JSONObject:
-    for document in map(v1beta1.to_v1, _documents(file)):
-        if isinstance(document, dict) and document.get("kind") == manifest.KIND:
-            return document
-    raise InputError(f"{file}: has no {manifest.KIND}")
-
-
 def _find_object(file: Path, definition: Definition | None) -> Any:
     """The first document, or the first of the definition's kind."""
-    for document in _documents(file):
+    for document in documents(file):
         if definition is None or (isinstance(document, dict) and _is_of(document, definition)):
             return document
     wanted = "document" if definition is None else f"{definition.names.kind} of {definition.group}"
@@ -124,19 +97,14 @@ def _find_object(file: Path, definition: Definition | None) -> Any:
 
 
 def _is_of(document: JSONObject, definition: Definition) -> bool:
-    return (document.get("kind"), _group_version(document)[0]) == (definition.names.kind, definition.group)
-
-
-def _group_version(document: JSONObject) -> tuple[str, str]:
-    group, _, version = str(document.get("apiVersion")).rpartition("/")
-    return group, version
+    return (document.get("kind"), group_version(document)[0]) == (definition.names.kind, definition.group)
 
 
 def _version(given: _Input, definition: Definition) -> Version:
     """The version that the options name, or the object's, or the storage version."""
     name = given.options.definition_version
     if not name:
-        name = definition.storage_version.name if given.obj is None else _group_version(given.obj)[1]
+        name = definition.storage_version.name if given.obj is None else group_version(given.obj)[1]
     for version in definition.versions:
         if version.name == name:
             return version

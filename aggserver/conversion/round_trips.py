@@ -76,6 +76,7 @@ class _Trial:
         self._group = group
         self._kind = kind
         self._schemas = schemas
+        self._places = {pair: conversion.path for pair, conversion in compiled.rules.conversions.items()}
         self._left = _MOST_COST * budget
         self._converter = RulesConverter(kind, compiled, schemas, budget, self._spend)
 
@@ -139,7 +140,8 @@ class _Trial:
         try:
             return self._converter.at_once(obj, f"{self._group}/{to}")
         except ConversionError as error:
-            why = str(error).partition(" failed: ")[2]
+            # The way is told already, so the place of the conversion in the text is not.
+            why = str(error).partition(" failed: ")[2].removeprefix(f"{self._places[from_, to]}.")
             self._find(Finding(from_, to, "", f"fails: {why}"), f", for {text[:_SHOWN]}")
             return None
 

@@ -98,6 +98,8 @@ def _check(options: Options) -> None:
     _check_plugins(options)
     if options.command == "cel":
         _check_cel(options)
+    if options.command == "convert":
+        _check_convert(options)
 
 
 def _check_plugins(options: Options) -> None:
@@ -121,6 +123,18 @@ def _check_cel(options: Options) -> None:
     if options.old_object_file is not None and options.object_file is None:
         raise OptionsError("--old-object has no meaning without --object")
     if [options.definition_file, options.object_file, options.old_object_file].count(Path("-")) > 1:
+        raise OptionsError("-: standard input can be used for one file only")
+
+
+def _check_convert(options: Options) -> None:
+    if options.definition_file is None:
+        raise OptionsError("convert: --definition is required")
+    if options.check:
+        if options.to or options.objects_file is not None:
+            raise OptionsError("--check checks the definition alone, without --to and OBJECTS")
+    elif not options.to or options.objects_file is None:
+        raise OptionsError("convert: --to and OBJECTS are required, or --check")
+    if options.definition_file == options.objects_file == Path("-"):
         raise OptionsError("-: standard input can be used for one file only")
 
 

@@ -22,6 +22,7 @@ COMMANDS = {
     "serve": "serve CustomResourceDefinitions from a folder through a cluster's aggregation layer",
     "dev": "serve CustomResourceDefinitions without a cluster, for development",
     "cel": "check and evaluate a CEL expression, or the rules of a CustomResourceDefinition, without a server",
+    "convert": "convert objects between the versions of a CustomResourceDefinition, without a server, or check its rules",
     "completion": "print a shell completion script",
     "version": "print the version",
     "storage check": "check a store for damage, also while a server uses it, and repair it on request",
@@ -32,6 +33,7 @@ COMMANDS = {
 }
 STORAGE = frozenset(command for command in COMMANDS if command.startswith("storage "))
 SERVE, DEV, CEL, COMPLETION = frozenset({"serve"}), frozenset({"dev"}), frozenset({"cel"}), frozenset({"completion"})
+CONVERT = frozenset({"convert"})
 BOTH = SERVE | DEV
 LOG_LEVELS = ("debug", "info", "warning", "error")
 CHECKED = BOTH | {"storage check", "storage migrate"}
@@ -81,7 +83,8 @@ def _option(default: Any, name: str, converter: convert.Convert, group: str, tex
 
 
 _SERVING, _STORAGE, _TLS, _CLUSTER = "serving", "storage", "TLS", "cluster"
-_AUTHENTICATION, _AUTHORIZATION, _LIMITS, _RULES = "authentication", "authorization", "limits", "validation rules"
+_AUTHENTICATION, _AUTHORIZATION, _LIMITS = "authentication", "authorization", "limits"
+_RULES, _CONVERSION = "validation rules", "conversion"
 _ADMISSION = "admission"
 _DEFAULT_PLUGINS = ", ".join(name for name, enabled in ADMISSION_PLUGINS.items() if enabled)
 
@@ -549,7 +552,7 @@ class Options:
         _RULES,
         "factor on every CEL cost limit; 1 is kube-apiserver's limits",
         metavar="FACTOR",
-        commands=BOTH | CEL,
+        commands=BOTH | CEL | CONVERT,
     )
     expression: str = _option(
         "",
@@ -569,7 +572,8 @@ class Options:
         _RULES,
         "file with the CustomResourceDefinition; - is standard input, here and for the objects",
         metavar="FILE",
-        commands=CEL,
+        commands=CEL | CONVERT,
+        short="-f",
     )
     definition_version: str = _option(
         "",
@@ -607,6 +611,28 @@ class Options:
         metavar="FILE",
         commands=CEL,
     )
+    to: str = _option(
+        "", "to", convert.text, _CONVERSION, "version to convert the objects to", metavar="VERSION", commands=CONVERT
+    )
+    check: bool = _option(
+        False,
+        "check",
+        convert.boolean,
+        _CONVERSION,
+        "check the conversion rules: types, costs, and what does not come back when generated objects are converted both ways",
+        commands=CONVERT,
+    )
+    objects_file: Path | None = _option(
+        None,
+        "objects",
+        convert.path,
+        _CONVERSION,
+        "file with the objects to convert, in any versions",
+        metavar="OBJECTS",
+        commands=CONVERT,
+        positional=True,
+        optional=True,
+    )
     shell: str = _option(
         "",
         "shell",
@@ -624,7 +650,7 @@ class Options:
         _RULES,
         f"output format: {', '.join(OUTPUTS)}",
         metavar="FORMAT",
-        commands=CEL,
+        commands=CEL | CONVERT,
         short="-o",
     )
 
