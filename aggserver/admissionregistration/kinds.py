@@ -43,6 +43,7 @@ def _resource(kind: Kind, store: Store, admission: Chain) -> FixedResource:
         subresources=status if kind.has_status else None,
         categories=("api-extensions",),
         conform=store.strategy.conform,
+        type_name=kind.type_name,
     )
 
 

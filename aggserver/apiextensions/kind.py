@@ -31,4 +31,5 @@ def definition_kind(crds: Store, admission: Chain) -> FixedResource:
         short_names=("crd", "crds"),
         categories=("api-extensions",),
         conform=crds.strategy.conform,
+        type_name="apiextensions/v1.CustomResourceDefinition",
     )

@@ -37,7 +37,7 @@ class FixedResource:
     dispatched. subresources: by name; their objects are of the same kind.
 
     conform: prunes and defaults a decoded body, except for kind and metadata, which are checked here; returns the paths of pruned
-    fields. Raises BadRequest for a field of the wrong type.
+    fields. Raises BadRequest for a field of the wrong type. type_name: see `ResourceScope`.
     """
 
     def __init__(
@@ -53,6 +53,7 @@ class FixedResource:
         short_names: tuple[str, ...] = (),
         categories: tuple[str, ...] = (),
         conform: Callable[[JSONObject], list[str]],
+        type_name: str = "",
     ) -> None:
         self._info = info
         whole = _of_kind(info.kind, conform)
@@ -68,6 +69,7 @@ class FixedResource:
                 verbs=part.verbs,
                 typed=True,
                 built_in=True,
+                type_name=type_name,
             )
             for name, part in ({"": Subresource(rest, verbs)} | below).items()
         }

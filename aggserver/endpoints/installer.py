@@ -36,6 +36,7 @@ class ResourceScope:
     deprecation: text of the Warning header for requests of this version; '' if it is not deprecated.
     typed: whether upstream has a Go type for this kind. Then kind and apiVersion may be missing in a body, and lists omit an
         empty `continue`. Neither is so for custom resources.
+    type_name: the Go type of the objects, in the tables of `scheme/`, by which a strategic merge patch is merged; '' if none is.
     built_in: whether upstream registers routes for this resource, by method and path. Then a request without a route, HEAD among
         them, gets 405 with upstream's words for it.
     objects: its versions, for admission; None if it has one version and no defaults but those of `conform`.
@@ -55,6 +56,7 @@ class ResourceScope:
     typed: bool = False
     built_in: bool = False
     objects: Objects | None = None
+    type_name: str = ""
 
     @classmethod
     def of(
@@ -72,6 +74,7 @@ class ResourceScope:
         typed: bool = False,
         built_in: bool = False,
         objects: Objects | None = None,
+        type_name: str = "",
     ) -> ResourceScope:
         """A scope whose objects are of the resource's own kind."""
         return cls(
@@ -89,6 +92,7 @@ class ResourceScope:
             typed=typed,
             built_in=built_in,
             objects=objects,
+            type_name=type_name,
         )
 
 

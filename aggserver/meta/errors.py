@@ -31,6 +31,7 @@ __all__ = [
     "invalid",
     "method_not_allowed",
     "method_not_supported",
+    "no_consumer",
     "no_route",
     "not_acceptable",
     "not_found",
@@ -218,6 +219,11 @@ class ObjectTooLarge(StatusError):
 
 def unsupported_media_type(message: str) -> StatusError:
     return StatusError(415, "UnsupportedMediaType", message)
+
+
+def no_consumer() -> StatusError:
+    """415 if upstream's route of a built-in kind takes no patch of this media type."""
+    return StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", bare_details=True)
 
 
 _MORE_ERRORS = "further errors are omitted"

@@ -14,15 +14,26 @@ from dataclasses import dataclass, replace
 from aggserver.publish import builtin
 from aggserver.publish.models import Published, list_model_name, model_name
 
-__all__ = ["APPLY_PATCH", "BODY_TYPES", "JSON_PATCH", "MERGE_PATCH", "PATCH_TYPES", "Operation", "PathItem", "paths"]
+__all__ = [
+    "APPLY_PATCH",
+    "BODY_TYPES",
+    "JSON_PATCH",
+    "MERGE_PATCH",
+    "PATCH_TYPES",
+    "STRATEGIC_PATCH",
+    "Operation",
+    "PathItem",
+    "paths",
+]
 
 # Media types of request and response bodies. Protobuf is supported for a few kinds but not advertised, as upstream for custom
 # resources.
 BODY_TYPES = ("application/json", "application/yaml")
-# Strategic merge patch must not be listed, since kubectl would use it.
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
+# Strategic merge patch must not be listed, since kubectl would use it for custom resources, too.
 PATCH_TYPES = (JSON_PATCH, MERGE_PATCH, APPLY_PATCH)
 
 _LIST_PARAMETERS = (

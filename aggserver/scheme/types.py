@@ -116,6 +116,7 @@ class Member:
 
     name: in JSON. number: in protobuf, 0 if it has no field there. pointer: Go distinguishes zero from missing. omitempty: zero
     is not written to JSON. embedded: the structs through which it is in this one, each with a dot, as Go's decoder names them.
+    strategy, merge_key: for a strategic merge patch: `merge` for a list that is merged, and the member of its items by which.
     """
 
     name: str
@@ -125,6 +126,8 @@ class Member:
     pointer: bool
     omitempty: bool
     embedded: str = ""
+    strategy: str = ""
+    merge_key: str = ""
 
     def is_omitted(self, value: Any) -> bool:
         """Whether Go omits this value, which has the member's type or is None."""
@@ -170,8 +173,18 @@ def _fill(name: str, types: Mapping[str, Type], bodies: dict[str, list[list[str]
         made = _resolve(wanted.removeprefix("*"), types)
         if "inline" not in rest:
             go_name = next((word for word in rest if word[0].isupper()), member_name[0].upper() + member_name[1:])
+            strategy, _, key = next((word.removeprefix("patch=") for word in rest if word.startswith("patch=")), "").partition(
+                ":"
+            )
             into.members[member_name] = Member(
-                member_name, go_name, made, _number(number), wanted.startswith("*"), "omitempty" in rest
+                member_name,
+                go_name,
+                made,
+                _number(number),
+                wanted.startswith("*"),
+                "omitempty" in rest,
+                strategy=strategy,
+                merge_key=key,
             )
             continue
         if wanted in types:

@@ -39,6 +39,7 @@ def namespace_kind(store: Store, admission: Chain) -> FixedResource:
         },
         short_names=("ns",),
         conform=store.strategy.conform,
+        type_name="core/v1.Namespace",
     )
 
 

@@ -1,4 +1,4 @@
-"""patch: JSON patch, JSON merge patch and server-side apply. Custom resources don't support strategic merge, as upstream.
+"""patch: JSON patch, JSON merge patch, server-side apply and, for the server's own kinds as upstream, strategic merge patch.
 
 A patch is applied inside the registry's write loop, to the object as it is at that moment, so that a patch without a
 resourceVersion never conflicts with another write. The merge of an apply is in `merge/managed_fields.py`.
@@ -20,14 +20,16 @@ from aggserver.endpoints.installer import ResourceScope
 from aggserver.endpoints.negotiation import MediaType
 from aggserver.endpoints.request import Request, Response
 from aggserver.merge import patch as patches
+from aggserver.merge.strategic import BadDirectiveError, StrategicPatchError, go_text, strategic_merge
 from aggserver.meta import errors, field, golang
 from aggserver.meta.field import Path
 from aggserver.meta.json_types import JSONObject
-from aggserver.publish.operations import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, PATCH_TYPES
+from aggserver.publish.operations import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, PATCH_TYPES, STRATEGIC_PATCH
 from aggserver.registry.rest import Admission, Applier, Context, Updater, WriteOptions
 from aggserver.schema.pruning import MalformedError
 from aggserver.scheme import object_meta
 from aggserver.scheme.decoding import type_meta_error, without_kind
+from aggserver.scheme.types import Type, lookup
 
 __all__ = ["patch"]
 
@@ -35,13 +37,16 @@ __all__ = ["patch"]
 _LONG = 8 * 1024
 
 
+_STRATEGIC_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
+
 _Apply = Callable[[JSONObject], Any]
 
 
 async def patch(scope: ResourceScope, resource: Updater, context: Context, request: Request) -> Response:
     content_type = request.header(b"content-type").partition(";")[0]
-    if content_type not in PATCH_TYPES:
-        raise negotiation.unsupported_media_type(PATCH_TYPES)
+    accepted = _STRATEGIC_TYPES if scope.type_name else PATCH_TYPES
+    if content_type not in accepted:
+        raise errors.no_consumer() if scope.built_in else negotiation.unsupported_media_type(accepted)
     media = negotiation.for_object(request)
     context.metadata_only = shows_metadata_only(scope, media)
     given = await request.body()
@@ -51,26 +56,37 @@ async def patch(scope: ResourceScope, resource: Updater, context: Context, reque
     admission = attributes.bound(scope, request, UPDATE, options.given(request.query_all), dry_run=write.dry_run)
     if applies:
         return await _apply(scope, context, request, media, write, admission)
-    apply, duplicates, of_metadata = await _read(content_type, given, write)
+    of = lookup(scope.type_name) if content_type == STRATEGIC_PATCH else None
+    apply, duplicates, of_metadata = await _read(content_type, given, write, of)
     if of_metadata and not scope.subresource:
         write = replace(write, of_metadata=True)
+
+    def rejected(current: JSONObject, why: str) -> errors.StatusError:
+        """422 without a kind or a name, with a strategic merge patch itself, or with what other patches make of the object."""
+        # The unknown fields were pruned from the first result, so the patch is applied once more.
+        shown = golang.to_json(apply(current)) if of is None else go_text(patches.decode(given)[0])
+        return errors.invalid("", "", "", [field.invalid(Path("patch"), shown, why)])
 
     async def patched(current: JSONObject) -> JSONObject:
         def conformed() -> tuple[JSONObject, list[str]]:
             patched = apply(current)
-            _check_shape(patched)
+            if why := _shape_problem(patched):
+                raise MalformedError(why)
             return patched, scope.conform(patched)
 
         try:
             obj, unknown = await asyncio.to_thread(conformed) if len(given) > _LONG else conformed()
         except MalformedError as error:
-            raise _rejected(apply(current), str(error)) from None
+            raise rejected(current, str(error)) from None
+        except errors.StatusError as error:
+            if of is None or error.reason != "BadRequest":
+                raise
+            raise rejected(current, str(error)) from None
         texts = duplicates + [f'unknown field "{path}"' for path in unknown]
         if texts and write.field_validation == "Warn":
             context.warnings.extend(body.warning_texts(texts))
         elif texts and write.field_validation == "Strict":
-            # The error shows the whole result. The unknown fields were pruned from `obj`, so the patch is applied once more.
-            raise _rejected(apply(current), f"strict decoding error: {', '.join(texts)}")
+            raise rejected(current, f"strict decoding error: {', '.join(texts)}")
         return obj
 
     written = await resource.update(context, request.info.name, patched, write, admission)
@@ -111,18 +127,20 @@ class _CreateAuthorized:
         await self._admission.validate(obj, old)
 
 
-async def _read(content_type: str, given: bytes, write: WriteOptions) -> tuple[_Apply, list[str], bool]:
-    """The patch as a function of the current object, a strict decoder's complaints about it, and whether it is of metadata alone.
+async def _read(content_type: str, given: bytes, write: WriteOptions, of: Type | None) -> tuple[_Apply, list[str], bool]:
+    """of: the type of the object for a strategic merge patch, else None.
 
+    Returns the patch as a function of the current object, a strict decoder's complaints about it, and whether it is of metadata
+    alone.
     Raises 400 and 413 for an invalid patch, before any object is read.
     """
     try:
         value, nothing_repeated = patches.decode(given)
-        apply = _compiled(content_type, value)
+        apply = _compiled(content_type, value) if of is None else _strategic(value, of)
     except patches.TooManyOperations as error:
         raise errors.request_entity_too_large(str(error)) from None
     except patches.InvalidPatch as error:
-        raise errors.bad_request(str(error)) from None
+        raise errors.bad_request(str(error) if of is None else str(error).removeprefix("error decoding patch: ")) from None
     of_metadata = patches.changes_only(value, "metadata")
     if write.field_validation == "Ignore":
         return apply, [], of_metadata
@@ -148,22 +166,36 @@ def _compiled(content_type: str, value: Any) -> _Apply:
     return apply
 
 
-def _check_shape(obj: Any) -> None:
+def _strategic(value: Any, of: Type) -> _Apply:
+    if value is not None and not isinstance(value, dict):
+        raise errors.bad_request(
+            f"json: cannot unmarshal {golang.json_kind(value)} into Go value of type map[string]interface {{}}"
+        )
+
+    def apply(current: JSONObject) -> Any:
+        try:
+            return strategic_merge(current, value or {}, of)
+        except BadDirectiveError as error:
+            raise errors.bad_request(str(error)) from None
+        except StrategicPatchError as error:
+            raise errors.StatusError(500, "", str(error)) from None
+
+    return apply
+
+
+def _shape_problem(obj: Any) -> str:
+    """Why a patched document is no object of any kind; '' if it is one. Gives it metadata where it has none."""
     if not isinstance(obj, dict):
-        raise _rejected(obj, "the patched document is no object")
+        return "the patched document is no object"
     why = type_meta_error(obj)
     if not why and not obj.get("kind"):
         why = without_kind(golang.to_json(obj))
     if not why and (version := obj.get("apiVersion") or "").count("/") > 1:
         why = f"unexpected GroupVersion string: {version}"
     if why := why or object_meta.type_error(obj.get("metadata")):
-        raise _rejected(obj, why)
+        return why
     if obj.get("metadata") is None:
         obj["metadata"] = {}
     if not obj.get("apiVersion"):
         raise errors.internal_error("Object 'apiVersion' is missing in 'object has no apiVersion field'")
-
-
-def _rejected(patched: Any, why: str) -> errors.StatusError:
-    """422 without a kind or a name, with the patched document, as upstream."""
-    return errors.invalid("", "", "", [field.invalid(Path("patch"), golang.to_json(patched), why)])
+    return ""

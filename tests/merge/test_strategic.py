@@ -1,0 +1,89 @@
+"""Strategic merge patches. `tests/integration/cases_strategic.py` has the same and more, with upstream's answers."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from aggserver.merge.strategic import BadDirectiveError, StrategicPatchError, strategic_merge
+from aggserver.scheme.types import lookup
+
+KIND = "admissionregistration/v1.ValidatingWebhookConfiguration"
+A, B, C = ({"name": name, "timeoutSeconds": 1} for name in "abc")
+OBJECT = {"metadata": {"labels": {"x": "y"}, "finalizers": ["f", "g"]}, "webhooks": [A, B, C]}
+
+
+def patched(patch: Any) -> Any:
+    before, sent = copy.deepcopy(OBJECT), copy.deepcopy(patch)
+    result = strategic_merge(OBJECT, patch, lookup(KIND))
+    assert (OBJECT, patch) == (before, sent), "nothing is changed in place"
+    return result
+
+
+def key(name: str, **members: Any) -> dict[str, Any]:
+    return {"name": name, **members}
+
+
+LISTS: dict[str, tuple[dict[str, Any], list[Any]]] = {
+    # name: (patch, webhooks)
+    "merge": ({"webhooks": [key("b", timeoutSeconds=2)]}, [A, key("b", timeoutSeconds=2), C]),
+    "new items come first": ({"webhooks": [key("d")]}, [key("d"), A, B, C]),
+    "delete": ({"webhooks": [key("b", **{"$patch": "delete"})]}, [A, C]),
+    "replace": ({"webhooks": [{"$patch": "replace"}, key("d")]}, [key("d")]),
+    "order": ({"$setElementOrder/webhooks": [key("c"), key("a")]}, [B, C, A]),
+    "order and add": ({"$setElementOrder/webhooks": [key("d"), key("a")], "webhooks": [key("d")]}, [key("d"), A, B, C]),
+    "null in an item": ({"webhooks": [key("a", timeoutSeconds=None)]}, [key("a"), B, C]),
+    "nothing": ({}, [A, B, C]),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_lists_with_keys(name: str) -> None:
+    patch, webhooks = LISTS[name]
+    assert patched(patch) == {**OBJECT, "webhooks": webhooks}
+
+
+METADATA: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    # name: (patch of metadata, what changes)
+    "set": ({"finalizers": ["h", "f"]}, {"finalizers": ["h", "f", "g"]}),
+    "delete from a set": ({"$deleteFromPrimitiveList/finalizers": ["f"]}, {"finalizers": ["g"]}),
+    "map": ({"labels": {"z": "1", "x": None}}, {"labels": {"z": "1"}}),
+    "replaced map": ({"labels": {"z": "1", "$patch": "replace"}}, {"labels": {"z": "1"}}),
+    "emptied map": ({"labels": {"$patch": "delete"}}, {"labels": {}}),
+    "retained keys": ({"labels": {"z": "1", "$retainKeys": ["z"]}}, {"labels": {"z": "1"}}),
+    "new map": ({"annotations": {"a": "b", "c": None, "d": {"$patch": "delete"}}}, {"annotations": {"a": "b"}}),
+    "another type": ({"labels": "x"}, {"labels": "x"}),
+}
+
+
+@pytest.mark.parametrize("name", METADATA)
+def test_maps_and_sets(name: str) -> None:
+    patch, changed = METADATA[name]
+    assert patched({"metadata": patch}) == {**OBJECT, "metadata": {**OBJECT["metadata"], **changed}}  # type: ignore[dict-item]
+
+
+BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    "no key": ({"webhooks": [{"a": 1}]}, StrategicPatchError, "map: map[a:1] does not contain declared merge key: name"),
+    "directive": (
+        {"webhooks": [key("a", **{"$patch": "x"})]},
+        StrategicPatchError,
+        "unknown patch type: x in map: map[$patch:x name:a]",
+    ),
+    "mixed": ({"webhooks": ["a"]}, StrategicPatchError, "list element types are not identical: "),
+    "order": (
+        {"$setElementOrder/webhooks": [key("a")], "webhooks": [key("b")]},
+        StrategicPatchError,
+        "The order in patch list:\n[map[name:b]]\n doesn't match $setElementOrder list:\n[map[name:a]]\n",
+    ),
+    "retained keys": ({"metadata": {"labels": {"$retainKeys": "x"}}}, BadDirectiveError, "invalid patch format of retainKeys"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_cannot_be_merged(name: str) -> None:
+    patch, kind, text = BAD[name]
+    with pytest.raises(kind) as raised:
+        patched(patch)
+    assert str(raised.value).startswith(text)
