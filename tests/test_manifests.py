@@ -155,6 +155,7 @@ def test_server_has_the_rights_it_uses_and_no_others():
             )
             for verb in ("get", "list", "watch")
         ),
+        ("", "services", "(any)", "get"),
         *(
             ("apiregistration.k8s.io", "apiservices", "(any)", verb)
             for verb in ("get", "list", "watch", "create", "update", "delete")

@@ -214,6 +214,16 @@ def test_flag_before_environment_before_file(tmp_path):
     assert (options.secure_port, options.max_requests_inflight, options.data) == (3, 2, "/file")
 
 
+def test_services_in_all_forms(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("resolve-service: [a/b=localhost:1, a/c=10.0.0.7:443]\n")
+    expected = ((("a", "b"), ("localhost", 1)), (("a", "c"), ("10.0.0.7", 443)))
+    flags = ["--resolve-service", "a/b=localhost:1", "--resolve-service=a/c=10.0.0.7:443"]
+    assert parse(["dev", *flags], {}).resolve_services == expected
+    assert parse(["serve", "--config", str(path)], {}).resolve_services == expected
+    assert parse(["dev"], {"AGGSERVER_RESOLVE_SERVICE": "a/b=[::1]:1"}).resolve_services == ((("a", "b"), ("::1", 1)),)
+
+
 MISTAKES = {
     "etcd without servers": (["dev", "--storage", "etcd"], {}, "--storage etcd requires --etcd-servers"),
     "servers without etcd": (
@@ -231,6 +241,11 @@ MISTAKES = {
         ["storage", "restore", "b", "--bump-revision=0"],
         {},
         "--bump-revision: must be a whole number, 1 or more",
+    ),
+    "a service without a port": (
+        ["dev", "--resolve-service", "a/b=c"],
+        {},
+        "--resolve-service: must be NAMESPACE/NAME=HOST:PORT",
     ),
     "no budget": (["dev", "--rules-budget", "0"], {}, "--rules-budget: must be a whole number, 1 or more"),
     "half a budget": (["dev", "--rules-budget", "0.5"], {}, "--rules-budget: must be a whole number, 1 or more"),

@@ -9,6 +9,8 @@ Pure. Source: k8s.io/apiextensions-apiserver pkg/apis/apiextensions/v1/{types,de
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -22,6 +24,7 @@ from aggserver.publish.table import Column
 from aggserver.registry.custom_resource import ScalePaths
 from aggserver.schema import structural
 from aggserver.scheme import form
+from aggserver.webhook.config import ClientConfig, ServiceReference
 
 __all__ = [
     "Conversion",
@@ -30,6 +33,7 @@ __all__ = [
     "Names",
     "Version",
     "WebhookClient",
+    "client_config",
     "parse",
     "with_structure",
 ]
@@ -140,6 +144,18 @@ def parse(crd: JSONMapping) -> Definition:
         conversion=_conversion(spec["conversion"], rules_text(crd)),
         preserve_unknown_fields=spec["preserveUnknownFields"],
     )
+
+
+def client_config(client: WebhookClient) -> ClientConfig:
+    """How to call a webhook. A bundle that is no base64 stays as it is, so that a call fails and says why."""
+    service = None
+    if client.service_name:
+        service = ServiceReference(client.service_namespace, client.service_name, client.service_path, client.service_port)
+    try:
+        bundle = base64.b64decode(client.ca_bundle, validate=True)
+    except binascii.Error:
+        bundle = client.ca_bundle.encode()
+    return ClientConfig(client.url, service, bundle)
 
 
 def with_structure(definition: Definition) -> Definition:

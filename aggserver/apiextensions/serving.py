@@ -16,9 +16,10 @@ from aggserver.admission.chain import Chain
 from aggserver.apiextensions import conversion_annotation
 from aggserver.apiextensions.admitted import DefinitionObjects, ScaleObjects
 from aggserver.apiextensions.content import content_digest, same_content
-from aggserver.apiextensions.definition import Definition, Version
+from aggserver.apiextensions.definition import Definition, Version, client_config
 from aggserver.apiextensions.marks import Marks
 from aggserver.conversion.converter import NONE, Converter
+from aggserver.conversion.webhook import WebhookConverter
 from aggserver.endpoints.installer import ResourceScope
 from aggserver.merge.atom import Atom, of_resource
 from aggserver.merge.fieldset import FieldSet
@@ -256,7 +257,18 @@ class DefinitionResource:
         if definition.conversion.rules:
             schemas = {version.name: self.schema(version) for version in definition.versions}
             return conversion_annotation.converter(definition.name, definition.conversion.rules, schemas, self._rule_options)
-        return NONE
+        if definition.conversion.webhook is None or len(definition.versions) == 1:
+            return NONE
+        environment = self._environment
+        return WebhookConverter(
+            definition.name,
+            client_config(definition.conversion.webhook),
+            definition.conversion.review_versions,
+            environment.webhooks,
+            new_uid=environment.new_uid,
+            clock=environment.monotonic,
+            observe=environment.observe_conversion,
+        )
 
     def _version(self, api_version: str) -> Version:
         for version in self.definition.versions:

@@ -14,6 +14,7 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 import aggserver
@@ -23,6 +24,7 @@ from aggserver.apiextensions.migration import Ledger, Migrator
 from aggserver.app.errors import StartError
 from aggserver.authentication.delegating import Authenticator
 from aggserver.authorization.delegating import Authorizer
+from aggserver.conversion.webhook import Call, Caller
 from aggserver.endpoints import filters
 from aggserver.endpoints.discovery import Discovery
 from aggserver.endpoints.dispatch import Dispatcher
@@ -56,7 +58,7 @@ def listen(options: Options) -> socket.socket:
         raise StartError(f"can't listen on {host}: {hint or error.strerror}") from None
 
 
-def new_environment(storage: Storage, options: Options) -> Environment:
+def new_environment(storage: Storage, options: Options, webhooks: Caller) -> Environment:
     """The environment of a running server: the real clocks, and the system's randomness."""
     return Environment(
         storage=storage,
@@ -65,6 +67,7 @@ def new_environment(storage: Storage, options: Options) -> Environment:
         new_uid=_random_uuids(),
         random=secrets.randbelow,
         max_object_bytes=options.max_object_bytes,
+        webhooks=webhooks,
     )
 
 
@@ -113,7 +116,8 @@ class Engine:
         self.metrics = Metrics()
         self.installer.on_change(lambda: self.metrics.forget(self._served))
         self.admission = admission
-        self.definitions = Definitions(environment, admission, self.installer, rule_options)
+        observed = replace(environment, observe_conversion=self._observe_conversion)
+        self.definitions = Definitions(observed, admission, self.installer, rule_options)
         self._watching = Watching(spread, self._observe_watch, call_later)
         self._observer = RequestObserver(self.metrics, self._served)
         self.handler: Handler = self._dispatcher()
@@ -179,6 +183,9 @@ class Engine:
 
     def _observe_watch(self, scope: ResourceScope, count: int, size: int) -> None:
         self.metrics.watch(scope.info.group, scope.info.version, scope.info.resource).sent(count, size)
+
+    def _observe_conversion(self, call: Call) -> None:
+        self.metrics.conversion(call.definition, call.from_version, call.to_version, call.seconds, call.failure)
 
     def _paths(self) -> list[str]:
         paths = ["/apis", "/openapi/v2", "/openapi/v3"]

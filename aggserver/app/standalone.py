@@ -44,6 +44,8 @@ from aggserver.server.serving import Server
 from aggserver.server.tls import TLSConfig
 from aggserver.standalone import kinds, kubeconfig, namespaces, seed
 from aggserver.storage.interface import Storage
+from aggserver.webhook.client import Webhooks
+from aggserver.webhook.services import MappedServices
 
 __all__ = ["run"]
 
@@ -80,7 +82,9 @@ async def _run(
         credentials = Credentials(folder, _names(options), tls, time.time, options.kubeconfig_to_write)
         await credentials.start()
 
-        environment = new_environment(storage, options)
+        webhooks = Webhooks(MappedServices(dict(options.resolve_services)), f"aggserver/{aggserver.__version__}")
+        stack.push_async_callback(webhooks.close)
+        environment = new_environment(storage, options, webhooks)
         rule_options = RuleOptions(options.rules_see_labels, options.rules_budget)
         namespace_store = environment.own_store(namespaces.NamespaceStrategy())
         crds = environment.own_store(DefinitionStrategy(rule_options), StoredDefinitions())

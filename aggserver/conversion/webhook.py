@@ -17,7 +17,7 @@ from aggserver.meta.json_types import JSONObject
 from aggserver.webhook.answers import WebhookError
 from aggserver.webhook.config import ClientConfig
 
-__all__ = ["Call", "Caller", "WebhookConverter"]
+__all__ = ["Call", "Caller", "NoCaller", "WebhookConverter", "unobserved"]
 
 log = logging.getLogger("aggserver.conversion")
 
@@ -31,16 +31,26 @@ SLOW_OBJECT_SECONDS = 0.008
 SPARE_BYTES = 8 * 2**20
 GROWTH = 2
 
+# Codes of responses that may be about the objects that were sent: other objects may be converted.
+ABOUT_OBJECTS = frozenset({*range(200, 207), 400, 413, 422, 500})
+
 # More objects, or a larger answer, are encoded and checked in a thread.
 FEW_OBJECTS = 16
 SHORT_BYTES = 256 * 1024
 
 
 class Caller(Protocol):
-    """`Webhooks` of webhook/client.py."""
+    """`Webhooks` in webhook/client.py."""
 
     async def call(self, config: ClientConfig, body: bytes, *, timeout: float, max_bytes: int) -> bytes:  # noqa: ASYNC109
         """See there."""
+
+
+class NoCaller:
+    """For a server without webhooks."""
+
+    async def call(self, config: ClientConfig, body: bytes, *, timeout: float, max_bytes: int) -> bytes:  # noqa: ASYNC109
+        raise WebhookError("this server does not call webhooks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +62,10 @@ class Call:
     to_version: str
     seconds: float
     failure: str
+
+
+def unobserved(call: Call) -> None:
+    """Observes nothing."""
 
 
 class WebhookConverter:
@@ -110,7 +124,7 @@ class WebhookConverter:
                 self._config, body, timeout=TIMEOUT_SECONDS, max_bytes=SPARE_BYTES + GROWTH * len(body)
             )
         except WebhookError as error:
-            raise refused(objects[0], CALL_FAILED, f"failed: {error}", answered=False) from error
+            raise refused(objects[0], CALL_FAILED, f"failed: {error}", answered=error.code in ABOUT_OBJECTS) from error
         return (
             await asyncio.to_thread(decode_answer, answer, *given) if len(answer) > SHORT_BYTES else decode_answer(answer, *given)
         )

@@ -3,7 +3,8 @@
 `RequestObserver` is the observer that `endpoints/filters.py` reports requests to. The children of metrics are looked up once per
 combination of labels and kept, because `labels()` costs as much as the observation itself. Clients can't make up label values:
 only served resources and a few paths are counted by name.
-Source: k8s.io/apiserver pkg/endpoints/metrics/metrics.go, v0.36.3.
+Source: k8s.io/apiserver pkg/endpoints/metrics/metrics.go; k8s.io/apiextensions-apiserver pkg/apiserver/conversion/metrics.go,
+v0.36.3.
 """
 
 from __future__ import annotations
@@ -38,6 +39,10 @@ DURATION_BUCKETS = (
 )
 RESPONSE_SIZE_BUCKETS = tuple(1000.0 * 10.0**n for n in range(7))  # bytes, 1 KB to 1 GB
 EVENT_SIZE_BUCKETS = tuple(1024.0 * 2.0**n for n in range(8))  # bytes, 1 to 128 KiB
+
+# Of calls of conversion webhooks: 1 ms to 16 s, and 5 ms to a minute.
+CONVERSION_BUCKETS = tuple(0.001 * 2.0**n for n in range(15))
+CONVERSION_CALL_BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0)
 
 RESOURCE_LABELS = ("verb", "group", "version", "resource", "subresource", "scope", "component")
 DRY_RUN_LABELS = ("verb", "dry_run", *RESOURCE_LABELS[1:])
@@ -176,6 +181,26 @@ class Metrics:
             ("group", "resource"),
             registry=registry,
         )
+        self._conversions = Histogram(
+            "apiserver_crd_conversion_webhook_duration_seconds",
+            "Seconds of calls of conversion webhooks.",
+            ("crd_name", "from_version", "to_version", "succeeded"),
+            buckets=CONVERSION_BUCKETS,
+            registry=registry,
+        )
+        self._conversion_calls = Counter(
+            "apiserver_conversion_webhook_request_total",
+            "Calls of conversion webhooks, by result and kind of failure.",
+            ("result", "failure_type"),
+            registry=registry,
+        )
+        self._conversion_durations = Histogram(
+            "apiserver_conversion_webhook_duration_seconds",
+            "Seconds of calls of conversion webhooks, by result and kind of failure.",
+            ("result", "failure_type"),
+            buckets=CONVERSION_CALL_BUCKETS,
+            registry=registry,
+        )
         self._read_only = self._inflight.labels("readOnly")
         self._mutating = self._inflight.labels("mutating")
         self._children: dict[RequestKey, _RequestMetrics] = {}
@@ -215,6 +240,16 @@ class Metrics:
         self._migrated.labels(group, resource).inc(rewritten)
         self._unmigrated.labels(group, resource).set(remaining)
         self._unmigratable.labels(group, resource).set(failing)
+
+    def conversion(self, definition: str, from_version: str, to_version: str, seconds: float, failure: str) -> None:
+        """Counts a call of the conversion webhook of a definition. failure: its kind, '' if it succeeded."""
+        result = ("failure" if failure else "success", failure)
+        self._conversion_calls.labels(*result).inc()
+        self._conversion_durations.labels(*result).observe(seconds)
+        labels = (definition, from_version, to_version, "false" if failure else "true")
+        # Of the resource that has the definition's name, so that `forget` removes the series with it.
+        resource, _, group = definition.partition(".")
+        self._child(self._conversions, (group, to_version, resource), *labels).observe(seconds)
 
     def inflight(self, read_only: int, mutating: int) -> None:
         """Sets the numbers of requests in progress, without the long-running ones."""

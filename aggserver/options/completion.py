@@ -210,7 +210,7 @@ def _zsh_case(command: str) -> str:
 
 def _zsh_options(flag: Flag) -> Iterator[str]:
     text = _first_sentence(flag.text).replace("[", "(").replace("]", ")").replace(":", " -")
-    repeated = "*" if flag.convert in (convert.texts, convert.sources) else ""
+    repeated = "*" if flag.convert in convert.REPEATED else ""
     for name in _names(flag):
         if not _has_value(flag):
             yield shlex.quote(f"{name}[{text}]")

@@ -15,8 +15,10 @@ from typing import Any
 from aggserver.meta import duration
 
 __all__ = [
+    "REPEATED",
     "Convert",
     "OneOf",
+    "Services",
     "address",
     "boolean",
     "integer",
@@ -25,12 +27,16 @@ __all__ = [
     "port",
     "positive",
     "seconds",
+    "services",
     "sources",
     "text",
     "texts",
 ]
 
 Convert = Callable[[Any], Any]
+
+# Of each service its namespace and name, then host and port.
+Services = tuple[tuple[tuple[str, str], tuple[str, int]], ...]
 
 
 def text(value: Any) -> str:
@@ -86,6 +92,17 @@ def sources(value: Any) -> tuple[str, ...]:
     return tuple(text(member) for member in (value if isinstance(value, list) else [value]))
 
 
+def services(value: Any) -> Services:
+    """Addresses of services: `NAMESPACE/NAME=HOST:PORT`, in the forms that `texts` takes. The last one of a service counts."""
+    found = []
+    for member in texts(value):
+        parts = re.fullmatch(r"([^/=]+)/([^/=]+)=(\[[^\]]+\]|[^:\[\]]+):(\d{1,5})", member)
+        if parts is None or not 0 < int(parts[4]) <= 65535:
+            raise ValueError("must be NAMESPACE/NAME=HOST:PORT")
+        found.append(((parts[1], parts[2]), (parts[3].strip("[]"), int(parts[4]))))
+    return tuple(found)
+
+
 def address(value: Any) -> str:
     return str(ip_address(text(value)))
 
@@ -104,3 +121,7 @@ class OneOf:
 
 def one_of(*choices: str) -> Convert:
     return OneOf(choices)
+
+
+# Converters of flags that may be repeated.
+REPEATED = (texts, sources, services)

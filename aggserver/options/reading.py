@@ -269,7 +269,7 @@ def _add_flags(parser: argparse.ArgumentParser, command: str) -> None:
         if flag.convert is convert.boolean:
             # As in Go's flag package: --flag or --flag=false.
             more = {"metavar": "true|false", "nargs": "?", "const": "true"}
-        elif flag.convert in (convert.texts, convert.sources):
+        elif flag.convert in convert.REPEATED:
             more["action"] = "append"
         default = flag.dev if command == "dev" and flag.dev is not None else _DEFAULTS[name]
         group.add_argument(*names, dest=name, default=argparse.SUPPRESS, help=flag.text + _shown(default, flag), **more)

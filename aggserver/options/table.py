@@ -138,6 +138,15 @@ class Options:
         metavar="FILE",
         commands=DEV,
     )
+    resolve_services: convert.Services = _option(
+        (),
+        "resolve-service",
+        convert.services,
+        _SERVING,
+        "address of a service that webhooks name; may be repeated; serve finds the services of its cluster without it",
+        metavar="NAMESPACE/NAME=HOST:PORT",
+        commands=BOTH,
+    )
     exit_with_parent: bool = _option(
         False, "exit-with-parent", convert.boolean, _SERVING, "stop when the parent process exits", commands=DEV
     )

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from aggserver.conversion.converter import NONE, Converter
+from aggserver.conversion.webhook import Call, Caller, NoCaller, unobserved
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry import stored
 from aggserver.registry.conversions import ConvertedObjects
@@ -33,6 +34,7 @@ class Environment:
 
     max_object_bytes: limit for an object as it is stored.
     corrupt: the objects known to be unreadable, by key; shared by all cachers. converted: what converters made of objects.
+    webhooks: calls them. observe_conversion: is told of each call of a conversion webhook.
     """
 
     storage: Storage
@@ -43,6 +45,8 @@ class Environment:
     max_object_bytes: int = MAX_OBJECT_BYTES
     corrupt: dict[str, Corrupt] = field(default_factory=dict)
     converted: ConvertedObjects = field(default_factory=ConvertedObjects)
+    webhooks: Caller = field(default_factory=NoCaller)
+    observe_conversion: Callable[[Call], None] = unobserved
 
     def unreadable(self) -> str | None:
         """The objects known to be unreadable, as the message of a readiness check; None if there are none."""

@@ -51,15 +51,15 @@ def failure(code: int, content_type: str, body: bytes) -> WebhookError | None:
     """The error that a response means; None for one that has an answer in its body."""
     problem = _media_type_problem(content_type)
     if problem:
-        return WebhookError(f"Internal error occurred: mime: {problem}")
+        return WebhookError(f"Internal error occurred: mime: {problem}", code=code)
     if not 200 <= code <= 206:
         status = _status(body)
         if status is not None:
-            return WebhookError(status.get("message", ""), status, status.get("code") or code)
+            return WebhookError(str(status.get("message") or ""), status, status.get("code") or code)
         return WebhookError(_unstructured(code, content_type, body), None, code)
     if not body:
         kind = content_type or "application/json"
-        return WebhookError(f"0-length response with status code: {code} and content type: {kind}")
+        return WebhookError(f"0-length response with status code: {code} and content type: {kind}", code=code)
     return None
 
 

@@ -101,7 +101,7 @@ class Webhooks:
         for attempt in range(MAX_RETRIES + 1):
             response = await self._follow(exchange, config, context, body)
             async with response:
-                answer = await _read(exchange, response, max_bytes)
+                answer = await _read(response, max_bytes)
             pause = retry_after(response.status, response.headers.get("Retry-After"))
             if pause is None or attempt == MAX_RETRIES:
                 break
@@ -133,7 +133,10 @@ class Webhooks:
         headers, server_name, proxy = {}, None, None
         if config.service is not None and not exchange.redirected:
             headers["Host"], server_name = url.authority, config.service.server_name
-            host, port = await self._resolver.resolve(config.service)
+            try:
+                host, port = await self._resolver.resolve(config.service)
+            except WebhookError as error:
+                raise exchange.error(str(error)) from error
             url = url.with_host(host).with_port(port)
         else:
             proxy = _proxy(url)
@@ -191,13 +194,13 @@ class _Exchange:
         return WebhookError(f"Post {quote(url or self.url)}: {reason}")
 
 
-async def _read(exchange: _Exchange, response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
+async def _read(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
     pieces, size = [], 0
     try:
         async for piece in response.content.iter_any():
             size += len(piece)
             if size > max_bytes:
-                raise WebhookError(f"the response is larger than {max_bytes} bytes")
+                raise WebhookError(f"the response is larger than {max_bytes} bytes", code=response.status)
             pieces.append(piece)
     except (aiohttp.ClientError, OSError) as error:
         if isinstance(error, TimeoutError):

@@ -16,10 +16,12 @@ from aggserver.apiextensions.definition import (
     Names,
     Version,
     WebhookClient,
+    client_config,
     parse,
 )
 from aggserver.publish.table import Column
 from aggserver.registry.custom_resource import ScalePaths
+from aggserver.webhook.config import ClientConfig, ServiceReference
 from tests import corpus
 
 
@@ -104,6 +106,12 @@ def test_everything() -> None:
     client = WebhookClient(service_namespace="n", service_name="s", service_path="/p", service_port=8443, ca_bundle="eA==")
     assert definition.conversion == Conversion(client, ("v1", "v1beta1"))
     assert definition.preserve_unknown_fields
+
+
+def test_how_a_webhook_is_called() -> None:
+    service = WebhookClient(service_namespace="n", service_name="s", service_path="/p", service_port=8443, ca_bundle="eA==")
+    assert client_config(service) == ClientConfig(service=ServiceReference("n", "s", "/p", 8443), ca_bundle=b"x")
+    assert client_config(WebhookClient("https://a", ca_bundle="no base64")) == ClientConfig("https://a", ca_bundle=b"no base64")
 
 
 def test_nulls_are_missing() -> None:

@@ -60,8 +60,8 @@ async def converting(answer: Answer, *versions: str, clock: FakeClock | None = N
         yield Setup(server, converter, calls)
 
 
-# Answers that can't be read: the webhook has answered nevertheless.
-UNREADABLE = {
+# Of the bad responses, those that may be about the objects that were sent.
+ANSWERED = {
     *(
         "HTML",
         "HTML as JSON",
@@ -73,7 +73,8 @@ UNREADABLE = {
         "a string",
         "a list",
     ),
-    *("null", "an empty object", "200 with a Status", "200 with a Status of success"),
+    *("null", "an empty object", "nothing", "nothing, of another type", "204", "a type that can't be read", "400", "422"),
+    *("200 with a Status", "200 with a Status of success", "500 and a text", "500 and HTML", "500 and JSON", "500 and nothing"),
 }
 MALFORMED = {
     *("null", "an empty object", "no response", "response null", "another uid", "no uid", "no kind", "no version"),
@@ -145,7 +146,7 @@ async def test_bad_webhooks(name: str) -> None:
     kinds = ((MALFORMED, "malformed_response"), (PARTIAL, "partial_response"), (BAD_OBJECTS, "invalid_converted_object"))
     failure = next((kind for names, kind in kinds if name in names), "call")
     assert [call.failure for call in setup.calls] == [f"conversion_webhook_{failure}_failure"]
-    assert caught.value.answered == (name not in BAD_RESPONSES or name in UNREADABLE)
+    assert caught.value.answered == (name not in BAD_RESPONSES or name in ANSWERED)
     assert caught.value.index == (0 if caught.value.answered else None)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from aiohttp import web
 
 from aggserver.certificates.issuing import KeyPair, issue_serving, new_ca
-from aggserver.webhook.client import Webhooks
+from aggserver.webhook.client import ServiceResolver, Webhooks
 from aggserver.webhook.config import ClientConfig, ServiceReference
 from tests.fakes.bad_webhooks import Answer
 
@@ -66,7 +66,7 @@ async def webhook_server(
 ) -> AsyncIterator[WebhookServer]:
     """names, ips: those of its certificate, which `ca` signed."""
     server = WebhookServer(0, answer)
-    runner = web.ServerRunner(web.Server(server.handle), shutdown_timeout=0)
+    runner = web.ServerRunner(web.Server(server.handle, access_log=None), shutdown_timeout=0)
     await runner.setup()
     context = server_context(issue_serving(ca, names, ips, time.time()))
     await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
@@ -78,7 +78,7 @@ async def webhook_server(
 
 
 @asynccontextmanager
-async def calling(services: FixedServices | None = None) -> AsyncIterator[Webhooks]:
+async def calling(services: ServiceResolver | None = None) -> AsyncIterator[Webhooks]:
     webhooks = Webhooks(services or FixedServices(), "aggserver/test")
     try:
         yield webhooks

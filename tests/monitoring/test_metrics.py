@@ -176,3 +176,18 @@ async def test_a_withdrawn_definition_leaves_no_series(server, client):
     server.engine.definitions.remove(definitions.CRONTABS["metadata"]["name"])
     assert b'resource="crontabs"' not in server.engine.metrics.exposition()
     assert b'resource="widgets"' in server.engine.metrics.exposition()
+
+
+def test_calls_of_conversion_webhooks():
+    metrics = Metrics()
+    metrics.conversion("crontabs.stable.example.com", "v1beta1", "v1", 0.003, "")
+    metrics.conversion("crontabs.stable.example.com", "v1beta1", "v1", 0.1, "conversion_webhook_call_failure")
+    lines = metrics.exposition().decode().splitlines()
+    of = 'crd_name="crontabs.stable.example.com",from_version="v1beta1",succeeded="true",to_version="v1"'
+    assert f"apiserver_crd_conversion_webhook_duration_seconds_count{{{of}}} 1.0" in lines
+    assert 'apiserver_conversion_webhook_request_total{failure_type="",result="success"} 1.0' in lines
+    failed = 'failure_type="conversion_webhook_call_failure",result="failure"'
+    assert f"apiserver_conversion_webhook_request_total{{{failed}}} 1.0" in lines
+    assert f"apiserver_conversion_webhook_duration_seconds_sum{{{failed}}} 0.1" in lines
+    metrics.forget(lambda *gvr: False)
+    assert "crontabs.stable.example.com" not in metrics.exposition().decode()
