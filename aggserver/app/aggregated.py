@@ -20,7 +20,7 @@ from aggserver.apiextensions.registration import Registrar, Service
 from aggserver.apiextensions.stored_versions import FolderLedger, FolderMigrations
 from aggserver.app import admission
 from aggserver.app.cluster_services import ClusterServices
-from aggserver.app.engine import Engine, listen, new_environment
+from aggserver.app.engine import Engine, listen, new_environment, open_webhooks
 from aggserver.app.memory import give_back_memory
 from aggserver.app.serving_certificate import ServingCertificate
 from aggserver.app.storage import compaction, open_storage
@@ -37,8 +37,6 @@ from aggserver.options import Options
 from aggserver.schema.rules import RuleOptions
 from aggserver.server.serving import Server
 from aggserver.server.tls import FileWatcher, TLSConfig
-from aggserver.webhook.client import Webhooks
-from aggserver.webhook.services import MappedServices
 
 __all__ = ["run"]
 
@@ -58,9 +56,7 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
         stack.push_async_callback(storage.close)
         sources = ClusterSources(cluster, admission.enabled_plugins(options))
         rule_options = RuleOptions(options.rules_see_labels, options.rules_budget)
-        services = MappedServices(dict(options.resolve_services), ClusterServices(cluster))
-        webhooks = Webhooks(services, f"aggserver/{aggserver.__version__}")
-        stack.push_async_callback(webhooks.close)
+        webhooks = await stack.enter_async_context(open_webhooks(options, ClusterServices(cluster)))
         environment = new_environment(storage, options, webhooks)
         engine = Engine(environment, admission.aggregated(options, cluster, sources), rule_options)
         engine.checks.add("admission", sources.healthy, livez=False, warning=sources.warning)

@@ -13,7 +13,8 @@ import secrets
 import socket
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -40,8 +41,10 @@ from aggserver.registry.environment import Environment
 from aggserver.schema.rules import UPSTREAM, RuleOptions
 from aggserver.server.serving import bind
 from aggserver.storage.interface import Storage
+from aggserver.webhook.client import ServiceResolver, Webhooks
+from aggserver.webhook.services import MappedServices
 
-__all__ = ["Engine", "listen", "new_environment"]
+__all__ = ["Engine", "listen", "new_environment", "open_webhooks"]
 
 
 def listen(options: Options) -> socket.socket:
@@ -56,6 +59,17 @@ def listen(options: Options) -> socket.socket:
             errno.EADDRNOTAVAIL: f"{host} is no address of this machine: --bind-address IP takes another",
         }.get(error.errno or 0)
         raise StartError(f"can't listen on {host}: {hint or error.strerror}") from None
+
+
+@asynccontextmanager
+async def open_webhooks(options: Options, cluster_services: ServiceResolver | None = None) -> AsyncIterator[Webhooks]:
+    """The client for webhooks. cluster_services: finds the services that the options don't name, if there is a cluster."""
+    services = MappedServices(dict(options.resolve_services), cluster_services)
+    webhooks = Webhooks(services, f"aggserver/{aggserver.__version__}")
+    try:
+        yield webhooks
+    finally:
+        await webhooks.close()
 
 
 def new_environment(storage: Storage, options: Options, webhooks: Caller) -> Environment:

@@ -21,17 +21,18 @@ from aggserver.apiextensions.migration import Ledger, Migration, Migrator
 from aggserver.apiextensions.stored_versions import FolderLedger, StatusLedger, due
 from aggserver.apiextensions.strategy import DefinitionStrategy
 from aggserver.apiextensions.v1beta1 import StoredDefinitions
-from aggserver.app.engine import new_environment
+from aggserver.app.engine import new_environment, open_webhooks
 from aggserver.app.errors import StartError
 from aggserver.app.storage import open_storage
 from aggserver.endpoints.installer import Installer
 from aggserver.errors import AggserverError
 from aggserver.meta.errors import StatusError
 from aggserver.options import Options
+from aggserver.registry.environment import Environment
 from aggserver.registry.informer import ALL, CONTROLLER
 from aggserver.registry.rest import Context
 from aggserver.registry.storage_version import Identity
-from aggserver.storage.interface import Storage, StorageError
+from aggserver.storage.interface import StorageError
 from aggserver.storage.sqlite_file import FILE_NAME
 
 __all__ = ["MigrationError", "migrate"]
@@ -48,7 +49,8 @@ async def migrate(options: Options) -> str:
     folder = await asyncio.to_thread(_read, options.definitions) if options.definitions is not None else {}
     storage = await open_storage(options)
     try:
-        return await _run(storage, options, folder)
+        async with open_webhooks(options) as webhooks:
+            return await _run(new_environment(storage, options, webhooks), folder)
     finally:
         await storage.close()
 
@@ -72,8 +74,8 @@ class _Job:
     identity: Identity | None = None
 
 
-async def _run(storage: Storage, options: Options, folder: Mapping[str, Definition]) -> str:
-    environment = new_environment(storage, options)
+async def _run(environment: Environment, folder: Mapping[str, Definition]) -> str:
+    storage = environment.storage
     crds = environment.own_store(DefinitionStrategy(), StoredDefinitions())
     definitions = Definitions(environment, Chain(), Installer())
     stored = [obj.decoded() for obj in (await crds.list(Context(CONTROLLER), ALL)).items]

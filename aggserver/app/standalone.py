@@ -27,7 +27,7 @@ from aggserver.apiextensions.strategy import DefinitionStrategy
 from aggserver.apiextensions.v1beta1 import StoredDefinitions, to_v1
 from aggserver.app import admission
 from aggserver.app.credentials import Credentials
-from aggserver.app.engine import Engine, listen, new_environment
+from aggserver.app.engine import Engine, listen, new_environment, open_webhooks
 from aggserver.app.memory import give_back_memory
 from aggserver.app.processes import run_command, until_orphaned
 from aggserver.app.storage import IN_MEMORY, compaction, data_folder, open_storage
@@ -44,8 +44,6 @@ from aggserver.server.serving import Server
 from aggserver.server.tls import TLSConfig
 from aggserver.standalone import kinds, kubeconfig, namespaces, seed
 from aggserver.storage.interface import Storage
-from aggserver.webhook.client import Webhooks
-from aggserver.webhook.services import MappedServices
 
 __all__ = ["run"]
 
@@ -82,8 +80,7 @@ async def _run(
         credentials = Credentials(folder, _names(options), tls, time.time, options.kubeconfig_to_write)
         await credentials.start()
 
-        webhooks = Webhooks(MappedServices(dict(options.resolve_services)), f"aggserver/{aggserver.__version__}")
-        stack.push_async_callback(webhooks.close)
+        webhooks = await stack.enter_async_context(open_webhooks(options))
         environment = new_environment(storage, options, webhooks)
         rule_options = RuleOptions(options.rules_see_labels, options.rules_budget)
         namespace_store = environment.own_store(namespaces.NamespaceStrategy())

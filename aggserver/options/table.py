@@ -145,7 +145,7 @@ class Options:
         _SERVING,
         "address of a service that webhooks name; may be repeated; serve finds the services of its cluster without it",
         metavar="NAMESPACE/NAME=HOST:PORT",
-        commands=BOTH,
+        commands=BOTH | {"storage migrate"},
     )
     exit_with_parent: bool = _option(
         False, "exit-with-parent", convert.boolean, _SERVING, "stop when the parent process exits", commands=DEV
