@@ -98,6 +98,8 @@ PURE = (
     "aggserver.apiextensions.v1beta1",
     "aggserver.apiextensions.validation",
     "aggserver.apiextensions.version_rules",
+    "aggserver.webhook.ca_bundle",
+    "aggserver.webhook.client_config",
     "aggserver.convert_command.report",
     "aggserver.conversion.field_path",
     "aggserver.conversion.round_trips",

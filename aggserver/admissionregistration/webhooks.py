@@ -14,7 +14,7 @@ from aggserver.admissionregistration.matching import Errors, one_of
 from aggserver.meta.field import FieldError, Path, duplicate, invalid, required
 from aggserver.meta.json_types import JSONMapping
 from aggserver.meta.names import dns1123_subdomain
-from aggserver.scheme import client_config
+from aggserver.webhook import client_config
 
 __all__ = ["FAILURE_POLICIES", "REINVOCATION_POLICIES", "validate"]
 

@@ -9,20 +9,17 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
 from collections.abc import Iterator
 
 from aggserver.apiextensions.manifest import member
 from aggserver.meta.field import FieldError, Path, forbidden, invalid, not_supported, required
 from aggserver.meta.json_types import JSONMapping
-from aggserver.scheme import client_config
-from aggserver.scheme.client_config import REVIEW_VERSIONS
+from aggserver.webhook import ca_bundle, client_config
+from aggserver.webhook.client_config import REVIEW_VERSIONS
 
 __all__ = ["ca_bundle_problem", "validate"]
 
 Errors = Iterator[FieldError]
-
-_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----\s(.*?)-----END CERTIFICATE-----", re.DOTALL)
 
 
 def validate(conversion: JSONMapping, path: Path, old: JSONMapping | None = None, *, established: bool = False) -> Errors:
@@ -54,24 +51,10 @@ def validate(conversion: JSONMapping, path: Path, old: JSONMapping | None = None
 
 
 def ca_bundle_problem(conversion: JSONMapping) -> str:
-    """Upstream's error of the webhook's CA bundle; '' if it contains a certificate, or if there is no bundle.
-
-    The content of certificates is not parsed.
-    """
+    """Upstream's error of the webhook's CA bundle; '' if it is good, or if there is none."""
     config = member(member(conversion, "webhook", {}), "clientConfig", {})
     try:
         bundle = base64.b64decode(member(config, "caBundle", ""), validate=True)
     except binascii.Error:
         return "unable to parse bytes as PEM block"
-    if not bundle or any(map(_is_certificate, _CERTIFICATE.findall(bundle))):
-        return ""
-    if _CERTIFICATE.search(bundle):
-        return "failed to parse certificate: x509: malformed certificate"
-    return "unable to parse bytes as PEM block"
-
-
-def _is_certificate(body: bytes) -> bool:
-    try:
-        return base64.b64decode(b"".join(body.split()), validate=True)[:1] == b"\x30"  # DER: a certificate is a SEQUENCE
-    except binascii.Error:
-        return False
+    return ca_bundle.problem(bundle)

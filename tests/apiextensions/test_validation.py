@@ -102,7 +102,8 @@ def test_another_api_version() -> None:
     ]
 
 
-PEM = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1BPT0KLS0tLS1FTkQgQ0VSVElGSUNBVEUtLS0tLQo="  # of the two bytes of an empty SEQUENCE
+# Of no more than the outer form of a certificate.
+PEM = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1BZ3dBREFBQXdJQUFBPT0KLS0tLS1FTkQgQ0VSVElGSUNBVEUtLS0tLQo="
 
 BUNDLES = {
     "none": ("", True),

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 from aggserver.meta.json_types import JSONObject
-from tests.integration.comparison import JSON_PATCH, MERGE_PATCH, Cases
+from tests.integration.comparison import JSON_PATCH, MERGE_PATCH, Ask, Cases, ask
 from tests.integration.definitions import NAME, SCHEMA, STRING, change, crd, object_of, request, try_out, version
 
 __all__ = ["CASES"]
@@ -204,7 +205,114 @@ _CONVERSION: Cases = {
     "service-port-high": try_out(conversion=_webhook(_service(port=65536))),
     "service-path": try_out(conversion=_webhook(_service(path="a//B"))),
     "service-path-slashes": try_out(conversion=_webhook(_service(path="//"))),
+    "service-no-port": try_out(conversion=_webhook(_service(port=None))),
+    "service-path-root": try_out(conversion=_webhook(_service(path="/"))),
+    "service-path-dots": try_out(conversion=_webhook(_service(path="/../a_b/"))),
+    "url-null-service-null": try_out(conversion=_webhook({"url": None, "service": None})),
+    "url-empty": try_out(conversion=_webhook({"url": ""})),
+    "url-relative": try_out(conversion=_webhook({"url": "example.com/convert"})),
+    "url-no-scheme": try_out(conversion=_webhook({"url": ":443/convert"})),
+    "url-upper-scheme": try_out(conversion=_webhook({"url": "HTTPS://Example.com"})),
+    "url-space": try_out(conversion=_webhook({"url": "https://exa mple.com"})),
+    "url-port": try_out(conversion=_webhook({"url": "https://example.com:port/"})),
+    "url-escape": try_out(conversion=_webhook({"url": "https://example.com/%zz"})),
+    "url-control": try_out(conversion=_webhook({"url": "https://example.com/\n"})),
+    "url-brackets": try_out(conversion=_webhook({"url": "https://[::1/"})),
+    "url-user-only": try_out(conversion=_webhook({"url": "https://us%65r@example.com"})),
+    "url-opaque": try_out(conversion=_webhook({"url": "https:example.com"})),
+    "url-empty-query-and-fragment": try_out(conversion=_webhook({"url": "https://example.com?#"})),
+    "review-versions-empty": try_out(conversion=_webhook(_service(), [])),
+    "review-versions-one-known": try_out(conversion=_webhook(_service(), ["v9", "v1beta1"])),
     "bundle-text": try_out(conversion=_webhook({**_service(), "caBundle": "eA=="})),
+    "strategy-empty": try_out(conversion={"strategy": ""}),
+}
+
+
+# A CA that nobody uses.
+CERTIFICATE = """\
+-----BEGIN CERTIFICATE-----
+MIIBZTCCAQygAwIBAgIBATAKBggqhkjOPQQDAjARMQ8wDQYDVQQDDAZidW5kbGUw
+IBcNMjYxMTIyMTc1MDQxWhgPMjEyNjEwMjkxNzUwNDFaMBExDzANBgNVBAMMBmJ1
+bmRsZTBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABLjBporSLCArkiZiQb1jKxJp
+RyUHxmmvQMnS/XViIrkVdZXrJz13/qKs7ZxsJslcT6HTxeo/6OmPfyrFtO8Dyz2j
+UzBRMB0GA1UdDgQWBBTROsOpq6QWS/YNmykoSwFDUP+LPjAfBgNVHSMEGDAWgBTR
+OsOpq6QWS/YNmykoSwFDUP+LPjAPBgNVHRMBAf8EBTADAQH/MAoGCCqGSM49BAMC
+A0cAMEQCIH/jWbk48RPMbknePCOsfZkxAvND0VtwxMG0daVmD/o6AiBz/Idl1Uur
+9eT2Z7vJxYl5cP5LUtph+Xf1bGwx3Mv/QA==
+-----END CERTIFICATE-----
+"""
+
+
+def _base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def _pem(content: str, kind: str = "CERTIFICATE") -> str:
+    return f"-----BEGIN {kind}-----\n{content}\n-----END {kind}-----\n"
+
+
+_BUNDLES = {
+    "text": "x",
+    "space": " \n\t ",
+    "empty-block": _pem(""),
+    "no-certificate": _pem(_base64("x" * 40)),
+    "not-base64": _pem("!!!!"),
+    "key": _pem(_base64("x" * 40), "PRIVATE KEY"),
+    "key-then-text": _pem(_base64("x" * 40), "PRIVATE KEY") + "more",
+    "trailing-data": _pem(base64.b64encode(b"\x30\x03\x02\x01\x05more").decode()),
+    "a-sequence": _pem(base64.b64encode(b"\x30\x03\x02\x01\x05").decode()),
+    "a-certificate": CERTIFICATE,
+    "text-then-a-certificate": f"this is a bundle\n{CERTIFICATE}",
+    "a-certificate-then-text": f"{CERTIFICATE}more",
+    "windows": CERTIFICATE.replace("\n", "\r\n"),
+    "headers": CERTIFICATE.replace("-----\n", "-----\nName: value\n\n", 1),
+    "cut": CERTIFICATE[:200],
+    "no-line-break": CERTIFICATE.strip(),
+}
+
+
+def _established(body: Any) -> Any:
+    """What the controllers say of whether it is served, without the times."""
+    if not isinstance(body, dict) or "status" not in body or "conditions" not in body["status"]:
+        return body
+    told = {each["type"]: each for each in body["status"]["conditions"]}.get("Established", {})
+    return [told.get(key) for key in ("status", "reason", "message")]
+
+
+_WAIT = request("GET", f"?watch=1&timeoutSeconds=2&fieldSelector=metadata.name={NAME}", None, compared=False)
+_SAID = ask("GET", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{NAME}", pick=_established)
+
+
+def _patch(bundle: str | None, **more: Any) -> Ask:
+    config = {**_service(), "caBundle": None if bundle is None else _base64(bundle)}
+    return request("PATCH", f"/{NAME}", {"spec": {"conversion": _webhook(config)}, **more}, kind=MERGE_PATCH)
+
+
+_CA_BUNDLES: Cases = {
+    # Before a definition is Established, a condition tells of it.
+    "invalid-at-first": [
+        request("POST", "", crd(conversion=_webhook({**_service(), "caBundle": _base64("x")})), compared=False),
+        _WAIT,
+        _SAID,
+        _patch("y"),
+        _patch(CERTIFICATE),
+        _WAIT,
+        _SAID,
+        _patch("x"),
+        request("DELETE", f"/{NAME}", None, compared=False),
+    ],
+    # Of one that is Established, an invalid one is refused.
+    "of-an-established": [
+        request("POST", "", crd(), compared=False),
+        _WAIT,
+        _SAID,
+        *(_patch(bundle) for bundle in _BUNDLES.values()),
+        _patch(None),
+        _patch(""),
+        request("PATCH", f"/{NAME}", {"spec": {"conversion": _webhook(_service(), ["v2"])}}, kind=MERGE_PATCH),
+        _SAID,
+        request("DELETE", f"/{NAME}", None, compared=False),
+    ],
 }
 
 _UPDATES: Cases = {
@@ -315,6 +423,7 @@ CASES: Cases = {
     **{f"crd-{name}": case for name, case in _NAMES.items()},
     **{f"crd-version-{name}": case for name, case in _VERSIONS.items()},
     **{f"crd-conversion-{name}": case for name, case in _CONVERSION.items()},
+    **{f"crd-ca-bundle-{name}": case for name, case in _CA_BUNDLES.items()},
     **{f"crd-update-{name}": case for name, case in _UPDATES.items()},
     **{f"crd-status-{name}": case for name, case in _STATUS.items()},
     **{f"crd-body-{name}": case for name, case in _BODIES.items()},

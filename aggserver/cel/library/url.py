@@ -16,7 +16,7 @@ from aggserver.cel.library.ip import read_address
 from aggserver.cel.values import EvaluationError, Opaque, no_such_overload
 from aggserver.meta.golang import quote
 
-__all__ = ["IMPLEMENTATIONS", "URL", "check_request_uri"]
+__all__ = ["IMPLEMENTATIONS", "URL", "check_request_uri", "parse"]
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)?:(.*)", re.ASCII | re.DOTALL)
 _PORT = re.compile(r"(?::[0-9]*)?", re.ASCII)
@@ -59,11 +59,17 @@ def check_request_uri(text: str) -> None:
     _parse(text, text, is_request=True)
 
 
+def parse(text: str) -> URL:
+    """url.Parse. Raises ValueError."""
+    address, _, fragment = text.partition("#")
+    found = _parse(text, address, is_request=False, fragment=fragment)
+    _check_escapes(text, fragment)
+    return found
+
+
 def _parse_url(text: str) -> URL:
     check_request_uri(text)
-    address, _, fragment = text.partition("#")
-    _check_escapes(text, fragment)
-    return _parse(text, address, is_request=False, fragment=fragment)
+    return parse(text)
 
 
 def _invalid(whole: str, why: str) -> ValueError:

@@ -7,9 +7,11 @@ pkg/apis/admissionregistration/validation/validation.go, v1.36.3.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
-from urllib.parse import urlsplit
+from urllib.parse import quote_from_bytes, unquote_to_bytes
 
+from aggserver.cel.library import url as go_url
 from aggserver.meta.field import FieldError, Path, invalid, required
 from aggserver.meta.json_types import JSONMapping
 from aggserver.meta.names import dns1035_label, dns1123_subdomain
@@ -21,6 +23,7 @@ Errors = Iterator[FieldError]
 REVIEW_VERSIONS = ("v1", "v1beta1")
 """The versions of reviews that are sent; a webhook must read one of them."""
 
+_EMPTY_USER = re.compile(r"[^/?#]*//@")
 _FORM = "; desired format: https://host[/path]"
 
 
@@ -37,21 +40,25 @@ def url_or_service(config: JSONMapping, path: Path) -> Errors:
 
 def _url(text: str, path: Path) -> Errors:
     try:
-        parts = urlsplit(text)
+        parts = go_url.parse(text)
     except ValueError as error:
         yield required(path, f"url must be a valid URL: {error}{_FORM}")
         return
-    user, at, host = parts.netloc.rpartition("@")
     if parts.scheme != "https":
         yield invalid(path, parts.scheme, f"'https' is the only allowed URL scheme{_FORM}")
-    if not host:
-        yield invalid(path, host, f"host must be specified{_FORM}")
-    if at:
-        yield invalid(path, user, "user information is not permitted in the URL")
+    if not parts.host:
+        yield invalid(path, parts.host, f"host must be specified{_FORM}")
+    if parts.user or _EMPTY_USER.match(text):
+        yield invalid(path, _user(parts.user), "user information is not permitted in the URL")
     if parts.fragment:
         yield invalid(path, parts.fragment, "fragments are not permitted in the URL")
     if parts.query:
         yield invalid(path, parts.query, "query parameters are not permitted in the URL")
+
+
+def _user(user: str) -> str:
+    """As Go writes the user and the password of a URL, which it has decoded."""
+    return ":".join(quote_from_bytes(unquote_to_bytes(part), safe="$&+,;=") for part in user.split(":", 1))
 
 
 def _service(service: JSONMapping, path: Path) -> Errors:
