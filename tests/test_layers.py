@@ -102,6 +102,7 @@ PURE = (
     "aggserver.webhook.client_config",
     "aggserver.convert_command.report",
     "aggserver.conversion.field_path",
+    "aggserver.conversion.needed_fields",
     "aggserver.conversion.round_trips",
     "aggserver.conversion.rule_compilation",
     "aggserver.conversion.rule_types",

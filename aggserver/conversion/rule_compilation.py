@@ -20,6 +20,7 @@ from aggserver.cel.program import Program, ProgramError, compile_program
 from aggserver.cel.types import BOOL, DYN, Type
 from aggserver.conversion import rule_types, rules
 from aggserver.conversion.field_path import FieldPath
+from aggserver.conversion.needed_fields import needed_fields
 from aggserver.conversion.rule_types import describe
 from aggserver.conversion.rules import Change, Conversion, Kind, Rules, RulesError
 from aggserver.meta import field
@@ -28,7 +29,7 @@ from aggserver.schema.decl_type import MAX_REQUEST_SIZE, Declarations, DeclType,
 from aggserver.schema.rule_costs import MAX_EXPRESSION, MAX_TOTAL
 from aggserver.schema.structural import TYPE_META, Structural
 
-__all__ = ["METADATA_KEPT", "Compiled", "Cost", "Plan", "Step", "compile_rules"]
+__all__ = ["METADATA_KEPT", "Compiled", "Cost", "Expression", "Plan", "Step", "compile_rules"]
 
 # Fields of one conversion that are named because the versions disagree on their types.
 _MOST_NAMED = 10
@@ -51,14 +52,22 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
+class Expression:
+    """needs: fields of `self` without which there is no result."""
+
+    program: Program
+    needs: tuple[FieldPath, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """A change that can be run. target: the schema of the field that it writes. kept: see `field_path.take`."""
 
     change: Change
     target: Structural
     kept: int = 0
-    value: Program | None = None
-    when: Program | None = None
+    value: Expression | None = None
+    when: Expression | None = None
     steps: tuple[Step, ...] = ()
 
 
@@ -214,7 +223,7 @@ class _Compiler:
 
     # --- expressions ---
 
-    def _expression(self, text: str, path: Path, self_: _Self, node: Structural | None) -> Program | None:
+    def _expression(self, text: str, path: Path, self_: _Self, node: Structural | None) -> Expression | None:
         """Compile an expression, if there is one. node: the schema of the field for its result; None for a condition."""
         if not text:
             return None
@@ -233,7 +242,7 @@ class _Compiler:
         self.costs.append(found)
         if found.total > MAX_EXPRESSION * self._budget:
             self._add(field.forbidden(path, _exceeds("estimated cost", found.total, MAX_EXPRESSION * self._budget)))
-        return program
+        return Expression(program, needed_fields(checked.expr))
 
     def limit_total(self) -> None:
         total, limit = sum(each.total for each in self.costs), MAX_TOTAL * self._budget

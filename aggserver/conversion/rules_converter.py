@@ -11,11 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from aggserver.cel.program import Program
 from aggserver.cel.values import MISSING, CELError, CostExceeded, Optional
 from aggserver.conversion.converter import ComputedConverter, ConversionError
 from aggserver.conversion.field_path import FieldPath, put, read, take
-from aggserver.conversion.rule_compilation import METADATA_KEPT, Compiled, Plan, Step
+from aggserver.conversion.rule_compilation import METADATA_KEPT, Compiled, Expression, Plan, Step
 from aggserver.conversion.rule_types import UnfitError, describe, fits, json_value
 from aggserver.conversion.rules import Kind
 from aggserver.meta import codec
@@ -106,12 +105,14 @@ class _Run:
         if step.when is None:
             return True
         result = self._evaluate(step.when, step, obj, "when")
+        if result is MISSING:
+            return False
         if type(result) is not bool:
             raise _FailedError(f"{_name(step, 'when')}: must evaluate to a bool")
         return result
 
     def _value(self, step: Step, obj: JSONObject) -> Any:
-        """The result of the step's expression; MISSING for optional.none(), and if it has no expression."""
+        """The result of the step's expression; MISSING for optional.none(), and if it needs an absent field, or there is none."""
         if step.value is None:
             return MISSING
         result = self._evaluate(step.value, step, obj, "value")
@@ -119,6 +120,8 @@ class _Run:
             if not result.present:
                 return MISSING
             result = result.value
+        if result is MISSING:
+            return MISSING
         try:
             value = json_value(result)
         except (UnfitError, CELError) as error:
@@ -127,9 +130,12 @@ class _Run:
             raise _FailedError(f"{_name(step, 'value')}: the field is {describe(step.target)}, which the result does not fit")
         return value
 
-    def _evaluate(self, program: Program, step: Step, obj: JSONObject, member: str) -> Any:
+    def _evaluate(self, expression: Expression, step: Step, obj: JSONObject, member: str) -> Any:
+        """MISSING if the object does not have a field that the expression needs."""
+        if any(read(obj, path) is MISSING for path in expression.needs):
+            return MISSING
         try:
-            result, cost = program({"self": obj}, self.left)
+            result, cost = expression.program({"self": obj}, self.left)
         except CostExceeded:
             raise _FailedError(f"{_name(step, member)}: the expressions of one object exceed the cost limit") from None
         except CELError as error:

@@ -122,6 +122,26 @@ async def test_applies_by_managers_in_both_versions(server: LocalServer) -> None
     assert [each["manager"] for each in made["metadata"]["managedFields"]] == ["new"]
 
 
+async def test_an_apply_that_gives_up_fields_in_the_other_version(server: LocalServer) -> None:
+    """To find what nobody owns any more, objects without required fields are converted."""
+    client = server.client()
+    await establish(server, client, crd())
+
+    async def apply(manager: str, obj: JSONObject) -> Answer:
+        target = f"{path(obj['apiVersion'].rpartition('/')[2], 'one')}?fieldManager={manager}&force=true"
+        return await client.request("PATCH", target, obj, content_type="application/apply-patch+yaml")
+
+    assert (await apply("a", crontab("v1beta1", "one", hostPort="a:1", spec={"replicas": 1}))).status == 201
+    assert (await apply("b", crontab("v1", "one", host="a", port="1", spec={"replicas": 1}))).status == 200
+    assert (await apply("a", crontab("v1beta1", "one"))).status == 200
+    assert (await client.get(path("v1beta1", "one"))).json()["hostPort"] == "a:1"
+    assert (await apply("b", crontab("v1", "one", host="a", port="1"))).status == 200
+    assert "spec" not in (await client.get(path("v1", "one"))).json()
+    answer = await apply("b", crontab("v1", "one"))
+    assert answer.status == 422
+    assert answer.message.endswith("[host: Required value, port: Required value]")
+
+
 async def test_a_definition_with_rules_that_are_wrong_is_refused(server: LocalServer) -> None:
     client = server.client()
     answer = await client.post(DEFINITIONS, crd("conversions: [{from: v1, to: v1}]"))

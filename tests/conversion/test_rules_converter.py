@@ -92,6 +92,12 @@ CASES: dict[str, tuple[dict[str, Any], list[dict[str, str]], Any]] = {
         [{"set": ".spec.note", "value": "'x'", "when": "has(self.spec.replicas)"}],
         {"note": "n"},
     ),
+    "an expression that needs a field that is absent": (
+        {"note": "n"},
+        [{"set": ".spec.note", "value": "self.spec.replicas > 1 ? self.spec.note : 'x'"}],
+        None,
+    ),
+    "a condition that does": ({"note": "n"}, [{"remove": ".spec.note", "when": "self.spec.replicas > 1"}], {"note": "n"}),
     "an integer for a number": ({"replicas": 3}, [{"set": ".spec.ratio", "value": "self.spec.replicas"}], {"ratio": 3}),
     "a double": ({"replicas": 3}, [{"set": ".spec.ratio", "value": "double(self.spec.replicas) / 2.0"}], {"ratio": 1.5}),
     "a list": (
@@ -249,15 +255,20 @@ def test_conversions_through_the_hub() -> None:
 
 
 FAILURES = {
-    "an absent field": (
-        {},
-        {"set": ".spec.note", "value": "self.spec.note"},
-        "value (set .spec.note): no such key: note",
+    "an index beyond a list": (
+        {"ports": []},
+        {"set": ".spec.note", "value": "self.spec.ports[0].name"},
+        "value (set .spec.note): index out of bounds: 0",
+    ),
+    "a field that one item does not have": (
+        {"ports": [{"name": "a"}, {"nr": 1}]},
+        {"set": ".spec.names", "value": "self.spec.ports.map(p, p.name)"},
+        "value (set .spec.names): no such key: name",
     ),
     "a condition": (
-        {},
-        {"remove": ".spec.note", "when": "self.spec.replicas > 1"},
-        "when (remove .spec.note): no such key",
+        {"ports": []},
+        {"remove": ".spec.note", "when": "self.spec.ports[1].nr == 2"},
+        "when (remove .spec.note): index out of bounds: 1",
     ),
     "a dyn that does not fit": (
         {"replicas": 1},
@@ -270,9 +281,9 @@ FAILURES = {
         "when (remove .spec.note): must evaluate to a bool",
     ),
     "in an item": (
-        {"ports": [{"nr": 1}]},
-        {"each": ".spec.ports", "to": ".spec.endpoints", "changes": [{"set": ".name", "value": "self.name"}]},
-        "changes[0].changes[0].value (set .name): no such key: name",
+        {"ports": [{"name": "x"}]},
+        {"each": ".spec.ports", "to": ".spec.endpoints", "changes": [{"set": ".name", "value": "self.name.split(',')[1]"}]},
+        "changes[0].changes[0].value (set .name): index out of bounds: 1",
     ),
     "a label that is not valid": (
         {"note": "a b"},
