@@ -79,6 +79,7 @@ PURE = (
     "aggserver.admission.quota",
     "aggserver.admissionregistration.bindings",
     "aggserver.admissionregistration.defaults",
+    "aggserver.admissionregistration.expressions",
     "aggserver.admissionregistration.matching",
     "aggserver.admissionregistration.policies",
     "aggserver.admissionregistration.status",

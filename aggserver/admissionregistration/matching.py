@@ -1,4 +1,4 @@
-"""Validation of what a webhook, a policy or a binding matches: rules, label selectors, and the names of match conditions.
+"""Validation of what a webhook, a policy or a binding matches: rules, label selectors and match conditions.
 
 Objects have the right form and upstream's defaults (`defaults.py`) when they come here.
 Pure. Source: k8s.io/kubernetes pkg/apis/admissionregistration/validation/validation.go, v1.36.3; k8s.io/apimachinery
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from aggserver.admissionregistration.expressions import Expressions
 from aggserver.meta.field import FieldError, Path, duplicate, forbidden, invalid, not_supported, required, too_many
 from aggserver.meta.golang import trim_space
 from aggserver.meta.json_types import JSONMapping
@@ -141,13 +142,15 @@ def _requirement(expression: JSONMapping, path: Path, *, any_values: bool) -> Er
             yield from (invalid(path.child("values").index(index), value, text) for text in label_value(value))
 
 
-def match_conditions(conditions: Sequence[JSONMapping], path: Path) -> Errors:
+def match_conditions(conditions: Sequence[JSONMapping], path: Path, expressions: Expressions) -> Errors:
     if len(conditions) > _MAX_CONDITIONS:
         yield too_many(path, len(conditions), _MAX_CONDITIONS)
     seen: set[str] = set()
     for index, condition in enumerate(conditions):
         at, name = path.index(index), condition.get("name") or ""
-        if not trim_space(condition.get("expression") or ""):
+        if expression := trim_space(condition.get("expression") or ""):
+            yield from expressions.condition(expression, at.child("expression"))
+        else:
             yield required(at.child("expression"))
         if not name:
             yield required(at.child("name"))

@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 
 from aggserver.admissionregistration import matching
+from aggserver.admissionregistration.expressions import Expressions
 from aggserver.admissionregistration.matching import Errors, one_of
 from aggserver.admissionregistration.webhooks import FAILURE_POLICIES, REINVOCATION_POLICIES
 from aggserver.meta.field import FieldError, Path, RawJSON, duplicate, invalid, required
@@ -35,24 +36,34 @@ def validate_validating(obj: JSONMapping, old: JSONMapping | None = None) -> lis
     """The errors of a ValidatingAdmissionPolicy, except for its metadata and status. old: the stored one in an update."""
     spec, path = obj.get("spec") or {}, Path("spec")
     name = obj["metadata"].get("name") or ""
-    return [*_common(spec, _spec_of(old), path, mutating=False), *_validations_and_annotations(spec, path, name)]
+    # As upstream, without variables there is no `variables` either.
+    expressions = Expressions(has_params=_has_params(spec), has_variables=bool(spec.get("variables")))
+    return [
+        *_common(spec, _spec_of(old), path, expressions, mutating=False),
+        *_validations_and_annotations(spec, path, expressions, name),
+    ]
 
 
 def validate_mutating(obj: JSONMapping, old: JSONMapping | None = None) -> list[FieldError]:
     """As `validate_validating`, of a MutatingAdmissionPolicy."""
     spec, path = obj.get("spec") or {}, Path("spec")
-    return [*_common(spec, _spec_of(old), path, mutating=True), *_mutations(spec, path)]
+    expressions = Expressions(has_params=_has_params(spec), has_variables=True)
+    return [*_common(spec, _spec_of(old), path, expressions, mutating=True), *_mutations(spec, path, expressions)]
 
 
 def _spec_of(old: JSONMapping | None) -> JSONMapping | None:
     return None if old is None else old.get("spec") or {}
 
 
-def _common(spec: JSONMapping, old: JSONMapping | None, path: Path, *, mutating: bool) -> Errors:
+def _has_params(spec: JSONMapping) -> bool:
+    return spec.get("paramKind") is not None
+
+
+def _common(spec: JSONMapping, old: JSONMapping | None, path: Path, expressions: Expressions, *, mutating: bool) -> Errors:
     if spec.get("failurePolicy") is None:
         yield required(path.child("failurePolicy"))
     yield from one_of(spec.get("failurePolicy"), FAILURE_POLICIES, path.child("failurePolicy"))
-    if spec.get("paramKind") is not None:
+    if _has_params(spec):
         yield from _param_kind(spec["paramKind"], path.child("paramKind"))
     if spec.get("matchConstraints") is None:
         yield required(path.child("matchConstraints"))
@@ -60,9 +71,10 @@ def _common(spec: JSONMapping, old: JSONMapping | None, path: Path, *, mutating:
         at = path.child("matchConstraints")
         yield from matching.match_resources(spec["matchConstraints"], at, mutating=mutating, needs_rule=True)
     if old is None or any(spec.get(name) != old.get(name) for name in ("paramKind", "matchConditions")):
-        yield from matching.match_conditions(spec.get("matchConditions") or [], path.child("matchConditions"))
+        conditions, at = spec.get("matchConditions") or [], path.child("matchConditions")
+        yield from matching.match_conditions(conditions, at, Expressions(has_params=_has_params(spec)))
     for index, variable in enumerate(spec.get("variables") or ()):
-        yield from _variable(variable, path.child("variables").index(index))
+        yield from _variable(variable, path.child("variables").index(index), expressions)
 
 
 def _param_kind(kind: JSONMapping, path: Path) -> Errors:
@@ -86,7 +98,7 @@ def _param_kind(kind: JSONMapping, path: Path) -> Errors:
         yield invalid(path.child("kind"), name, "may have mixed case, but should otherwise match: " + ",".join(problems))
 
 
-def _variable(variable: JSONMapping, path: Path) -> Errors:
+def _variable(variable: JSONMapping, path: Path, expressions: Expressions) -> Errors:
     name, expression = variable.get("name") or "", variable.get("expression") or ""
     if not trim_space(name):
         yield required(path.child("name"), "name is not specified")
@@ -94,24 +106,30 @@ def _variable(variable: JSONMapping, path: Path) -> Errors:
         yield invalid(path.child("name"), name, "must be a valid CEL identifier")
     if not trim_space(expression):
         yield required(path.child("expression"), "expression is not specified")
+    else:
+        yield from expressions.variable(name, expression, path.child("expression"))
 
 
-def _validations_and_annotations(spec: JSONMapping, path: Path, name: str) -> Errors:
+def _validations_and_annotations(spec: JSONMapping, path: Path, expressions: Expressions, name: str) -> Errors:
     validations, annotations = spec.get("validations") or [], spec.get("auditAnnotations") or []
     if not validations and not annotations:
         yield required(path.child("validations"), _ONE_OF_BOTH)
         yield required(path.child("auditAnnotations"), _ONE_OF_BOTH)
     for index, validation in enumerate(validations):
-        yield from _validation(validation, path.child("validations").index(index))
-    yield from _annotations(annotations, path.child("auditAnnotations"), name)
+        yield from _validation(validation, path.child("validations").index(index), expressions)
+    yield from _annotations(annotations, path.child("auditAnnotations"), expressions, name)
 
 
-def _validation(validation: JSONMapping, path: Path) -> Errors:
+def _validation(validation: JSONMapping, path: Path, expressions: Expressions) -> Errors:
     expression, of_message, message = (validation.get(key) or "" for key in ("expression", "messageExpression", "message"))
     if not trim_space(expression):
         yield required(path.child("expression"), "expression is not specified")
+    else:
+        yield from expressions.condition(expression, path.child("expression"))
     if of_message and not trim_space(of_message):
         yield invalid(path.child("messageExpression"), of_message, "must be non-empty if specified")
+    elif of_message:
+        yield from expressions.message(of_message, path.child("messageExpression"))
     trimmed = trim_space(message)
     if message and not trimmed:
         yield invalid(path.child("message"), message, "must be non-empty if specified")
@@ -120,7 +138,7 @@ def _validation(validation: JSONMapping, path: Path) -> Errors:
     yield from one_of(validation.get("reason"), _REASONS, path.child("reason"))
 
 
-def _annotations(annotations: Sequence[JSONMapping], path: Path, name: str) -> Errors:
+def _annotations(annotations: Sequence[JSONMapping], path: Path, expressions: Expressions, name: str) -> Errors:
     """name: the policy's, which is part of the keys."""
     if len(annotations) > _MAX_ANNOTATIONS:
         yield invalid(path, _internal_text(annotations), f"must not have more than {_MAX_ANNOTATIONS} auditAnnotations")
@@ -137,6 +155,8 @@ def _annotations(annotations: Sequence[JSONMapping], path: Path, name: str) -> E
             yield required(at.child("valueExpression"), "valueExpression is not specified")
         elif len(trimmed.encode()) > _MAX_ANNOTATION_EXPRESSION:
             yield required(at.child("valueExpression"), f"must not exceed {_MAX_ANNOTATION_EXPRESSION} bytes in length")
+        else:
+            yield from expressions.annotation(trimmed, expression, at.child("valueExpression"))
         if key in seen:
             yield duplicate(at.child("key"), key)
         seen.add(key)
@@ -148,12 +168,12 @@ def _internal_text(annotations: Sequence[JSONMapping]) -> RawJSON:
     return RawJSON("[" + ",".join(f'{{"Key":{key},"ValueExpression":{value}}}' for key, value in pairs) + "]")
 
 
-def _mutations(spec: JSONMapping, path: Path) -> Errors:
+def _mutations(spec: JSONMapping, path: Path, expressions: Expressions) -> Errors:
     mutations = spec.get("mutations") or []
     if not mutations:
         yield required(path.child("mutations"), "mutations must contain at least one item")
     for index, mutation in enumerate(mutations):
-        yield from _mutation(mutation, path.child("mutations").index(index))
+        yield from _mutation(mutation, path.child("mutations").index(index), expressions)
     policy = spec.get("reinvocationPolicy") or ""
     if not policy:
         yield required(path.child("reinvocationPolicy"))
@@ -161,7 +181,7 @@ def _mutations(spec: JSONMapping, path: Path) -> Errors:
         yield from one_of(policy, REINVOCATION_POLICIES, path.child("reinvocationPolicy"))
 
 
-def _mutation(mutation: JSONMapping, path: Path) -> Errors:
+def _mutation(mutation: JSONMapping, path: Path, expressions: Expressions) -> Errors:
     kind = mutation.get("patchType") or ""
     if not kind:
         yield required(path.child("patchType"))
@@ -174,7 +194,9 @@ def _mutation(mutation: JSONMapping, path: Path) -> Errors:
     part = mutation.get(wanted)
     if part is None:
         yield required(path.child(wanted), f"must be specified when patchType is {kind}")
-    elif not trim_space(part.get("expression") or ""):
+    elif expression := trim_space(part.get("expression") or ""):
+        yield from expressions.mutation(expression, kind, path.child(wanted, "expression"))
+    else:
         yield required(path.child(wanted, "expression"))
     if mutation.get(other) is not None:
         yield invalid(path.child(other), f"{{{other}}}", f"must not be specified when patchType is {kind}")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 from aggserver.admissionregistration import bindings, defaults, policies, status, webhooks
+from aggserver.admissionregistration.expressions import length_of_expressions
 from aggserver.merge.managed_fields import FieldManager
 from aggserver.meta.field import FieldError, Path
 from aggserver.meta.golang import quote
@@ -28,6 +29,8 @@ GROUP = "admissionregistration.k8s.io"
 
 # Names with this suffix are for configurations that kube-apiserver reads from files.
 _STATIC = ".static.k8s.io"
+# Characters of expressions that are compiled in the event loop, at 10 us each; more are compiled in a thread.
+_QUICK = 2000
 # What a write of the status can't change. Of managedFields, it tells who wrote the status.
 _KEPT_BY_STATUS = (
     "deletionTimestamp",
@@ -124,7 +127,7 @@ class RegistrationStrategy:
             obj["status"] = {}
 
     def validate(self, obj: JSONObject) -> Verdict:
-        return Verdict(_metadata_problems(obj) + self.kind.validate(obj, None))
+        return self._verdict(obj, None)
 
     def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
         if self.kind.has_status:
@@ -135,7 +138,17 @@ class RegistrationStrategy:
 
     def validate_update(self, obj: JSONObject, old: JSONObject) -> Verdict:
         # As upstream, the metadata is validated as that of a new object, too, so that some of its errors come twice.
-        return Verdict(_metadata_problems(obj) + self.kind.validate(obj, old))
+        return self._verdict(obj, old)
+
+    def _verdict(self, obj: JSONObject, old: JSONObject | None) -> Verdict:
+        """At once, or later for many expressions."""
+
+        def verdict() -> Verdict:
+            return Verdict(_metadata_problems(obj) + self.kind.validate(obj, old))
+
+        if length_of_expressions(obj.get(self.kind.content)) <= _QUICK:
+            return verdict()
+        return Verdict([], later=lambda is_given_up: verdict())
 
     def warnings(self, obj: JSONObject, old: JSONObject | None) -> Sequence[str]:
         if not obj["metadata"].get("name", "").endswith(_STATIC):

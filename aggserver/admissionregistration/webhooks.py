@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from aggserver.admissionregistration import matching
+from aggserver.admissionregistration.expressions import Expressions
 from aggserver.admissionregistration.matching import Errors, one_of
 from aggserver.meta.field import FieldError, Path, duplicate, invalid, required
 from aggserver.meta.json_types import JSONMapping
@@ -89,7 +90,7 @@ def _webhook(webhook: JSONMapping, path: Path, strictness: _Strictness) -> Error
     yield from one_of(webhook.get("reinvocationPolicy"), REINVOCATION_POLICIES, path.child("reinvocationPolicy"))
     yield from client_config.url_or_service(webhook.get("clientConfig") or {}, path.child("clientConfig"))
     if strictness.conditions:
-        yield from matching.match_conditions(_conditions(webhook), path.child("matchConditions"))
+        yield from matching.match_conditions(_conditions(webhook), path.child("matchConditions"), Expressions())
 
 
 def _qualified(name: str, path: Path) -> Errors:
