@@ -10,17 +10,20 @@ Source: none; upstream converts in every read (k8s.io/apiextensions-apiserver pk
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from aggserver.conversion.converter import ConversionError, Converter
+from aggserver.meta import codec
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry.stored import UNSTORED, StoredObject
 from aggserver.storage import keys
 
-__all__ = ["ConvertedObjects", "Questions", "Target", "named"]
+__all__ = ["Converted", "ConvertedObjects", "Questions", "Target", "fingerprint", "named"]
 
 # Bytes of all converted objects of a server. Lists of more than that ask the converter each time, as upstream.
 MAX_BYTES = 128 * 1024 * 1024
@@ -33,8 +36,23 @@ BATCH_BYTES = 4 * 1024 * 1024
 _CONCURRENT = 4
 # Calls for one batch, to find the objects that make it fail: enough for two of them among 500.
 _MAX_CALLS = 32
+# Metadata that no conversion depends on.
+_BOOKKEEPING = frozenset(
+    {"deletionGracePeriodSeconds", "deletionTimestamp", "finalizers", "generation", "managedFields", "resourceVersion"}
+)
 # Other requests get their turn after so many objects, which take a few milliseconds.
 _TURN = 100
+
+
+class Converted(NamedTuple):
+    """view: the object in another version. source: `fingerprint` of the object that it was made of, b"" if nobody was asked."""
+
+    view: StoredObject
+    source: bytes = b""
+
+    @property
+    def size(self) -> int:
+        return self.view.size + _ENTRY_BYTES
 
 
 class ConvertedObjects:
@@ -45,28 +63,27 @@ class ConvertedObjects:
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._entries: OrderedDict[tuple[Questions, object, str], StoredObject] = OrderedDict()
+        self._entries: OrderedDict[tuple[Questions, object, str], Converted] = OrderedDict()
         self.bytes = 0
 
-    def get(self, asked: Questions, form: object, obj: StoredObject) -> StoredObject | None:
-        """What was made of an object; None if that is unknown, or was made of another revision."""
-        entry = (asked, form, obj.key)
-        view = self._entries.get(entry)
-        if view is None or view.content_revision != obj.content_revision:
-            return None
-        self._entries.move_to_end(entry)
-        return view
+    def get(self, asked: Questions, form: object, key: str) -> Converted | None:
+        """What was made of an object at some revision."""
+        entry = (asked, form, key)
+        found = self._entries.get(entry)
+        if found is not None:
+            self._entries.move_to_end(entry)
+        return found
 
-    def put(self, asked: Questions, form: object, view: StoredObject) -> None:
+    def put(self, asked: Questions, form: object, made: Converted) -> None:
         """Remember an object, unless a newer revision of it is known."""
-        entry = (asked, form, view.key)
+        entry = (asked, form, made.view.key)
         before = self._entries.get(entry)
         if before is not None:
-            if before.content_revision > view.content_revision:
+            if before.view.content_revision > made.view.content_revision:
                 return
             self._drop(entry)
-        self._entries[entry] = view
-        self.bytes += view.size + _ENTRY_BYTES
+        self._entries[entry] = made
+        self.bytes += made.size
         while self.bytes > self._max_bytes:
             self._drop(next(iter(self._entries)))
 
@@ -76,7 +93,16 @@ class ConvertedObjects:
             self._drop(entry)
 
     def _drop(self, entry: tuple[Questions, object, str]) -> None:
-        self.bytes -= self._entries.pop(entry).size + _ENTRY_BYTES
+        self.bytes -= self._entries.pop(entry).size
+
+
+def fingerprint(tree: JSONObject) -> bytes:
+    """Equal for two states of an object that are converted alike: they differ in nothing but the server's bookkeeping.
+
+    All metadata but labels and annotations is the same in all versions, so another list of finalizers needs no new question.
+    """
+    metadata = {name: value for name, value in tree["metadata"].items() if name not in _BOOKKEEPING}
+    return hashlib.blake2b(codec.encode_json({**tree, "metadata": metadata}), digest_size=16).digest()
 
 
 @dataclass(frozen=True, slots=True)

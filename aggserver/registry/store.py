@@ -301,7 +301,11 @@ class Store(Reader):
                 raise self._not_found(name)
             # In the version in which it is stored, where a converter has to be asked: a deletion must not depend on it.
             store = self._store_of(current) if self._asks else self
-            return await store._delete(context, current, options, admission)
+            deleted = await store._delete(context, current, options, admission)
+            if store is self or deleted.gone:
+                return deleted
+            assert isinstance(deleted.object, StoredObject)
+            return replace(deleted, object=self._views.at_once(deleted.object, lenient=True) or deleted.object)
 
         return await self._retry(context, name, attempt)
 

@@ -17,7 +17,7 @@ from aggserver.meta import codec, errors
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
 from aggserver.registry import stored
-from aggserver.registry.conversions import Target, named
+from aggserver.registry.conversions import Converted, Target, fingerprint, named
 from aggserver.registry.resource_storage import ResourceStorage
 from aggserver.registry.stored import StoredObject
 from aggserver.registry.unreadable import Unreadable
@@ -94,16 +94,36 @@ class Views:
         view = obj.conformed(self.form) or self._look_into(obj, lenient=lenient)
         if view is not None:
             return view
-        known = self._resource.converted.get(self._resource.questions, self.form, obj)
-        if known is not None:
-            return _as_of(known, obj)
         convert = self._resource.converter.at_once
+        known = self._resource.converted.get(self._resource.questions, self.form, obj.key)
+        if known is not None:
+            if known.view.content_revision == obj.content_revision:
+                return _as_of(known.view, obj)
+            if convert is None and (view := self._carried_over(obj, known)) is not None:
+                return view
         if convert is None:
             return None
         try:
             return self._accept(obj, convert(self._tree_to_convert(obj), self._info.api_version))
         except ConversionError as error:
             raise named(error, obj.key) from None
+
+    def _carried_over(self, obj: StoredObject, known: Converted) -> StoredObject | None:
+        """The view of an object that was converted at another revision, if nothing but finalizers and the like differ."""
+        try:
+            current = self._tree_to_convert(obj)
+            if fingerprint(current) != known.source:
+                return None
+            tree, metadata = known.view.decoded(), current["metadata"]
+            for name in ("labels", "annotations"):
+                metadata.pop(name, None)
+                if name in tree["metadata"]:
+                    metadata[name] = tree["metadata"][name]
+            tree["metadata"] = metadata
+            encoded = stored.encode(tree, self._info.api_version, self._info.kind)
+        except TypeError:
+            raise self._too_deep(obj) from None
+        return self._keep(stored.converted(obj, encoded, self.form), known.source)
 
     def is_own(self, obj: StoredObject) -> bool:
         """Whether an object is stored in this version."""
@@ -126,10 +146,15 @@ class Views:
 
     def _accept(self, obj: StoredObject, tree: JSONObject) -> StoredObject:
         """The view of an object from what the converter made of it. Raises StatusError."""
-        view = stored.converted(obj, self._finished(obj, tree), self.form)
-        if obj.content_revision != stored.UNSTORED:
-            self._remember(view)
+        return self._keep(stored.converted(obj, self._finished(obj, tree), self.form), self._source(obj))
+
+    def _keep(self, view: StoredObject, source: bytes) -> StoredObject:
+        if view.content_revision != stored.UNSTORED:
+            self._resource.converted.put(self._resource.questions, self.form, Converted(view, source))
         return view
+
+    def _source(self, obj: StoredObject) -> bytes:
+        return b"" if self._resource.converter.at_once is not None else fingerprint(self._tree_to_convert(obj))
 
     def _finished(self, obj: StoredObject, tree: JSONObject) -> bytes:
         """What the converter made of an object, pruned and encoded."""
@@ -155,10 +180,7 @@ class Views:
 
     def learn(self, obj: StoredObject, expected: bytes) -> None:
         """Remember what `expected` has returned, now that it is stored."""
-        self._remember(stored.converted(obj, expected, self.form))
-
-    def _remember(self, view: StoredObject) -> None:
-        self._resource.converted.put(self._resource.questions, self.form, view)
+        self._keep(stored.converted(obj, expected, self.form), self._source(obj))
 
     async def as_read(self, obj: StoredObject, *, is_whole: bool) -> StoredObject:
         """An object that was just written, as a read would return it: with the defaults of the version in which it is stored.

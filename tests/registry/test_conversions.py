@@ -12,7 +12,7 @@ import pytest
 from aggserver.conversion.converter import ConversionError
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
-from aggserver.registry.conversions import ConvertedObjects, Questions, Target
+from aggserver.registry.conversions import Converted, ConvertedObjects, Questions, Target
 from aggserver.registry.rest import DeleteOptions, WriteOptions
 from aggserver.registry.store import Store
 from aggserver.registry.stored import StoredObject, converted, encode
@@ -265,6 +265,35 @@ async def test_metadata_is_changed_without_it(world: World, converter: AskedConv
     assert "labels" not in (await world.stored("b"))["metadata"]
 
 
+async def test_finalizers_and_the_mark_of_a_deletion_need_no_new_question(
+    converter: AskedConverter, store: Store, v2: Store
+) -> None:
+    await create(store, metadata={"finalizers": ["x/y"], "labels": {"color": "red"}})
+    before = (await v2.get(context(), "a")).decoded()
+    seen = await watching(v2, resource_version="2")
+    converter.down = ConversionError("down", answered=False)
+    converter.calls.clear()
+    marked = (await delete(v2)).object.decoded()
+    assert "deletionTimestamp" in marked["metadata"]
+    assert await seen.next(1) == [("MODIFIED", "a", 3)]
+    assert (await v2.get(context(), "a")).decoded() == marked == seen.objects[0].decoded()
+    changed = {"deletionTimestamp", "deletionGracePeriodSeconds", "generation", "resourceVersion"}
+    assert {**marked, "metadata": {}} == {**before, "metadata": {}}
+    assert {name for name in marked["metadata"] if marked["metadata"][name] != before["metadata"].get(name)} == changed
+    gone = await change(v2, "a", lambda obj: obj["metadata"].pop("finalizers"), OF_METADATA)
+    assert gone.decoded()["apiVersion"] == V2
+    assert await seen.next(1) == [("DELETED", "a", 4)]
+    assert converter.calls == []
+
+
+async def test_labels_are_a_new_question(converter: AskedConverter, store: Store, v2: Store) -> None:
+    await create(store)
+    await v2.get(context(), "a")
+    await change(store, "a", lambda obj: obj["metadata"].update(labels={"color": "red"}), OF_METADATA)
+    assert (await v2.get(context(), "a")).decoded()["metadata"]["labels"] == {"color": "red"}
+    assert converter.calls == [(1, V2), (1, V2)]
+
+
 async def test_an_object_of_an_older_storage_version_stays_in_it(world: World, store: Store, converter: AskedConverter) -> None:
     raw = b'{"apiVersion":"%s","kind":"CronTab","metadata":{"name":"b","namespace":"default","finalizers":["x/y"]}}'
     await world.storage.create(f"/{GROUP}/crontabs/default/b", raw.replace(b"%s", V2.encode()))
@@ -323,24 +352,26 @@ def stored(name: str, revision: int, size: int = 0) -> StoredObject:
     return StoredObject(f"/{GROUP}/crontabs/{name}", raw, revision)
 
 
-async def test_the_memory_is_bounded() -> None:
+def test_the_memory_is_bounded() -> None:
     asked = Questions(AskedConverter())
     memory = ConvertedObjects(max_bytes=10_000)
+
+    def revision(form: str, name: str) -> int | None:
+        known = memory.get(asked, form, f"/{GROUP}/crontabs/{name}")
+        return None if known is None else known.view.revision
+
     for number in range(100):
-        memory.put(asked, "v2", stored(f"a{number}", 1, 1000))
-        assert memory.get(asked, "v2", stored("a0", 1)) is not None, "it is used all the time"
+        memory.put(asked, "v2", Converted(stored(f"a{number}", 1, 1000)))
+        assert revision("v2", "a0") == 1, "it is used all the time"
     assert memory.bytes <= 10_000
-    assert memory.get(asked, "v2", stored("a99", 1)) is not None
-    assert memory.get(asked, "v2", stored("a1", 1)) is None
-    memory.put(asked, "v2", stored("big", 1, 20_000))
+    assert (revision("v2", "a99"), revision("v2", "a1")) == (1, None)
+    memory.put(asked, "v2", Converted(stored("big", 1, 20_000)))
     assert memory.bytes == 0
-    memory.put(asked, "v2", stored("a", 2))
-    memory.put(asked, "v2", stored("a", 1))
-    assert memory.get(asked, "v2", stored("a", 2)) is not None
-    assert memory.get(asked, "v2", stored("a", 1)) is None
-    assert memory.get(asked, "v3", stored("a", 2)) is None
+    memory.put(asked, "v2", Converted(stored("a", 2)))
+    memory.put(asked, "v2", Converted(stored("a", 1)))
+    assert (revision("v2", "a"), revision("v3", "a")) == (2, None)
     memory.forget(asked)
-    assert (memory.bytes, memory.get(asked, "v2", stored("a", 2))) == (0, None)
+    assert (memory.bytes, revision("v2", "a")) == (0, None)
 
 
 async def test_an_object_that_can_not_be_accepted_fails_alone() -> None:
