@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 import tempfile
+import threading
 import time
 from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any, Self
 
 from aiohttp import web
 
@@ -66,7 +70,8 @@ async def webhook_server(
 ) -> AsyncIterator[WebhookServer]:
     """names, ips: those of its certificate, which `ca` signed."""
     server = WebhookServer(0, answer)
-    runner = web.ServerRunner(web.Server(server.handle, access_log=None), shutdown_timeout=0)
+    handler = web.Server(server.handle, access_log=None)
+    runner = web.ServerRunner(handler, shutdown_timeout=0)
     await runner.setup()
     context = server_context(issue_serving(ca, names, ips, time.time()))
     await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
@@ -74,6 +79,10 @@ async def webhook_server(
     try:
         yield server
     finally:
+        # A client that keeps its connection has no part in the end of TLS.
+        for connection in handler.connections:
+            if connection.transport is not None:
+                connection.transport.abort()
         await runner.cleanup()
 
 
@@ -84,3 +93,33 @@ async def calling(services: ServiceResolver | None = None) -> AsyncIterator[Webh
         yield webhooks
     finally:
         await webhooks.close()
+
+
+class RunningWebhook:
+    """A webhook in a thread of its own, for tests that have no event loop. `answer` may be replaced at any time."""
+
+    def __init__(self, answer: Answer, **certificate: Any) -> None:
+        self.answer = answer
+        self._certificate = certificate
+        self._stop: asyncio.Event | None = None
+
+    def __enter__(self) -> Self:
+        started: Future[WebhookServer] = Future()
+        self._thread = threading.Thread(target=asyncio.run, args=(self._serve(started),), daemon=True)
+        self._thread.start()
+        self.server = started.result(10)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        assert self._stop is not None
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(10)
+
+    async def _serve(self, started: Future[WebhookServer]) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        async with webhook_server(self._answer, **self._certificate) as server:
+            started.set_result(server)
+            await self._stop.wait()
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        return await self.answer(request)
