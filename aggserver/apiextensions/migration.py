@@ -37,14 +37,15 @@ RETRY = Backoff(initial=1.0, longest=300.0)
 _LOG_SECONDS, _REPORT_SECONDS = 10.0, 30.0
 # Objects, and bytes of them, that are converted together: in one call of a webhook.
 _BATCH, _BATCH_BYTES = 50, 1024 * 1024
-# Objects read at once, at least and at most, and the bytes that they should have in total.
-_PAGE, _LARGEST_PAGE, _PAGE_BYTES = 50, 1000, 4 * 1024 * 1024
+# Objects read at once: the first time, at most, and the bytes that they should have in total.
+_FIRST_PAGE, _LARGEST_PAGE, _PAGE_BYTES = 10, 500, 4 * 1024 * 1024
 # Objects that failed, which are tried again by name. If more did, all objects are looked at again.
 _REMEMBERED = 1000
 # Seconds that a server waits where another one rewrites the same objects, so that not every object is converted twice.
 _OVERTAKEN_SECONDS = 10.0
 _NAMED = 5  # failed objects that a message names
-_AT_ONCE = 8  # definitions whose batches are in memory at once
+_SHOWN = 200  # characters of the reason, which may have parts of the object
+_AT_ONCE = 8  # calls of the storage, or of converters, at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +89,15 @@ Observe = Callable[[str, str, int, int, int], None]
 
 @dataclass(slots=True)
 class _Progress:
-    """The state of one migration. failed: the first _REMEMBERED objects that failed in this round, with the reasons."""
+    """The state of one migration. found: whether any object had to be rewritten.
+
+    remaining: about how many objects this round has not looked at. failures: of this round. failed: the first _REMEMBERED of
+    them, with the reasons.
+    """
 
     started: float
     pauses: Iterator[float]
-    seen: int = 0
+    found: bool = False
     remaining: int = 0
     rewritten: int = 0
     failures: int = 0
@@ -101,7 +106,7 @@ class _Progress:
     reported: float = 0.0
 
     def named(self) -> str:
-        shown = [f"{_short(key)}: {why}" for key, why in list(self.failed.items())[:_NAMED]]
+        shown = [f"{_short(key)}: {why[:_SHOWN]}" for key, why in list(self.failed.items())[:_NAMED]]
         more = self.failures - len(shown)
         return "; ".join(shown) + (f"; and {more} more" if more > 0 else "")
 
@@ -189,7 +194,6 @@ class Migrator:
         if not await self._ledger.begin(migration):
             return ""
         progress = _Progress(self._clock(), RETRY.pauses(), logged=self._clock(), reported=self._clock())
-        log.info("%s: migrating stored objects to %s", migration.name, migration.version)
         keys: list[str] | None = None
         while True:
             await self._round(migration, progress, keys, retry=retry)
@@ -203,19 +207,14 @@ class Migrator:
             turn = min(_BATCH, len(failed) // 2)
             keys = failed[turn:] + failed[:turn] if progress.failures <= len(failed) else None
         await self._ledger.finish(migration)
-        seconds = self._clock() - progress.started
-        log.info(
-            "%s: all objects are stored as %s, %d rewritten in %.1f s",
-            migration.name,
-            migration.version,
-            progress.rewritten,
-            seconds,
-        )
+        if progress.rewritten or migration.leaving:
+            text = "%s: all objects are stored as %s, %d rewritten in %.1f s"
+            log.info(text, migration.name, migration.version, progress.rewritten, self._clock() - progress.started)
         return ""
 
     async def _round(self, migration: Migration, progress: _Progress, keys: list[str] | None, *, retry: bool) -> None:
         """Go through the objects once: all of them, or those with these keys."""
-        progress.seen = progress.failures = 0
+        progress.failures = 0
         progress.failed = {}
         if keys is not None:
             for first in range(0, len(keys), _BATCH):
@@ -225,16 +224,17 @@ class Migrator:
                     migration, progress, [item for key in part if (item := await self._storage.get(key))], retry=retry
                 )
             return
-        start, limit, more = "", _PAGE, True
+        start, limit, more = "", _FIRST_PAGE, True
         prefix = self._rewriter(migration).prefix
         while more:
-            page = await self._storage.list(prefix, start=start, limit=limit)
+            async with self._slots:
+                page = await self._storage.list(prefix, start=start, limit=limit)
             progress.remaining, more = page.remaining, page.more
             if not page.items:
                 break
             size = sum(len(item.value) for item in page.items)
             start = page.items[-1].key + "\0"
-            limit = max(_PAGE, min(_LARGEST_PAGE, _PAGE_BYTES * len(page.items) // max(size, 1)))
+            limit = max(1, min(_LARGEST_PAGE, _PAGE_BYTES * len(page.items) // max(size, 1)))
             await self._step(migration, progress, page.items, retry=retry)
             if more and self._limits is not None:
                 await self._sleep(size / self._limits.read_bytes)
@@ -248,12 +248,15 @@ class Migrator:
     async def _step(self, migration: Migration, progress: _Progress, items: Sequence[KeyValue], *, retry: bool) -> None:
         rewriter = self._rewriter(migration)
         old = [item for item in items if not rewriter.is_current(item)]
-        progress.seen += len(items) - len(old)
+        if old and not progress.found:
+            progress.found = True
+            log.info("%s: rewriting stored objects as %s", migration.name, migration.version)
+        left = len(old)
         for batch in _batches(old):
             began = self._clock()
             async with self._slots:
                 result = await rewriter.rewrite(batch)
-            progress.seen += len(batch)
+            left -= len(batch)
             progress.rewritten += result.done - result.overtaken
             progress.failures += len(result.failed)
             for key, why in result.failed.items():
@@ -264,7 +267,8 @@ class Migrator:
                 progress.pauses = RETRY.pauses()
             if 2 * result.overtaken > len(batch):
                 await self._sleep(_OVERTAKEN_SECONDS)
-            if result.failed and not result.done and retry:
+            if result.failed and not result.done and retry and left + progress.remaining:
+                # Most likely the converter is down. Otherwise the next ones are tried at once.
                 await self._pause_after_failure(migration, progress)
             await self._make_way(result.done, sum(len(item.value) for item in batch), self._clock() - began)
             await self._report(migration, progress)
@@ -281,17 +285,11 @@ class Migrator:
     async def _pause_after_failure(self, migration: Migration, progress: _Progress) -> None:
         pause = next(progress.pauses)
         named = progress.named()
+        count = "1 object" if progress.failures == 1 else f"{progress.failures} objects"
         log.warning(
-            "%s: %d objects can't be rewritten as %s, trying again in %g s: %s",
-            migration.name,
-            progress.failures,
-            migration.version,
-            pause,
-            named,
+            "%s: can't rewrite %s as %s, trying again in %g s: %s", migration.name, count, migration.version, pause, named
         )
-        await self._ledger.report(
-            migration, f"{progress.failures} objects can't be rewritten and are tried again: {named}", failing=True
-        )
+        await self._ledger.report(migration, f"{count} can't be rewritten yet: {named}", failing=True)
         progress.reported = self._clock()
         await self._sleep(pause)
 

@@ -1,0 +1,118 @@
+"""Storage migrations of two servers on one etcd, while clients write to both."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aggserver.storage.etcd import EtcdStorage
+from tests.controlplane.binaries import obtain
+from tests.controlplane.etcd import EtcdCluster
+from tests.integration.raw import Client
+from tests.integration.server import Standalone, eventually, running
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+NAME = "crontabs.example.com"
+PATH = "/apis/example.com/v1/namespaces/default/crontabs"
+JSON = {"content-type": "application/json", "accept": "application/json"}
+
+
+def crd(storage: str) -> dict[str, Any]:
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    versions = [{"name": name, "served": True, "storage": name == storage, "schema": schema} for name in ("v1", "v2")]
+    names = {"plural": "crontabs", "singular": "crontab", "kind": "CronTab", "listKind": "CronTabList"}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": NAME},
+        "spec": {"group": "example.com", "scope": "Namespaced", "names": names, "versions": versions},
+    }
+
+
+def crontab(name: str) -> dict[str, Any]:
+    return {"apiVersion": "example.com/v1", "kind": "CronTab", "metadata": {"name": name}, "count": 0}
+
+
+def send(client: Client, method: str, path: str, body: Any = None, kind: str = "application/json") -> tuple[int, Any]:
+    raw = None if body is None else json.dumps(body).encode()
+    answer = client.request(method, path, {**JSON, "content-type": kind}, raw)
+    return answer.status, json.loads(answer.body)
+
+
+@pytest.fixture(scope="module")
+def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdCluster]:
+    with EtcdCluster(obtain(os.environ, print), tmp_path_factory.mktemp("etcd")) as cluster:
+        yield cluster
+
+
+async def test_two_servers_and_their_writers(etcd: EtcdCluster, tmp_path: Path) -> None:
+    """No write is lost, none fails but with 503 and the advice to try again, and no object stays in the old version."""
+    with ExitStack() as stack:
+        servers = []
+        for number in range(2):
+            made = Standalone(tmp_path / f"data-{number}", "--storage", "etcd", "--etcd-servers", etcd.urls[0])
+            servers.append(stack.enter_context(running(made)))
+        _run(servers, stack.enter_context(Client(servers[0].kubeconfig)))
+    storage = EtcdStorage(etcd.urls, "/registry")
+    await storage.start()
+    found = {json.loads(item.value)["apiVersion"] for item in (await storage.list("/example.com/crontabs/")).items}
+    await storage.close()
+    assert found == {"example.com/v2"}
+
+
+def _run(servers: list[Standalone], client: Client) -> None:
+    assert send(client, "POST", CRDS, crd("v1"))[0] == 201
+    for server in servers:
+        with Client(server.kubeconfig) as each:
+            eventually(lambda each=each: each.request("GET", PATH, JSON).status == 200, "both serve the definition")
+    for number in range(200):
+        assert send(client, "POST", PATH, crontab(f"kept-{number}"))[0] == 201
+    done = threading.Event()
+    with ThreadPoolExecutor() as pool:
+        writers = [pool.submit(_write, server, f"writer-{number}", done) for number, server in enumerate(servers)]
+        try:
+            status, _ = send(client, "PATCH", f"{CRDS}/{NAME}", {"spec": crd("v2")["spec"]}, "application/merge-patch+json")
+            assert status == 200
+            eventually(
+                lambda: send(client, "GET", f"{CRDS}/{NAME}")[1]["status"]["storedVersions"] == ["v2"], "the versions are trimmed"
+            )
+        finally:
+            done.set()
+        for writer in writers:
+            name, count = writer.result()
+            assert count
+            assert send(client, "GET", f"{PATH}/{name}")[1]["count"] == count
+    assert len(send(client, "GET", PATH)[1]["items"]) >= 200
+
+
+def _write(server: Standalone, name: str, done: threading.Event) -> tuple[str, int]:
+    """Counts one object up, and makes others. Returns its name and its last count."""
+    count = 0
+    with Client(server.kubeconfig) as client:
+        assert send(client, "POST", PATH, crontab(name))[0] == 201
+        while not done.is_set():
+            status, body = send(client, "PATCH", f"{PATH}/{name}", {"count": count + 1}, "application/merge-patch+json")
+            count += _is_done(status, body, 200)
+            made, body = send(client, "POST", PATH, crontab(f"{name}-{count}-{made_at(client)}"))
+            _is_done(made, body, 201)
+    return name, count
+
+
+def made_at(client: Client) -> int:
+    return int(send(client, "GET", f"{PATH}?limit=1")[1]["metadata"]["resourceVersion"])
+
+
+def _is_done(status: int, body: Any, expected: int) -> bool:
+    if status == 503:
+        assert body["details"]["retryAfterSeconds"] == 1, body
+        return False
+    assert status == expected, body
+    return True
