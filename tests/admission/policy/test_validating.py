@@ -1,4 +1,4 @@
-"""What validating policies decide, and what becomes of it: mostly the cases of upstream's validator_test.go and matcher_test.go."""
+"""What validating policies decide, and what becomes of it. Most cases are of upstream's validator_test.go, matcher_test.go."""
 
 from __future__ import annotations
 
