@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 from aggserver.authentication.user import UserInfo
+from aggserver.merge.atom import DEDUCED, Atom
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
 
@@ -63,6 +64,9 @@ class Objects(Protocol):
     async def convert(self, obj: JSONObject, api_version: str) -> JSONObject:
         """The object in another version; `obj` stays as it is. Raises StatusError."""
 
+    def type_of(self, target: Target) -> Atom:
+        """The type of the objects in a version, by which they are merged."""
+
     def accept(self, obj: JSONObject) -> None:
         """Default an object that a plugin has made, in place, and drop what its Go type does not have, if there is one.
 
@@ -81,6 +85,9 @@ class OneVersion:
 
     async def convert(self, obj: JSONObject, api_version: str) -> JSONObject:
         raise AssertionError("there is nothing to convert to")
+
+    def type_of(self, target: Target) -> Atom:
+        return DEDUCED
 
     def accept(self, obj: JSONObject) -> None:
         self._accept(obj)

@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from aggserver.admission.chain import Target
 from aggserver.apiextensions.definition import Definition, Version
 from aggserver.conversion.converter import Converter
+from aggserver.merge.atom import Atom
+from aggserver.merge.kinds import of_type
 from aggserver.meta import codec, errors, versions
 from aggserver.meta.golang import quote
 from aggserver.meta.json_types import JSONObject
@@ -26,14 +28,19 @@ _SCALE = lookup("autoscaling/v1.Scale")
 
 
 class DefinitionObjects:
-    """`admission.chain.Objects` of a resource and of its status."""
+    """`admission.chain.Objects` of a resource and of its status. atom: the type of the objects with an apiVersion."""
 
     def __init__(
-        self, definition: Definition, converter: Callable[[], Converter], schema: Callable[[Version], CompiledSchema]
+        self,
+        definition: Definition,
+        converter: Callable[[], Converter],
+        schema: Callable[[Version], CompiledSchema],
+        atom: Callable[[str], Atom],
     ) -> None:
         self._definition = definition
         self._converter = converter
         self._schema = schema
+        self._atom = atom
 
     def equivalents(self, subresource: str) -> Sequence[Target]:
         names = self._definition.names
@@ -60,6 +67,9 @@ class DefinitionObjects:
         (converted,) = await self._converter().convert([codec.decode_stored(codec.encode_json(obj))], api_version)
         return converted
 
+    def type_of(self, target: Target) -> Atom:
+        return self._atom(target.api_version)
+
     def accept(self, obj: JSONObject) -> None:
         group, version = versions.parse_group_version(str(obj.get("apiVersion") or ""))
         known = self._version(version)
@@ -82,6 +92,9 @@ class ScaleObjects:
 
     async def convert(self, obj: JSONObject, api_version: str) -> JSONObject:
         return obj
+
+    def type_of(self, target: Target) -> Atom:
+        return of_type("autoscaling/v1.Scale")
 
     def accept(self, obj: JSONObject) -> None:
         if problem := decode_error(obj, _SCALE):

@@ -147,7 +147,7 @@ class DefinitionResource:
     @cached_property
     def objects(self) -> DefinitionObjects:
         """Its versions, for admission."""
-        return DefinitionObjects(self.definition, lambda: self._storage.converter, self.schema)
+        return DefinitionObjects(self.definition, lambda: self._storage.converter, self.schema, self._atom)
 
     def prepare(self) -> None:
         """Compile what the first request for each served version would; run in a thread for large definitions."""

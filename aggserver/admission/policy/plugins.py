@@ -1,0 +1,381 @@
+"""ValidatingAdmissionPolicies and MutatingAdmissionPolicies: the plugins, which find what the policies need to know for a write.
+
+They match policies and bindings with the request, look up params and the namespace, convert the object to the version that a
+policy asks for, and ask the authorizer for the checks of its expressions. What the policies then say is decided by pure modules.
+Compiling a policy takes milliseconds, and so is done in a thread, as is the evaluation of expressions that cost much.
+Source: k8s.io/apiserver pkg/admission/plugin/policy/generic/{plugin,policy_dispatcher}.go,
+pkg/admission/plugin/policy/{validating,mutating}/dispatcher.go, v0.36.3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from aggserver.admission.chain import DELETE, Attributes, Target
+from aggserver.admission.matching import Criteria, is_exempt, matches
+from aggserver.admission.policy import mutating, validating
+from aggserver.admission.policy.conditions import MatchConditionError
+from aggserver.admission.policy.environment import Answers, Inputs
+from aggserver.admission.policy.evaluating import Authorize, evaluated
+from aggserver.admission.policy.hooks import Binding, ConfigurationError, Hook, Hooks, Params, collect_params
+from aggserver.admission.policy.mutating import Invocation, Invocations
+from aggserver.admission.policy.patches import MutationError
+from aggserver.merge.atom import Atom
+from aggserver.meta import errors, versions
+from aggserver.meta.errors import StatusError
+from aggserver.meta.golang import to_json
+from aggserver.meta.json_types import JSONObject, json_copy
+
+__all__ = ["FindNamespace", "FindParams", "Kind", "MutatingAdmissionPolicies", "ValidatingAdmissionPolicies"]
+
+C = TypeVar("C")
+T = TypeVar("T")
+
+# (name) -> the namespace; None if there is none. Raises StatusError.
+FindNamespace = Callable[[str], Awaitable[JSONObject | None]]
+# (apiVersion, kind) -> the objects of a paramKind; None if there is no such kind. Waits a second at most for them to be listed.
+FindParams = Callable[[str, str], Awaitable[Params | None]]
+
+
+class Kind(Protocol):
+    """The objects of one kind, as last known. generation: differs after each change."""
+
+    @property
+    def generation(self) -> int: ...
+
+    def __iter__(self) -> Iterator[JSONObject]: ...
+
+
+class _Matched(NamedTuple):
+    """A policy and a binding that match the request, and the params to evaluate it with."""
+
+    policy: JSONObject
+    binding: JSONObject
+    target: Target
+    params: list[JSONObject | None]
+
+
+class _Reports(Protocol):
+    def misconfigured(self, policy: JSONObject, binding: JSONObject | None, why: str) -> None: ...
+
+
+@dataclass(slots=True)
+class _Request:
+    """A write, with what was found out about it so far."""
+
+    attributes: Attributes
+    obj: JSONObject | None
+    old: JSONObject | None
+    find_namespace: FindNamespace
+    authorize: Authorize
+    answers: Answers = field(default_factory=dict)
+    _namespace: JSONObject | None = None
+    _converted: dict[str, tuple[JSONObject | None, JSONObject | None]] = field(default_factory=dict)
+
+    async def matches(self, criteria: Criteria) -> Target | None:
+        attributes = self.attributes
+        equivalents = attributes.objects.equivalents(attributes.subresource) if criteria.equivalent else ()
+        return await matches(criteria, attributes, self.obj, self.old, equivalents, self._labels)
+
+    async def namespace(self) -> JSONObject | None:
+        """None for cluster-scoped objects. A Namespace has none, though the request names it as if it was in itself."""
+        attributes = self.attributes
+        if not attributes.namespace or (attributes.kind, attributes.object_version) == ("Namespace", "v1"):
+            return None
+        if self._namespace is None:
+            self._namespace = await self._find(attributes.namespace)
+        return self._namespace
+
+    async def _labels(self, name: str) -> Mapping[str, str]:
+        if self._namespace is None:
+            self._namespace = await self._find(name)
+        labels: Mapping[str, str] = self._namespace["metadata"].get("labels") or {}
+        return labels
+
+    async def _find(self, name: str) -> JSONObject:
+        found = await self.find_namespace(name)
+        if found is None:
+            raise errors.not_found("", "namespaces", name)
+        return found
+
+    async def versioned(self, api_version: str) -> tuple[JSONObject | None, JSONObject | None]:
+        """The object and the old one in a version. Raises StatusError."""
+        if api_version == self.attributes.object_version:
+            return self.obj, self.old
+        if api_version not in self._converted:
+            convert = self.attributes.objects.convert
+            obj = None if self.obj is None else await convert(self.obj, api_version)
+            old = None if self.old is None else await convert(self.old, api_version)
+            self._converted[api_version] = obj, old
+        return self._converted[api_version]
+
+    async def inputs(self, target: Target) -> Inputs:
+        obj, old = await self.versioned(target.api_version)
+        return Inputs(self.attributes, target, obj, old, await self.namespace(), self.answers)
+
+    async def evaluate(self, compute: Callable[[Inputs], T], inputs: Inputs) -> T:
+        return await evaluated(compute, inputs, self.authorize)
+
+
+class _Plugin(Generic[C]):
+    """What both plugins share: the hooks, and which of them match a request."""
+
+    def __init__(
+        self,
+        policies: Kind,
+        bindings: Kind,
+        find_namespace: FindNamespace,
+        find_params: FindParams,
+        authorize: Authorize,
+        compile_: Callable[[Mapping[str, Any]], C],
+    ) -> None:
+        self._policies = policies
+        self._bindings = bindings
+        self._find_namespace = find_namespace
+        self._find_params = find_params
+        self._authorize = authorize
+        self._compile = compile_
+        self._generations: tuple[int, int] | None = None
+        self._hooks: Hooks[C] = Hooks(compile_=compile_)
+
+    def _hooks_for(self, attributes: Attributes) -> tuple[tuple[Hook[C], tuple[Binding, ...]], ...]:
+        generations = self._policies.generation, self._bindings.generation
+        if generations != self._generations:
+            self._hooks = Hooks(self._policies, self._bindings, compile_=self._compile, before=self._hooks)
+            self._generations = generations
+        found = self._hooks.of(attributes.resource.group, attributes.resource.resource)
+        return () if found and is_exempt(attributes) else found
+
+    def _request(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> _Request:
+        return _Request(attributes, obj, old, self._find_namespace, self._authorize)
+
+    async def _matched(
+        self, request: _Request, hook: Hook[C], bindings: tuple[Binding, ...], reports: _Reports
+    ) -> AsyncIterator[_Matched]:
+        """The bindings of the policy that match, if it does itself."""
+        policy = hook.obj
+        try:
+            target = None if hook.problem else await request.matches(hook.criteria)
+            if target is None:
+                if hook.problem:
+                    reports.misconfigured(policy, None, hook.problem)
+                return
+            params = await self._params_of(hook)
+        except ConfigurationError as error:
+            reports.misconfigured(policy, None, str(error))
+            return
+        except StatusError as error:
+            reports.misconfigured(policy, None, error.message)
+            return
+        for binding in bindings:
+            try:
+                if binding.problem:
+                    raise ConfigurationError(binding.problem)
+                if binding.criteria is not None and await request.matches(binding.criteria) is None:
+                    continue
+                found = self._collect(request, hook, binding, params)
+            except (ConfigurationError, StatusError) as error:
+                reports.misconfigured(policy, binding.obj, error.message if isinstance(error, StatusError) else str(error))
+                continue
+            yield _Matched(policy, binding.obj, target, found)
+
+    async def _params_of(self, hook: Hook[C]) -> Params | None:
+        """The params of the policy's kind; None if it has none. Raises ConfigurationError for an unknown kind."""
+        if hook.param_kind is None:
+            return None
+        api_version, kind = hook.param_kind.get("apiVersion") or "", hook.param_kind.get("kind") or ""
+        params = await self._find_params(api_version, kind)
+        if params is None:
+            group, version = versions.parse_group_version(api_version)
+            raise ConfigurationError(f"failed to find resource referenced by paramKind: '{group}/{version}, Kind={kind}'")
+        return params
+
+    @staticmethod
+    def _collect(request: _Request, hook: Hook[C], binding: Binding, params: Params | None) -> list[JSONObject | None]:
+        ref = (binding.obj.get("spec") or {}).get("paramRef")
+        kind = hook.param_kind
+        if kind is not None and ref is not None and params is not None and not params.is_known:
+            text = f"&ParamKind{{APIVersion:{kind.get('apiVersion')},Kind:{kind.get('kind')},}}"
+            raise ConfigurationError(f"paramKind kind `{text}` not yet synced to use for admission")
+        return collect_params(kind, ref, params, request.attributes.namespace)
+
+    @staticmethod
+    async def _compiled(hook: Hook[C]) -> C:
+        return hook.compiled() if hook.is_compiled else await asyncio.to_thread(hook.compiled)
+
+
+class ValidatingAdmissionPolicies(_Plugin[validating.CompiledPolicy]):
+    """The plugin of the validating phase: refuses what a policy denies, warns, and sets audit annotations."""
+
+    def __init__(
+        self, policies: Kind, bindings: Kind, find_namespace: FindNamespace, find_params: FindParams, authorize: Authorize
+    ) -> None:
+        super().__init__(policies, bindings, find_namespace, find_params, authorize, validating.compile_policy)
+
+    async def validate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> None:
+        hooks = self._hooks_for(attributes)
+        if not hooks:
+            return
+        request, verdict = self._request(attributes, obj, old), validating.Verdict(attributes)
+        for hook, bindings in hooks:
+            async for policy, binding, target, params in self._matched(request, hook, bindings, verdict):
+                if not params:
+                    continue
+                try:
+                    await request.versioned(target.api_version)
+                except StatusError as error:
+                    verdict.misconfigured(policy, binding, f"failed to convert object version: {error.message}")
+                    continue
+                inputs, compiled = await request.inputs(target), await self._compiled(hook)
+                for param in params:
+                    decided = await request.evaluate(partial(_validate, compiled, param), inputs)
+                    verdict.add(policy, binding, *decided)
+        verdict.conclude(obj)
+
+
+def _validate(
+    compiled: validating.CompiledPolicy, param: JSONObject | None, inputs: Inputs
+) -> tuple[list[validating.Decision], list[validating.Annotation]]:
+    return validating.evaluate(compiled, inputs, param)
+
+
+class MutatingAdmissionPolicies(_Plugin[mutating.CompiledPolicy]):
+    """The plugin of the mutating phase: changes objects as policies say."""
+
+    def __init__(
+        self, policies: Kind, bindings: Kind, find_namespace: FindNamespace, find_params: FindParams, authorize: Authorize
+    ) -> None:
+        super().__init__(policies, bindings, find_namespace, find_params, authorize, mutating.compile_policy)
+
+    async def mutate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> bool:
+        hooks = self._hooks_for(attributes)
+        if not hooks or attributes.operation == DELETE or obj is None:
+            return False
+        request, refusals = self._request(attributes, obj, old), mutating.Refusals(attributes)
+        found: list[tuple[Hook[mutating.CompiledPolicy], _Matched]] = []
+        for hook, bindings in hooks:
+            async for matched in self._matched(request, hook, bindings, refusals):
+                try:
+                    await request.versioned(matched.target.api_version)
+                except StatusError as error:
+                    refusals.misconfigured(matched.policy, None, error.message)
+                else:
+                    found.append((hook, matched))
+        changed = False
+        if found:
+            changed = await self._invoke(request, obj, found, refusals)
+        refusals.conclude(obj)
+        return changed
+
+    async def _invoke(
+        self,
+        request: _Request,
+        obj: JSONObject,
+        found: list[tuple[Hook[mutating.CompiledPolicy], _Matched]],
+        refusals: mutating.Refusals,
+    ) -> bool:
+        """Invoke the policies in turn. Returns whether the object was touched."""
+        round_ = request.attributes.reinvocation
+        invocations: Invocations = round_.state.setdefault(MutatingAdmissionPolicies, Invocations())
+        if round_.again and invocations.output != obj:
+            # Other plugins have changed it in between.
+            invocations.changed()
+        work = _Work(request, refusals)
+        for hook, matched in found:
+            compiled = await self._compiled(hook)
+            for param in matched.params:
+                inputs = await request.inputs(matched.target)
+                inputs.obj = work.current.get(matched.target.api_version, inputs.obj)
+                try:
+                    if not await request.evaluate(partial(_holds, compiled, param), inputs):
+                        continue
+                except MatchConditionError as error:
+                    refusals.failed(matched.policy, matched.binding, str(error))
+                    continue
+                invocation = _invocation(matched, param)
+                if round_.again and not invocations.is_due(invocation):
+                    continue
+                if await work.mutate(matched, compiled, inputs, param):
+                    invocations.changed()
+                    round_.wanted = True
+                if compiled.is_reinvoked:
+                    invocations.invoked(invocation)
+        touched = await work.write_back(obj)
+        if touched:
+            invocations.changed()
+            round_.wanted = True
+        invocations.output = json_copy(obj)
+        return touched
+
+
+@dataclass(slots=True)
+class _Work:
+    """The object while policies change it. current: in each version in which one has. last: the version that was worked on last:
+    what was changed in another one is lost, as upstream.
+    """
+
+    request: _Request
+    refusals: mutating.Refusals
+    current: dict[str, JSONObject] = field(default_factory=dict)
+    last: str = ""
+
+    async def mutate(
+        self, matched: _Matched, compiled: mutating.CompiledPolicy, inputs: Inputs, param: JSONObject | None
+    ) -> bool:
+        """Apply the mutations of one policy. Returns whether they changed the object. Raises StatusError."""
+        before = inputs.obj
+        objects, self.last = self.request.attributes.objects, matched.target.api_version
+        atom = objects.type_of(matched.target)
+        for mutation in compiled.mutations:
+            try:
+                made = await self.request.evaluate(partial(_mutate, compiled, mutation, param, atom), inputs)
+                accepted = _as_object(made)
+                objects.accept(accepted)
+            except (MutationError, ValueError) as error:
+                self.refusals.failed(matched.policy, matched.binding, str(error))
+            else:
+                inputs.obj = self.current[self.last] = accepted
+        return inputs.obj != before
+
+    async def write_back(self, obj: JSONObject) -> bool:
+        """Make `obj` what the policies have made of it. Returns whether there was anything to do. Raises StatusError."""
+        made = self.current.get(self.last)
+        if made is None:
+            return False
+        attributes = self.request.attributes
+        if self.last != attributes.object_version:
+            try:
+                made = await attributes.objects.convert(made, attributes.object_version)
+            except StatusError as error:
+                raise errors.internal_error(f"failed to convert object: {error.message}") from error
+        obj.clear()
+        obj.update(made)
+        return True
+
+
+def _holds(compiled: mutating.CompiledPolicy, param: JSONObject | None, inputs: Inputs) -> bool:
+    return compiled.conditions.holds(inputs, param)
+
+
+def _mutate(
+    compiled: mutating.CompiledPolicy, mutation: mutating.Mutation, param: JSONObject | None, atom: Atom, inputs: Inputs
+) -> Any:
+    return mutating.mutate(compiled, mutation, inputs, param, atom)
+
+
+def _invocation(matched: _Matched, param: JSONObject | None) -> Invocation:
+    metadata = {} if param is None else param["metadata"]
+    names = matched.policy["metadata"]["name"], matched.binding["metadata"]["name"]
+    return Invocation(*names, metadata.get("namespace") or "", metadata.get("name") or "")
+
+
+def _as_object(made: Any) -> JSONObject:
+    """A copy of what a mutation has made, which shares nothing with the object before. Raises StatusError if it is none."""
+    if not isinstance(made, dict) or not made.get("kind"):
+        raise errors.internal_error(f"Object 'Kind' is missing in '{to_json(made)}'")
+    copied: JSONObject = json_copy(made)
+    return copied
