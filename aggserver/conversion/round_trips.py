@@ -16,7 +16,7 @@ from aggserver.cel.values import MISSING
 from aggserver.conversion.converter import ConversionError
 from aggserver.conversion.field_path import FieldPath
 from aggserver.conversion.rule_compilation import Compiled
-from aggserver.conversion.rules import Conversion
+from aggserver.conversion.rules import Conversion, taken, written
 from aggserver.conversion.rules_converter import RulesConverter
 from aggserver.meta import codec
 from aggserver.meta.errors import ObjectTooLarge
@@ -82,7 +82,8 @@ class _Trial:
 
     def conversion(self, conversion: Conversion, most: int) -> None:
         schema = self._schemas[conversion.from_]
-        for sample in samples(schema.structural, most):
+        changed = [path.parts for change in conversion.changes for path in (*taken(change), *written(change))]
+        for sample in samples(schema.structural, most, changed):
             if self._left <= 0 or len(self.findings) >= _MOST_FINDINGS:
                 return
             obj = self._object(sample, conversion)

@@ -31,6 +31,8 @@ from aggserver.schema.structural import TYPE_META, Structural
 
 __all__ = ["METADATA_KEPT", "Compiled", "Cost", "Expression", "Plan", "Step", "compile_rules"]
 
+# Fields that are dropped without the pruner; most definitions have fewer.
+_MOST_SURPLUS = 50
 # Fields of one conversion that are named because the versions disagree on their types.
 _MOST_NAMED = 10
 METADATA_KEPT = 1
@@ -73,9 +75,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
+    """surplus: fields that the other version does not have, so that pruning need not look for them. There may be more."""
+
     conversion: Conversion
     steps: tuple[Step, ...]
     costs: tuple[Cost, ...]
+    surplus: tuple[FieldPath, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +104,8 @@ def compile_rules(given: Rules, schemas: Mapping[str, Structural], budget: int =
         source, target = schemas[conversion.from_], schemas[conversion.to]
         steps = compiler.steps(conversion.changes, source, target, self_of(conversion.from_), is_resource=True)
         compiler.limit_total()
-        plans[pair] = Plan(conversion, steps, tuple(compiler.costs))
+        surplus = (path for path in rule_types.surplus(source, target, FieldPath(())) if path.parts[0] not in TYPE_META)
+        plans[pair] = Plan(conversion, steps, tuple(compiler.costs), tuple(islice(surplus, _MOST_SURPLUS)))
         # The inverse of a conversion that is wrong is wrong in the same place.
         if not conversion.derived or not any(error.path.text.startswith(conversion.path.text) for error in errors):
             errors += compiler.errors

@@ -30,6 +30,7 @@ __all__ = [
     "fits",
     "json_value",
     "kept_parents",
+    "surplus",
 ]
 
 STRING = Structural(type="string")
@@ -126,6 +127,18 @@ def differences(
         if source.values is not None:
             for name, other in target.properties.items():
                 yield from differences(source.values, other, path / name, except_=except_)
+
+
+def surplus(source: Structural, target: Structural, path: FieldPath) -> Iterator[FieldPath]:
+    """The fields of the one node that pruning by the other one drops, as far as no lists or maps are between."""
+    if source.type != "object" or target.type != "object" or target.values is not None or _is_open(target):
+        return
+    for name, child in source.properties.items():
+        other = target.properties.get(name)
+        if other is None:
+            yield path / name
+        else:
+            yield from surplus(child, other, path / name)
 
 
 def _in_list(path: FieldPath, source: Structural, target: Structural) -> Iterator[Difference]:

@@ -20,7 +20,7 @@ from aggserver.meta import codec, field
 from aggserver.meta.field import FieldError, Path
 from aggserver.meta.names import qualified_name
 
-__all__ = ["Change", "Conversion", "Kind", "Rules", "RulesError", "decode", "read"]
+__all__ = ["Change", "Conversion", "Kind", "Rules", "RulesError", "decode", "read", "taken", "written"]
 
 # Of one definition. A conversion runs for every object of a list, and each change is checked when the definition is written.
 _MAX_CHANGES = 1000

@@ -69,6 +69,8 @@ class RulesConverter(ComputedConverter):
                     self._schemas[plan.conversion.from_].default(obj)
                 run.convert(plan.steps, obj)
                 _check_metadata(plan, obj)
+                for path in plan.surplus:
+                    take(obj, path, len(path.parts))
                 self._schemas[plan.conversion.to].prune_converted(obj)
             except (_FailedError, MalformedError, ObjectTooLarge) as error:
                 conversion = plan.conversion

@@ -1,18 +1,18 @@
 """Samples: objects of a schema, made for trying out what is done with objects of a definition.
 
-The first has all fields, the second only the required ones. In each of the others, one field has another value, is missing, or is
-there beside the required ones, since alternatives exclude each other. So whoever compares what becomes of them can name the
-field. The same schema always gives the same samples. Values come from the schema's enums, defaults and examples, or else from
-short lists; of these, only values that the field's schema allows are used.
+The first has all fields that can be together in a valid object, the second only the required ones. In each of the others, one
+field has another value or is missing, so that whoever compares what becomes of them can name the field; or, since alternatives
+exclude each other, it is there beside the required ones alone. The same schema always gives the same samples. Values come from
+the schema's enums, defaults and examples, or else from short lists; of these, only those that the field's schema allows are used.
 Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Any, TypeAlias
 
 from aggserver.meta.json_types import JSONObject
 from aggserver.schema.structural import Structural
@@ -22,6 +22,10 @@ __all__ = ["samples"]
 
 # Fields of one sample. Large schemas have thousands; a sample has those that come first, level by level.
 _MAX_FIELDS = 500
+# Fields of all samples of one schema, which take a microsecond each to make, and several to validate.
+_MAX_BUILT = 20_000
+# How often fields are taken out of the sample with all fields, to make it valid.
+_MAX_ROUNDS = 5
 # Values tried for one field.
 _MAX_VALUES = 4
 # Levels of objects and lists. Schemas are finite, but wide ones are not worth more.
@@ -33,35 +37,85 @@ _NUMBERS = (2.5, 3, 0, -1.5)
 _KEY = "key"
 
 
+# Names and, for the item of a list or value of a map, an index or key.
+_Path: TypeAlias = tuple[str | int, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """A place in a sample: names and, for the item of a list or value of a map, an index or key. values: what it may have."""
+    """A place in a sample. values: what it may have."""
 
-    path: tuple[str | int, ...]
+    path: _Path
     values: Sequence[Any]
     required: bool
 
 
-def samples(node: Structural, most: int) -> Iterator[JSONObject]:
-    """At most `most` objects without kind, apiVersion and metadata. They may break rules of the whole schema."""
+def samples(node: Structural, most: int, first: Collection[tuple[str, ...]] = ()) -> Iterator[JSONObject]:
+    """At most `most` objects without kind, apiVersion and metadata, fewer if they are large. They may break rules of the schema.
+
+    first: paths of the fields that are varied before all others, with what is below them.
+    """
     fields = _fields(node)
-    yield from islice(_samples(fields), most)
+    together, apart = _parted(fields, node)
+    left = _MAX_BUILT
+    for made in islice(_samples(together, apart, frozenset(first)), most):
+        yield _built(made)
+        left -= len(made)
+        if left < 0:
+            return
 
 
-def _samples(fields: Sequence[_Field]) -> Iterator[JSONObject]:
-    yield _built(fields)
-    yield _built([each for each in fields if _is_required(each, fields)])
-    for index, each in enumerate(fields):
+def _samples(together: Sequence[_Field], apart: Sequence[_Field], first: Collection[tuple[str, ...]]) -> Iterator[list[_Field]]:
+    """together: fields that make a valid object. apart: those that don't fit with them, or not at all."""
+    required = _required([*together, *apart])
+    yield list(together)
+    yield [each for each in together if each.path in required]
+    for each in sorted(together, key=lambda each: not _is_below(each, first)):
         for value in each.values[1:]:
-            yield _built([*fields[:index], _Field(each.path, (value,), each.required), *fields[index + 1 :]])
+            yield [replace(other, values=(value,)) if other is each else other for other in together]
         if not each.required:
-            yield _built([other for other in fields if other.path[: len(each.path)] != each.path])
-            yield _built([other for other in fields if _is_near(other, each) or _is_required(other, fields)])
+            yield [other for other in together if other.path[: len(each.path)] != each.path]
+    everything = sorted([*together, *apart], key=lambda each: len(each.path))
+    for each in apart:
+        yield [other for other in everything if other.path in required or _is_near(other, each)]
 
 
-def _is_required(each: _Field, fields: Sequence[_Field]) -> bool:
-    parents = {other.path: other.required for other in fields}
-    return all(parents[each.path[:depth]] for depth in range(1, len(each.path) + 1))
+def _is_below(each: _Field, paths: Collection[tuple[str, ...]]) -> bool:
+    return any(each.path[:depth] in paths for depth in range(1, len(each.path) + 1))
+
+
+def _parted(fields: Sequence[_Field], node: Structural) -> tuple[list[_Field], list[_Field]]:
+    """Part the fields: without the second ones, all others together are valid, unless required ones are not."""
+    together, apart = list(fields), list[_Field]()
+    for _ in range(_MAX_ROUNDS):
+        at_fault = set()
+        for error in validate(_built(together), node.schema):
+            # A missing field is the fault of the object above it.
+            blamed = [each for each in together if not each.required and _is_prefix(_text(each.path), error.path.text)]
+            at_fault |= {max(blamed, key=lambda each: len(each.path)).path} if blamed else set()
+        if not at_fault:
+            break
+        apart += [each for each in together if any(each.path[: len(path)] == path for path in at_fault)]
+        together = [each for each in together if not any(each.path[: len(path)] == path for path in at_fault)]
+    return together, apart
+
+
+def _text(path: _Path) -> str:
+    """The path as errors have it."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
+
+
+def _is_prefix(text: str, whole: str) -> bool:
+    return whole == text or whole.startswith((f"{text}.", f"{text}["))
+
+
+def _required(fields: Sequence[_Field]) -> set[_Path]:
+    """The fields that every object has: required in a parent that every object has."""
+    found: set[_Path] = {()}
+    for each in fields:
+        if each.required and each.path[:-1] in found:
+            found.add(each.path)
+    return found
 
 
 def _is_near(other: _Field, each: _Field) -> bool:
@@ -94,7 +148,7 @@ def _copied(value: Any) -> Any:
 def _fields(root: Structural) -> list[_Field]:
     """The fields of a sample, parents before their children."""
     found: list[_Field] = []
-    level: list[tuple[tuple[str | int, ...], Structural]] = [((), root)]
+    level: list[tuple[_Path, Structural]] = [((), root)]
     for _ in range(_MAX_DEPTH):
         below = []
         for path, node in level:
