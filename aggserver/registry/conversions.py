@@ -27,6 +27,8 @@ __all__ = ["Converted", "ConvertedObjects", "Questions", "Target", "fingerprint"
 
 # Bytes of all converted objects of a server. Lists of more than that ask the converter each time, as upstream.
 MAX_BYTES = 128 * 1024 * 1024
+# Bytes of converted objects before deleted ones are looked for.
+_SWEEP_BYTES = 8 * 1024 * 1024
 # Memory of an entry beside the object's bytes.
 _ENTRY_BYTES = 500
 # A batch: as many objects as clients usually list at once, and at most so many bytes, since the converter decodes it as a whole.
@@ -64,6 +66,7 @@ class ConvertedObjects:
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes
         self._entries: OrderedDict[tuple[Questions, object, str], Converted] = OrderedDict()
+        self._sweep_at = _SWEEP_BYTES
         self.bytes = 0
 
     def get(self, asked: Questions, form: object, key: str) -> Converted | None:
@@ -84,8 +87,16 @@ class ConvertedObjects:
             self._drop(entry)
         self._entries[entry] = made
         self.bytes += made.size
+        if self.bytes > self._sweep_at:
+            self._sweep()
         while self.bytes > self._max_bytes:
             self._drop(next(iter(self._entries)))
+
+    def _sweep(self) -> None:
+        """Drop objects that were deleted. Again after as much was added as is left, so that it costs little for each object."""
+        for entry in [entry for entry in self._entries if not entry[0].exists(entry[2])]:
+            self._drop(entry)
+        self._sweep_at = max(2 * self.bytes, _SWEEP_BYTES)
 
     def forget(self, asked: Questions) -> None:
         """Drop all objects of a definition that has changed or gone."""
@@ -135,9 +146,10 @@ class _Pending:
 
 
 class Questions:
-    """What is being asked of one converter."""
+    """What is being asked of one converter. exists: whether there still is an object at a key."""
 
-    def __init__(self, converter: Converter) -> None:
+    def __init__(self, converter: Converter, exists: Callable[[str], bool]) -> None:
+        self.exists = exists
         self._converter = converter
         self._pending: dict[tuple[object, str, int], _Pending] = {}
         self._tasks: set[asyncio.Task[None]] = set()

@@ -51,7 +51,7 @@ class ResourceStorage:
     questions: Questions = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "questions", Questions(self.converter))
+        object.__setattr__(self, "questions", Questions(self.converter, self.cacher.has))
 
     async def create(self, key: str, value: bytes) -> int:
         """As `Storage.create`, unless the storage version has changed: then it raises Superseded."""

@@ -401,6 +401,10 @@ class Cacher(Generic[T]):
             raise error
         return self._objects.get(key)
 
+    def has(self, key: str) -> bool:
+        """Whether there is an object at `key` in the cache that can be read."""
+        return self._objects.get(key) is not None
+
     def list(self, prefix: str, *, start: str = "", limit: int = 0, matches: Matches[T] | None = None) -> ListPage[T]:
         """The cached objects under `prefix`, beginning at the key `start`, at most `limit` that match (0: all).
 

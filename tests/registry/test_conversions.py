@@ -353,7 +353,7 @@ def stored(name: str, revision: int, size: int = 0) -> StoredObject:
 
 
 def test_the_memory_is_bounded() -> None:
-    asked = Questions(AskedConverter())
+    asked = Questions(AskedConverter(), lambda key: True)
     memory = ConvertedObjects(max_bytes=10_000)
 
     def revision(form: str, name: str) -> int | None:
@@ -374,6 +374,16 @@ def test_the_memory_is_bounded() -> None:
     assert (memory.bytes, revision("v2", "a")) == (0, None)
 
 
+def test_deleted_objects_are_forgotten() -> None:
+    there = {f"/{GROUP}/crontabs/a{number}" for number in range(10)}
+    asked = Questions(AskedConverter(), there.__contains__)
+    memory = ConvertedObjects()
+    for number in range(100):
+        memory.put(asked, "v2", Converted(stored(f"a{number}", 1, 1_000_000)))
+        assert memory.bytes < 21_000_000
+    assert all(memory.get(asked, "v2", key) for key in there)
+
+
 async def test_an_object_that_can_not_be_accepted_fails_alone() -> None:
     def accept(obj: StoredObject, tree: JSONObject) -> StoredObject:
         if tree["metadata"]["name"] == "b":
@@ -381,7 +391,7 @@ async def test_an_object_that_can_not_be_accepted_fails_alone() -> None:
         return converted(obj, encode(tree, V2, "CronTab"), "v2")
 
     target = Target("v2", V2, StoredObject.decoded, accept)
-    questions = Questions(AskedConverter())
+    questions = Questions(AskedConverter(), lambda key: True)
     with pytest.raises(StatusError, match="bad"):
         await questions.answers(target, [stored(name, 1) for name in "abc"])
     (view,) = await questions.answers(target, [stored("c", 1)])
