@@ -175,6 +175,8 @@ class BoundChain:
     async def mutate(self, obj: JSONObject | None, old: JSONObject | None) -> bool:
         # Fresh for each object, and for each attempt to write it.
         attributes = replace(self._of(obj, old), reinvocation=Reinvocation())
+        if attributes.operation == CREATE:
+            self._attributes = attributes  # the name stays what the client gave, also if a plugin renames the object
         changed = await self._round(attributes, obj, old)
         if attributes.reinvocation.wanted:
             attributes.reinvocation.again = True
@@ -196,8 +198,8 @@ class BoundChain:
     def _of(self, obj: JSONObject | None, old: JSONObject | None) -> Attributes:
         given = self._attributes
         operation = DELETE if obj is None else CREATE if old is None else UPDATE
-        there = old if obj is None else obj
-        name = given.name or ("" if there is None else there["metadata"].get("name") or "")
+        # An object of a collection that is deleted has no name here, as upstream.
+        name = given.name or ("" if obj is None else obj["metadata"].get("name") or "")
         if (operation, name) == (given.operation, given.name):
             return given
         return replace(given, operation=operation, name=name)

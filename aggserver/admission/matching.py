@@ -196,7 +196,10 @@ def _parsed(selector: _Selector) -> LabelSelector | None:
 
 
 def _labels(obj: JSONObject) -> Mapping[str, str]:
-    return (obj.get("metadata") or {}).get("labels") or {}
+    """Those that Go would find: none if they are malformed, as a webhook may have left them."""
+    metadata = obj.get("metadata")
+    labels = metadata.get("labels") if isinstance(metadata, dict) else None
+    return labels if isinstance(labels, dict) and all(isinstance(value, str) for value in labels.values()) else {}
 
 
 async def matches(

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aggserver.merge.patch import MAX_OPERATIONS, InvalidPatch, Operation, apply_json_patch
-from aggserver.meta import codec
+from aggserver.meta import codec, versions
 from aggserver.meta.golang import json_kind, to_json
 from aggserver.meta.json_types import JSONObject
 from aggserver.scheme.decoding import type_meta_error, without_kind
@@ -49,9 +49,8 @@ def apply(obj: JSONObject, operations: Sequence[Operation]) -> JSONObject:
     made = apply_json_patch(obj, operations)
     if problem := type_meta_error(made):
         raise ValueError(problem)
+    versions.parse_group_version(made.get("apiVersion") or "")
     if not made.get("kind"):
         raise ValueError(without_kind(to_json(made)))
-    if not isinstance(made.get("metadata"), dict):
-        # An object without metadata has no name, which the strategy refuses.
-        made["metadata"] = {}
-    return dict(made)
+    # An object without metadata has no name, which the registry refuses.
+    return {"metadata": {}, **made}

@@ -189,6 +189,7 @@ def _decoded(answer: bytes, version: str) -> JSONObject:
     """The answer as Go decodes it: its apiVersion and kind may be missing, and unknown members are dropped."""
     try:
         review = codec.decode_json(answer) if answer.lstrip().startswith(b"{") else codec.decode_yaml(answer)
+        review = {} if review is None else review
     except codec.DecodeError as error:
         raise UnreadableAnswer(NO_TYPE_META + str(error)) from None
     if problem := type_meta_error(review):
@@ -205,8 +206,10 @@ def _check_type(api_version: str, kind: str, version: str) -> None:
     group, _, given = api_version.rpartition("/")
     if not group and not given:
         group, given = _GROUP, version
+    if (api_version, kind) == ("v1", "Status"):
+        raise UnreadableAnswer(f"converting (v1.Status) to ({version}.{_KIND}): unknown conversion")
     if (group, kind or _KIND) != (_GROUP, _KIND) or given not in _KNOWN:
-        scheme = 'in scheme "k8s.io/apiserver/pkg/util/webhook/client.go:61"'
+        scheme = 'in scheme "pkg/runtime/scheme.go:111"'
         raise UnreadableAnswer(f"no kind {quote(kind or _KIND)} is registered for version {quote(api_version)} {scheme}")
     if given != version:
         raise UnreadableAnswer(f"converting ({given}.{_KIND}) to ({version}.{_KIND}): unknown conversion")

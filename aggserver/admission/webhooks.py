@@ -76,7 +76,9 @@ class _View:
         self._attributes = attributes
         self._base = base
         self._old = old
-        self._version = attributes.object_version
+        # The version of `base`: mostly the request's, but changes of metadata alone are made in the stored version.
+        self._home = attributes.object_version if base is None else base["apiVersion"]
+        self._version = ""
         self.obj = base
         self.old = old
         self.dirty = False
@@ -97,12 +99,9 @@ class _View:
         """Bring what webhooks have changed into the requested version, in `base`. Raises StatusError."""
         if not self.dirty or self._base is None or self.obj is None:
             return
-        made = self.obj
-        if made.get("apiVersion") != self._attributes.object_version:
-            made = await self._attributes.objects.convert(made, self._attributes.object_version)
-        if made is not self._base:
-            self._base.clear()
-            self._base.update(made)
+        made = await self._attributes.objects.convert(self.obj, self._home)
+        self._base.clear()
+        self._base.update(made)
         self.dirty = False
 
     def change(self, obj: JSONObject) -> None:

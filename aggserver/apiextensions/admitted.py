@@ -57,7 +57,7 @@ class DefinitionObjects:
         given = str(obj.get("apiVersion") or "")
         group, version = versions.parse_group_version(given)
         if group != self._definition.group:
-            what = f"{given}, Kind={obj.get('kind')}"
+            what = f"{group}/{version}, Kind={obj.get('kind')}"
             text = f"{what} is unstructured and is not suitable for converting to {quote(api_version)}"
             raise errors.StatusError(500, "", text)
         if self._version(version) is None:
@@ -81,7 +81,10 @@ class DefinitionObjects:
 
 
 class ScaleObjects:
-    """`admission.chain.Objects` of a scale, which is the same in all versions. conform: prunes it in place; raises ValueError."""
+    """`admission.chain.Objects` of a scale, which is the same in all versions. conform: prunes it in place; raises ValueError.
+
+    Upstream decodes what webhooks make of it only after the last one.
+    """
 
     def __init__(self, definition: DefinitionObjects, conform: Callable[[JSONObject], object]) -> None:
         self._definition = definition
@@ -91,15 +94,20 @@ class ScaleObjects:
         return self._definition.equivalents(subresource)
 
     async def convert(self, obj: JSONObject, api_version: str) -> JSONObject:
+        try:
+            self._conform(obj)
+        except ValueError as error:
+            raise errors.StatusError(500, "", f'{error} in scheme "pkg/runtime/scheme.go:111"') from None
+        if decode_error(obj, _SCALE):
+            text = "unable to convert unstructured object to autoscaling/v1, Kind=Scale: unrecognized type: int32"
+            raise errors.StatusError(500, "", text)
         return obj
 
     def type_of(self, target: Target) -> Atom:
         return of_type("autoscaling/v1.Scale")
 
     def accept(self, obj: JSONObject) -> None:
-        if problem := decode_error(obj, _SCALE):
-            raise ValueError(problem)
-        self._conform(obj)
+        return
 
 
 def _has(version: Version, subresource: str) -> bool:

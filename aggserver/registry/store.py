@@ -2,9 +2,8 @@
 
 Every write goes through one loop. It reads the object from the watch cache, makes the new object from it (by an update, a patch
 or a server-side apply), and then takes the steps that are the same for all writes, in this order: managedFields, mutating
-admission (what it changes is pruned and defaulted again), the strategy's rules, validating admission with the object exactly as
-it would be stored, encoding, compare and swap. If another writer was quicker, the loop starts again with the object as that
-writer left it.
+admission, the strategy's rules, validating admission, pruning of what an apply or admission has added beyond the schema,
+encoding, compare and swap. If another writer was quicker, the loop starts again with the object as that writer left it.
 
 All versions of a resource share one `ResourceStorage`. Reads are in `reader.py`.
 Source: k8s.io/apiserver pkg/registry/generic/registry/store.go, pkg/endpoints/handlers/{create,update,patch}.go, v0.36.3.
@@ -119,7 +118,8 @@ class Store(Reader):
         preparation.place_in_namespace(metadata, context.namespace, namespaced=self._info.namespaced)
         preparation.dedup_owner_references(metadata, context.warnings)
         await self._own(context, None, None, obj, options)
-        await self._mutate(context, obj, None, admission)
+        changed = await self._mutate(context, obj, None, admission)
+        metadata = obj["metadata"]
         base = metadata.get("generateName") or ""
         tries = _NAME_TRIES if base and not metadata.get("name") else 1
         for left in reversed(range(tries)):
@@ -127,17 +127,19 @@ class Store(Reader):
             if not named.get("name") and base:
                 named["name"] = object_meta.generate_name(base, self._resource.random)
             try:
-                return await self._create(_Write(context, options, admission), dict(obj, metadata=named))
+                return await self._create(_Write(context, options, admission), dict(obj, metadata=named), prune=changed)
             except KeyExists as taken:
                 if not left:
                     raise self._name_taken(named["name"], taken.current, generated=bool(base)) from None
         raise AssertionError("the last try returns or raises")
 
-    async def _create(self, write: _Write, obj: JSONObject) -> StoredObject:
-        """Validate and store a new object, after mutating admission. Raises KeyExists, for the caller to handle."""
+    async def _create(self, write: _Write, obj: JSONObject, *, prune: bool) -> StoredObject:
+        """Validate and store a new object, after mutating admission. Raises KeyExists, for the caller to handle.
+
+        prune: whether it may have fields that the schema does not have. They are dropped last, as upstream.
+        """
         context, options = write.context, write.options
         metadata = obj["metadata"]
-        preparation.drop_system_fields(metadata)
         metadata["uid"] = self._resource.new_uid()
         metadata["creationTimestamp"] = self.now()
         self._strategy.check_context(context)
@@ -148,9 +150,10 @@ class Store(Reader):
         context.warnings.extend(verdict.warnings)
         self._refuse(obj, verdict.errors)
         context.warnings.extend(self._strategy.warnings(obj, None))
-        if write.applies:
-            self._strategy.prune(obj)
         await write.admission.validate(obj, None)
+        metadata.pop("selfLink", None)
+        if prune:
+            self._strategy.prune(obj)
         key = self._key(context, metadata["name"])
         if options.dry_run:
             await self._catch_up("")
@@ -233,9 +236,10 @@ class Store(Reader):
             if not creates:
                 raise self._not_found(name)
             obj = await make(self, None, None)
-            await self._place_and_mutate(write, name, obj, None)
+            preparation.drop_system_fields(obj["metadata"])
+            changed = await self._place_and_mutate(write, name, obj, None)
             _revision(obj["metadata"])
-            return await self._create(write, obj), True
+            return await self._create(write, obj, prune=changed or write.applies), True
 
         return await self._retry(write.context, name, attempt)
 
@@ -244,7 +248,7 @@ class Store(Reader):
         view = await self._views.of(current, lenient=True)
         old = view.decoded()
         obj = await make(self, view, old)
-        await self._place_and_mutate(write, name, obj, old)
+        changed = await self._place_and_mutate(write, name, obj, old)
         metadata = obj["metadata"]
         self._check_uid(name, options.uid, old["metadata"], current.key)
         self._check_revision(name, metadata, current)
@@ -259,9 +263,9 @@ class Store(Reader):
         self._refuse(obj, problems + verdict.errors)
         context.warnings.extend(self._strategy.warnings(obj, old))
         preparation.keep_times(obj, old)
-        if write.applies:
-            self._strategy.prune(obj)
         await write.admission.validate(obj, old)
+        if changed or write.applies:
+            self._strategy.prune(obj)
         if deletion.is_emptied(metadata, old["metadata"]) and self._strategy.may_be_removed(obj):
             if not options.dry_run:
                 # NotFound is success: a concurrent request that removed the last finalizer too has deleted the object.
@@ -292,7 +296,6 @@ class Store(Reader):
     # --- deleting ---
 
     async def delete(self, context: Context, name: str, options: DeleteOptions, admission: Admission = NO_ADMISSION) -> Deleted:
-        await admission.mutate(None, None)
         return await self._delete_one(context, name, options, admission)
 
     async def _delete_one(self, context: Context, name: str, options: DeleteOptions, admission: Admission) -> Deleted:
@@ -313,6 +316,8 @@ class Store(Reader):
         view = await self._views.of(current, lenient=True)
         old = view.decoded()
         deletion.check_preconditions(self._info.group, self._info.kind, old["metadata"], options)
+        # Mutating plugins can't change a deletion, but they may refuse it.
+        await admission.mutate(None, old)
         await admission.validate(None, old)
         obj = view.decoded()
         metadata = obj["metadata"]
@@ -339,7 +344,6 @@ class Store(Reader):
     async def delete_collection(
         self, context: Context, options: DeleteOptions, selection: ListOptions, admission: Admission = NO_ADMISSION
     ) -> ListResult:
-        await admission.mutate(None, None)
         found = await self._list(replace(context, metadata_only=context.metadata_only or self._asks), selection, lenient=True)
         waiting = iter(found.items)
 
@@ -396,25 +400,36 @@ class Store(Reader):
         """Set managedFields for a write other than an apply."""
         await self._ownership.update(context, current, old, obj, options.field_manager, self.now())
 
-    async def _place_and_mutate(self, write: _Write, name: str, obj: JSONObject, old: JSONObject | None) -> None:
+    async def _place_and_mutate(self, write: _Write, name: str, obj: JSONObject, old: JSONObject | None) -> bool:
+        """Returns whether admission changed the object."""
         preparation.place_in_namespace(obj["metadata"], write.context.namespace, namespaced=self._info.namespaced)
         preparation.check_name(obj, name)
-        await self._mutate(write.context, obj, old, write.admission)
+        return await self._mutate(write.context, obj, old, write.admission)
 
-    async def _mutate(self, context: Context, obj: JSONObject, old: JSONObject | None, admission: Admission) -> None:
-        """Run mutating admission; prune and default what it has changed, and restore managedFields if it has broken them."""
+    async def _mutate(self, context: Context, obj: JSONObject, old: JSONObject | None, admission: Admission) -> bool:
+        """Run mutating admission, whose plugins default what they change; returns whether they changed something.
+
+        Metadata that can't be decoded is dropped, and managedFields are restored, if that is what admission has made of them.
+        """
         entries = obj["metadata"].get("managedFields")
-        if await admission.mutate(obj, old):
-            self._strategy.conform(obj)
+        changed = await admission.mutate(obj, old)
+        if changed:
+            metadata = obj["metadata"]
+            if not isinstance(metadata, dict):
+                raise errors.internal_error("system metadata was not initialized")
+            metadata = obj["metadata"] = dict(metadata)
+            object_meta.drop_malformed(metadata)
+            preparation.place_in_namespace(metadata, context.namespace, namespaced=self._info.namespaced)
             try:
-                managed_fields.decode(obj["metadata"].get("managedFields"))
+                managed_fields.decode(metadata.get("managedFields"))
             except ManagedFieldsError as error:
-                obj["metadata"]["managedFields"] = entries
+                metadata["managedFields"] = entries
                 context.warnings.append(
                     ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated "
                     f"mutating admission controller; please fix your requests: {error}"
                 )
         preparation.dedup_owner_references(obj["metadata"], context.warnings, admitted=True)
+        return changed
 
     async def _commit(
         self, write: _Write, current: StoredObject, obj: JSONObject, old: JSONObject, *, is_whole: bool

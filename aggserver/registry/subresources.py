@@ -106,6 +106,7 @@ class ScaleStore:
             scale = await make(old, copy)
             preparation.place_in_namespace(scale["metadata"], context.namespace, namespaced=self._store.strategy.info.namespaced)
             preparation.check_name(scale, name)
+            _fill(scale)
             await admission.mutate(scale, old)
             self._put(parent, scale)
             set_entries(parent, self._owners.to_parent(owners, scale["metadata"].get("managedFields")))
@@ -163,6 +164,13 @@ class _ScaleAdmission:
 
     async def validate(self, obj: JSONObject | None, old: JSONObject | None) -> None:
         await self._admission.validate(obj and self._scale_of(obj), old and self._scale_of(old))
+
+
+def _fill(scale: JSONObject) -> None:
+    """Add what Go writes of a Scale in any case, which is what admission sees. Raises 400 for one that can't be decoded."""
+    _replicas(scale)
+    scale["spec"] = scale.get("spec") or {}
+    scale["status"] = {"replicas": 0, **(scale.get("status") or {})}
 
 
 def _replicas(scale: JSONObject) -> int:

@@ -90,9 +90,50 @@ async def test_a_generated_name_is_known_when_validating() -> None:
     assert [name for _, name, _, _ in seen] == ["a-x", "a-y"]
 
 
-async def test_each_object_of_a_collection_has_its_name() -> None:
+async def test_the_objects_of_a_collection_have_no_name() -> None:
     seen: list[Any] = []
     bound = Chain(validating=[Plugin(seen, "one")]).bind(attributes(DELETE, name=""))
     for name in ("a", "b"):
         await bound.validate(None, {"metadata": {"name": name}})
-    assert [name for _, name, _, _ in seen] == ["a", "b"]
+    assert [(name, old["metadata"]["name"]) for _, name, _, old in seen] == [("", "a"), ("", "b")]
+
+
+async def test_a_renamed_object_keeps_the_name_of_the_request() -> None:
+    class Renaming:
+        async def mutate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> bool:
+            assert obj is not None
+            obj["metadata"] = {"name": "b"}
+            return True
+
+    seen: list[Any] = []
+    bound = Chain([Renaming()], [Plugin(seen, "one")]).bind(attributes(name=""))
+    obj: JSONObject = {"metadata": {"name": "a"}}
+    await bound.mutate(obj, None)
+    await bound.validate(obj, None)
+    assert [name for _, name, _, _ in seen] == ["a"]
+
+
+class Wanting(Plugin):
+    """Asks for a second round when it is first asked."""
+
+    async def mutate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> bool:
+        state = attributes.reinvocation.state
+        state[self] = state.get(self, 0) + 1
+        attributes.reinvocation.wanted = True
+        self._seen.append((attributes.reinvocation.again, state[self]))
+        return False
+
+
+async def test_a_second_round_and_no_third() -> None:
+    seen: list[Any] = []
+    bound = Chain([Wanting(seen, "one"), Plugin(seen, "two")]).bind(attributes())
+    assert await bound.mutate({"metadata": {}}, None)
+    assert seen == [(False, 1), ("two", CREATE, "a"), (True, 2), ("two", CREATE, "a")]
+
+
+async def test_each_object_has_its_own_rounds() -> None:
+    seen: list[Any] = []
+    bound = Chain([Wanting(seen, "one")]).bind(attributes())
+    for _ in range(2):
+        await bound.mutate({"metadata": {}}, None)
+    assert seen == [(False, 1), (True, 2)] * 2

@@ -25,7 +25,9 @@ async def delete(scope: ResourceScope, resource: Deleter, context: Context, requ
     wanted = options.delete_options(given, request.query_all)
     if wanted.ignore_store_read_error:
         return await _delete_corrupt(scope, context, request, media)
-    admission = attributes.bound(scope, request, DELETE, given or options.given(request.query_all), dry_run=wanted.dry_run)
+    admission = attributes.bound(
+        scope, request, DELETE, given or options.given_for_delete(request.query_all), dry_run=wanted.dry_run
+    )
     result = await resource.delete(context, request.info.name, wanted, admission)
     if not result.gone:
         # 202 only with `orphanDependents: false`, as upstream: with anything else it would break older clients.
@@ -62,6 +64,8 @@ async def delete_collection(scope: ResourceScope, resource: CollectionDeleter, c
     selection = options.list_options(scope, request.query, name="")
     given = await body.read_delete_body(request)
     wanted = options.for_collection(options.delete_options(given, request.query_all))
-    admission = attributes.bound(scope, request, DELETE, given or options.given(request.query_all), dry_run=wanted.dry_run)
+    admission = attributes.bound(
+        scope, request, DELETE, given or options.given_for_delete(request.query_all), dry_run=wanted.dry_run
+    )
     found = await resource.delete_collection(context, wanted, selection, admission)
     return reply.list_reply(scope, request, media, found)

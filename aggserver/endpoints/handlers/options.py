@@ -19,7 +19,7 @@ from aggserver.registry.rest import DeleteOptions, ListOptions, WriteOptions
 from aggserver.scheme.decoding import decode_error
 from aggserver.scheme.types import lookup
 
-__all__ = ["delete_options", "for_collection", "given", "include_object", "list_options", "write_options"]
+__all__ = ["delete_options", "for_collection", "given", "given_for_delete", "include_object", "list_options", "write_options"]
 
 _META_GROUP = "meta.k8s.io"
 _FIELD_VALIDATIONS = ("", "Ignore", "Strict", "Warn")
@@ -155,6 +155,11 @@ def _check_alone(given: Mapping[str, Any]) -> list[FieldError]:
     set_too = [name for name in others if (given.get(name) if name == "dryRun" else given.get(name) is not None)]
     path = Path(_IGNORE_STORE_READ_ERROR)
     return [field.invalid(path, True, f"cannot be set together with .{name}") for name in set_too]
+
+
+def given_for_delete(query: Mapping[str, Sequence[str]]) -> Mapping[str, Any]:
+    """As `given`, for a deletion without a body."""
+    return {name: value for name, value in _delete_query(query).items() if value is not None}
 
 
 def _delete_query(query: Mapping[str, Sequence[str]]) -> Mapping[str, Any]:

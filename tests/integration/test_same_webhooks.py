@@ -1,0 +1,30 @@
+"""The same webhooks, the same requests, the same answers: of kube-apiserver with built-in definitions, and of aggserver.
+
+Compared are verdict, code, text and warnings, the stored objects with their managedFields, and what each webhook was sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.controlplane.cluster import Cluster
+from tests.integration.cases_webhooks import CASES, DEFINITIONS
+from tests.integration.webhook_sides import WebhookSides, webhook_sides
+
+
+@pytest.fixture(scope="module")
+def sides(control_plane: Cluster) -> Iterator[WebhookSides]:
+    with webhook_sides(control_plane, CASES, DEFINITIONS, _no_conditions) as made:
+        yield made
+
+
+def _no_conditions(conditions: object) -> None:
+    raise AssertionError("no case has matchConditions")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_same(sides: WebhookSides, case: str) -> None:
+    upstream, ours = sides.play(case)
+    assert ours == upstream
