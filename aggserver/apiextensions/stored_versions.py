@@ -15,6 +15,7 @@ pkg/controller/storageversionmigrator/migrationrunner.go, v1.36.3.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
@@ -33,6 +34,8 @@ from aggserver.storage.interface import Conflict, KeyExists, NotFound, Storage
 from aggserver.storage.keys import resource_prefix
 
 __all__ = ["FolderLedger", "FolderMigrations", "StatusLedger", "StatusMigrations", "due"]
+
+log = logging.getLogger("aggserver.migration")
 
 CONDITION = "StorageMigrating"
 _WRITE = WriteOptions(field_manager="aggserver", bounded=False)
@@ -150,11 +153,14 @@ class FolderMigrations:
 
     def sync(self, definitions: Iterable[Definition]) -> None:
         """To be called with each new content of the folder, once that is served."""
-        versions = {each.name: each.storage_version.name for each in definitions}
+        served = {each.name: each for each in definitions}
+        versions = {name: each.storage_version.name for name, each in served.items()}
         for name in self._versions.keys() - versions.keys():
             self._migrator.forget(name)
         for name, version in versions.items():
             before = self._versions.get(name)
+            if before is not None and all(each.name != before for each in served[name].versions):
+                log.warning("%s: version %s is removed, but objects may still be stored in it", name, before)
             if before != version:
                 self._changes += 1
                 # Not known, but not asked for either: the change was seen.

@@ -75,6 +75,8 @@ class Dispatcher:
             whole = served.scope("")
             if whole is not None and whole.built_in:
                 raise errors.no_route()
+            if whole is not None and whole.deprecation:
+                request.warnings.append(whole.deprecation)
             raise errors.not_found(info.group, info.resource, info.name)
         return await self._handle(scope, request)
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -440,10 +439,21 @@ async def has_paused(one: Migrating) -> bool:
 # --- definitions from a folder ---
 
 
-async def folder_of(storage: MemoryStorage) -> Migrating:
-    one = Migrating(storage, folder=True)
-    await one.start()
-    return one
+@pytest.fixture
+async def folders() -> AsyncIterator[Callable[[], Awaitable[Migrating]]]:
+    """Starts servers on the same storage."""
+    storage = MemoryStorage()
+    started: list[Migrating] = []
+
+    async def start() -> Migrating:
+        one = Migrating(storage, folder=True)
+        await one.start()
+        started.append(one)
+        return one
+
+    yield start
+    for one in started:
+        await one.stop()
 
 
 def serve(one: Migrating, crd: JSONObject) -> None:
@@ -456,41 +466,51 @@ async def all_stored_as(one: Migrating, version: str) -> bool:
     return set((await stored(one.server)).values()) == {version}
 
 
-async def test_a_folder_that_changes() -> None:
-    storage = MemoryStorage()
-    one = await folder_of(storage)
-    serve(one, crontabs("v1"))
-    await plant(one, 3)
-    await eventually(lambda: recorded(storage, "v1"))
-    serve(one, crontabs("v2"))
-    await eventually(lambda: recorded(storage, "v2"))
-    assert await all_stored_as(one, "v2")
-    # A restart without a change reads the record only, one with a change migrates.
-    for crd, expected in ((crontabs("v2"), "v2"), (crontabs("v1"), "v1")):
-        revision = await storage.revision()
-        again = await folder_of(storage)
-        serve(again, copy.deepcopy(crd))
-        await eventually(lambda expected=expected: recorded(storage, expected))
-        await asyncio.sleep(0.01)
-        assert await all_stored_as(again, expected)
-        assert (await storage.revision() == revision) is (expected == "v2")
-    await one.server.storage.start()
-
-
-async def recorded(storage: MemoryStorage, version: str) -> bool:
-    record = await storage.get(f"/aggserver/migrations/{NAME}")
+async def recorded(one: Migrating, version: str) -> bool:
+    record = await one.server.storage.get(f"/aggserver/migrations/{NAME}")
     return record is not None and json.loads(record.value)["version"] == version
 
 
-async def test_servers_with_different_folders_do_not_undo_each_others_work() -> None:
-    storage = MemoryStorage()
-    new, late = await folder_of(storage), await folder_of(storage)
+async def test_a_folder_that_changes(folders: Callable[[], Awaitable[Migrating]], caplog: pytest.LogCaptureFixture) -> None:
+    one = await folders()
+    serve(one, crontabs("v1"))
+    await plant(one, 3)
+    await eventually(lambda: recorded(one, "v1"))
+    serve(one, crontabs("v2"))
+    await eventually(lambda: recorded(one, "v2"))
+    assert await all_stored_as(one, "v2")
+    assert "removed" not in caplog.text
+    serve(one, crontabs("v3", "v1", "v3"))
+    assert f"{NAME}: version v2 is removed, but objects may still be stored in it" in caplog.text
+    await eventually(lambda: recorded(one, "v3"))
+    assert await all_stored_as(one, "v3")
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+async def test_a_folder_that_may_have_changed_between_two_starts(
+    folders: Callable[[], Awaitable[Migrating]], version: str
+) -> None:
+    one = await folders()
+    serve(one, crontabs("v1"))
+    await plant(one, 3)
+    await eventually(lambda: recorded(one, "v1"))
+    revision = await one.server.storage.revision()
+    again = await folders()
+    serve(again, crontabs(version))
+    await eventually(lambda: recorded(again, version))
+    await asyncio.sleep(0.01)
+    assert await all_stored_as(again, version)
+    assert (await again.server.storage.revision() == revision) is (version == "v1")
+
+
+async def test_servers_with_different_folders_do_not_undo_each_others_work(folders: Callable[[], Awaitable[Migrating]]) -> None:
+    new, late = await folders(), await folders()
     for each in (new, late):
         serve(each, crontabs("v1"))
     await plant(new, 3)
-    await eventually(lambda: recorded(storage, "v1"))
+    await eventually(lambda: recorded(new, "v1"))
     serve(new, crontabs("v2"))
-    await eventually(lambda: recorded(storage, "v2"))
+    await eventually(lambda: recorded(new, "v2"))
     assert (await late.client.post(PATH, crontab("late"))).status == 201
     await asyncio.sleep(0.01)
     assert await stored(new.server) == {"n0": "v2", "n1": "v2", "n2": "v2", "late": "v1"}

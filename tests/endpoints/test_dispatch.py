@@ -210,11 +210,12 @@ async def test_no_namespace_is_deleted_with_the_others(client: Client) -> None:
 
 
 async def test_requests_for_a_deprecated_version_are_told_and_measured(client: Client) -> None:
-    """Not those that have no handler: an unknown subresource, a method that there isn't."""
+    """Those without a handler, for an unknown subresource, are not measured."""
     path = f"{GROUP}/v1beta1/namespaces/default/crontabs"
     told = [(await client.get(each)).header("warning") for each in (path, CRONTABS_PATH)]
     assert told == ['299 - "stable.example.com/v1beta1 CronTab is deprecated; use stable.example.com/v1 CronTab"', ""]
-    await client.get(f"{path}/absent/other")
+    absent = await client.get(f"{path}/absent/other")
+    assert (absent.status, absent.header("warning")) == (404, told[0])
     lines = (await client.get("/metrics")).body.decode().splitlines()
     assert [line for line in lines if line.startswith("apiserver_requested_deprecated_apis{")] == [
         'apiserver_requested_deprecated_apis{group="stable.example.com",removed_release="",resource="crontabs",subresource="",'
