@@ -15,7 +15,7 @@ from aggserver.cel.values import MISSING, CELError, CostExceeded, Optional
 from aggserver.conversion.converter import ComputedConverter, ConversionError
 from aggserver.conversion.field_path import FieldPath, put, read, take
 from aggserver.conversion.rule_compilation import METADATA_KEPT, Compiled, Expression, Plan, Step
-from aggserver.conversion.rule_types import UnfitError, describe, fits, json_value
+from aggserver.conversion.rule_types import STRING, UnfitError, describe, fits, json_value
 from aggserver.conversion.rules import Kind
 from aggserver.meta import codec
 from aggserver.meta.errors import ObjectTooLarge
@@ -174,6 +174,9 @@ class _Run:
             case Kind.SET:
                 return value
             case Kind.MOVE | Kind.RESTORE:
+                if type(taken) is not str and taken is not MISSING and step.target is STRING:
+                    # Only in an object that was stored under another schema: labels and annotations are strings.
+                    raise _FailedError(f"{step.change.path} ({step.change}): must be a string")
                 return taken
             case Kind.SAVE:
                 return MISSING if taken is MISSING else codec.encode_json(taken).decode()
