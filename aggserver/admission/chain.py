@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from aggserver.authentication.user import UserInfo
 from aggserver.merge.atom import DEDUCED, Atom
@@ -136,11 +136,13 @@ class Attributes:
     reinvocation: Reinvocation = field(default_factory=Reinvocation)
 
 
+@runtime_checkable
 class Mutating(Protocol):
     async def mutate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> bool:
         """May change `obj` (None for a deletion), and returns whether it has. Raises StatusError to reject."""
 
 
+@runtime_checkable
 class Validating(Protocol):
     async def validate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> None:
         """`obj` is the object to be stored, None for a deletion, and `old` the one it replaces. Raises StatusError to reject."""

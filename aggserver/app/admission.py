@@ -1,37 +1,214 @@
-"""The admission chain of a server: the enabled plugins in upstream's order, made of what a mode has.
+"""The admission of a server: the enabled plugins in upstream's order, with what a mode gives them.
 
 Source: k8s.io/kubernetes pkg/kubeapiserver/options/plugins.go (AllOrderedPlugins), v1.36.3.
 """
 
 from __future__ import annotations
 
-from aggserver.admission.chain import Chain
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from aggserver.admission.chain import Attributes, Chain, Mutating, Validating
 from aggserver.admission.cluster_namespaces import ClusterNamespaces
+from aggserver.admission.cluster_params import ClusterParams
 from aggserver.admission.cluster_sources import ClusterSources, Readiness
 from aggserver.admission.namespace_lifecycle import NamespaceLifecycle, Namespaces
+from aggserver.admission.policy.evaluating import Authorize, WebhookConditions
+from aggserver.admission.policy.plugins import FindParams, MutatingAdmissionPolicies, ValidatingAdmissionPolicies
 from aggserver.admission.resource_quota import ResourceQuota
+from aggserver.admission.sources import Collection, Sources
+from aggserver.admission.webhook_configurations import WebhookIndex
+from aggserver.admission.webhooks import MutatingWebhooks, ValidatingWebhooks, WebhookCalls
+from aggserver.authentication.user import UserInfo
+from aggserver.authorization import attributes as authorization
+from aggserver.authorization.delegating import Authorizer
+from aggserver.cel.library.authz import Check, Decision
 from aggserver.cluster import Cluster
+from aggserver.endpoints.installer import Installer
+from aggserver.meta import errors
+from aggserver.meta.errors import StatusError
+from aggserver.meta.json_types import JSONObject
 from aggserver.options import ADMISSION_PLUGINS, Options
+from aggserver.registry.store import Store
+from aggserver.standalone.namespaces import StoredNamespaces
+from aggserver.standalone.sources import OwnParams, OwnSources
+from aggserver.webhook.client import Webhooks
+from aggserver.webhook.config import ClientConfig
+from aggserver.webhook.identities import Identities
 
-__all__ = ["aggregated", "enabled_plugins", "standalone"]
+__all__ = ["AggregatedAdmission", "Common", "StandaloneAdmission"]
 
 
-def enabled_plugins(options: Options) -> frozenset[str]:
-    """Names of plugins."""
-    defaults = {name for name, enabled in ADMISSION_PLUGINS.items() if enabled}
-    return frozenset((defaults | {*options.enable_admission_plugins}) - {*options.disable_admission_plugins})
+@dataclass(frozen=True, slots=True)
+class Common:
+    """What the plugins of both modes are made of. identities: of each webhook plugin. new_uid: for AdmissionReviews."""
+
+    options: Options
+    authorizer: Authorizer
+    webhooks: Webhooks
+    identities: Mapping[str, Identities]
+    new_uid: Callable[[], str]
+
+    def enabled(self) -> frozenset[str]:
+        """Names of plugins."""
+        defaults = {name for name, enabled in ADMISSION_PLUGINS.items() if enabled}
+        return frozenset((defaults | {*self.options.enable_admission_plugins}) - {*self.options.disable_admission_plugins})
 
 
-def aggregated(options: Options, cluster: Cluster, sources: ClusterSources) -> Chain:
-    """With the rules of a cluster. sources: made for the enabled plugins."""
-    plugins = enabled_plugins(options)
-    namespaces = ClusterNamespaces(cluster, sources.namespaces)
+class AggregatedAdmission:
+    """By the rules of a cluster. `run` is the task; `healthy` and `warning` are for a readiness check."""
+
+    def __init__(self, common: Common, cluster: Cluster) -> None:
+        self._common = common
+        self._cluster = cluster
+        self._sources = ClusterSources(cluster, common.enabled())
+        self._params = ClusterParams(cluster, _policies(self._sources.rules))
+
+    def chain(self, installer: Installer) -> Chain:
+        sources = self._sources
+        plugins = {
+            **_plugins(self._common, sources.rules, ClusterNamespaces(self._cluster, sources.namespaces), self._params.find),
+            "ResourceQuota": ResourceQuota(self._cluster, sources.quotas),
+        }
+        return _chain(plugins, self._common.enabled(), [Readiness(sources)])
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._sources.run())
+            tasks.create_task(self._params.run())
+
+    def healthy(self) -> str | None:
+        return self._sources.healthy()
+
+    def warning(self) -> str | None:
+        return "; ".join(filter(None, (self._sources.warning(), self._params.warning()))) or None
+
+
+class StandaloneAdmission:
+    """By the rules that the server itself stores; there are no ResourceQuotas. stores: of admissionregistration.k8s.io."""
+
+    def __init__(self, common: Common, stores: Mapping[str, Store], namespaces: StoredNamespaces) -> None:
+        self._common = common
+        self._sources = OwnSources(stores)
+        self._namespaces = namespaces
+        self._params: OwnParams | None = None
+
+    def chain(self, installer: Installer) -> Chain:
+        rules = self._sources.rules
+        self._params = OwnParams(installer, _policies(rules))
+        return _chain(_plugins(self._common, rules, self._namespaces, self._params.find), self._common.enabled(), [])
+
+    async def run(self) -> None:
+        await self._sources.run()
+
+    async def known(self) -> None:
+        """Wait until the rules from before the start are known."""
+        await self._sources.known()
+
+    def stop(self) -> None:
+        if self._params is not None:
+            self._params.stop()
+
+
+class _Namespaces(Namespaces, Protocol):
+    async def get(self, name: str) -> JSONObject | None: ...
+
+
+_Plugin = Mutating | Validating
+
+
+def _plugins(common: Common, rules: Sources, namespaces: _Namespaces, find_params: FindParams) -> dict[str, _Plugin]:
+    """By name, those of both modes."""
+    authorize = _asks(common.authorizer)
+    compile_conditions = WebhookConditions(authorize).compile
+
+    async def labels(name: str) -> Mapping[str, str]:
+        namespace = await namespaces.get(name)
+        if namespace is None:
+            raise errors.not_found("", "namespaces", name)
+        found: Mapping[str, str] = namespace["metadata"].get("labels") or {}
+        return found
+
+    def calls(plugin: str) -> WebhookCalls:
+        return WebhookCalls(_Identified(common.webhooks, common.identities[plugin]), labels, common.new_uid)
+
+    return {
+        "NamespaceLifecycle": NamespaceLifecycle(namespaces),
+        "MutatingAdmissionPolicy": MutatingAdmissionPolicies(
+            rules.mutating_policies, rules.mutating_policy_bindings, namespaces.get, find_params, authorize
+        ),
+        "MutatingAdmissionWebhook": MutatingWebhooks(
+            WebhookIndex(rules.mutating_webhooks, compile_conditions), calls("MutatingAdmissionWebhook")
+        ),
+        "ValidatingAdmissionPolicy": ValidatingAdmissionPolicies(
+            rules.validating_policies, rules.validating_policy_bindings, namespaces.get, find_params, authorize
+        ),
+        "ValidatingAdmissionWebhook": ValidatingWebhooks(
+            WebhookIndex(rules.validating_webhooks, compile_conditions), calls("ValidatingAdmissionWebhook")
+        ),
+    }
+
+
+def _chain(plugins: Mapping[str, _Plugin], enabled: frozenset[str], first: Sequence[Mutating]) -> Chain:
+    """first: before all others."""
+    ordered = [plugins[name] for name in ADMISSION_PLUGINS if name in enabled and name in plugins]
     return Chain(
-        [Readiness(sources), *([NamespaceLifecycle(namespaces)] if "NamespaceLifecycle" in plugins else [])],
-        [ResourceQuota(cluster, sources.quotas)] if "ResourceQuota" in plugins else [],
+        [*first, *(plugin for plugin in ordered if isinstance(plugin, Mutating))],
+        [plugin for plugin in ordered if isinstance(plugin, Validating)],
     )
 
 
-def standalone(options: Options, namespaces: Namespaces) -> Chain:
-    """Without a cluster. There are no ResourceQuotas."""
-    return Chain([NamespaceLifecycle(namespaces)] if "NamespaceLifecycle" in enabled_plugins(options) else [])
+def _policies(rules: Sources) -> tuple[Collection, ...]:
+    return rules.validating_policies, rules.mutating_policies
+
+
+class _Identified:
+    """Calls webhooks as those that they know. A `WebhookCaller`."""
+
+    def __init__(self, webhooks: Webhooks, identities: Identities) -> None:
+        self._webhooks = webhooks
+        self._identities = identities
+
+    async def call(self, config: ClientConfig, body: bytes, *, timeout: float, max_bytes: int) -> bytes:  # noqa: ASYNC109
+        if config.service is not None:
+            host, port = config.service.server_name, config.service.port
+        else:
+            url = urlsplit(config.url)
+            host, port = url.hostname or "", url.port or 443
+        identity = self._identities.of(host, port)
+        return await self._webhooks.call(config, body, timeout=timeout, max_bytes=max_bytes, identity=identity)
+
+
+def _asks(authorizer: Authorizer) -> Authorize:
+    """The checks of expressions, answered by the server's authorizer."""
+
+    async def decide(attributes: Attributes, check: Check) -> Decision:
+        user = attributes.user if check.service_account is None else _service_account(*check.service_account)
+        asked = authorization.Attributes(
+            user,
+            check.verb,
+            check.group,
+            "*" if check.resource else "",
+            check.resource,
+            check.subresource,
+            check.namespace,
+            check.name,
+            check.path,
+            check.field_selector,
+            check.label_selector,
+        )
+        try:
+            allowed, reason = await authorizer.authorize(asked)
+        except StatusError as error:
+            return Decision(False, error=error.message)
+        return Decision(allowed, reason)
+
+    return decide
+
+
+def _service_account(namespace: str, name: str) -> UserInfo:
+    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
+    return UserInfo(f"system:serviceaccount:{namespace}:{name}", groups=groups)

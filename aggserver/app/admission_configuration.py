@@ -1,8 +1,8 @@
 """--admission-control-config-file: what the webhook plugins prove to be to webhooks.
 
 The file is an AdmissionConfiguration, which has a configuration for each plugin, or names a file with it. That of the webhook
-plugins names a kubeconfig. What it says of plugins that this server does not have is ignored, so that a file of kube-apiserver can
-be used. Everything is read once, at the start, except files with tokens.
+plugins names a kubeconfig. What it says of plugins that this server does not have is ignored, so that a file for kube-apiserver
+can be used. Everything is read once, at the start, except files with tokens.
 Source: k8s.io/apiserver pkg/admission/config.go, pkg/admission/plugin/webhook/config/kubeconfig.go, v0.36.3.
 """
 

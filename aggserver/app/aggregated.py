@@ -14,11 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import aggserver
-from aggserver.admission.cluster_sources import ClusterSources
 from aggserver.apiextensions.files import FolderSource, Loaded
 from aggserver.apiextensions.registration import Registrar, Service
 from aggserver.apiextensions.stored_versions import FolderLedger, FolderMigrations
-from aggserver.app import admission
+from aggserver.app.admission import AggregatedAdmission, Common
+from aggserver.app.admission_configuration import read_identities
 from aggserver.app.cluster_services import ClusterServices
 from aggserver.app.engine import Engine, listen, new_environment, open_webhooks
 from aggserver.app.memory import give_back_memory
@@ -54,12 +54,19 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
         cluster = await clusters.get(options.kubeconfig)
         storage = await open_storage(options)
         stack.push_async_callback(storage.close)
-        sources = ClusterSources(cluster, admission.enabled_plugins(options))
         rule_options = RuleOptions(options.rules_see_labels, options.rules_budget)
         webhooks = await stack.enter_async_context(open_webhooks(options, ClusterServices(cluster)))
         environment = new_environment(storage, options, webhooks)
-        engine = Engine(environment, admission.aggregated(options, cluster, sources), rule_options)
-        engine.checks.add("admission", sources.healthy, livez=False, warning=sources.warning)
+        authorizer = DelegatingAuthorizer(
+            await clusters.get(options.authorization_kubeconfig or options.kubeconfig),
+            open_paths=options.authorization_always_allow_paths,
+            allow_seconds=options.authorization_allow_cache_seconds,
+            deny_seconds=options.authorization_deny_cache_seconds,
+        )
+        identities = read_identities(options.admission_control_config_file)
+        admission = AggregatedAdmission(Common(options, authorizer, webhooks, identities, environment.new_uid), cluster)
+        engine = Engine(environment, admission.chain, rule_options)
+        engine.checks.add("admission", admission.healthy, livez=False, warning=admission.warning)
         service = _service(options)
 
         tls = TLSConfig(min_version=options.tls_min_version, cipher_suites=options.tls_cipher_suites)
@@ -69,13 +76,6 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
         _keep_registered(engine, certificate, registrar)
 
         authenticator, trust_tasks = await _authentication(options, cluster, clusters, engine, tls)
-        authorization_cluster = await clusters.get(options.authorization_kubeconfig or options.kubeconfig)
-        authorizer = DelegatingAuthorizer(
-            authorization_cluster,
-            open_paths=options.authorization_always_allow_paths,
-            allow_seconds=options.authorization_allow_cache_seconds,
-            deny_seconds=options.authorization_deny_cache_seconds,
-        )
         server = Server(
             engine.asgi(authenticator, authorizer, options),
             [listen(options)],
@@ -87,7 +87,7 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
         )
         on_server(server)
         tasks: list[Task] = [
-            ("watch of the cluster's admission rules", sources.run),
+            ("watch of the cluster's admission rules", admission.run),
             ("renewal of the serving certificate", certificate.run),
             ("registration of APIServices", registrar.run),
             *compaction(storage, options),

@@ -101,7 +101,7 @@ def _random_uuids() -> Callable[[], str]:
 
 
 class Engine:
-    """admission: what every write goes through. rule_options: for the validation rules of definitions.
+    """admission: makes the chain that every write goes through. rule_options: for the validation rules of definitions.
 
     spread: a number from [0, 1), to spread the ends of watches. call_later: timers of watches. new_audit_id: for requests without
     one. All three are as of a running server; tests have others, as they have another environment.
@@ -112,7 +112,7 @@ class Engine:
     def __init__(
         self,
         environment: Environment,
-        admission: Chain,
+        admission: Callable[[Installer], Chain],
         rule_options: RuleOptions = UPSTREAM,
         *,
         spread: Callable[[], float] = random.random,  # not `secrets`: it only spreads load
@@ -129,9 +129,9 @@ class Engine:
         self.checks.add("stored-objects", environment.unreadable, livez=False)
         self.metrics = Metrics()
         self.installer.on_change(lambda: self.metrics.forget(self._served))
-        self.admission = admission
+        self.admission = admission(self.installer)
         observed = replace(environment, observe_conversion=self._observe_conversion)
-        self.definitions = Definitions(observed, admission, self.installer, rule_options)
+        self.definitions = Definitions(observed, self.admission, self.installer, rule_options)
         self._watching = Watching(spread, self._observe_watch, call_later)
         self._observer = RequestObserver(self.metrics, self._served)
         self.handler: Handler = self._dispatcher()

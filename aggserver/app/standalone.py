@@ -25,7 +25,8 @@ from aggserver.apiextensions.protection import DefinitionProtection
 from aggserver.apiextensions.stored_versions import StatusLedger, StatusMigrations
 from aggserver.apiextensions.strategy import DefinitionStrategy
 from aggserver.apiextensions.v1beta1 import StoredDefinitions, to_v1
-from aggserver.app import admission
+from aggserver.app.admission import Common, StandaloneAdmission
+from aggserver.app.admission_configuration import read_identities
 from aggserver.app.credentials import Credentials
 from aggserver.app.engine import Engine, listen, new_environment, open_webhooks
 from aggserver.app.memory import give_back_memory
@@ -86,9 +87,11 @@ async def _run(
         namespace_store = environment.own_store(namespaces.NamespaceStrategy())
         crds = environment.own_store(DefinitionStrategy(rule_options), StoredDefinitions())
         registrations = registration_stores(environment)
-        admitted = admission.standalone(options, namespaces.StoredNamespaces(namespace_store))
-        engine = Engine(environment, admitted, rule_options)
         authorizer = StandaloneAuthorizer(options.authorization_always_allow_paths)
+        identities = read_identities(options.admission_control_config_file)
+        common = Common(options, authorizer, webhooks, identities, environment.new_uid)
+        admission = StandaloneAdmission(common, registrations, namespaces.StoredNamespaces(namespace_store))
+        engine = Engine(environment, admission.chain, rule_options)
         _install(engine, crds, namespace_store, registrations, authorizer, protect_definitions=options.protect_definitions)
 
         migrations = _migrations(engine, crds) if options.migrate_storage else None
@@ -102,6 +105,7 @@ async def _run(
         background = supervise(
             ("controller of definitions", definition_controller.run),
             ("controller of namespaces", namespace_controller.run),
+            ("watch of the rules of admission", admission.run),
             ("renewal of the certificates", credentials.run),
             *compaction(storage, options),
             *([("migration of stored objects", migrations.run)] if migrations is not None else []),
@@ -111,6 +115,7 @@ async def _run(
 
         def end_watches() -> None:
             background.cancel()  # the controllers watch, too, and would start new watches
+            admission.stop()
             engine.end_watches()
             for store in (crds, namespace_store, *registrations.values()):
                 store.end_watches()
@@ -128,6 +133,7 @@ async def _run(
         async with background:
             await namespaces.ensure(namespace_store, "default")
             await definition_controller.caught_up()
+            await admission.known()
             await seed.plant(objects, engine.installer, definition_controller.settled)
             return await _serve(options, server, credentials, say)
 

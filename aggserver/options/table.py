@@ -45,6 +45,10 @@ TLS_VERSIONS = ("VersionTLS12", "VersionTLS13")
 # Admission plugins in the order in which they are asked, and whether they are enabled by default.
 ADMISSION_PLUGINS = {
     "NamespaceLifecycle": True,
+    "MutatingAdmissionPolicy": True,
+    "MutatingAdmissionWebhook": True,
+    "ValidatingAdmissionPolicy": True,
+    "ValidatingAdmissionWebhook": True,
     "ResourceQuota": True,
 }
 
@@ -497,6 +501,16 @@ class Options:
         _ADMISSION,
         "plugins to disable although they are enabled by default, comma-separated",
         metavar="NAMES",
+        commands=BOTH,
+    )
+
+    admission_control_config_file: Path | None = _option(
+        None,
+        "admission-control-config-file",
+        convert.path,
+        _ADMISSION,
+        "AdmissionConfiguration, with a kubeconfig that has the users as which the server calls webhooks",
+        metavar="FILE",
         commands=BOTH,
     )
 

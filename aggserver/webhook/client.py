@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
+import tempfile
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Protocol
@@ -23,6 +24,7 @@ from yarl import URL
 from aggserver.meta.golang import quote
 from aggserver.webhook.answers import WebhookError, failure, retry_after
 from aggserver.webhook.config import ClientConfig, ServiceReference, request_url
+from aggserver.webhook.identities import NOBODY, Identity
 
 __all__ = ["MAX_RESPONSE_BYTES", "ServiceResolver", "WebhookError", "Webhooks"]
 
@@ -58,7 +60,8 @@ class Webhooks:
     ) -> None:
         self._resolver = resolver
         self._sleep = sleep
-        self._contexts: OrderedDict[bytes, ssl.SSLContext] = OrderedDict()
+        # By caBundle, client certificate and its key.
+        self._contexts: OrderedDict[tuple[bytes, bytes, bytes], ssl.SSLContext] = OrderedDict()
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=MAX_CONNECTIONS, limit_per_host=MAX_CONNECTIONS_PER_WEBHOOK, keepalive_timeout=IDLE_SECONDS
@@ -80,8 +83,12 @@ class Webhooks:
         *,
         timeout: float,  # noqa: ASYNC109 (part of the URL, and of the error's text)
         max_bytes: int = MAX_RESPONSE_BYTES,
+        identity: Identity = NOBODY,
     ) -> bytes:
-        """The body of the response to a POST of `body`, which is JSON. timeout: in seconds. Raises WebhookError."""
+        """The body of the response to a POST of `body`, which is JSON. timeout: in seconds. Raises WebhookError.
+
+        identity: what this server proves to be to the webhook, but not to one that it redirects to.
+        """
         try:
             url = request_url(config, timeout)
         except ValueError as error:
@@ -89,17 +96,18 @@ class Webhooks:
         exchange = _Exchange(url)
         try:
             async with asyncio.timeout(timeout):
-                return await self._exchange(exchange, config, body, max_bytes)
+                return await self._exchange(exchange, config, body, max_bytes, identity)
         except TimeoutError:
             raise exchange.error("context deadline exceeded") from None
 
     async def close(self) -> None:
         await self._session.close()
 
-    async def _exchange(self, exchange: _Exchange, config: ClientConfig, body: bytes, max_bytes: int) -> bytes:
-        context = self._context(config.ca_bundle)
+    async def _exchange(
+        self, exchange: _Exchange, config: ClientConfig, body: bytes, max_bytes: int, identity: Identity
+    ) -> bytes:
         for attempt in range(MAX_RETRIES + 1):
-            response = await self._follow(exchange, config, context, body)
+            response = await self._follow(exchange, config, body, identity)
             async with response:
                 answer = await _read(response, max_bytes)
             pause = retry_after(response.status, response.headers.get("Retry-After"))
@@ -112,13 +120,11 @@ class Webhooks:
             raise problem
         return answer
 
-    async def _follow(
-        self, exchange: _Exchange, config: ClientConfig, context: ssl.SSLContext, body: bytes
-    ) -> aiohttp.ClientResponse:
+    async def _follow(self, exchange: _Exchange, config: ClientConfig, body: bytes, identity: Identity) -> aiohttp.ClientResponse:
         """The response after redirects, which Go's client follows: with a GET, but after 307 and 308 with the same POST."""
         target = ""
         for _ in range(MAX_REDIRECTS):
-            response = await self._send(exchange, config, context, body)
+            response = await self._send(exchange, config, body, NOBODY if exchange.redirected else identity)
             target = response.headers.get("Location", "")
             if response.status not in (301, 302, 303, 307, 308) or not target:
                 return response
@@ -126,9 +132,8 @@ class Webhooks:
             exchange.redirect(target, keep_method=response.status in (307, 308))
         raise exchange.error(f"stopped after {MAX_REDIRECTS} redirects", target)
 
-    async def _send(
-        self, exchange: _Exchange, config: ClientConfig, context: ssl.SSLContext, body: bytes
-    ) -> aiohttp.ClientResponse:
+    async def _send(self, exchange: _Exchange, config: ClientConfig, body: bytes, identity: Identity) -> aiohttp.ClientResponse:
+        context = self._context(config.ca_bundle, identity)
         url = URL(exchange.url, encoded=True)
         headers, server_name, proxy = {}, None, None
         if config.service is not None and not exchange.redirected:
@@ -140,6 +145,8 @@ class Webhooks:
             url = url.with_host(host).with_port(port)
         else:
             proxy = _proxy(url)
+        if authorization := _authorization(identity):
+            headers["Authorization"] = authorization
         posts = exchange.method == "POST"
         if posts:
             headers["Content-Type"] = "application/json"
@@ -157,15 +164,18 @@ class Webhooks:
         except (aiohttp.ClientError, OSError) as error:
             raise exchange.error(_plain(error, url, server_name)) from error
 
-    def _context(self, bundle: bytes) -> ssl.SSLContext:
+    def _context(self, bundle: bytes, identity: Identity) -> ssl.SSLContext:
         bundle = bundle if bundle.strip() else b""
-        context = self._contexts.pop(bundle, None)
+        key = bundle, identity.certificate, identity.key
+        context = self._contexts.pop(key, None)
         if context is None:
             try:
                 context = ssl.create_default_context(cadata=bundle.decode() or None)
             except (ssl.SSLError, ValueError) as error:
                 raise WebhookError("unable to load root certificates: unable to parse bytes as PEM block") from error
-        self._contexts[bundle] = context
+            if identity.certificate:
+                _show(context, identity)
+        self._contexts[key] = context
         if len(self._contexts) > MAX_CONTEXTS:
             self._contexts.popitem(last=False)
         return context
@@ -208,6 +218,27 @@ async def _read(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
         text = "unexpected error when reading response body. Please retry. Original error: unexpected EOF"
         raise WebhookError(text) from error
     return b"".join(pieces)
+
+
+def _show(context: ssl.SSLContext, identity: Identity) -> None:
+    """Let the context show the client certificate. The library reads it from a file only. Raises WebhookError."""
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(identity.certificate + b"\n" + identity.key)
+        file.flush()
+        try:
+            context.load_cert_chain(file.name)
+        except ssl.SSLError as error:
+            raise WebhookError(f"the client certificate for the webhook can't be used: {error}") from error
+
+
+def _authorization(identity: Identity) -> str:
+    """The header's value. A token's file is read each time, since it is small, and may be replaced. Raises WebhookError."""
+    if identity.token_file is None:
+        return identity.authorization
+    try:
+        return f"Bearer {identity.token_file.read_text().strip()}"
+    except (OSError, UnicodeDecodeError) as error:
+        raise WebhookError(f"the token for the webhook can't be read: {error}") from error
 
 
 def _proxy(url: URL) -> str | None:

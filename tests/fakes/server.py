@@ -132,9 +132,10 @@ class LocalServer:
         )
         self.namespaces = self.environment.own_store(namespaces.NamespaceStrategy())
         self.crds = self.environment.own_store(DefinitionStrategy(), StoredDefinitions())
+        lifecycle = NamespaceLifecycle(namespaces.StoredNamespaces(self.namespaces))
         self.engine = Engine(
             self.environment,
-            Chain([NamespaceLifecycle(namespaces.StoredNamespaces(self.namespaces)), *mutating_plugins], validating_plugins),
+            lambda _: Chain([lifecycle, *mutating_plugins], validating_plugins),
             spread=lambda: 0.0,
             call_later=self.timers.call_later,
             new_audit_id=lambda: "audit-1",

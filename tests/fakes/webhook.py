@@ -66,14 +66,22 @@ def server_context(pair: KeyPair) -> ssl.SSLContext:
 
 @asynccontextmanager
 async def webhook_server(
-    answer: Answer, *, names: Sequence[str] = (), ips: Sequence[str] = ("127.0.0.1",), ca: KeyPair = CA
+    answer: Answer,
+    *,
+    names: Sequence[str] = (),
+    ips: Sequence[str] = ("127.0.0.1",),
+    ca: KeyPair = CA,
+    clients: KeyPair | None = None,
 ) -> AsyncIterator[WebhookServer]:
-    """names, ips: those of its certificate, which `ca` signed."""
+    """names, ips: those of its certificate, which `ca` signed. clients: the CA of the client certificates that it requires."""
     server = WebhookServer(0, answer)
     handler = web.Server(server.handle, access_log=None)
     runner = web.ServerRunner(handler, shutdown_timeout=0)
     await runner.setup()
     context = server_context(issue_serving(ca, names, ips, time.time()))
+    if clients is not None:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(cadata=clients.cert_pem.decode())
     await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
     server.port = runner.addresses[0][1]
     try:

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import time
+from pathlib import Path
+
 import pytest
 from aiohttp import web
 
+from aggserver.certificates.issuing import issue_client
 from aggserver.webhook.client import WebhookError
 from aggserver.webhook.config import ClientConfig, ServiceReference
+from aggserver.webhook.identities import Identity
 from tests.fakes.webhook import CA, STRANGER, FixedServices, calling, webhook_server
 
 
@@ -56,3 +61,49 @@ async def test_nobody_listens(unused_tcp_port: int) -> None:
             await webhooks.call(ClientConfig(f"https://127.0.0.1:{unused_tcp_port}/"), b"{}", timeout=30)
     where = f"127.0.0.1:{unused_tcp_port}"
     assert str(caught.value) == f'Post "https://{where}/?timeout=30s": dial tcp {where}: connect: connection refused'
+
+
+# --- what this server proves to be
+
+
+async def test_a_token_and_a_password() -> None:
+    async with webhook_server(fine) as server, calling() as webhooks:
+        for authorization in ("", "Bearer abc", "Basic dTpw"):
+            await webhooks.call(server.config(), b"{}", timeout=10, identity=Identity(authorization))
+        assert [headers.get("Authorization") for headers in server.headers] == [None, "Bearer abc", "Basic dTpw"]
+
+
+async def test_a_token_that_is_replaced(tmp_path: Path) -> None:
+    identity = Identity(token_file=tmp_path / "token")
+    async with webhook_server(fine) as server, calling() as webhooks:
+        for token in ("one", "two"):
+            (tmp_path / "token").write_text(f"{token}\n")
+            await webhooks.call(server.config(), b"{}", timeout=10, identity=identity)
+        assert [headers["Authorization"] for headers in server.headers] == ["Bearer one", "Bearer two"]
+        (tmp_path / "token").unlink()
+        with pytest.raises(WebhookError, match=r"the token for the webhook can't be read: .*No such file"):
+            await webhooks.call(server.config(), b"{}", timeout=10, identity=identity)
+
+
+async def test_a_client_certificate() -> None:
+    pair = issue_client(STRANGER, "aggserver", (), time.time())
+    async with webhook_server(fine, clients=STRANGER) as server, calling() as webhooks:
+        config = server.config()
+        with pytest.raises(WebhookError):
+            await webhooks.call(config, b"{}", timeout=10)
+        shown = Identity(certificate=pair.cert_pem, key=pair.key_pem)
+        assert await webhooks.call(config, b"{}", timeout=10, identity=shown) == b'{"fine": true}'
+        with pytest.raises(WebhookError, match="the client certificate for the webhook can't be used"):
+            await webhooks.call(config, b"{}", timeout=10, identity=Identity(certificate=b"x", key=b"y"))
+
+
+async def test_nothing_is_proved_to_another_webhook() -> None:
+    async with webhook_server(fine) as other:
+
+        async def redirect(_: web.BaseRequest) -> web.StreamResponse:
+            return web.Response(status=307, headers={"Location": other.config("/there").url})
+
+        async with webhook_server(redirect) as server, calling() as webhooks:
+            await webhooks.call(server.config(), b"{}", timeout=10, identity=Identity("Bearer abc"))
+            assert server.headers[0]["Authorization"] == "Bearer abc"
+            assert "Authorization" not in other.headers[0]
