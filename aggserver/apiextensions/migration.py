@@ -169,6 +169,12 @@ class Migrator:
             await asyncio.gather(*(task for _, task in running.values()), return_exceptions=True)
 
     async def _until_done(self, migration: Migration) -> None:
+        await self._try(migration)
+        # Also if it was given up: a later state of the definition, or the same once it is served, asks again.
+        if self._wanted.get(migration.name) == migration:
+            self.forget(migration.name)
+
+    async def _try(self, migration: Migration) -> None:
         for pause in RETRY.pauses():
             try:
                 await self._sleep(self._wait)
@@ -182,8 +188,6 @@ class Migrator:
                 log.warning("%s: the migration failed, trying again in %g s: %s", migration.name, pause, error)
                 await self._sleep(pause)
             else:
-                if self._wanted.get(migration.name) == migration:
-                    self.forget(migration.name)
                 return
 
     async def migrate(self, migration: Migration, *, retry: bool = True) -> str:

@@ -71,7 +71,7 @@ class StatusMigrations:
             self._migrator.want(migration)
             return
         self._migrator.forget(name)
-        if crd is not None and "deletionTimestamp" not in crd["metadata"] and conditions.is_true(crd, CONDITION):
+        if crd is not None and "deletionTimestamp" not in crd["metadata"] and _is_ours(crd):
             await self._ledger.close(name)
 
 
@@ -99,7 +99,7 @@ class StatusLedger:
         """Somebody else has set the stored versions."""
 
         async def closed(crd: JSONObject) -> JSONObject:
-            if due(crd) is None and conditions.is_true(crd, CONDITION):
+            if due(crd) is None and _is_ours(crd):
                 self._set(crd, "False", "MigrationSucceeded", "The stored versions have been updated")
             return crd
 
@@ -136,8 +136,17 @@ class StatusLedger:
                 condition["observedGeneration"] = member(crd["metadata"], "generation", 0)
 
 
+_WHAT = "Migration of objects stored as "
+
+
 def _what(migration: Migration) -> str:
-    return f"Migration of objects stored as {', '.join(migration.leaving)} to {migration.version}"
+    return f"{_WHAT}{', '.join(migration.leaving)} to {migration.version}"
+
+
+def _is_ours(crd: JSONMapping) -> bool:
+    """Whether a migration is said to run, and not by upstream's migrator, which may work on the same definitions in etcd."""
+    found = [each for each in member(member(crd, "status", {}), "conditions", []) if each.get("type") == CONDITION]
+    return any(each.get("status") == "True" and str(each.get("message")).startswith(_WHAT) for each in found)
 
 
 class FolderMigrations:

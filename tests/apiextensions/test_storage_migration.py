@@ -12,11 +12,13 @@ import pytest
 
 from aggserver.apiextensions.controller import DefinitionController
 from aggserver.apiextensions.definition import parse
-from aggserver.apiextensions.migration import Limits, Migrator
+from aggserver.apiextensions.migration import Limits, Migration, Migrator
+from aggserver.apiextensions.serving import DefinitionResource
 from aggserver.apiextensions.stored_versions import FolderLedger, FolderMigrations, StatusLedger, StatusMigrations, due
 from aggserver.conversion.converter import ConversionError, NoneConverter
 from aggserver.meta.json_types import JSONObject
-from aggserver.registry.storage_version import Superseded
+from aggserver.registry.migration import Rewriter
+from aggserver.registry.storage_version import Identity, Superseded
 from aggserver.storage.memory import MemoryStorage
 from aggserver.storage.sqlite import SQLiteStorage
 from tests.fakes.asgi import Client
@@ -215,6 +217,43 @@ async def test_stored_versions_set_by_hand(one: Migrating) -> None:
     assert condition(crd).get("status", "False") == "False"
 
 
+async def test_stored_versions_set_by_hand_end_what_is_said_to_run(one: Migrating, monkeypatch: pytest.MonkeyPatch) -> None:
+    converter = Sometimes("n0")
+    refuse(converter, monkeypatch, one)
+    await one.establish()
+    await plant(one, 1)
+    await one.store_as("v2")
+    await eventually(lambda: is_retrying(one))
+    assert (await one.client.merge(f"{ONE}/status", {"status": {"storedVersions": ["v2"]}})).status == 200
+    await eventually(lambda: is_closed(one))
+    assert condition(await one.crd())["message"] == "The stored versions have been updated"
+
+
+async def is_closed(one: Migrating) -> bool:
+    return condition(await one.crd())["status"] == "False"
+
+
+async def test_a_definition_that_fails_holds_up_no_other(one: Migrating, monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse(Sometimes("n0"), monkeypatch, one)
+    await one.establish()
+    await plant(one, 1)
+    clocks = definition("clocks", "Clock", version("v1", _SPEC), version("v2", _SPEC))
+    assert (await one.client.post(CRDS, clocks)).status == 201
+    assert await one.server.controller.settled([f"clocks.{GROUP}"]) == {}
+    await one.store_as("v2")
+    await eventually(lambda: is_retrying(one))
+    for each in clocks["spec"]["versions"]:
+        each["storage"] = each["name"] == "v2"
+    assert (await one.client.merge(f"{CRDS}/clocks.{GROUP}", {"spec": clocks["spec"]})).status == 200
+    await eventually(lambda: has_new_clocks(one))
+    assert await is_retrying(one)
+
+
+async def has_new_clocks(one: Migrating) -> bool:
+    crd = (await one.client.get(f"{CRDS}/clocks.{GROUP}")).json()
+    return bool(crd["status"]["storedVersions"] == ["v2"])
+
+
 async def test_a_definition_that_changes_again_meanwhile(one: Migrating) -> None:
     await one.establish(crontabs("v1", "v1", "v2", "v3"))
     await plant(one, 2)
@@ -239,6 +278,19 @@ async def test_there_and_back(one: Migrating) -> None:
         assert set((await stored(one.server)).values()) == {name}
 
 
+def refuse(converter: NoneConverter, monkeypatch: pytest.MonkeyPatch, one: Migrating, name: str = NAME) -> None:
+    """Have the objects of a definition converted by `converter`."""
+    rewriter_of = DefinitionResource.rewriter
+
+    def rewriter(resource: DefinitionResource) -> Rewriter:
+        made = rewriter_of(resource)
+        if resource.definition.name == name:
+            object.__setattr__(made._resource, "converter", converter)
+        return made
+
+    monkeypatch.setattr(DefinitionResource, "rewriter", rewriter)
+
+
 class Sometimes(NoneConverter):
     """Can't convert some objects, until it can."""
 
@@ -256,14 +308,7 @@ async def test_objects_that_fail_are_named_and_tried_again(one: Migrating, monke
     converter = Sometimes("n1")
     await one.establish()
     await plant(one, 3)
-    rewriter_of = type(one.server.engine.definitions.get(NAME)).rewriter
-
-    def rewriter(resource: Any) -> Any:
-        made = rewriter_of(resource)
-        object.__setattr__(made._resource, "converter", converter)
-        return made
-
-    monkeypatch.setattr("aggserver.apiextensions.serving.DefinitionResource.rewriter", rewriter)
+    refuse(converter, monkeypatch, one)
     await one.store_as("v2")
     await eventually(lambda: is_retrying(one))
     assert await stored(one.server) == {"n0": "v2", "n1": "v1", "n2": "v2"}
@@ -516,3 +561,20 @@ async def test_servers_with_different_folders_do_not_undo_each_others_work(folde
     assert await stored(new.server) == {"n0": "v2", "n1": "v2", "n2": "v2", "late": "v1"}
     serve(late, crontabs("v2"))
     await eventually(lambda: all_stored_as(late, "v2"))
+
+
+async def test_a_definition_that_is_not_served_yet(folders: Callable[[], Awaitable[Migrating]]) -> None:
+    """Its migration is given up, and begins when it is wanted again."""
+    one = await folders()
+    serve(one, crontabs("v1"))
+    await plant(one, 1)
+    await eventually(lambda: recorded(one, "v1"))
+    wanted = Migration(NAME, "v2", ("v1",), Identity("", 100))
+    one.migrator.want(wanted)
+    await asyncio.sleep(0.01)
+    assert await all_stored_as(one, "v1")
+    found = parse(crontabs("v2"))
+    one.server.engine.definitions.set_all({NAME: found})
+    one.migrator.want(wanted)
+    await eventually(lambda: recorded(one, "v2"))
+    assert await all_stored_as(one, "v2")
