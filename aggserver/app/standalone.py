@@ -19,6 +19,7 @@ from typing import Any
 import aggserver
 from aggserver import disk
 from aggserver.admissionregistration.kinds import registration_kinds, registration_stores
+from aggserver.admissionregistration.policy_status import PolicyStatusController
 from aggserver.apiextensions.controller import DefinitionController
 from aggserver.apiextensions.kind import definition_kind
 from aggserver.apiextensions.protection import DefinitionProtection
@@ -98,6 +99,8 @@ async def _run(
         definition_controller = DefinitionController(crds, engine.definitions, time.time, migrations=migrations)
         namespace_controller = namespaces.NamespaceController(namespace_store, engine.definitions.namespaced_stores)
 
+        policy_controller = PolicyStatusController(registrations["validatingadmissionpolicies"], engine.installer)
+
         async def stop_with_parent() -> None:
             await until_orphaned(parent)
             server.request_stop()
@@ -106,6 +109,7 @@ async def _run(
             ("controller of definitions", definition_controller.run),
             ("controller of namespaces", namespace_controller.run),
             ("watch of the rules of admission", admission.run),
+            ("controller of the status of policies", policy_controller.run),
             ("renewal of the certificates", credentials.run),
             *compaction(storage, options),
             *([("migration of stored objects", migrations.run)] if migrations is not None else []),

@@ -38,6 +38,7 @@ CONTROLLERS = (
     "clusterrole-aggregation-controller",
     "root-ca-certificate-publisher-controller",
     "resourcequota-controller",
+    "validatingadmissionpolicy-status-controller",
 )
 
 SERVICE_RANGE = "10.0.0.0/24"

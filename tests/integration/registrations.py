@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from aggserver.meta.json_types import JSONObject
-from tests.integration.comparison import CONTROLLERS, MERGE_PATCH, Ask, ask
+from tests.integration.comparison import MERGE_PATCH, Ask, ask
 
 __all__ = [
     "RULE",
@@ -26,6 +26,7 @@ __all__ = [
 ]
 
 _GROUP = "/apis/admissionregistration.k8s.io/v1"
+_CONTROLLER = "validatingadmissionpolicy-status"
 _PLURALS = {
     "MutatingWebhookConfiguration": "mutatingwebhookconfigurations",
     "ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
@@ -101,7 +102,7 @@ def _outcome(body: Any) -> Any:
         return body
     metadata = dict(body["metadata"])
     if "managedFields" in metadata:
-        metadata["managedFields"] = [entry for entry in metadata["managedFields"] if entry.get("manager") not in CONTROLLERS]
+        metadata["managedFields"] = [entry for entry in metadata["managedFields"] if entry.get("manager") != _CONTROLLER]
     return {**body, "metadata": metadata, "status": {"conditions": body["status"].get("conditions")}}
 
 

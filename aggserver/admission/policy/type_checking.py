@@ -76,12 +76,13 @@ class _Provider:
 def _environments(spec: Mapping[str, Any], kinds: Kinds, schemas: Schemas) -> Iterator[tuple[GroupVersionKind, Environment]]:
     """The environment of the expressions for each kind with a known schema."""
     param_kind = _param_kind(spec)
-    params = None if param_kind is None else _declarations(schemas(param_kind), "params")
+    # A type must not have the name of a variable, or `object.spec` would name the type of that field. Upstream appends the time.
+    params = None if param_kind is None else _declarations(schemas(param_kind), f"{param_kind.kind}1")
     for kind in _kinds_to_check(spec, kinds):
         schema = schemas(kind)
         if schema is None:
             continue
-        of_object = _declarations(schema, "object")
+        of_object = _declarations(schema, f"{kind.kind}0")
         variables = declared(has_params=param_kind is not None, has_authorizer=True, has_variables=True)
         # Upstream leaves it out here.
         del variables["authorizer.requestResource"]

@@ -52,6 +52,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any] | None, list[tuple[str, st
         ],
     ),
     "an undefined field of the old object": (validations("oldObject.bar == 1"), FOO, [("expression", "undefined field 'bar'")]),
+    "a field twice": (validations("object.spec.text == 'a' || object.spec.text == 'b'"), NESTED, []),
     "a field of another type": (
         validations("object.foo == 'bar'"),
         NUMBER,
