@@ -26,9 +26,9 @@ __all__ = [
     "TestFailedError",
     "TooManyOperations",
     "apply_json_patch",
-    "changes_only",
     "decode",
     "merge_patch",
+    "metadata_named",
     "parse_json_patch",
     "parse_merge_patch",
     "unknown_fields",
@@ -39,6 +39,7 @@ MAX_OPERATIONS = 10_000
 MAX_COPIED_BYTES = 3 * 1024 * 1024
 
 _FIELDS = ("op", "path", "from", "value")
+_METADATA = "/metadata/"
 _INDEX = re.compile(r"[+-]?[0-9]{1,18}")
 
 
@@ -68,20 +69,20 @@ class Operation:
     value: Any = None
 
 
-def changes_only(patch: Any, member: str) -> bool:
-    """Whether a decoded patch of either kind says nothing of other members of an object than this one."""
+def metadata_named(patch: Any) -> set[str]:
+    """The members of metadata that a decoded patch of either kind names; none if it names anything else of the object."""
     if isinstance(patch, dict):
-        return patch.keys() == {member}
-    if not isinstance(patch, list):
-        return False
-    inside = f"/{member}/"
-    for operation in patch:
+        metadata = patch.get("metadata")
+        return set(metadata) if patch.keys() == {"metadata"} and isinstance(metadata, dict) else set()
+    named: set[str] = set()
+    for operation in patch if isinstance(patch, list) else ():
         if not isinstance(operation, dict):
-            return False
-        paths = [operation.get("path"), *(operation[key] for key in ("from",) if key in operation)]
-        if not all(isinstance(path, str) and path.startswith(inside) for path in paths):
-            return False
-    return bool(patch)
+            return set()
+        for path in [operation.get("path"), *(operation[key] for key in ("from",) if key in operation)]:
+            if not isinstance(path, str) or not path.startswith(_METADATA):
+                return set()
+            named.add(path.removeprefix(_METADATA).partition("/")[0])
+    return named
 
 
 # --- merge patch ---

@@ -278,3 +278,34 @@ def test_unknown_fields() -> None:
     body = b'[{"op":"add","path":"/a","value":{"x":1}},null,{"foo":1,"from":"/b","bar":{}}]'
     assert patch.unknown_fields(patch.decode(body)[0]) == ['unknown field "[2].foo"', 'unknown field "[2].bar"']
     assert patch.unknown_fields(None) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        pytest.param({"metadata": {"finalizers": None, "uid": "u"}}, {"finalizers", "uid"}, id="merge patch"),
+        pytest.param({"metadata": {"finalizers": None}, "spec": {}}, set(), id="and something else"),
+        pytest.param({"metadata": None}, set(), id="no metadata"),
+        pytest.param({"metadata": {}}, set(), id="empty"),
+        pytest.param({}, set(), id="nothing"),
+        pytest.param("text", set(), id="no patch"),
+        pytest.param(
+            [{"op": "test", "path": "/metadata/uid", "value": "u"}, {"op": "remove", "path": "/metadata/finalizers/0"}],
+            {"uid", "finalizers"},
+            id="JSON patch",
+        ),
+        pytest.param(
+            [{"op": "remove", "path": "/metadata/finalizers"}, {"op": "remove", "path": "/spec"}], set(), id="also the spec"
+        ),
+        pytest.param([{"op": "copy", "path": "/metadata/labels", "from": "/spec/labels"}], set(), id="from elsewhere"),
+        pytest.param(
+            [{"op": "move", "path": "/metadata/labels", "from": "/metadata/annotations"}], {"labels", "annotations"}, id="move"
+        ),
+        pytest.param([{"op": "remove", "path": "/metadata"}], set(), id="the whole"),
+        pytest.param([{"op": "remove"}], set(), id="no path"),
+        pytest.param(["text"], set(), id="no operation"),
+        pytest.param([], set(), id="no operations"),
+    ],
+)
+def test_metadata_named(change: Any, named: set[str]) -> None:
+    assert patch.metadata_named(change) == named

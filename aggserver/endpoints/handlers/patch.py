@@ -36,6 +36,9 @@ __all__ = ["patch"]
 # Patches above this many bytes are applied in a thread: each operation may move all items of a list of a million.
 _LONG = 8 * 1024
 
+# What a patch of finalizers names of metadata, preconditions included. It needs no converter, since a finalizer that can't be
+# removed blocks a deletion. Other patches of metadata need none if the response has nothing but metadata.
+_OF_FINALIZERS = {"finalizers", "resourceVersion", "uid"}
 
 _STRATEGIC_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
 
@@ -57,8 +60,8 @@ async def patch(scope: ResourceScope, resource: Updater, context: Context, reque
     if applies:
         return await _apply(scope, context, request, media, write, admission)
     of = lookup(scope.type_name) if content_type == STRATEGIC_PATCH else None
-    apply, duplicates, of_metadata = await _read(content_type, given, write, of)
-    if of_metadata and not scope.subresource:
+    apply, duplicates, named = await _read(content_type, given, write, of)
+    if named and not scope.subresource and (context.metadata_only or {"finalizers"} <= named <= _OF_FINALIZERS):
         write = replace(write, of_metadata=True)
 
     def rejected(current: JSONObject, why: str) -> errors.StatusError:
@@ -127,11 +130,11 @@ class _CreateAuthorized:
         await self._admission.validate(obj, old)
 
 
-async def _read(content_type: str, given: bytes, write: WriteOptions, of: Type | None) -> tuple[_Apply, list[str], bool]:
+async def _read(content_type: str, given: bytes, write: WriteOptions, of: Type | None) -> tuple[_Apply, list[str], set[str]]:
     """of: the type of the object for a strategic merge patch, else None.
 
-    Returns the patch as a function of the current object, a strict decoder's complaints about it, and whether it is of metadata
-    alone.
+    Returns the patch as a function of the current object, a strict decoder's complaints about it, and the members of
+    metadata that it names, if it names nothing else.
     Raises 400 and 413 for an invalid patch, before any object is read.
     """
     try:
@@ -141,13 +144,13 @@ async def _read(content_type: str, given: bytes, write: WriteOptions, of: Type |
         raise errors.request_entity_too_large(str(error)) from None
     except patches.InvalidPatch as error:
         raise errors.bad_request(str(error) if of is None else str(error).removeprefix("error decoding patch: ")) from None
-    of_metadata = patches.changes_only(value, "metadata")
+    named = patches.metadata_named(value)
     if write.field_validation == "Ignore":
-        return apply, [], of_metadata
+        return apply, [], named
     duplicates = [] if nothing_repeated else await body.duplicate_fields(given)
     if content_type == JSON_PATCH:
         duplicates = [f"json patch {text}" for text in duplicates + patches.unknown_fields(value)]
-    return apply, duplicates, of_metadata
+    return apply, duplicates, named
 
 
 def _compiled(content_type: str, value: Any) -> _Apply:
