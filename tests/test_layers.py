@@ -141,6 +141,7 @@ PURE = (
     "aggserver.conversion.review",
     "aggserver.webhook.answers",
     "aggserver.webhook.config",
+    "aggserver.webhook.proxy",
     "aggserver.webhook.reviews",
 )
 

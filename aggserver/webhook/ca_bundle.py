@@ -13,7 +13,7 @@ import binascii
 import re
 from collections.abc import Iterator
 
-__all__ = ["problem"]
+__all__ = ["certificates", "problem"]
 
 # A block: from the last BEGIN line before an END line to that. The first line of a block may have nothing but the mark.
 _BLOCK = re.compile(
@@ -39,6 +39,13 @@ def problem(bundle: bytes) -> str:
     if first:
         return first
     return "no valid certificate authority data seen" if end == len(bundle) else "unable to parse bytes as PEM block"
+
+
+def certificates(bundle: bytes) -> Iterator[bytes]:
+    """The certificates of a bundle that can be read, as DER."""
+    for kind, has_headers, content, _ in _blocks(bundle):
+        if kind == b"CERTIFICATE" and not has_headers and not _malformed(content):
+            yield content
 
 
 def _blocks(bundle: bytes) -> Iterator[tuple[bytes, bool, bytes, int]]:

@@ -13,18 +13,21 @@ import os
 import ssl
 import tempfile
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from types import SimpleNamespace
 from typing import Protocol
 from urllib.parse import urljoin
-from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from yarl import URL
 
 from aggserver.meta.golang import quote
+from aggserver.webhook import ca_bundle
 from aggserver.webhook.answers import WebhookError, failure, retry_after
 from aggserver.webhook.config import ClientConfig, ServiceReference, request_url
 from aggserver.webhook.identities import NOBODY, Identity
+from aggserver.webhook.proxy import proxy_for
 
 __all__ = ["MAX_RESPONSE_BYTES", "ServiceResolver", "WebhookError", "Webhooks"]
 
@@ -47,21 +50,35 @@ MAX_REDIRECTS = 10
 MAX_RETRIES = 10
 
 
+_NOT_READ = "unexpected error when reading response body. Please retry. Original error: "
+
+
 class ServiceResolver(Protocol):
     async def resolve(self, service: ServiceReference) -> tuple[str, int]:
         """The host and the port to dial. Raises WebhookError."""
 
 
 class Webhooks:
-    """The client for all webhooks of a server. Must be created on the event loop that uses it."""
+    """The client for all webhooks of a server. Must be created on the event loop that uses it.
+
+    environment: has the proxy for URLs. Services are dialled directly.
+    """
 
     def __init__(
-        self, resolver: ServiceResolver, user_agent: str, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+        self,
+        resolver: ServiceResolver,
+        user_agent: str,
+        *,
+        environment: Mapping[str, str] = os.environ,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._resolver = resolver
+        self._environment = environment
         self._sleep = sleep
         # By caBundle, client certificate and its key.
         self._contexts: OrderedDict[tuple[bytes, bytes, bytes], ssl.SSLContext] = OrderedDict()
+        tracing = aiohttp.TraceConfig()
+        tracing.on_connection_reuseconn.append(_mark_reused)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=MAX_CONNECTIONS, limit_per_host=MAX_CONNECTIONS_PER_WEBHOOK, keepalive_timeout=IDLE_SECONDS
@@ -74,6 +91,7 @@ class Webhooks:
             },
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(),  # `call` has one for everything
+            trace_configs=[tracing],
         )
 
     async def call(
@@ -98,7 +116,7 @@ class Webhooks:
             async with asyncio.timeout(timeout):
                 return await self._exchange(exchange, config, body, max_bytes, identity)
         except TimeoutError:
-            raise exchange.error("context deadline exceeded") from None
+            raise exchange.too_late() from None
 
     async def close(self) -> None:
         await self._session.close()
@@ -109,7 +127,9 @@ class Webhooks:
         for attempt in range(MAX_RETRIES + 1):
             response = await self._follow(exchange, config, body, identity)
             async with response:
+                exchange.is_reading = True
                 answer = await _read(response, max_bytes)
+                exchange.is_reading = False
             pause = retry_after(response.status, response.headers.get("Retry-After"))
             if pause is None or attempt == MAX_RETRIES:
                 break
@@ -136,7 +156,7 @@ class Webhooks:
         context = self._context(config.ca_bundle, identity)
         url = URL(exchange.url, encoded=True)
         headers, server_name, proxy = {}, None, None
-        if config.service is not None and not exchange.redirected:
+        if config.service is not None and (url.host, url.port) == (config.service.server_name, config.service.port):
             headers["Host"], server_name = url.authority, config.service.server_name
             try:
                 host, port = await self._resolver.resolve(config.service)
@@ -144,35 +164,43 @@ class Webhooks:
                 raise exchange.error(str(error)) from error
             url = url.with_host(host).with_port(port)
         else:
-            proxy = _proxy(url)
+            proxy = proxy_for(url.host or "", url.port or 443, self._environment) or None
         if authorization := _authorization(identity):
             headers["Authorization"] = authorization
         posts = exchange.method == "POST"
         if posts:
             headers["Content-Type"] = "application/json"
-        try:
-            return await self._session.request(
-                exchange.method,
-                url,
-                data=body if posts else None,
-                headers=headers,
-                allow_redirects=False,
-                ssl=context,
-                server_hostname=server_name,
-                proxy=proxy,
-            )
-        except (aiohttp.ClientError, OSError) as error:
-            raise exchange.error(_plain(error, url, server_name)) from error
+        while True:
+            exchange.is_reused = False
+            try:
+                return await self._session.request(
+                    exchange.method,
+                    url,
+                    data=body if posts else None,
+                    headers=headers,
+                    allow_redirects=False,
+                    ssl=context,
+                    server_hostname=server_name,
+                    proxy=proxy,
+                    trace_request_ctx=exchange,
+                )
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientConnectionResetError) as error:
+                # The webhook had closed a connection that was kept open, as it may, just when the request was sent. Go's client
+                # sends it again, too.
+                if not exchange.is_reused:
+                    raise exchange.error(_plain(error, url, server_name)) from error
+            except (aiohttp.ClientError, OSError) as error:
+                raise exchange.error(_plain(error, url, server_name)) from error
 
     def _context(self, bundle: bytes, identity: Identity) -> ssl.SSLContext:
         bundle = bundle if bundle.strip() else b""
         key = bundle, identity.certificate, identity.key
         context = self._contexts.pop(key, None)
         if context is None:
-            try:
-                context = ssl.create_default_context(cadata=bundle.decode() or None)
-            except (ssl.SSLError, ValueError) as error:
-                raise WebhookError("unable to load root certificates: unable to parse bytes as PEM block") from error
+            problem = ca_bundle.problem(bundle)
+            if problem:
+                raise WebhookError(f"unable to load root certificates: {problem}")
+            context = _trusting(bundle)
             if identity.certificate:
                 _show(context, identity)
         self._contexts[key] = context
@@ -182,19 +210,24 @@ class Webhooks:
 
 
 class _Exchange:
-    """One call: the request that is sent now, for the texts of errors."""
+    """One call: the request that is sent now. is_reused: over a connection that was open before. is_reading: the response."""
 
     def __init__(self, url: str) -> None:
         self._first = url
+        self.is_reused = self.is_reading = False
         self.restart()
 
+    @property
+    def redirected(self) -> bool:
+        return self.url != self._first
+
     def restart(self) -> None:
-        self.url, self.method, self.redirected = self._first, "POST", False
+        self.url, self.method = self._first, "POST"
 
     def redirect(self, target: str, *, keep_method: bool) -> None:
         if not keep_method:
             self.method = "GET"
-        self.url, self.redirected = urljoin(self.url, target), True
+        self.url = urljoin(self.url, target)
         # Upstream follows all redirects; here objects, and what their senders may read, are never sent unencrypted.
         if not self.url.startswith("https://"):
             raise self.error("redirects are followed only to https")
@@ -202,6 +235,28 @@ class _Exchange:
     def error(self, reason: str, url: str = "") -> WebhookError:
         # Go names the method of the first request even after redirects.
         return WebhookError(f"Post {quote(url or self.url)}: {reason}")
+
+    def too_late(self) -> WebhookError:
+        reason = "context deadline exceeded"
+        return WebhookError(f"{_NOT_READ}{reason}") if self.is_reading else self.error(reason)
+
+
+async def _mark_reused(_: aiohttp.ClientSession, context: SimpleNamespace, __: aiohttp.TraceConnectionReuseconnParams) -> None:
+    context.trace_request_ctx.is_reused = True
+
+
+def _trusting(bundle: bytes) -> ssl.SSLContext:
+    """A context that trusts these certificates, which may be those of servers, or the system's."""
+    # Not ssl.create_default_context: since 3.13 it refuses certificates that Go accepts.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.hostname_checks_common_name = False
+    if not bundle:
+        context.load_default_certs()
+    for certificate in ca_bundle.certificates(bundle):
+        with suppress(ssl.SSLError):  # a malformed one beside others
+            context.load_verify_locations(cadata=certificate)
+    return context
 
 
 async def _read(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
@@ -215,8 +270,7 @@ async def _read(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
     except (aiohttp.ClientError, OSError) as error:
         if isinstance(error, TimeoutError):
             raise
-        text = "unexpected error when reading response body. Please retry. Original error: unexpected EOF"
-        raise WebhookError(text) from error
+        raise WebhookError(f"{_NOT_READ}unexpected EOF") from error
     return b"".join(pieces)
 
 
@@ -239,15 +293,6 @@ def _authorization(identity: Identity) -> str:
         return f"Bearer {identity.token_file.read_text().strip()}"
     except (OSError, UnicodeDecodeError) as error:
         raise WebhookError(f"the token for the webhook can't be read: {error}") from error
-
-
-def _proxy(url: URL) -> str | None:
-    """The proxy of the environment, as Go's client uses it. It takes none for this machine."""
-    host = url.host or ""
-    proxies = getproxies()
-    if "https" not in proxies or host == "localhost" or host.startswith("127.") or host == "::1":
-        return None
-    return None if proxy_bypass(host) else proxies["https"]
 
 
 def _plain(error: Exception, url: URL, server_name: str | None) -> str:

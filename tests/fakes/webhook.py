@@ -19,6 +19,7 @@ from aggserver.certificates.issuing import KeyPair, issue_serving, new_ca
 from aggserver.webhook.client import ServiceResolver, Webhooks
 from aggserver.webhook.config import ClientConfig, ServiceReference
 from tests.fakes.bad_webhooks import Answer
+from tests.fakes.clock import FakeClock
 
 # OpenSSL checks validity by the system's clock, so these certificates must be valid now.
 CA = new_ca("webhooks", time.time())
@@ -70,15 +71,17 @@ async def webhook_server(
     *,
     names: Sequence[str] = (),
     ips: Sequence[str] = ("127.0.0.1",),
-    ca: KeyPair = CA,
+    pair: KeyPair | None = None,
     clients: KeyPair | None = None,
 ) -> AsyncIterator[WebhookServer]:
-    """names, ips: those of its certificate, which `ca` signed. clients: the CA of the client certificates that it requires."""
+    """names, ips: those of its certificate, which CA signed, unless `pair` is its certificate. clients: the CA of the client
+    certificates that it requires.
+    """
     server = WebhookServer(0, answer)
-    handler = web.Server(server.handle, access_log=None)
-    runner = web.ServerRunner(handler, shutdown_timeout=0)
+    handler = web.Server(server.handle, access_log=None, handler_cancellation=True)
+    runner = web.ServerRunner(handler, shutdown_timeout=1)
     await runner.setup()
-    context = server_context(issue_serving(ca, names, ips, time.time()))
+    context = server_context(pair or issue_serving(CA, names, ips, time.time()))
     if clients is not None:
         context.verify_mode = ssl.CERT_REQUIRED
         context.load_verify_locations(cadata=clients.cert_pem.decode())
@@ -95,8 +98,9 @@ async def webhook_server(
 
 
 @asynccontextmanager
-async def calling(services: ServiceResolver | None = None) -> AsyncIterator[Webhooks]:
-    webhooks = Webhooks(services or FixedServices(), "aggserver/test")
+async def calling(services: ServiceResolver | None = None, clock: FakeClock | None = None) -> AsyncIterator[Webhooks]:
+    sleep = clock.sleep if clock is not None else asyncio.sleep
+    webhooks = Webhooks(services or FixedServices(), "aggserver/test", environment={}, sleep=sleep)
     try:
         yield webhooks
     finally:

@@ -1,15 +1,19 @@
 from __future__ import annotations
 
+import asyncio
+import re
 import time
 from pathlib import Path
 
 import pytest
 from aiohttp import web
 
-from aggserver.certificates.issuing import issue_client
-from aggserver.webhook.client import WebhookError
+from aggserver.certificates.issuing import issue_client, issue_serving
+from aggserver.webhook.client import MAX_CONNECTIONS_PER_WEBHOOK, WebhookError
 from aggserver.webhook.config import ClientConfig, ServiceReference
 from aggserver.webhook.identities import Identity
+from tests.fakes.bad_webhooks import HANGS
+from tests.fakes.clock import FakeClock
 from tests.fakes.webhook import CA, STRANGER, FixedServices, calling, webhook_server
 
 
@@ -107,3 +111,159 @@ async def test_nothing_is_proved_to_another_webhook() -> None:
             await webhooks.call(server.config(), b"{}", timeout=10, identity=Identity("Bearer abc"))
             assert server.headers[0]["Authorization"] == "Bearer abc"
             assert "Authorization" not in other.headers[0]
+
+
+# --- connections, redirects and time
+
+
+async def test_connections_are_kept_open() -> None:
+    peers = set()
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        assert request.transport is not None
+        peers.add(request.transport.get_extra_info("peername"))
+        return web.json_response({})
+
+    async with webhook_server(answer) as server, calling() as webhooks:
+        for _ in range(3):
+            await webhooks.call(server.config(), b"{}", timeout=30)
+    assert len(peers) == 1
+
+
+async def test_a_connection_that_was_closed_meanwhile_is_replaced() -> None:
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        assert request.transport is not None
+        if request.transport in seen:
+            request.transport.close()  # without an answer, as a server does that ends idle connections
+        seen.append(request.transport)
+        return web.json_response({"calls": len(seen)})
+
+    seen: list[object] = []
+    async with webhook_server(answer) as server, calling() as webhooks:
+        assert await webhooks.call(server.config(), b"{}", timeout=30) == b'{"calls": 1}'
+        assert await webhooks.call(server.config(), b"{}", timeout=30) == b'{"calls": 3}'
+    assert len(set(seen)) == 2
+
+
+async def test_a_webhook_that_hangs_takes_only_its_own_connections() -> None:
+    gate, full, arrived = asyncio.Event(), asyncio.Event(), []
+
+    async def hang(request: web.BaseRequest) -> web.StreamResponse:
+        arrived.append(request)
+        if len(arrived) == MAX_CONNECTIONS_PER_WEBHOOK:
+            full.set()
+        await gate.wait()
+        return web.json_response({})
+
+    async with webhook_server(hang) as hanging, webhook_server(fine) as server, calling() as webhooks:
+        calls = [asyncio.create_task(webhooks.call(hanging.config(), b"{}", timeout=30)) for _ in range(100)]
+        await full.wait()
+        assert await webhooks.call(server.config(), b"{}", timeout=30) == b'{"fine": true}'
+        assert len(arrived) == MAX_CONNECTIONS_PER_WEBHOOK
+        gate.set()
+        assert await asyncio.gather(*calls) == [b"{}"] * 100
+
+
+async def test_time_is_up() -> None:
+    async def half(request: web.BaseRequest) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"{")
+        await HANGS(request)
+        return response
+
+    async with webhook_server(HANGS) as server, calling() as webhooks:
+        with pytest.raises(WebhookError) as caught:
+            await webhooks.call(server.config(), b"{}", timeout=0.05)
+        url = f"https://127.0.0.1:{server.port}/convert?timeout=50ms"
+        assert str(caught.value) == f'Post "{url}": context deadline exceeded'
+        server.answer = half
+        with pytest.raises(WebhookError) as caught:
+            await webhooks.call(server.config(), b"{}", timeout=0.5)
+        original = "context deadline exceeded"
+        assert str(caught.value) == f"unexpected error when reading response body. Please retry. Original error: {original}"
+
+
+async def test_a_response_is_read_up_to_a_limit() -> None:
+    async def large(_: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(body=b"x" * 1000)
+
+    async with webhook_server(large) as server, calling() as webhooks:
+        assert len(await webhooks.call(server.config(), b"{}", timeout=30, max_bytes=1000)) == 1000
+        with pytest.raises(WebhookError, match=r"^the response is larger than 999 bytes$"):
+            await webhooks.call(server.config(), b"{}", timeout=30, max_bytes=999)
+
+
+@pytest.mark.parametrize(
+    ("code", "method", "body"),
+    [(301, "GET", b""), (302, "GET", b""), (303, "GET", b""), (307, "POST", b"{}"), (308, "POST", b"{}")],
+)
+async def test_redirects(code: int, method: str, body: bytes) -> None:
+    async def redirect(request: web.BaseRequest) -> web.StreamResponse:
+        if request.path == "/convert":
+            return web.Response(status=code, headers={"Location": "/there?a=b"})
+        return web.json_response({"fine": True})
+
+    async with webhook_server(redirect) as server, calling() as webhooks:
+        assert await webhooks.call(server.config(), b"{}", timeout=30) == b'{"fine": true}'
+        assert server.seen == [("POST", "/convert?timeout=30s"), (method, "/there?a=b")]
+        assert server.bodies == [b"{}", body]
+
+
+async def test_redirects_to_plain_http_are_not_followed() -> None:
+    async def redirect(_: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(status=307, headers={"Location": "http://127.0.0.1:1/x"})
+
+    async with webhook_server(redirect) as server, calling() as webhooks:
+        with pytest.raises(WebhookError, match=r'^Post "http://127.0.0.1:1/x": redirects are followed only to https$'):
+            await webhooks.call(server.config(), b"{}", timeout=30)
+
+
+@pytest.mark.parametrize(("code", "headers", "calls"), [(429, {"Retry-After": "2"}, 11), (503, {"Retry-After": "soon"}, 1)])
+async def test_a_webhook_that_says_when_is_asked_again(code: int, headers: dict[str, str], calls: int) -> None:
+    async def later(_: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(status=code, headers=headers)
+
+    clock = FakeClock()
+    async with webhook_server(later) as server, calling(clock=clock) as webhooks:
+        with pytest.raises(WebhookError):
+            await webhooks.call(server.config(), b"{}", timeout=30)
+        assert len(server.seen) == calls
+        assert clock.slept == [2.0] * (calls - 1)
+
+
+async def test_a_server_without_tls() -> None:
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    listener = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = listener.sockets[0].getsockname()[1]
+    async with listener, calling() as webhooks:
+        with pytest.raises(WebhookError, match=r": http: server gave HTTP response to HTTPS client$"):
+            await webhooks.call(ClientConfig(f"https://127.0.0.1:{port}"), b"{}", timeout=30)
+
+
+@pytest.mark.parametrize(
+    ("bundle", "why"),
+    [
+        (b"x", "unable to load root certificates: unable to parse bytes as PEM block"),
+        (STRANGER.cert_pem, "tls: failed to verify certificate: x509: certificate signed by unknown authority"),
+        (STRANGER.cert_pem + CA.cert_pem, ""),
+        (b"# \xc3\xa9\n" + CA.cert_pem, ""),
+    ],
+    ids=["no certificate", "another", "two", "a comment"],
+)
+async def test_bundles(bundle: bytes, why: str) -> None:
+    async with webhook_server(fine) as server, calling() as webhooks:
+        if why:
+            with pytest.raises(WebhookError, match=f"{re.escape(why)}$"):
+                await webhooks.call(server.config(ca=bundle), b"{}", timeout=30)
+        else:
+            assert await webhooks.call(server.config(ca=bundle), b"{}", timeout=30) == b'{"fine": true}'
+
+
+async def test_a_server_certificate_may_be_trusted_itself() -> None:
+    pair = issue_serving(STRANGER, ["a.test"], ["127.0.0.1"], time.time())
+    async with webhook_server(fine, pair=pair) as server, calling() as webhooks:
+        assert await webhooks.call(server.config(ca=pair.cert_pem), b"{}", timeout=30) == b'{"fine": true}'
