@@ -1,18 +1,25 @@
-"""Storage migrations of two servers on one etcd, while clients write to both."""
+"""Storage migrations: of two servers on one etcd, while clients write to both; by a conversion webhook, and without a server."""
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import re
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from aggserver.certificates.issuing import issue_serving, new_ca
 from aggserver.storage.etcd import EtcdStorage
 from tests.controlplane.binaries import obtain
 from tests.controlplane.etcd import EtcdCluster
@@ -116,3 +123,93 @@ def _is_done(status: int, body: Any, expected: int) -> bool:
         return False
     assert status == expected, body
     return True
+
+
+# --- by a webhook ---
+
+EXAMPLES = Path(__file__).parents[2] / "manifests" / "examples"
+
+
+@contextmanager
+def webhook(folder: Path, port: int = 0) -> Iterator[int]:
+    """The webhook of the page; yields its port."""
+    command = [sys.executable, str(EXAMPLES / "conversion_webhook.py"), "--port", str(port)]
+    command += ["--certificate", str(folder / "tls.crt"), "--key", str(folder / "tls.key")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        try:
+            assert process.stdout is not None
+            found = re.search(r":(\d+)/crdconvert", process.stdout.readline())
+            assert found is not None
+            yield int(found[1])
+        finally:
+            process.terminate()
+
+
+def converted(storage: str, port: int, folder: Path) -> dict[str, Any]:
+    """The example's definition, with this storage version."""
+    made: dict[str, Any] = yaml.safe_load((EXAMPLES / "my-versioned-crontab-with-conversion.yaml").read_text())
+    for version in made["spec"]["versions"]:
+        version["storage"] = version["name"] == storage
+    made["spec"]["conversion"]["webhook"]["clientConfig"] = {
+        "url": f"https://localhost:{port}/crdconvert",
+        "caBundle": base64.b64encode((folder / "ca.crt").read_bytes()).decode(),
+    }
+    return made
+
+
+def test_a_webhook_that_is_down_at_first(tmp_path: Path) -> None:
+    """Objects are migrated when it is back; and those of a second change by the command, without a server."""
+    ca = new_ca("example", time.time())
+    pair = issue_serving(ca, ["localhost"], [], time.time())
+    (tmp_path / "ca.crt").write_bytes(ca.cert_pem)
+    (tmp_path / "tls.crt").write_bytes(pair.cert_pem)
+    (tmp_path / "tls.key").write_bytes(pair.key_pem)
+    data = tmp_path / "data"
+    with ExitStack() as stack:
+        server = stack.enter_context(running(Standalone(data)))
+        client = stack.enter_context(Client(server.kubeconfig))
+        with webhook(tmp_path) as port:
+            assert send(client, "POST", CRDS, converted("v1beta1", port, tmp_path))[0] == 201
+            eventually(lambda: client.request("GET", PATH, JSON).status == 200, "it is served")
+            for number in range(60):
+                obj = {
+                    "apiVersion": "example.com/v1",
+                    "kind": "CronTab",
+                    "metadata": {"name": f"c-{number}"},
+                    "host": "h",
+                    "port": "1",
+                }
+                assert send(client, "POST", PATH, obj)[0] == 201
+        spec = {"spec": converted("v1", port, tmp_path)["spec"]}
+        assert send(client, "PATCH", f"{CRDS}/{NAME}", spec, "application/merge-patch+json")[0] == 200
+        told = eventually(lambda: _retrying(client), "it is told that the webhook is down")
+        assert "conversion webhook for example.com/v1beta1, Kind=CronTab failed" in told
+        with webhook(tmp_path, port):
+            eventually(lambda: _stored_versions(client) == ["v1"], "all are migrated", 60)
+        # Now the objects can be read as v1 without the webhook.
+        found = send(client, "GET", PATH)[1]["items"]
+        assert {(item["host"], item["port"]) for item in found} == {("h", "1")}
+        assert len(found) == 60
+    with running(Standalone(data, "--migrate-storage=false")) as server, Client(server.kubeconfig) as client:
+        spec = {"spec": converted("v1beta1", port, tmp_path)["spec"]}
+        assert send(client, "PATCH", f"{CRDS}/{NAME}", spec, "application/merge-patch+json")[0] == 200
+    command = [sys.executable, "-m", "aggserver", "storage", "migrate", "--data", str(data)]
+    failed = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (failed.returncode, "crontabs.example.com can't be rewritten as v1beta1" in failed.stderr) == (1, True), failed
+    with webhook(tmp_path, port):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done
+    with running(Standalone(data)) as server, Client(server.kubeconfig) as client:
+        assert _stored_versions(client) == ["v1beta1"]
+        found = send(client, "GET", PATH.replace("/v1/", "/v1beta1/"))[1]["items"]
+        assert {item["hostPort"] for item in found} == {"h:1"}
+
+
+def _stored_versions(client: Client) -> list[str]:
+    found: list[str] = send(client, "GET", f"{CRDS}/{NAME}")[1]["status"]["storedVersions"]
+    return found
+
+
+def _retrying(client: Client) -> str:
+    conditions = send(client, "GET", f"{CRDS}/{NAME}")[1]["status"]["conditions"]
+    return next((each["message"] for each in conditions if each["reason"] == "MigrationRetrying"), "")
