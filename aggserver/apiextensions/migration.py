@@ -83,8 +83,8 @@ class Ledger(Protocol):
         """All objects are stored in the storage version."""
 
 
-# group, resource, objects rewritten since the last call, objects not looked at yet, objects that failed
-Observe = Callable[[str, str, int, int, int], None]
+# group, storage version, resource, objects rewritten since the last call, objects not looked at yet, objects that failed
+Observe = Callable[[str, str, str, int, int, int], None]
 
 
 @dataclass(slots=True)
@@ -317,7 +317,7 @@ class Migrator:
     def _tell(self, migration: Migration, progress: _Progress, done: int) -> None:
         if self._observe is not None:
             resource, _, group = migration.name.partition(".")
-            self._observe(group, resource, done, progress.remaining, progress.failures)
+            self._observe(group, migration.version, resource, done, progress.remaining, progress.failures)
 
 
 def _batches(items: Sequence[KeyValue]) -> Iterator[list[KeyValue]]:

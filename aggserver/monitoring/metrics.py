@@ -166,19 +166,19 @@ class Metrics:
         self._migrated = Counter(
             "aggserver_storage_migration_objects_total",
             "Stored objects rewritten in the storage version.",
-            ("group", "resource"),
+            ("group", "version", "resource"),
             registry=registry,
         )
         self._unmigrated = Gauge(
             "aggserver_storage_migration_remaining_objects",
             "Stored objects that a migration in progress has not looked at yet.",
-            ("group", "resource"),
+            ("group", "version", "resource"),
             registry=registry,
         )
         self._unmigratable = Gauge(
             "aggserver_storage_migration_failing_objects",
             "Stored objects that a migration has tried in vain to rewrite.",
-            ("group", "resource"),
+            ("group", "version", "resource"),
             registry=registry,
         )
         self._conversions = Histogram(
@@ -235,11 +235,12 @@ class Metrics:
         """Records that a deprecated version was requested. As upstream, `removed_release` is empty for custom resources."""
         self._child(self._deprecated, (group, version, resource), group, version, resource, subresource, "").set(1)
 
-    def migration(self, group: str, resource: str, rewritten: int, remaining: int, failing: int) -> None:
-        """The progress of a storage migration. rewritten: objects since the last call."""
-        self._migrated.labels(group, resource).inc(rewritten)
-        self._unmigrated.labels(group, resource).set(remaining)
-        self._unmigratable.labels(group, resource).set(failing)
+    def migration(self, group: str, version: str, resource: str, rewritten: int, remaining: int, failing: int) -> None:
+        """The progress of a storage migration to a version. rewritten: objects since the last call."""
+        key = (group, version, resource)
+        self._child(self._migrated, key, *key).inc(rewritten)
+        self._child(self._unmigrated, key, *key).set(remaining)
+        self._child(self._unmigratable, key, *key).set(failing)
 
     def conversion(self, definition: str, from_version: str, to_version: str, seconds: float, failure: str) -> None:
         """Counts a call of the conversion webhook of a definition. failure: its kind, '' if it succeeded."""

@@ -48,7 +48,7 @@ class Migrating:
     def __init__(self, storage: Any = None, *, limits: Limits | None = None, folder: bool = False) -> None:
         self.server = LocalServer(storage)
         self.slept: list[float] = []
-        self.observed: list[tuple[str, str, int, int, int]] = []
+        self.observed: list[tuple[str, str, str, int, int, int]] = []
         self.held: asyncio.Event | None = None
         self.held_after = 0  # pauses that are over at once
         definitions = self.server.engine.definitions
@@ -170,7 +170,7 @@ async def test_objects_are_rewritten_and_the_stored_versions_trimmed(one: Migrat
         "observedGeneration": 2,
     }
     assert one.slept[0] == 5.0
-    assert sum(done for _, _, done, _, _ in one.observed) == 3
+    assert sum(told[3] for told in one.observed) == 3
     # Now the old version may go.
     assert (await one.client.merge(ONE, {"spec": crontabs("v2", "v2")["spec"]})).status == 200
 
@@ -317,7 +317,7 @@ async def test_objects_that_fail_are_named_and_tried_again(one: Migrating, monke
     assert condition(crd)["message"] == (
         "Migration of objects stored as v1 to v2 is running: 1 object can't be rewritten yet: default/n1: the webhook is down"
     )
-    assert one.observed[-1] == (GROUP, "crontabs", 0, 0, 1)
+    assert one.observed[-1] == (GROUP, "v2", "crontabs", 0, 0, 1)
     converter.names.clear()
     await one.migrated()
     assert one.observed[-1][-1] == 0

@@ -191,3 +191,17 @@ def test_calls_of_conversion_webhooks():
     assert f"apiserver_conversion_webhook_duration_seconds_sum{{{failed}}} 0.1" in lines
     metrics.forget(lambda *gvr: False)
     assert "crontabs.stable.example.com" not in metrics.exposition().decode()
+
+
+def test_migrations_are_forgotten_with_their_definitions():
+    metrics = Metrics()
+    metrics.migration("g", "v2", "r", 3, 7, 1)
+    metrics.migration("g", "v2", "r", 2, 5, 0)
+    told = lines(metrics, "aggserver_storage_migration_")
+    assert [(line.partition("{")[0], line.rsplit(" ", 1)[1]) for line in told] == [
+        ("aggserver_storage_migration_objects_total", "5.0"),
+        ("aggserver_storage_migration_remaining_objects", "5.0"),
+        ("aggserver_storage_migration_failing_objects", "0.0"),
+    ]
+    metrics.forget(lambda *resource: False)
+    assert not lines(metrics, "aggserver_storage_migration_")
