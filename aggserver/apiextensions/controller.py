@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from aggserver.apiextensions import conditions
+from aggserver.apiextensions.conversion_annotation import rules_text
 from aggserver.apiextensions.definition import DefinitionError, parse, with_structure
 from aggserver.apiextensions.definitions import Definitions
 from aggserver.apiextensions.stored_versions import StatusMigrations
@@ -35,6 +36,8 @@ _RESYNC_SECONDS = 0.5
 _WORKERS = 16
 # Bytes of JSON: a larger spec is processed in a thread, so that the event loop is not blocked.
 _LARGE = 32 * 1024
+# Characters of conversion rules, which take some 50 us each to compile.
+_LONG_RULES = 2000
 # Seconds after which a condition reports that objects are still left; the controller keeps checking.
 _DELETION_TIMEOUT = 60.0
 _NAMED = 10  # the most unreadable objects named in a condition
@@ -105,7 +108,7 @@ class DefinitionController:
         return None
 
     async def _serve(self, name: str, crd: JSONObject, *, terminating: bool = False) -> None:
-        large = len(codec.encode_json(crd["spec"])) > _LARGE
+        large = len(codec.encode_json(crd["spec"])) > _LARGE or len(rules_text(crd)) > _LONG_RULES
         try:
             definition = await asyncio.to_thread(parse, crd) if large else parse(crd)
         except DefinitionError as error:

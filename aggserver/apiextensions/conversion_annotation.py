@@ -9,16 +9,21 @@ CEL is imported only for definitions that have rules, as in `schema/rules.py`. P
 
 from __future__ import annotations
 
+import functools
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from aggserver.apiextensions.manifest import member
 from aggserver.conversion.converter import ComputedConverter, ConversionError, Converter
+from aggserver.meta import codec
 from aggserver.meta.field import FieldError, Path, forbidden, invalid, required
 from aggserver.meta.golang import to_json
 from aggserver.meta.json_types import JSONMapping, JSONObject
 from aggserver.schema.compiled import CompiledSchema
 from aggserver.schema.rules import UPSTREAM, RuleOptions
+from aggserver.schema.structural import Structural
 
 if TYPE_CHECKING:
     from aggserver.conversion.rule_compilation import Compiled
@@ -41,7 +46,9 @@ STRATEGY = "Rules"
 
 _PATH = Path("metadata.annotations").key(ANNOTATION)
 _IN_SPEC = Path("spec").child("conversion", "rules")
-# Warnings of one definition; upstream's limit for all headers of a response is some kilobytes.
+# Definitions whose compiled rules are remembered.
+_REMEMBERED = 64
+# Warnings of one definition; all headers of a response have room for some kilobytes.
 _MOST_TOLD = 10
 
 
@@ -99,11 +106,32 @@ def advice(crd: JSONMapping, old: JSONMapping | None, options: RuleOptions) -> l
 
 
 def compile_rules(text: str, schemas: Mapping[str, CompiledSchema], options: RuleOptions) -> Compiled:
-    """schemas: of all versions, by name. Raises RulesError."""
+    """schemas: of all versions, by name. Raises RulesError.
+
+    The result is remembered: a definition that is served has just been validated, in a thread, and a thousand expressions take
+    seconds to compile.
+    """
+    structurals = {name: schema.structural for name, schema in schemas.items()}
+    written = codec.encode_json({name: structural.schema for name, structural in structurals.items()})
+    return _compiled(_Source(text, options.budget, hashlib.sha256(written).digest(), structurals))
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What rules are compiled from. digest: of the schemas."""
+
+    text: str
+    budget: int
+    digest: bytes
+    schemas: Mapping[str, Structural] = field(compare=False)
+
+
+@functools.lru_cache(maxsize=_REMEMBERED)
+def _compiled(source: _Source) -> Compiled:
     from aggserver.conversion import rule_compilation, rules
 
-    given = rules.read(rules.decode(text, _PATH), _PATH, list(schemas))
-    return rule_compilation.compile_rules(given, {name: schema.structural for name, schema in schemas.items()}, options.budget)
+    given = rules.read(rules.decode(source.text, _PATH), _PATH, list(source.schemas))
+    return rule_compilation.compile_rules(given, source.schemas, source.budget)
 
 
 def converter(what: str, text: str, schemas: Mapping[str, CompiledSchema], options: RuleOptions = UPSTREAM) -> Converter:
@@ -169,7 +197,7 @@ def with_annotation(crd: JSONObject) -> tuple[JSONObject, Callable[[Sequence[Fie
 
 
 def _in_spec(error: FieldError) -> FieldError:
-    field = error.field
-    if not field.startswith(str(_PATH)):
+    where = error.field
+    if not where.startswith(str(_PATH)):
         return error
-    return FieldError(error.reason, Path(f"{_IN_SPEC}{field.removeprefix(str(_PATH))}"), error.value, error.detail)
+    return FieldError(error.reason, Path(f"{_IN_SPEC}{where.removeprefix(str(_PATH))}"), error.value, error.detail)

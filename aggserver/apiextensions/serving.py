@@ -151,6 +151,7 @@ class DefinitionResource:
 
     def prepare(self) -> None:
         """Compile what the first request for each served version would; run in a thread for large definitions."""
+        _ = self._converter
         for version in self.definition.versions:
             if version.served:
                 self.schema(version).prepare()

@@ -22,7 +22,8 @@ __all__ = ["Strategy", "Verdict"]
 class Verdict(NamedTuple):
     """The result of validation.
 
-    warnings: texts for Warning headers, about values that are invalid but were so before; sent even if there are errors.
+    warnings: texts for Warning headers that validation finds, as about values that are invalid but were so before; sent even if
+    there are errors.
     later: if set, a function that returns the actual verdict. It may take seconds, so it has to run in a thread. Its argument
     tells whether the request was given up; then it may return any verdict.
     """

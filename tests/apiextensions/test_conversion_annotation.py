@@ -12,11 +12,13 @@ import pytest
 
 from aggserver.apiextensions import validation
 from aggserver.apiextensions.content import content_digest, same_content
-from aggserver.apiextensions.conversion_annotation import ANNOTATION
+from aggserver.apiextensions.conversion_annotation import ANNOTATION, compile_rules, converter
 from aggserver.apiextensions.definition import parse
 from aggserver.apiextensions.files import FolderSource
 from aggserver.conversion.converter import ConversionError
 from aggserver.meta.json_types import JSONObject
+from aggserver.schema.compiled import CompiledSchema
+from aggserver.schema.rules import RuleOptions
 from tests.conversion.rules import CRON_TAB_RULES
 from tests.fakes.asgi import Answer, Client
 from tests.fakes.definitions import GROUP, definition, version
@@ -214,14 +216,26 @@ def test_rules_need_pruning() -> None:
 
 
 def test_a_stored_definition_with_broken_rules_is_served_without_conversion() -> None:
-    from aggserver.apiextensions.conversion_annotation import converter
-    from aggserver.schema.compiled import CompiledSchema
-
     made = converter("crontabs", "conversions: []", {"v1": CompiledSchema({"type": "object"})})
     assert made.at_once is not None
     assert made.at_once({"apiVersion": "a/v1"}, "a/v1") == {"apiVersion": "a/v1"}
     with pytest.raises(ConversionError, match=r"conversion of crontabs failed: metadata.annotations\[aggserver.io/conversion\]"):
         made.at_once({"apiVersion": "a/v1"}, "a/v2")
+
+
+def test_rules_are_compiled_once_for_the_same_schemas() -> None:
+    def compiled(crd_: JSONObject, rules: str, budget: int = 1) -> object:
+        versions = crd_["spec"]["versions"]
+        schemas = {each["name"]: CompiledSchema(each["schema"]["openAPIV3Schema"]) for each in versions}
+        return compile_rules(rules, schemas, RuleOptions(budget=budget))
+
+    other = copy.deepcopy(crd())
+    other["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["x"] = STRING
+    one = compiled(crd(), CRON_TAB_RULES)
+    assert one is compiled(copy.deepcopy(crd()), CRON_TAB_RULES)
+    assert one is not compiled(other, CRON_TAB_RULES)
+    assert one is not compiled(crd(), CRON_TAB_RULES + "\n")
+    assert one is not compiled(crd(), CRON_TAB_RULES, 2)
 
 
 def test_the_annotation_comes_before_the_webhook() -> None:
