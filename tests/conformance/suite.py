@@ -1,10 +1,10 @@
 """Upstream's own integration tests of definitions, built to be run against a server that is there already.
 
-The package k8s.io/apiextensions-apiserver/test/integration is compiled as published; only the file that starts a server is
-replaced by `server.go`, which takes the one of $KUBECONFIG. Go refuses to overlay files of the module cache, so the module is
-copied to a folder of the build, and nothing of it is kept but the test binaries, in the user's cache. The test of rules is
-k8s.io/kubernetes', whose other tests of the API server are of built-in kinds; it is compiled in the copy too, and `rules.go` has
-what it takes from kube-apiserver's packages. Called by `test_conformance.py`.
+The packages k8s.io/apiextensions-apiserver/test/integration and test/integration/conversion are compiled as published; only the
+file that starts a server is replaced by `server.go`, which takes the one of $KUBECONFIG. Go refuses to overlay files of the
+module cache, so the module is copied to a folder of the build, and nothing of it is kept but the test binaries, in the user's
+cache. The test of rules is k8s.io/kubernetes', whose other tests of the API server are of built-in kinds; it is compiled in the
+copy too, and `rules.go` has what it takes from kube-apiserver's packages. Called by `test_conformance.py`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pathlib import Path
 from tests.controlplane.binaries import kubernetes_version
 from tests.controlplane.toolchain import go_command, go_environment
 
-__all__ = ["ETCD_PREFIX", "Results", "SuiteError", "build", "run"]
+__all__ = ["CONVERSION", "DEFINITIONS", "ETCD_PREFIX", "RULES_BINARY", "Results", "SuiteError", "build", "run"]
 
 MODULE = "k8s.io/apiextensions-apiserver"
 PACKAGE = "test/integration"
@@ -36,7 +36,9 @@ RULES = Path(__file__).with_name("rules.go")
 CONTROL_PLANE = Path(__file__).parents[1] / "controlplane"
 # The default of upstream's server, which its tests ask their options for.
 ETCD_PREFIX = "/registry/apiextensions.kubernetes.io"
-BINARIES = ("integration.test", "rules.test")
+# As `go test` names them: some tests look for the name of their binary among the field managers.
+DEFINITIONS, RULES_BINARY, CONVERSION = "integration.test", "rules.test", "conversion.test"
+BINARIES = {DEFINITIONS: PACKAGE, RULES_BINARY: RULES_PACKAGE, CONVERSION: f"{PACKAGE}/conversion"}  # name to package
 
 # Name of a test -> PASS, FAIL or SKIP.
 Results = dict[str, str]
@@ -66,20 +68,21 @@ def run(
     kubeconfig: Path,
     timeout_minutes: int,
     *,
+    binaries: Sequence[str],
     only: Sequence[str] = (),
     skip: Sequence[str] = (),
     etcd: str = "",
 ) -> tuple[Results, str]:
     """(results of the tests and their subtests, everything that was printed). The time is for each binary.
 
-    only: of these, all if none is named. etcd: the URL of the server's, for tests that look there; its keys begin with
-    ETCD_PREFIX.
+    binaries: some of BINARIES, which run one after the other, since each test removes the definitions of the one before. only: of
+    their tests, all if none is named. etcd: the URL of the server's, for tests that look there; its keys begin with ETCD_PREFIX.
     """
     arguments = ["-test.v", f"-test.timeout={timeout_minutes}m"]
     arguments += [f"-test.{flag}={_pattern(names)}" for flag, names in (("run", only), ("skip", skip)) if names]
     environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "KUBE_INTEGRATION_ETCD_URL": etcd}
     output = ""
-    for binary in BINARIES:
+    for binary in binaries:
         command = [str(folder / binary), *arguments]
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
         output += done.stdout + done.stderr
@@ -117,7 +120,7 @@ def _build(folder: Path, go: str, environment: Mapping[str, str]) -> None:
             path.chmod(0o755 if path.is_dir() else 0o644)
         shutil.copyfile(SERVER, module / PACKAGE / "fixtures" / "server.go")
         _add_rules(rules, module / RULES_PACKAGE)
-        for binary, package in zip(BINARIES, (PACKAGE, RULES_PACKAGE), strict=True):
+        for binary, package in BINARIES.items():
             _go([go, "test", "-c", "-o", str(made / binary), f"./{package}"], module, environment)
         # The tests of ratcheting read files that lie beside them.
         for found in (module / PACKAGE).iterdir():

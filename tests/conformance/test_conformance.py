@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -29,8 +30,9 @@ LOOK_INTO_ETCD = (
 # As kube-apiserver, which leaves stored objects and status.storedVersions as they are.
 UNMIGRATED = "--migrate-storage=false"
 # A run that passed less has looked at less: tests and subtests.
-AT_LEAST = 160
+AT_LEAST = 205
 AT_LEAST_IN_ETCD = 44
+AT_LEAST_OF_CONVERSION = 344
 TIMEOUT_MINUTES = 10
 
 
@@ -42,23 +44,31 @@ def test_upstream_suite(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> No
 
     folder = suite.build(os.environ, say)
 
-    def run_all() -> tuple[suite.Results, str]:
+    def on_sqlite(binaries: Sequence[str]) -> tuple[suite.Results, str]:
         with running(server := Standalone(tmp_path / "data", UNMIGRATED)):
-            return suite.run(folder, server.kubeconfig, TIMEOUT_MINUTES, skip=[*SKIPPED, *LOOK_INTO_ETCD])
+            skip = [*SKIPPED, *LOOK_INTO_ETCD]
+            return suite.run(folder, server.kubeconfig, TIMEOUT_MINUTES, binaries=binaries, skip=skip)
 
-    def run_those_of_etcd() -> tuple[suite.Results, str]:
-        with EtcdCluster(obtain(os.environ, say), tmp_path) as etcd:
-            storage = ["--storage", "etcd", "--etcd-servers", etcd.urls[0], "--etcd-prefix", suite.ETCD_PREFIX]
-            with running(server := Standalone(tmp_path / "with-etcd", UNMIGRATED, *storage)):
-                return suite.run(folder, server.kubeconfig, TIMEOUT_MINUTES, only=LOOK_INTO_ETCD, etcd=etcd.urls[0])
+    def on_etcd(name: str, binaries: Sequence[str], only: Sequence[str]) -> tuple[suite.Results, str]:
+        (own := tmp_path / name).mkdir()
+        with EtcdCluster(obtain(os.environ, say), own) as etcd:
+            url = etcd.urls[0]
+            storage = ["--storage", "etcd", "--etcd-servers", url, "--etcd-prefix", suite.ETCD_PREFIX]
+            with running(server := Standalone(own / "data", UNMIGRATED, *storage)):
+                return suite.run(folder, server.kubeconfig, TIMEOUT_MINUTES, binaries=binaries, only=only, skip=SKIPPED, etcd=url)
 
-    # At once: those of etcd do nothing for most of their time but wait for conditions that must not come.
+    # At once: those of etcd do little for most of their time but wait, for conditions that must not come and for definitions.
     with ThreadPoolExecutor() as pool:
-        runs = [(pool.submit(run_all), AT_LEAST), (pool.submit(run_those_of_etcd), AT_LEAST_IN_ETCD)]
+        definitions = [suite.DEFINITIONS, suite.RULES_BINARY]
+        runs = [
+            (pool.submit(on_sqlite, definitions), AT_LEAST),
+            (pool.submit(on_etcd, "definitions", definitions, LOOK_INTO_ETCD), AT_LEAST_IN_ETCD),
+            (pool.submit(on_etcd, "conversion", [suite.CONVERSION], ()), AT_LEAST_OF_CONVERSION),
+        ]
         for run, at_least in runs:
             results, output = run.result()
             failed = sorted(name for name, result in results.items() if result == "FAIL")
-            assert not failed, output[-20_000:]
+            assert not failed, f"{failed}\n{output[-20_000:]}"
             assert list(results.values()).count("PASS") >= at_least, output[-20_000:]
 
 
