@@ -7,6 +7,7 @@ Only types are compared: limits, patterns and required fields are a matter of va
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -206,6 +207,8 @@ def json_value(value: Any) -> Any:
     Raises UnfitError, and EvaluationError for a value that does not fit its own schema.
     """
     match value:
+        case float() if not math.isfinite(value):
+            raise UnfitError(f"there is no JSON for {show(value)}")
         case None | bool() | str() | float():
             return value
         case int():

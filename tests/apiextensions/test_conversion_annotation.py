@@ -87,6 +87,14 @@ async def test_objects_in_both_versions(server: LocalServer) -> None:
     assert (await client.get(path("v1beta1", "old"))).json()["hostPort"] == "b:3"
 
 
+async def test_long_rules(server: LocalServer) -> None:
+    """They are compiled in a thread."""
+    client = server.client()
+    await establish(server, client, crd(f"# {'long ' * 1000}\n{CRON_TAB_RULES}"))
+    await client.post(path("v1beta1"), crontab("v1beta1", "one", hostPort="a:1"))
+    assert (await client.get(path("v1", "one"))).json()["port"] == "1"
+
+
 async def test_a_watch_in_the_other_version(server: LocalServer) -> None:
     client = server.client()
     await establish(server, client, crd())

@@ -270,6 +270,21 @@ FAILURES = {
         {"remove": ".spec.note", "when": "self.spec.ports[1].nr == 2"},
         "when (remove .spec.note): index out of bounds: 1",
     ),
+    "no number": (
+        {"replicas": 0},
+        {"set": ".spec.ratio", "value": "double(self.spec.replicas) / 0.0"},
+        "value (set .spec.ratio): there is no JSON for NaN",
+    ),
+    "no value at all": (
+        {},
+        {"set": ".spec.free", "value": "dyn(type(1))"},
+        "value (set .spec.free): there is no JSON for",
+    ),
+    "keys that are no strings": (
+        {},
+        {"set": ".spec.free", "value": "dyn({1: 2})"},
+        "value (set .spec.free): the keys of an object must be strings",
+    ),
     "a dyn that does not fit": (
         {"replicas": 1},
         {"set": ".spec.note", "value": "dyn(self.spec.replicas)"},
