@@ -30,6 +30,7 @@ __all__ = [
     "Objects",
     "OneVersion",
     "Reinvocation",
+    "Selective",
     "Target",
     "Validating",
 ]
@@ -148,35 +149,60 @@ class Validating(Protocol):
         """`obj` is the object to be stored, None for a deletion, and `old` the one it replaces. Raises StatusError to reject."""
 
 
+@runtime_checkable
+class Selective(Protocol):
+    """A plugin that has nothing to say about most requests. One that is not selective is always asked."""
+
+    def concerns(self, attributes: Attributes) -> bool:
+        """Whether it may have something to say. Called with each request, so that it must not take more than a microsecond."""
+
+
 class Chain:
     """The plugins in order. `bind` makes what the registry calls for one request."""
 
     def __init__(self, mutating: Sequence[Mutating] = (), validating: Sequence[Validating] = ()) -> None:
-        self._mutating = tuple(mutating)
-        self._validating = tuple(validating)
+        self._mutating = tuple((plugin, _concerns(plugin)) for plugin in mutating)
+        self._validating = tuple((plugin, _concerns(plugin)) for plugin in validating)
 
     def then(self, *validating: Validating) -> Chain:
         """The same chain with further validating plugins at its end, for a resource with rules of its own."""
-        return Chain(self._mutating, (*self._validating, *validating))
+        return Chain([plugin for plugin, _ in self._mutating], (*(plugin for plugin, _ in self._validating), *validating))
 
     def bind(self, attributes: Attributes) -> BoundChain:
         """attributes: of the request; the operation follows from the objects, and the name where it was not known."""
         return BoundChain(self._mutating, self._validating, attributes)
 
 
+# None for a plugin that is always asked.
+_Concerns = Callable[[Attributes], bool] | None
+
+
+def _concerns(plugin: Mutating | Validating) -> _Concerns:
+    return plugin.concerns if isinstance(plugin, Selective) else None
+
+
 class BoundChain:
     """The chain for one request: `registry.rest.Admission`."""
 
-    __slots__ = ("_attributes", "_mutating", "_validating")
+    __slots__ = ("_attributes", "_mutating", "_used", "_validating")
 
-    def __init__(self, mutating: Sequence[Mutating], validating: Sequence[Validating], attributes: Attributes) -> None:
+    def __init__(
+        self,
+        mutating: Sequence[tuple[Mutating, _Concerns]],
+        validating: Sequence[tuple[Validating, _Concerns]],
+        attributes: Attributes,
+    ) -> None:
         self._mutating = mutating
         self._validating = validating
         self._attributes = attributes
+        self._used = False
 
     async def mutate(self, obj: JSONObject | None, old: JSONObject | None) -> bool:
-        # Fresh for each object, and for each attempt to write it.
-        attributes = replace(self._of(obj, old), reinvocation=Reinvocation())
+        attributes = self._of(obj, old)
+        if self._used:
+            # Fresh for each object, and for each attempt to write it.
+            attributes = replace(attributes, reinvocation=Reinvocation())
+        self._used = True
         if attributes.operation == CREATE:
             self._attributes = attributes  # the name stays what the client gave, also if a plugin renames the object
         changed = await self._round(attributes, obj, old)
@@ -187,15 +213,18 @@ class BoundChain:
 
     async def _round(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> bool:
         changed = False
-        for plugin in self._mutating:
-            changed = await plugin.mutate(attributes, obj, old) or changed
+        for plugin, concerns in self._mutating:
+            # Asked only now: an earlier plugin may have waited until the rules were known.
+            if concerns is None or concerns(attributes):
+                changed = await plugin.mutate(attributes, obj, old) or changed
         return changed
 
     async def validate(self, obj: JSONObject | None, old: JSONObject | None) -> None:
         if self._validating:
             attributes = self._of(obj, old)
-            for plugin in self._validating:
-                await plugin.validate(attributes, obj, old)
+            for plugin, concerns in self._validating:
+                if concerns is None or concerns(attributes):
+                    await plugin.validate(attributes, obj, old)
 
     def _of(self, obj: JSONObject | None, old: JSONObject | None) -> Attributes:
         given = self._attributes

@@ -66,6 +66,9 @@ class ResourceQuota:
         self._workers: set[asyncio.Task[None]] = set()
         self._turns = asyncio.Semaphore(_WORKERS)
 
+    def concerns(self, attributes: Attributes) -> bool:
+        return bool(self._quotas.within(attributes.namespace))
+
     async def validate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> None:
         if attributes.operation != CREATE or attributes.subresource or not attributes.namespace:
             return

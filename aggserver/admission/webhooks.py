@@ -279,6 +279,9 @@ class MutatingWebhooks:
         self._index = index
         self._calls = calls
 
+    def concerns(self, attributes: Attributes) -> bool:
+        return bool(self._index.of(attributes.resource.group, attributes.resource.resource))
+
     async def mutate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> bool:
         found = self._index.of(attributes.resource.group, attributes.resource.resource)
         if not found or is_exempt(attributes):
@@ -382,6 +385,9 @@ class ValidatingWebhooks:
     def __init__(self, index: WebhookIndex, calls: WebhookCalls) -> None:
         self._index = index
         self._calls = calls
+
+    def concerns(self, attributes: Attributes) -> bool:
+        return bool(self._index.of(attributes.resource.group, attributes.resource.resource))
 
     async def validate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> None:
         found = self._index.of(attributes.resource.group, attributes.resource.resource)

@@ -137,3 +137,52 @@ async def test_each_object_has_its_own_rounds() -> None:
     for _ in range(2):
         await bound.mutate({"metadata": {}}, None)
     assert seen == [(False, 1), (True, 2)] * 2
+
+
+class Picky(Plugin):
+    """Concerned with updates only."""
+
+    def concerns(self, attributes: Attributes) -> bool:
+        return attributes.operation == UPDATE
+
+
+async def test_a_selective_plugin_is_asked_about_what_concerns_it() -> None:
+    seen: list[Any] = []
+    chain = Chain([Picky(seen, "one"), Plugin(seen, "two")], [Picky(seen, "three")])
+    for old in (None, OLD):
+        bound = chain.bind(attributes())
+        await bound.mutate({"metadata": {"name": "a"}}, old)
+        await bound.validate(NEW, old)
+    assert [(entry[0], entry[1]) for entry in seen] == [("two", CREATE), ("one", UPDATE), ("two", UPDATE), ("three", "a")]
+
+
+async def test_a_selective_plugin_is_asked_after_an_earlier_one() -> None:
+    """One that waits until the rules are known, for example."""
+    seen: list[Any] = []
+    known = []
+
+    class Waits(Plugin):
+        async def mutate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> bool:
+            known.append(True)
+            return False
+
+    class Needs(Plugin):
+        def concerns(self, attributes: Attributes) -> bool:
+            return bool(known)
+
+    await Chain([Waits([], "one"), Needs(seen, "two")]).bind(attributes()).mutate({"metadata": {"name": "a"}}, None)
+    assert len(seen) == 1
+
+
+async def test_each_object_has_a_reinvocation_of_its_own() -> None:
+    seen: list[Any] = []
+
+    class Remembers(Plugin):
+        async def mutate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> bool:
+            seen.append(attributes.reinvocation)
+            return False
+
+    bound = Chain([Remembers([], "one")]).bind(attributes(UPDATE))
+    for _ in range(3):
+        await bound.mutate(dict(NEW), OLD)
+    assert len({id(each) for each in seen}) == 3

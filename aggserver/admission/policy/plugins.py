@@ -142,6 +142,9 @@ class _Plugin(Generic[C]):
         self._generations: tuple[int, int] | None = None
         self._hooks: Hooks[C] = Hooks(compile_=compile_)
 
+    def concerns(self, attributes: Attributes) -> bool:
+        return bool(self._hooks_for(attributes))
+
     def _hooks_for(self, attributes: Attributes) -> tuple[tuple[Hook[C], tuple[Binding, ...]], ...]:
         generations = self._policies.generation, self._bindings.generation
         if generations != self._generations:
