@@ -14,7 +14,7 @@ from aggserver.admission.matching import Criteria
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.selectors import LabelSelector, SelectorError
 
-__all__ = ["Binding", "ConfigurationError", "Hook", "Hooks", "Params", "collect_params"]
+__all__ = ["Binding", "Bound", "ConfigurationError", "Hook", "Hooks", "Params", "collect_params"]
 
 C = TypeVar("C")
 
@@ -96,6 +96,13 @@ def _selector_problem(resources: Mapping[str, Any]) -> str:
     return ""
 
 
+# Policies, each with the bindings of it that may match.
+Bound = tuple[tuple[Hook[C], tuple[Binding, ...]], ...]
+
+# Resources in namespaces for which `Hooks.within` is remembered.
+_MAX_REMEMBERED = 10_000
+
+
 class Hooks(Generic[C]):
     """The policies that are bound, by the resources that they can match; ordered by name, as are the bindings of each."""
 
@@ -117,15 +124,30 @@ class Hooks(Generic[C]):
                 hook = Hook(policy, tuple(map(Binding, sorted(bound, key=_name))), compile_)
                 hook.keep(known.get(_name(policy)))
                 self._hooks[_name(policy)] = hook
-        self._found: dict[tuple[str, str], tuple[tuple[Hook[C], tuple[Binding, ...]], ...]] = {}
+        self._found: dict[tuple[str, str], Bound[C]] = {}
+        self._within: dict[tuple[str, str, str, str], Bound[C]] = {}
 
-    def of(self, group: str, resource: str) -> tuple[tuple[Hook[C], tuple[Binding, ...]], ...]:
+    def of(self, group: str, resource: str) -> Bound[C]:
         """Those that may match requests for the resource, each with its bindings that may. Answers are remembered: there are as
         many as resources that are served.
         """
         found = self._found.get((group, resource))
         if found is None:
             found = self._found[group, resource] = tuple(self._find(group, resource))
+        return found
+
+    def within(self, group: str, resource: str, namespace: JSONObject) -> Bound[C]:
+        """The same for objects in a namespace, without what its labels rule out. Remembered for each state of the namespace."""
+        metadata = namespace["metadata"]
+        key = group, resource, metadata.get("uid") or "", metadata.get("resourceVersion") or ""
+        found = self._within.get(key)
+        if found is None:
+            labels = metadata.get("labels") or {}
+            found = tuple(_selecting(self.of(group, resource), labels))
+            if len(self._within) >= _MAX_REMEMBERED:
+                self._within.clear()
+            if key[2] and key[3]:
+                self._within[key] = found
         return found
 
     def _find(self, group: str, resource: str) -> Iterator[tuple[Hook[C], tuple[Binding, ...]]]:
@@ -135,6 +157,17 @@ class Hooks(Generic[C]):
                 # A policy that is wrong in itself is reported though none of its bindings matches.
                 if bound or hook.problem or hook.param_kind is not None:
                     yield hook, bound
+
+
+def _selecting(found: Bound[C], labels: Mapping[str, str]) -> Iterator[tuple[Hook[C], tuple[Binding, ...]]]:
+    for hook, bindings in found:
+        if hook.problem or _may_select(hook.criteria, labels):
+            yield hook, tuple(each for each in bindings if each.criteria is None or _may_select(each.criteria, labels))
+
+
+def _may_select(criteria: Criteria, labels: Mapping[str, str]) -> bool:
+    """Whether the namespaceSelector selects these labels, or is wrong, which is reported later."""
+    return not isinstance(criteria.namespaces, LabelSelector) or criteria.namespaces.matches(labels)
 
 
 def _name(obj: JSONObject) -> str:

@@ -21,7 +21,7 @@ from aggserver.admission.policy import mutating, validating
 from aggserver.admission.policy.conditions import MatchConditionError
 from aggserver.admission.policy.environment import Answers, Inputs
 from aggserver.admission.policy.evaluating import Authorize, evaluated
-from aggserver.admission.policy.hooks import Binding, ConfigurationError, Hook, Hooks, Params, collect_params
+from aggserver.admission.policy.hooks import Binding, Bound, ConfigurationError, Hook, Hooks, Params, collect_params
 from aggserver.admission.policy.mutating import Invocation, Invocations
 from aggserver.admission.policy.patches import MutationError
 from aggserver.merge.atom import Atom
@@ -145,13 +145,26 @@ class _Plugin(Generic[C]):
     def concerns(self, attributes: Attributes) -> bool:
         return bool(self._hooks_for(attributes))
 
-    def _hooks_for(self, attributes: Attributes) -> tuple[tuple[Hook[C], tuple[Binding, ...]], ...]:
+    def _hooks_for(self, attributes: Attributes) -> Bound[C]:
         generations = self._policies.generation, self._bindings.generation
         if generations != self._generations:
             self._hooks = Hooks(self._policies, self._bindings, compile_=self._compile, before=self._hooks)
             self._generations = generations
         found = self._hooks.of(attributes.resource.group, attributes.resource.resource)
         return () if found and is_exempt(attributes) else found
+
+    async def _bound(self, request: _Request) -> Bound[C]:
+        """The policies with their bindings, without those that the labels of the namespace rule out."""
+        attributes = request.attributes
+        found, hooks = self._hooks_for(attributes), self._hooks
+        info = attributes.resource
+        if not found or not attributes.namespace or info.resource == "namespaces":
+            return found
+        try:
+            namespace = await request.namespace()
+        except StatusError:
+            return found  # an error only if something else asks for the namespace
+        return found if namespace is None else hooks.within(info.group, info.resource, namespace)
 
     def _request(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> _Request:
         return _Request(attributes, obj, old, self._find_namespace, self._authorize)
@@ -220,11 +233,8 @@ class ValidatingAdmissionPolicies(_Plugin[validating.CompiledPolicy]):
         super().__init__(policies, bindings, find_namespace, find_params, authorize, validating.compile_policy)
 
     async def validate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> None:
-        hooks = self._hooks_for(attributes)
-        if not hooks:
-            return
         request, verdict = self._request(attributes, obj, old), validating.Verdict(attributes)
-        for hook, bindings in hooks:
+        for hook, bindings in await self._bound(request):
             async for policy, binding, target, params in self._matched(request, hook, bindings, verdict):
                 if not params:
                     continue
@@ -255,12 +265,11 @@ class MutatingAdmissionPolicies(_Plugin[mutating.CompiledPolicy]):
         super().__init__(policies, bindings, find_namespace, find_params, authorize, mutating.compile_policy)
 
     async def mutate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> bool:
-        hooks = self._hooks_for(attributes)
-        if not hooks or attributes.operation == DELETE or obj is None:
+        if attributes.operation == DELETE or obj is None:
             return False
         request, refusals = self._request(attributes, obj, old), mutating.Refusals(attributes)
         found: list[tuple[Hook[mutating.CompiledPolicy], _Matched]] = []
-        for hook, bindings in hooks:
+        for hook, bindings in await self._bound(request):
             async for matched in self._matched(request, hook, bindings, refusals):
                 try:
                     await request.versioned(matched.target.api_version)

@@ -197,3 +197,50 @@ def test_params(ref: JSONObject, params: Objects, namespace: str, wanted: list[s
 def test_no_params_to_collect() -> None:
     assert collect_params(None, {"name": "a"}, None, "north") == [None]
     assert collect_params(KIND, None, NAMESPACED, "north") == [None]
+
+
+def selecting(obj: JSONObject, selector: Any) -> JSONObject:
+    """The policy or binding, for namespaces that this selects."""
+    spec = obj["spec"]
+    where = "matchResources" if "policyName" in spec else "matchConstraints"
+    matched = {**SELECTORS, **spec.get(where, {}), "namespaceSelector": selector}
+    return {**obj, "spec": {**spec, where: matched}}
+
+
+def within(hooks: Hooks[str], version: str = "1", **labels: str) -> dict[str, list[str]]:
+    namespace = {"metadata": {"name": "n", "uid": "u", "resourceVersion": version, "labels": labels}}
+    return {
+        hook.obj["metadata"]["name"]: [each.obj["metadata"]["name"] for each in bindings]
+        for hook, bindings in hooks.within("example.com", "ships", namespace)
+    }
+
+
+BLUE: JSONObject = {"matchLabels": {"color": "blue"}}
+
+
+def test_within_a_namespace() -> None:
+    hooks = make(
+        [policy("a"), selecting(policy("b"), BLUE)],
+        [
+            binding("all", "a"),
+            selecting(binding("blue", "a"), BLUE),
+            selecting(binding("other", "a"), {"matchExpressions": [{"key": "color", "operator": "DoesNotExist"}]}),
+            binding("x", "b"),
+        ],
+    )
+    assert within(hooks, "1", color="blue") == {"a": ["all", "blue"], "b": ["x"]}
+    assert within(hooks, "2", color="red") == {"a": ["all"]}
+    assert within(hooks, "3") == {"a": ["all", "other"]}
+    # By the state of the namespace, which its resourceVersion names.
+    assert within(hooks, "2", color="blue") == {"a": ["all"]}
+
+
+def test_within_a_namespace_that_has_no_version() -> None:
+    hooks = make([policy("a")], [selecting(binding("blue", "a"), BLUE)])
+    assert within(hooks, "", color="blue") == {"a": ["blue"]}
+    assert within(hooks, "") == {"a": []}
+
+
+def test_what_is_wrong_stays_to_be_reported() -> None:
+    hooks = make([selecting(policy("a"), None)], [selecting(binding("x", "a"), {"matchExpressions": [{"operator": "No"}]})])
+    assert within(hooks) == {"a": ["x"]}
