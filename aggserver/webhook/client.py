@@ -237,8 +237,10 @@ class _Exchange:
         return WebhookError(f"Post {quote(url or self.url)}: {reason}")
 
     def too_late(self) -> WebhookError:
-        reason = "context deadline exceeded"
-        return WebhookError(f"{_NOT_READ}{reason}") if self.is_reading else self.error(reason)
+        if self.is_reading:
+            canceled = "net/http: request canceled (Client.Timeout or context cancellation while reading body)"
+            return WebhookError(f"{_NOT_READ}{canceled}")
+        return self.error("context deadline exceeded")
 
 
 async def _mark_reused(_: aiohttp.ClientSession, context: SimpleNamespace, __: aiohttp.TraceConnectionReuseconnParams) -> None:

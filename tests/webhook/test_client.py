@@ -180,7 +180,7 @@ async def test_time_is_up() -> None:
         server.answer = half
         with pytest.raises(WebhookError) as caught:
             await webhooks.call(server.config(), b"{}", timeout=0.5)
-        original = "context deadline exceeded"
+        original = "net/http: request canceled (Client.Timeout or context cancellation while reading body)"
         assert str(caught.value) == f"unexpected error when reading response body. Please retry. Original error: {original}"
 
 
