@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from aggserver.authentication.user import UserInfo
 from aggserver.merge.atom import DEDUCED, Atom
+from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
 
@@ -85,7 +86,9 @@ class OneVersion:
         return ()
 
     async def convert(self, obj: JSONObject, api_version: str) -> JSONObject:
-        raise AssertionError("there is nothing to convert to")
+        if obj.get("apiVersion") == api_version:
+            return obj
+        raise StatusError(500, "", f"there is no conversion from {obj.get('apiVersion')} to {api_version}")
 
     def type_of(self, target: Target) -> Atom:
         return DEDUCED

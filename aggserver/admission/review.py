@@ -34,6 +34,7 @@ __all__ = [
     "failure",
     "read",
     "version_of",
+    "why_failed",
 ]
 
 _GROUP = "admission.k8s.io"
@@ -155,7 +156,7 @@ def read(answer: bytes, version: str, uid: str, *, mutating: bool) -> Answer:
     return Answer(
         allowed=response.get("allowed") or False,
         patch=patch if mutating else b"",
-        patch_type=patch_type or "",
+        patch_type=(patch_type or "") if mutating else "",
         result=response.get("status"),
         warnings=tuple(text or "" for text in response.get("warnings") or ()),
         audit_annotations={key: value or "" for key, value in (response.get("auditAnnotations") or {}).items()},
@@ -253,7 +254,11 @@ def _cause(cause: Mapping[str, Any]) -> Cause:
 
 def failure(webhook: str, reason: str) -> StatusError:
     """The error of a request whose webhook could not be called, or gave no valid answer."""
-    return errors.internal_error(f"failed calling webhook {quote(webhook)}: {reason}")
+    return errors.internal_error(why_failed(webhook, reason))
+
+
+def why_failed(webhook: str, reason: str) -> str:
+    return f"failed calling webhook {quote(webhook)}: {reason}"
 
 
 def dry_run_unsupported(webhook: str) -> StatusError:

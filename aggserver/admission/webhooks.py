@@ -28,6 +28,7 @@ from aggserver.meta import codec, errors
 from aggserver.meta.errors import StatusError
 from aggserver.meta.golang import quote
 from aggserver.meta.json_types import JSONObject
+from aggserver.meta.names import qualified_name
 from aggserver.webhook.answers import WebhookError
 from aggserver.webhook.config import ClientConfig
 
@@ -187,7 +188,8 @@ class WebhookCalls:
         body = review.body(version, uid, attributes, target, *view.encoded(target))
         answer = await self._answer(webhook, attributes, body, version, uid, mutating=mutating)
         for key, text in answer.audit_annotations.items():
-            attributes.audit_annotations.setdefault(f"{webhook.name}/{key}", text)
+            if not qualified_name(f"{webhook.name}/{key}"):
+                attributes.audit_annotations.setdefault(f"{webhook.name}/{key}", text)
         attributes.warnings.extend(answer.warnings)
         if not answer.allowed:
             raise _Denied(review.denial(webhook.name, answer.result))
@@ -196,6 +198,9 @@ class WebhookCalls:
     async def _answer(
         self, webhook: Webhook, attributes: Attributes, body: bytes, version: str, uid: str, *, mutating: bool
     ) -> Answer:
+        if not webhook.client.url and webhook.client.service is None:
+            why = review.why_failed(webhook.name, "webhook configuration must have either service or URL")
+            raise _CallError(f"could not get REST client: {why}", 500)
         # Whole seconds, since the webhook is told. The request's own deadline ends the call, too.
         left = attributes.deadline - asyncio.get_running_loop().time()
         timeout = webhook.timeout if left >= webhook.timeout else max(math.ceil(left), 1)
@@ -327,8 +332,9 @@ class MutatingWebhooks:
             if refusal is not None:
                 raise refusal from error
             attributes.audit_annotations[f"failed-open.mutation.webhook.admission.k8s.io/{round_}"] = webhook.name
-        told = {"configuration": webhook.configuration, "webhook": webhook.name, "mutated": changed}
-        attributes.audit_annotations[f"mutation.webhook.admission.k8s.io/{round_}"] = codec.encode_json(told).decode()
+        finally:
+            told = {"configuration": webhook.configuration, "webhook": webhook.name, "mutated": changed}
+            attributes.audit_annotations[f"mutation.webhook.admission.k8s.io/{round_}"] = codec.encode_json(told).decode()
         if changed:
             memory.require()
             reinvocation.wanted = True

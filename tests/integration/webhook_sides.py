@@ -253,6 +253,7 @@ def webhook_sides(
         run(stack.aclose())
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
+        loop.close()
 
 
 _PROBE = "zz-probe"
