@@ -35,9 +35,9 @@ from aggserver.options import ADMISSION_PLUGINS, Options
 from aggserver.registry.store import Store
 from aggserver.standalone.namespaces import StoredNamespaces
 from aggserver.standalone.sources import OwnParams, OwnSources
-from aggserver.webhook.client import Webhooks
 from aggserver.webhook.config import ClientConfig
 from aggserver.webhook.identities import Identities
+from aggserver.webhook.lazy import LazyWebhooks
 
 __all__ = ["AggregatedAdmission", "Common", "StandaloneAdmission"]
 
@@ -48,7 +48,7 @@ class Common:
 
     options: Options
     authorizer: Authorizer
-    webhooks: Webhooks
+    webhooks: LazyWebhooks
     identities: Mapping[str, Identities]
     new_uid: Callable[[], str]
 
@@ -168,7 +168,7 @@ def _policies(rules: Sources) -> tuple[Collection, ...]:
 class _Identified:
     """Calls webhooks as those that they know. A `WebhookCaller`."""
 
-    def __init__(self, webhooks: Webhooks, identities: Identities) -> None:
+    def __init__(self, webhooks: LazyWebhooks, identities: Identities) -> None:
         self._webhooks = webhooks
         self._identities = identities
 

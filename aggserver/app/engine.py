@@ -41,7 +41,8 @@ from aggserver.registry.environment import Environment
 from aggserver.schema.rules import UPSTREAM, RuleOptions
 from aggserver.server.serving import bind
 from aggserver.storage.interface import Storage
-from aggserver.webhook.client import ServiceResolver, Webhooks
+from aggserver.webhook.config import ServiceResolver
+from aggserver.webhook.lazy import LazyWebhooks
 from aggserver.webhook.services import MappedServices
 
 __all__ = ["Engine", "listen", "new_environment", "open_webhooks"]
@@ -62,10 +63,10 @@ def listen(options: Options) -> socket.socket:
 
 
 @asynccontextmanager
-async def open_webhooks(options: Options, cluster_services: ServiceResolver | None = None) -> AsyncIterator[Webhooks]:
+async def open_webhooks(options: Options, cluster_services: ServiceResolver | None = None) -> AsyncIterator[LazyWebhooks]:
     """The client for webhooks. cluster_services: finds the services that the options don't name, if there is a cluster."""
     services = MappedServices(dict(options.resolve_services), cluster_services)
-    webhooks = Webhooks(services, f"aggserver/{aggserver.__version__}")
+    webhooks = LazyWebhooks(services, f"aggserver/{aggserver.__version__}")
     try:
         yield webhooks
     finally:

@@ -16,7 +16,6 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from types import SimpleNamespace
-from typing import Protocol
 from urllib.parse import urljoin
 
 import aiohttp
@@ -25,11 +24,11 @@ from yarl import URL
 from aggserver.meta.golang import quote
 from aggserver.webhook import ca_bundle
 from aggserver.webhook.answers import WebhookError, failure, retry_after
-from aggserver.webhook.config import ClientConfig, ServiceReference, request_url
+from aggserver.webhook.config import ClientConfig, ServiceResolver, request_url
 from aggserver.webhook.identities import NOBODY, Identity
 from aggserver.webhook.proxy import proxy_for
 
-__all__ = ["MAX_RESPONSE_BYTES", "ServiceResolver", "WebhookError", "Webhooks"]
+__all__ = ["MAX_RESPONSE_BYTES", "WebhookError", "Webhooks"]
 
 # For an answer to a review of one object. Objects have at most 3 MiB, and a patch that replaces one is sent as base64.
 MAX_RESPONSE_BYTES = 8 * 2**20
@@ -51,11 +50,6 @@ MAX_RETRIES = 10
 
 
 _NOT_READ = "unexpected error when reading response body. Please retry. Original error: "
-
-
-class ServiceResolver(Protocol):
-    async def resolve(self, service: ServiceReference) -> tuple[str, int]:
-        """The host and the port to dial. Raises WebhookError."""
 
 
 class Webhooks:

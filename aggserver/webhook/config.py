@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import posixpath
 from dataclasses import dataclass
+from typing import Protocol
 from urllib.parse import quote, unquote, urlsplit
 
-__all__ = ["ClientConfig", "ServiceReference", "request_url"]
+__all__ = ["ClientConfig", "ServiceReference", "ServiceResolver", "request_url"]
 
 # What Go's net/url leaves as it is in a path, besides letters, digits and `_.-~`.
 _PLAIN_IN_PATHS = "/$&+,:;=@"
@@ -26,6 +27,11 @@ class ServiceReference:
     def server_name(self) -> str:
         """The name that the service's certificate must have."""
         return f"{self.name}.{self.namespace}.svc"
+
+
+class ServiceResolver(Protocol):
+    async def resolve(self, service: ServiceReference) -> tuple[str, int]:
+        """The host and the port to dial. Raises WebhookError."""
 
 
 @dataclass(frozen=True, slots=True)

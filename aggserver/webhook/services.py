@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from aggserver.webhook.answers import WebhookError
-from aggserver.webhook.client import ServiceResolver
-from aggserver.webhook.config import ServiceReference
+from aggserver.webhook.config import ServiceReference, ServiceResolver
 
 __all__ = ["MappedServices"]
 

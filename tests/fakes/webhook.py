@@ -16,8 +16,8 @@ from typing import Any, Self
 from aiohttp import web
 
 from aggserver.certificates.issuing import KeyPair, issue_serving, new_ca
-from aggserver.webhook.client import ServiceResolver, Webhooks
-from aggserver.webhook.config import ClientConfig, ServiceReference
+from aggserver.webhook.client import Webhooks
+from aggserver.webhook.config import ClientConfig, ServiceReference, ServiceResolver
 from tests.fakes.bad_webhooks import Answer
 from tests.fakes.clock import FakeClock
 
