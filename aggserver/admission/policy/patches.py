@@ -62,13 +62,11 @@ def _patch_value(value: Any) -> Any:
 def apply_configuration(obj: JSONObject, made: Message, atom: Atom) -> JSONObject:
     """atom: the type of the object. Raises MutationError."""
     _check_type_names(made)
+    kind = {"apiVersion": obj["apiVersion"], "kind": obj["kind"]}
     try:
-        patch = {**_json(made, exact=False), "apiVersion": obj["apiVersion"], "kind": obj["kind"]}
-    except ValueError as error:
-        raise MutationError(f"error applying patch: failed to convert patch object to typed object: {error}") from None
-    try:
-        validate(patch, atom)
-    except TypedError as error:
+        patch = {**_json(made, exact=False), **kind}
+        validate({**_json(made, exact=False, null=_GO_NULL), **kind} if _has_null(made) else patch, atom)
+    except (TypedError, ValueError) as error:
         raise MutationError(f"error applying patch: failed to convert patch object to typed object: {error}") from None
     if found := list(_atomics("", patch, atom)):
         what = f"may not mutate atomic arrays, maps or structs: {', '.join(found)}"
@@ -124,19 +122,37 @@ def _wrong_type_names(value: Any, expected: str) -> Iterator[str]:
             yield from _wrong_type_names(member, expected)
 
 
-def _json(value: Any, *, exact: bool = True) -> Any:
-    """exact: integers that JSON's floats can't hold become strings. Raises ValueError for what JSON has no form of."""
+def _has_null(value: Any) -> bool:
+    if isinstance(value, list | dict):
+        return any(map(_has_null, value if isinstance(value, list) else value.values()))
+    return value is None
+
+
+class _GoNull(float):
+    """Null in an apply configuration, which upstream does not take for null: it is of no type of a schema but that of numbers."""
+
+
+_GO_NULL = _GoNull(0)
+
+
+def _json(value: Any, *, exact: bool = True, null: _GoNull | None = None) -> Any:
+    """exact: integers that JSON's floats can't hold become strings. null: what null becomes.
+
+    Raises ValueError for what JSON has no form of.
+    """
     match value:
-        case None | bool() | str():
+        case None:
+            return null
+        case bool() | str():
             return value
         case int():
             return str(int(value)) if exact and abs(value) > _LARGEST_EXACT else int(value)
         case float():
             return from_float(value) if math.isfinite(value) else {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
         case list():
-            return [_json(item, exact=exact) for item in value]
+            return [_json(item, exact=exact, null=null) for item in value]
         case dict():
-            return {_key(key): _json(item, exact=exact) for key, item in value.items()}
+            return {_key(key): _json(item, exact=exact, null=null) for key, item in value.items()}
         case bytes():
             return base64.b64encode(value).decode()
         case Timestamp():
@@ -144,9 +160,11 @@ def _json(value: Any, *, exact: bool = True) -> Any:
         case Duration():
             return times.print_duration(value)
         case Optional() if value.present:
-            return _json(value.value, exact=exact)
+            return _json(value.value, exact=exact, null=null)
         case _:
-            raise ValueError(f"type conversion error from '{type_name(value)}' to '*structpb.Value'")
+            name = type_name(value)
+            shown = name if name.startswith("kubernetes.authorization.") else name.rpartition(".")[2]
+            raise ValueError(f"type conversion error from '{shown}' to '*structpb.Value'")
 
 
 def _key(key: Any) -> str:

@@ -27,13 +27,16 @@ from aggserver.admission.policy.patches import MutationError
 from aggserver.merge.atom import Atom
 from aggserver.meta import errors, versions
 from aggserver.meta.errors import StatusError
-from aggserver.meta.golang import to_json
+from aggserver.meta.golang import json_kind, to_json
 from aggserver.meta.json_types import JSONObject, json_copy
 
 __all__ = ["FindNamespace", "FindParams", "Kind", "MutatingAdmissionPolicies", "ValidatingAdmissionPolicies"]
 
 C = TypeVar("C")
 T = TypeVar("T")
+
+# Upstream can't bring a Scale of a custom resource into its version again, and refuses all that a policy changes in one.
+_SCALE = "autoscaling/v1"
 
 # (name) -> the namespace; None if there is none. Raises StatusError.
 FindNamespace = Callable[[str], Awaitable[JSONObject | None]]
@@ -346,6 +349,8 @@ class _Work:
             try:
                 made = await self.request.evaluate(partial(_mutate, compiled, mutation, param, atom), inputs)
                 accepted = _as_object(made)
+                if self.last == _SCALE:
+                    raise MutationError(f"request to convert CR to an invalid group/version: {_SCALE}")
                 objects.accept(accepted)
             except (MutationError, ValueError) as error:
                 self.refusals.failed(matched.policy, matched.binding, str(error))
@@ -359,7 +364,7 @@ class _Work:
         if made is None:
             return False
         attributes = self.request.attributes
-        if self.last != attributes.object_version:
+        if made.get("apiVersion") != attributes.object_version:
             try:
                 made = await attributes.objects.convert(made, attributes.object_version)
             except StatusError as error:
@@ -387,7 +392,13 @@ def _invocation(matched: _Matched, param: JSONObject | None) -> Invocation:
 
 def _as_object(made: Any) -> JSONObject:
     """A copy of what a mutation has made, which shares nothing with the object before. Raises StatusError if it is none."""
-    if not isinstance(made, dict) or not made.get("kind"):
+    if not isinstance(made, dict):
+        what = 'struct { APIVersion string "json:"apiVersion,omitempty""; Kind string "json:"kind,omitempty"" }'
+        text = f"json: cannot unmarshal {json_kind(made)} into Go value of type {what}"
+        raise errors.internal_error(f"couldn't get version/kind; json parse error: {text}")
+    if not made.get("kind"):
         raise errors.internal_error(f"Object 'Kind' is missing in '{to_json(made)}'")
     copied: JSONObject = json_copy(made)
+    if not isinstance(copied.get("metadata"), dict):
+        copied["metadata"] = {}
     return copied

@@ -282,6 +282,11 @@ REFUSED: dict[str, tuple[str, str]] = {
     ),
     "no object": ('"I\'m a teapot!"', "must evaluate to Object but got string"),
     "an object of another type": ("Object.spec.metadata{}", "must evaluate to Object but got Object.spec.metadata"),
+    "null, which upstream does not take for null": (
+        "Object{spec: Object.spec{selector: Object.spec.selector{l: null}}}",
+        "error applying patch: failed to convert patch object to typed object: .spec.selector.l: expected string, "
+        "got &value.valueUnstructured{Value:0}",
+    ),
     "no list of patches": ("[]", "must evaluate to list(JSONPatch) but got list(dyn)"),
     "patches of a wrong type": (
         """[JSONPatch{op: "add", path: "/spec/decks/-", value: Object.spec.decks{parts: [Object.spec.decks.partsZ{}]}}]""",
@@ -321,7 +326,7 @@ REFUSED: dict[str, tuple[str, str]] = {
     "a value without JSON": (
         "[JSONPatch{op: 'add', path: '/spec', value: quantity('1')}]",
         "JSONPath valueExpression evaluated to a type that could not marshal to JSON: "
-        "type conversion error from 'kubernetes.Quantity' to '*structpb.Value'",
+        "type conversion error from 'Quantity' to '*structpb.Value'",
     ),
     "a value that fails": (
         "[JSONPatch{op: 'add', path: '/spec', value: object.nope}]",
