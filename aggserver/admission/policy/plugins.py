@@ -148,6 +148,10 @@ class _Plugin(Generic[C]):
     def concerns(self, attributes: Attributes) -> bool:
         return bool(self._hooks_for(attributes))
 
+    def concerns(self, attributes: Attributes) -> bool:
+        """Whether there are policies that may match the request."""
+        return bool(self._hooks_for(attributes))
+
     def _hooks_for(self, attributes: Attributes) -> Bound[C]:
         generations = self._policies.generation, self._bindings.generation
         if generations != self._generations:

@@ -323,8 +323,11 @@ async def test_expensive_expressions_are_evaluated_in_a_thread(monkeypatch: pyte
 
 async def test_nothing_is_looked_up_without_policies() -> None:
     cluster = Cluster()
-    assert await told(validating([deny(match={"resourceRules": [{**RULE, "resources": ["boats"]}]})], cluster=cluster)) == ""
+    plugin = validating([deny(match={"resourceRules": [{**RULE, "resources": ["boats"]}]})], cluster=cluster)
+    assert not plugin.concerns(attributes())
+    assert await told(plugin) == ""
     assert cluster.namespaces == 0
+    assert validating([deny()]).concerns(attributes())
 
 
 # --- mutating ---
