@@ -38,7 +38,7 @@ def _resource(kind: Kind, store: Store, admission: Chain) -> FixedResource:
         store,
         admission,
         singular=kind.name.lower(),
-        verbs=discovery.CUSTOM_RESOURCE_VERBS,
+        verbs=discovery.BUILT_IN_VERBS,
         table=TableConvertor([*_COLUMNS[kind.name], age_column()]),
         subresources=status if kind.has_status else None,
         categories=("api-extensions",),

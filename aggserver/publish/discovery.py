@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from aggserver.meta.json_types import JSONObject
 
 __all__ = [
+    "BUILT_IN_VERBS",
     "CUSTOM_RESOURCE_VERBS",
     "SUBRESOURCE_VERBS",
     "TERMINATING_VERBS",
@@ -34,6 +35,8 @@ __all__ = [
 
 # In upstream's order, which `kubectl api-resources -o wide` shows.
 CUSTOM_RESOURCE_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
+# Of the kinds that upstream has built in, in the order of discovery.
+BUILT_IN_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 # While a definition is terminating, its objects can only be read and deleted, as upstream. Updates are not listed, but still
 # work, because finalizers could not be removed otherwise.
 TERMINATING_VERBS = ("delete", "deletecollection", "get", "list", "watch")

@@ -1,6 +1,6 @@
-"""Cases for `test_same_answers.py`: webhook configurations, policies and bindings, good and bad, written, changed and read.
+"""Cases for `test_same_answers.py`: webhook configurations, policies and bindings, good and bad, written and changed.
 
-`registrations.py` says how. Their expressions are in `cases_registered_expressions.py`.
+`registrations.py` says how. Their expressions are in `cases_registered_expressions.py`, reads in `cases_registered_reads.py`.
 """
 
 from __future__ import annotations
@@ -426,35 +426,6 @@ _STATUS: Cases = {
     ],
 }
 
-_TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
-
-
-def _table(obj: Any) -> Case:
-    kind = obj["kind"]
-    return [
-        request("POST", kind, "", obj, compared=False),
-        request("GET", kind, "/$name", None, accept=_TABLE),
-        request("DELETE", kind, "/$name", None, compared=False),
-    ]
-
-
-_SELECTOR = {
-    "matchLabels": {"b": "1", "a": ""},
-    **_expressions({**_IN, "values": ["x", "y"]}, {"key": "c", "operator": "Exists"}),
-}
-
-_TABLES: Cases = {
-    "validating-webhooks": _table(_TWO),
-    "mutating-webhooks": _table(mutating_webhooks()),
-    "policy": _table(policy(paramKind={"apiVersion": "example.com/v1", "kind": "Thing"})),
-    "policy-plain": _table(policy(validations=None, auditAnnotations=[{"key": "a", "valueExpression": "'x'"}])),
-    "mutating-policy": _table(mutating_policy()),
-    "binding": _table(binding(paramRef={"name": "a", "parameterNotFoundAction": "Deny"})),
-    "binding-plain": _table(binding()),
-    "mutating-binding": _table(mutating_binding(paramRef={"name": "a", "namespace": "b", "parameterNotFoundAction": "Deny"})),
-    "binding-selector": _table(binding(paramRef={"selector": _SELECTOR, "parameterNotFoundAction": "Deny"})),
-}
-
 CASES: Cases = {
     f"registered-{group}-{name}": case
     for group, cases in {
@@ -470,7 +441,6 @@ CASES: Cases = {
         "binding": _BINDINGS,
         "update": _UPDATES,
         "status": _STATUS,
-        "table": _TABLES,
     }.items()
     for name, case in cases.items()
 }

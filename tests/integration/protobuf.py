@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from aggserver.meta.protobuf_wire import fields
+from aggserver.meta.protobuf_wire import LENGTH, fields, tag, with_length
 from aggserver.scheme.protobuf import ANSWERS, BODIES, decode
+from aggserver.scheme.protobuf_codec import writer
 
-__all__ = ["contents", "decode_answer", "decode_events"]
+__all__ = ["contents", "decode_answer", "decode_events", "encode_body"]
+
+
+def encode_body(obj: dict[str, Any]) -> bytes:
+    """An object of one of the kinds in BODIES as Go's typed clients send it."""
+    type_meta = b"".join(
+        tag(number, LENGTH) + with_length(obj[name].encode()) for number, name in ((1, "apiVersion"), (2, "kind"))
+    )
+    members = {name: value for name, value in obj.items() if name not in ("apiVersion", "kind")}
+    parts = ((1, type_meta), (2, writer(BODIES[obj["kind"]])(members)))
+    return b"k8s\x00" + b"".join(tag(number, LENGTH) + with_length(part) for number, part in parts)
 
 
 def decode_answer(body: bytes) -> Any:

@@ -12,6 +12,8 @@ from aggserver.meta.json_types import JSONObject
 from tests.integration.comparison import MERGE_PATCH, Ask, ask
 
 __all__ = [
+    "GROUP_VERSION",
+    "PLURALS",
     "RULE",
     "binding",
     "change",
@@ -25,9 +27,9 @@ __all__ = [
     "webhook",
 ]
 
-_GROUP = "/apis/admissionregistration.k8s.io/v1"
+GROUP_VERSION = "/apis/admissionregistration.k8s.io/v1"
 _CONTROLLER = "validatingadmissionpolicy-status"
-_PLURALS = {
+PLURALS = {
     "MutatingWebhookConfiguration": "mutatingwebhookconfigurations",
     "ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
     "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
@@ -108,7 +110,7 @@ def _outcome(body: Any) -> Any:
 
 def request(method: str, of: str, rest: str, body: Any, **more: Any) -> Ask:
     """of: a kind. rest: what follows its plural in the path."""
-    return ask(method, f"{_GROUP}/{_PLURALS[of]}{rest}", body, pick=_outcome, **more)
+    return ask(method, f"{GROUP_VERSION}/{PLURALS[of]}{rest}", body, pick=_outcome, **more)
 
 
 def try_out(obj: JSONObject, query: str = "") -> list[Ask]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from aggserver.endpoints.installer import ResourceScope
-from aggserver.meta import errors, field
+from aggserver.meta import errors, field, golang
 from aggserver.meta.field import FieldError, Path
 from aggserver.meta.golang import parse_int
 from aggserver.meta.selectors import FieldSelector, LabelSelector, SelectorError, exact_value
@@ -106,7 +106,7 @@ def list_options(scope: ResourceScope, query: Mapping[str, str], *, name: str) -
     problems = _check_watch(options) if watch else _check_list(options)
     if problems:
         raise errors.invalid(_META_GROUP, "ListOptions", "", problems)
-    _check_fields(fields, scope.selectable_fields, namespaced=scope.info.namespaced)
+    _check_fields(fields, scope)
     if not name or exact_value(fields, "metadata.name") == name:
         return options
     if not fields.empty:
@@ -230,10 +230,17 @@ def _check_watch(options: ListOptions) -> list[FieldError]:
     return problems
 
 
-def _check_fields(fields: FieldSelector, selectable: frozenset[str], *, namespaced: bool) -> None:
+def _check_fields(fields: FieldSelector, scope: ResourceScope) -> None:
+    # Of the built-in kinds, only those of the core group have names of their own, and not the default ones.
+    by_default = scope.built_in and bool(scope.info.group)
     for name in fields.fields():
-        if name in selectable or name == "metadata.name" or (name == "metadata.namespace" and namespaced):
+        if name in scope.selectable_fields or name == "metadata.name":
             continue
+        if name == "metadata.namespace" and (scope.info.namespaced or by_default):
+            continue
+        if by_default:
+            why = f'{golang.quote(name)} is not a known field selector: only "metadata.name", "metadata.namespace"'
+            raise errors.bad_request(why)
         raise errors.bad_request(f"field label not supported: {name}")
 
 
