@@ -146,9 +146,6 @@ class _Plugin(Generic[C]):
         self._hooks: Hooks[C] = Hooks(compile_=compile_)
 
     def concerns(self, attributes: Attributes) -> bool:
-        return bool(self._hooks_for(attributes))
-
-    def concerns(self, attributes: Attributes) -> bool:
         """Whether there are policies that may match the request."""
         return bool(self._hooks_for(attributes))
 
