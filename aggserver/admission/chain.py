@@ -200,6 +200,11 @@ class BoundChain:
         self._attributes = attributes
         self._used = False
 
+    @property
+    def looks_at_objects(self) -> bool:
+        """See `registry.rest.Admission`. Plugins that are always asked look at no more than metadata."""
+        return any(concerns is not None and concerns(self._attributes) for _, concerns in (*self._mutating, *self._validating))
+
     async def mutate(self, obj: JSONObject | None, old: JSONObject | None) -> bool:
         attributes = self._of(obj, old)
         if self._used:

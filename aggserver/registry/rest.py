@@ -201,6 +201,10 @@ Transform = Callable[[JSONObject], Awaitable[JSONObject]]
 class Admission(Protocol):
     """The admission chain for one request. The objects tell the operation: a create has no old object, a deletion no new one."""
 
+    @property
+    def looks_at_objects(self) -> bool:
+        """Whether some rule may concern the request, so that the objects must be in the requested version."""
+
     async def mutate(self, obj: JSONObject | None, old: JSONObject | None) -> bool:
         """Run mutating admission in the write loop, before validation; for a deletion once, without objects. May change `obj`,
         and returns whether it has. Raises StatusError to reject the request.
@@ -211,6 +215,8 @@ class Admission(Protocol):
 
 
 class _NoAdmission:
+    looks_at_objects = False
+
     async def mutate(self, obj: JSONObject | None, old: JSONObject | None) -> bool:
         return False
 

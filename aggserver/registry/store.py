@@ -178,7 +178,8 @@ class Store(Reader):
         defaulted: bool = True,
     ) -> StoredObject:
         """defaulted: whether `transform` sees to the defaults of what it adds."""
-        write = _Write(context, options, admission, defaulted=defaulted, stays=options.of_metadata and self._asks)
+        stays = options.of_metadata and self._asks and not admission.looks_at_objects
+        write = _Write(context, options, admission, defaulted=defaulted, stays=stays)
         written, _ = await self._write(write, name, _updating(write, transform))
         return written
 
@@ -302,8 +303,9 @@ class Store(Reader):
         async def attempt(current: StoredObject | None) -> Deleted:
             if current is None:
                 raise self._not_found(name)
-            # In the version in which it is stored, where a converter has to be asked: a deletion must not depend on it.
-            store = self._store_of(current) if self._asks else self
+            # In the version in which it is stored, where a converter has to be asked: a deletion must not depend on it, unless
+            # admission has to look at the object.
+            store = self._store_of(current) if self._asks and not admission.looks_at_objects else self
             deleted = await store._delete(context, current, options, admission)
             if store is self or deleted.gone:
                 return deleted
@@ -332,14 +334,15 @@ class Store(Reader):
         if finalizers or not self._strategy.may_be_removed(obj):
             if "deletionTimestamp" not in metadata:
                 deletion.mark_as_deleting(metadata, now)
-            write = _Write(context, WriteOptions(options.dry_run, bounded=False), NO_ADMISSION, stays=self._asks)
+            stays = self._asks and self._views.is_own(current)
+            write = _Write(context, WriteOptions(options.dry_run, bounded=False), NO_ADMISSION, stays=stays)
             is_whole = view.form is self._views.form
             return Deleted(await self._commit(write, current, obj, old, is_whole=is_whole), gone=False)
         if options.dry_run:
             return Deleted(view, gone=True)
         with writing():
             revision = await self._resource.storage.delete(current.key, current.revision)
-        return Deleted(await self._views.of(stored.at(current, revision), lenient=True), gone=True)
+        return Deleted(stored.at(view, revision), gone=True)
 
     async def delete_collection(
         self, context: Context, options: DeleteOptions, selection: ListOptions, admission: Admission = NO_ADMISSION

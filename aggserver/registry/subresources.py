@@ -159,6 +159,10 @@ class _ScaleAdmission:
         self._admission = admission
         self._scale_of = scale_of
 
+    @property
+    def looks_at_objects(self) -> bool:
+        return self._admission.looks_at_objects
+
     async def mutate(self, obj: JSONObject | None, old: JSONObject | None) -> bool:
         return False
 

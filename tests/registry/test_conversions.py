@@ -21,6 +21,7 @@ from tests.registry.world import (
     GROUP,
     WRITE,
     AskedConverter,
+    Validating,
     World,
     change,
     context,
@@ -292,6 +293,27 @@ async def test_labels_are_a_new_question(converter: AskedConverter, store: Store
     await change(store, "a", lambda obj: obj["metadata"].update(labels={"color": "red"}), OF_METADATA)
     assert (await v2.get(context(), "a")).decoded()["metadata"]["labels"] == {"color": "red"}
     assert converter.calls == [(1, V2), (1, V2)]
+
+
+async def test_admission_sees_the_requested_version(converter: AskedConverter, store: Store, v2: Store) -> None:
+    """Rules that look at the objects are a reason to convert them, also for a deletion."""
+    seen: list[Any] = []
+
+    async def admit(obj: JSONObject | None, old: JSONObject | None) -> None:
+        seen.append([each and each["apiVersion"] for each in (obj, old)])
+
+    async def labelled(obj: JSONObject) -> JSONObject:
+        obj["metadata"]["labels"] = {"color": "red"}
+        return obj
+
+    await create(store, metadata={"finalizers": ["x/y"]})
+    await v2.update(METADATA_ONLY, "a", labelled, OF_METADATA, Validating(admit))
+    marked = await v2.delete(context(), "a", DeleteOptions(), Validating(admit))
+    assert seen == [[V2, V2], [None, V2]]
+    assert marked.object.decoded()["apiVersion"] == V2
+    converter.down = ConversionError("down", answered=False)
+    await create(store, "b")
+    assert (await refused(v2.delete(context(), "b", DeleteOptions(), Validating(admit)))).message == "down (converting default/b)"
 
 
 async def test_an_object_of_an_older_storage_version_stays_in_it(world: World, store: Store, converter: AskedConverter) -> None:

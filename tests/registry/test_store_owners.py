@@ -87,6 +87,8 @@ class Changing:
     def __init__(self, edit: Callable[[JSONObject], Any]) -> None:
         self._edit = edit
 
+    looks_at_objects = True
+
     async def mutate(self, obj: JSONObject | None, old: JSONObject | None) -> bool:
         assert obj is not None
         self._edit(obj)

@@ -161,6 +161,8 @@ class World:
 class Validating:
     """Validating admission by a function."""
 
+    looks_at_objects = True
+
     def __init__(self, admit: Callable[[JSONObject | None, JSONObject | None], Awaitable[None]]) -> None:
         self.validate = admit
 

@@ -121,6 +121,10 @@ class _CreateAuthorized:
         self._admission = admission
         self._require = require
 
+    @property
+    def looks_at_objects(self) -> bool:
+        return self._admission.looks_at_objects
+
     async def mutate(self, obj: JSONObject | None, old: JSONObject | None) -> bool:
         return await self._admission.mutate(obj, old)
 

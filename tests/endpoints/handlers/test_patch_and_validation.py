@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from aggserver.admission.chain import Chain
 from aggserver.meta import codec
 from aggserver.registry.rest import Context, Updater, WriteOptions
 from tests.fakes.asgi import Answer, Client
@@ -192,7 +193,7 @@ async def test_a_patch_that_is_overtaken_is_applied_again_and_warns_once(server:
                 await scope.rest.update(Context(ADMIN, "default"), "one", change, WriteOptions())
             return False
 
-    server.engine.admission._mutating = (Meddling(),)
+    server.engine.admission._mutating = Chain([Meddling()])._mutating
     answer = await client.merge(ONE, {"spec": {"replicas": 4, "odd": 1}})
     assert answer.status == 200
     assert answer.json()["spec"] == {"cronSpec": "* * * * *", "image": "y", "replicas": 4}
