@@ -11,25 +11,22 @@ from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from aggserver.admission.chain import Attributes, Chain, Mutating, Validating
+from aggserver.admission.chain import Chain, Mutating, Validating
 from aggserver.admission.cluster_namespaces import ClusterNamespaces
 from aggserver.admission.cluster_params import ClusterParams
 from aggserver.admission.cluster_sources import ClusterSources, Readiness
 from aggserver.admission.namespace_lifecycle import NamespaceLifecycle, Namespaces
-from aggserver.admission.policy.evaluating import Authorize, WebhookConditions
+from aggserver.admission.policy.evaluating import WebhookConditions
 from aggserver.admission.policy.plugins import FindParams, MutatingAdmissionPolicies, ValidatingAdmissionPolicies
 from aggserver.admission.resource_quota import ResourceQuota
 from aggserver.admission.sources import Collection, Sources
 from aggserver.admission.webhook_configurations import WebhookIndex
 from aggserver.admission.webhooks import MutatingWebhooks, ValidatingWebhooks, WebhookCalls
-from aggserver.authentication.user import UserInfo
-from aggserver.authorization import attributes as authorization
+from aggserver.app.policy_checks import policy_checks
 from aggserver.authorization.delegating import Authorizer
-from aggserver.cel.library.authz import Check, Decision
 from aggserver.cluster import Cluster
 from aggserver.endpoints.installer import Installer
 from aggserver.meta import errors
-from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
 from aggserver.options import ADMISSION_PLUGINS, Options
 from aggserver.registry.store import Store
@@ -122,7 +119,7 @@ _Plugin = Mutating | Validating
 
 def _plugins(common: Common, rules: Sources, namespaces: _Namespaces, find_params: FindParams) -> dict[str, _Plugin]:
     """By name, those of both modes."""
-    authorize = _asks(common.authorizer)
+    authorize = policy_checks(common.authorizer)
     compile_conditions = WebhookConditions(authorize).compile
 
     async def labels(name: str) -> Mapping[str, str]:
@@ -180,35 +177,3 @@ class _Identified:
             host, port = url.hostname or "", url.port or 443
         identity = self._identities.of(host, port)
         return await self._webhooks.call(config, body, timeout=timeout, max_bytes=max_bytes, identity=identity)
-
-
-def _asks(authorizer: Authorizer) -> Authorize:
-    """The checks of expressions, answered by the server's authorizer."""
-
-    async def decide(attributes: Attributes, check: Check) -> Decision:
-        user = attributes.user if check.service_account is None else _service_account(*check.service_account)
-        asked = authorization.Attributes(
-            user,
-            check.verb,
-            check.group,
-            "*" if check.resource else "",
-            check.resource,
-            check.subresource,
-            check.namespace,
-            check.name,
-            check.path,
-            check.field_selector,
-            check.label_selector,
-        )
-        try:
-            allowed, reason = await authorizer.authorize(asked)
-        except StatusError as error:
-            return Decision(False, error=error.message)
-        return Decision(allowed, reason)
-
-    return decide
-
-
-def _service_account(namespace: str, name: str) -> UserInfo:
-    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
-    return UserInfo(f"system:serviceaccount:{namespace}:{name}", groups=groups)

@@ -159,20 +159,23 @@ class Inputs:
     namespace: JSONObject | None
     answers: Answers
     patience: int | None = None
+    _request: JSONObject | None = None
 
     def for_conditions(self) -> Inputs:
         """The same for match conditions, which do not see the namespace, and the resource as it was requested."""
         info = self.attributes.resource
         target = self.target._replace(group=info.group, version=info.version, resource=info.resource)
-        return replace(self, target=target, namespace=None)
+        return replace(self, target=target, namespace=None, _request=None)
 
     def values(self, params: JSONObject | None, *, has_authorizer: bool) -> dict[str, Any]:
         """The variables by name. Names that are not declared can't be used, so all are here but the authorizer."""
+        if self._request is None:
+            self._request = _request(self.attributes, self.target)
         found: dict[str, Any] = {
             "object": self.obj,
             "oldObject": self.old,
             "namespaceObject": self.namespace,
-            "request": _request(self.attributes, self.target),
+            "request": self._request,
             "params": params,
         }
         if has_authorizer:

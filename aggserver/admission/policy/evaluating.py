@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from typing import TypeVar
 
 from aggserver.admission.chain import Attributes, Target
@@ -34,14 +33,14 @@ _PATIENCE = 10_000
 
 async def evaluated(compute: Callable[[Inputs], T], inputs: Inputs, authorize: Authorize) -> T:
     """What `compute` makes of the inputs, to whose answers those of the authorizer are added. Raises what `compute` raises."""
-    in_thread = False
+    inputs.patience = _PATIENCE
     while True:
         try:
-            if in_thread:
+            if inputs.patience is None:
                 return await asyncio.to_thread(compute, inputs)
-            return compute(replace(inputs, patience=_PATIENCE))
+            return compute(inputs)
         except OutOfPatienceError:
-            in_thread = True
+            inputs.patience = None
         except UnansweredError as error:
             inputs.answers[error.check] = await authorize(inputs.attributes, error.check)
 

@@ -147,6 +147,7 @@ class Evaluation:
     ) -> None:
         self.left = budget
         self._patience = inputs.patience
+        self._limit = CALL_LIMIT if inputs.patience is None else min(CALL_LIMIT, inputs.patience)
         self._values = inputs.values(params, has_authorizer=has_authorizer)
         self._spent_on_variables = 0
         self._variables = variables
@@ -159,14 +160,15 @@ class Evaluation:
         failure = ""
         value = None
         try:
-            value, cost = expression.program(self._values, self._limit())
+            value, cost = expression.program(self._values, self._limit)
         except CELError as error:
             self._give_up_if_slow(error)
             failure, cost = f"expression '{expression.source}' resulted in error: {error}", error.cost
         except RecursionError:
             # Variables that read one another, hundreds in a row. Upstream's stack grows.
             failure, cost = f"expression '{expression.source}' resulted in error: too many nested variables", CALL_LIMIT
-        self._wait(cost)
+        if self._patience is not None:
+            self._wait(cost)
         if self._spent_on_variables:
             cost += self._spent_on_variables
             self._spent_on_variables = 0
@@ -181,7 +183,7 @@ class Evaluation:
         if expression.program is None:
             raise EvaluationError(f"composited variable {quote(name)} fails to compile: {expression.error}")
         try:
-            value, cost = expression.program(self._values, self._limit())
+            value, cost = expression.program(self._values, self._limit)
         except CELError as error:
             self._give_up_if_slow(error)
             self._wait(error.cost)
@@ -190,9 +192,6 @@ class Evaluation:
         self._wait(cost)
         self._spent_on_variables += cost
         return value
-
-    def _limit(self) -> int:
-        return CALL_LIMIT if self._patience is None else min(CALL_LIMIT, self._patience)
 
     def _give_up_if_slow(self, error: CELError) -> None:
         if self._patience is not None and isinstance(error, CostExceeded):

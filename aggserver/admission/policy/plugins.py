@@ -77,6 +77,7 @@ class _Request:
     authorize: Authorize
     answers: Answers = field(default_factory=dict)
     _namespace: JSONObject | None = None
+    _inputs: dict[Target, Inputs] = field(default_factory=dict)
     _converted: dict[str, tuple[JSONObject | None, JSONObject | None]] = field(default_factory=dict)
 
     async def matches(self, criteria: Criteria) -> Target | None:
@@ -117,8 +118,11 @@ class _Request:
         return self._converted[api_version]
 
     async def inputs(self, target: Target) -> Inputs:
-        obj, old = await self.versioned(target.api_version)
-        return Inputs(self.attributes, target, obj, old, await self.namespace(), self.answers)
+        found = self._inputs.get(target)
+        if found is None:
+            obj, old = await self.versioned(target.api_version)
+            found = self._inputs[target] = Inputs(self.attributes, target, obj, old, await self.namespace(), self.answers)
+        return found
 
     async def evaluate(self, compute: Callable[[Inputs], T], inputs: Inputs) -> T:
         return await evaluated(compute, inputs, self.authorize)
