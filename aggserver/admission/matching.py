@@ -134,6 +134,10 @@ class Criteria:
         """Whether a request for the resource can match. Equivalent versions of a resource have the same group and name."""
         return self.rules is None or any(rule.may_match(group, resource) for rule in self.rules)
 
+    def may_concern(self, operation: str) -> bool:
+        """Whether a request for this operation can match."""
+        return self.rules is None or any(_holds(rule.operations, operation) for rule in self.rules)
+
     def target(self, attributes: Attributes, equivalents: Sequence[Target]) -> Target | None:
         """The version of the resource that the rules ask for: the requested one, if they name it. None if they don't match.
 

@@ -67,7 +67,8 @@ class ResourceQuota:
         self._turns = asyncio.Semaphore(_WORKERS)
 
     def concerns(self, attributes: Attributes) -> bool:
-        return bool(self._quotas.within(attributes.namespace))
+        is_creation = attributes.operation == CREATE and not attributes.subresource
+        return is_creation and bool(attributes.namespace) and bool(self._quotas.within(attributes.namespace))
 
     async def validate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> None:
         if attributes.operation != CREATE or attributes.subresource or not attributes.namespace:

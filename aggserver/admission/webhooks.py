@@ -275,6 +275,11 @@ class _Memory:
         self.invoked = set()
 
 
+def _concerns(index: WebhookIndex, attributes: Attributes) -> bool:
+    found = index.of(attributes.resource.group, attributes.resource.resource)
+    return any(criteria.may_concern(attributes.operation) for criteria, _ in found)
+
+
 class MutatingWebhooks:
     """The plugin MutatingAdmissionWebhook."""
 
@@ -285,7 +290,7 @@ class MutatingWebhooks:
         self._calls = calls
 
     def concerns(self, attributes: Attributes) -> bool:
-        return bool(self._index.of(attributes.resource.group, attributes.resource.resource))
+        return _concerns(self._index, attributes)
 
     async def mutate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> bool:
         found = self._index.of(attributes.resource.group, attributes.resource.resource)
@@ -393,7 +398,7 @@ class ValidatingWebhooks:
         self._calls = calls
 
     def concerns(self, attributes: Attributes) -> bool:
-        return bool(self._index.of(attributes.resource.group, attributes.resource.resource))
+        return _concerns(self._index, attributes)
 
     async def validate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> None:
         found = self._index.of(attributes.resource.group, attributes.resource.resource)

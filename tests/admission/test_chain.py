@@ -156,6 +156,13 @@ async def test_a_selective_plugin_is_asked_about_what_concerns_it() -> None:
     assert [(entry[0], entry[1]) for entry in seen] == [("two", CREATE), ("one", UPDATE), ("two", UPDATE), ("three", "a")]
 
 
+def test_objects_are_looked_at_by_those_that_are_concerned() -> None:
+    for chain in (Chain([Plugin([], "one"), Picky([], "two")]), Chain([], [Picky([], "two")])):
+        found = [chain.bind(attributes(operation)).looks_at_objects for operation in (CREATE, UPDATE, DELETE)]
+        assert found == [False, True, False]
+    assert not Chain([Plugin([], "one")], [Plugin([], "two")]).bind(attributes(UPDATE)).looks_at_objects
+
+
 async def test_a_selective_plugin_is_asked_after_an_earlier_one() -> None:
     """One that waits until the rules are known, for example."""
     seen: list[Any] = []

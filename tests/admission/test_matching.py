@@ -138,11 +138,22 @@ def test_rule(case: str) -> None:
     for attributes in matching:
         assert parsed.matches(attributes, Target.requested(attributes)), attributes
         assert parsed.may_match(attributes.resource.group, attributes.resource.resource)
+        assert Criteria.of_webhook({"rules": [written]}).may_concern(attributes.operation)
     for attributes in others:
         assert not parsed.matches(attributes, Target.requested(attributes)), attributes
 
 
 # --- criteria ---
+
+
+def test_operations_that_may_concern() -> None:
+    rule = {"apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]}
+    of_writes = Criteria.of_webhook({"rules": [{**rule, "operations": ["CREATE"]}, {**rule, "operations": ["UPDATE"]}]})
+    assert [of_writes.may_concern(operation) for operation in ("CREATE", "UPDATE", "DELETE")] == [True, True, False]
+    assert Criteria.of_webhook({"rules": [{**rule, "operations": ["*"]}]}).may_concern("DELETE")
+    assert Criteria.of_resources({}).may_concern("DELETE"), "without rules, a policy is about everything"
+    assert not Criteria.of_webhook({}).may_concern("DELETE")
+
 
 DEPLOYMENTS = (
     Target("extensions", "v1beta1", "deployments", "extensions/v1beta1", "Deployment"),

@@ -151,7 +151,8 @@ class _Plugin(Generic[C]):
 
     def concerns(self, attributes: Attributes) -> bool:
         """Whether there are policies that may match the request."""
-        return bool(self._hooks_for(attributes))
+        found = self._hooks_for(attributes)
+        return any(hook.problem or hook.criteria.may_concern(attributes.operation) for hook, _ in found)
 
     def _hooks_for(self, attributes: Attributes) -> Bound[C]:
         generations = self._policies.generation, self._bindings.generation
