@@ -8,16 +8,17 @@ pkg/admission/plugin/cel/compile.go, v0.36.3.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from aggserver.admission.policy.environment import APPLY_CONFIGURATION, JSON_PATCH
-from aggserver.admission.policy.expressions import Compiler, Expression
-from aggserver.cel.types import BOOL, NULL, STRING, list_of
 from aggserver.meta.field import FieldError, Path, internal_error, invalid
+
+# CEL is imported when the first expression is written, since a start does not need it.
+if TYPE_CHECKING:
+    from aggserver.admission.policy.expressions import Expression
+    from aggserver.cel.types import Type
 
 __all__ = ["Expressions", "length_of_expressions"]
 
-_PATCHES = {"ApplyConfiguration": APPLY_CONFIGURATION, "JSONPatch": list_of(JSON_PATCH)}
 _MEMBERS = frozenset({"expression", "messageExpression", "valueExpression"})
 
 
@@ -28,7 +29,11 @@ class Expressions:
     """
 
     def __init__(self, *, has_params: bool = False, has_variables: bool = False) -> None:
+        from aggserver.admission.policy.expressions import Compiler
+        from aggserver.cel import types
+
         self._compiler = Compiler(has_params=has_params, has_variables=has_variables)
+        self._types = types
 
     def variable(self, name: str, source: str, path: Path) -> Iterator[FieldError]:
         self._compiler.variable(name, source)
@@ -36,19 +41,22 @@ class Expressions:
 
     def condition(self, source: str, path: Path) -> Iterator[FieldError]:
         """A match condition, or a validation."""
-        return _errors(self._compiler.expression(source, (BOOL,)), source, path)
+        return _errors(self._compiler.expression(source, (self._types.BOOL,)), source, path)
 
     def message(self, source: str, path: Path) -> Iterator[FieldError]:
         """A messageExpression, which does not see the authorizer."""
-        return _errors(self._compiler.expression(source, (STRING,), has_authorizer=False), source, path)
+        return _errors(self._compiler.expression(source, (self._types.STRING,), has_authorizer=False), source, path)
 
     def annotation(self, source: str, shown: str, path: Path) -> Iterator[FieldError]:
         """shown: the value as the errors have it."""
-        return _errors(self._compiler.expression(source, (STRING, NULL)), shown, path)
+        return _errors(self._compiler.expression(source, (self._types.STRING, self._types.NULL)), shown, path)
 
     def mutation(self, source: str, patch_type: str, path: Path) -> Iterator[FieldError]:
         """patch_type: ApplyConfiguration or JSONPatch."""
-        return _errors(self._compiler.expression(source, (_PATCHES[patch_type],), makes_patches=True), source, path)
+        from aggserver.admission.policy.environment import APPLY_CONFIGURATION, JSON_PATCH
+
+        wanted: Type = APPLY_CONFIGURATION if patch_type == "ApplyConfiguration" else self._types.list_of(JSON_PATCH)
+        return _errors(self._compiler.expression(source, (wanted,), makes_patches=True), source, path)
 
 
 def _errors(compiled: Expression, shown: str, path: Path) -> Iterator[FieldError]:

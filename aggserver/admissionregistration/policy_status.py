@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any
 
-from aggserver.admission.policy.type_checking import check_types
 from aggserver.admissionregistration.strategy import KINDS, RegistrationStatusStrategy
 from aggserver.endpoints.installer import Installer
 from aggserver.meta import codec
@@ -52,6 +51,8 @@ class PolicyStatusController:
         generation = policy["metadata"].get("generation", 0)
         if generation <= (policy.get("status") or {}).get("observedGeneration", 0):
             return None
+        from aggserver.admission.policy.type_checking import check_types  # CEL, which a start does not need
+
         kinds, schemas = partial(_kinds, self._installer), partial(_schema, self._installer)
         # In a thread: a policy may have thousands of expressions, and a schema thousands of fields.
         warnings = await asyncio.to_thread(check_types, policy.get("spec") or {}, kinds, schemas)

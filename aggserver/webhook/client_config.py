@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator, Sequence
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-from aggserver.cel.library import url as go_url
 from aggserver.meta.field import FieldError, Path, invalid, required
 from aggserver.meta.json_types import JSONMapping
 from aggserver.meta.names import dns1035_label, dns1123_subdomain
@@ -39,6 +38,8 @@ def url_or_service(config: JSONMapping, path: Path) -> Errors:
 
 
 def _url(text: str, path: Path) -> Errors:
+    from aggserver.cel.library import url as go_url  # CEL, which a start does not need
+
     try:
         parts = go_url.parse(text)
     except ValueError as error:
