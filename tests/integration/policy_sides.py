@@ -141,6 +141,7 @@ class _Local:
     async def _stop(self) -> None:
         self._params.stop()
         await self._server.stop()
+        await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}), return_exceptions=True)
 
     def _run(self, coroutine: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(60)

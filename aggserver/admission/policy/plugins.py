@@ -35,6 +35,19 @@ __all__ = ["FindNamespace", "FindParams", "Kind", "MutatingAdmissionPolicies", "
 C = TypeVar("C")
 T = TypeVar("T")
 
+# Reviews of who may do what, which a policy could make impossible for all.
+# Source: k8s.io/kubernetes pkg/kubeapiserver/admission/exclusion/resources.go, v1.36.3.
+_EXCLUDED = frozenset(
+    (
+        ("authentication.k8s.io", "selfsubjectreviews"),
+        ("authentication.k8s.io", "tokenreviews"),
+        ("authorization.k8s.io", "localsubjectaccessreviews"),
+        ("authorization.k8s.io", "selfsubjectaccessreviews"),
+        ("authorization.k8s.io", "selfsubjectrulesreviews"),
+        ("authorization.k8s.io", "subjectaccessreviews"),
+    )
+)
+
 # Upstream can't bring a Scale of a custom resource into its version again, and refuses all that a policy changes in one.
 _SCALE = "autoscaling/v1"
 
@@ -159,8 +172,9 @@ class _Plugin(Generic[C]):
         if generations != self._generations:
             self._hooks = Hooks(self._policies, self._bindings, compile_=self._compile, before=self._hooks)
             self._generations = generations
-        found = self._hooks.of(attributes.resource.group, attributes.resource.resource)
-        return () if found and is_exempt(attributes) else found
+        info = attributes.resource
+        found = self._hooks.of(info.group, info.resource)
+        return () if found and (is_exempt(attributes) or (info.group, info.resource) in _EXCLUDED) else found
 
     async def _bound(self, request: _Request) -> Bound[C]:
         """The policies with their bindings, without those that the labels of the namespace rule out."""

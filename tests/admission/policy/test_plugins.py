@@ -277,6 +277,17 @@ async def test_configurations_of_admission_are_exempt() -> None:
         await validating([every]).validate(replace(given, kind="Other"), SHIP, None)
 
 
+async def test_reviews_are_excluded() -> None:
+    every = policy(
+        match={"resourceRules": [{"apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"], "operations": ["*"]}]},
+        validations=[{"expression": "false"}],
+    )
+    info = replace(attributes().resource, group="authorization.k8s.io", resource="selfsubjectaccessreviews")
+    plugin = validating([every])
+    assert not plugin.concerns(replace(attributes(), resource=info))
+    assert plugin.concerns(attributes())
+
+
 async def test_checks_are_asked_once_for_a_request() -> None:
     cluster = Cluster()
     check = "authorizer.group('').resource('pods').check('create').allowed()"
