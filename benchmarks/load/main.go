@@ -2,7 +2,7 @@
 //
 // It is compiled, parses no bodies and spreads its streams over several connections, because it shares the machine with the server it
 // measures: what it costs is taken from the server. `-serve` starts a trivial server instead, against which the same workloads tell
-// the client's own ceiling.
+// the client's own ceiling; `-webhook` starts an admission webhook that allows everything.
 //
 // Called by benchmarks/client.py; every flag has the meaning of the field of the same name there.
 package main
@@ -31,6 +31,7 @@ type settings struct {
 
 func main() {
 	var s settings
+	webhook := flag.String("webhook", "", "write keys to this folder, serve an admission webhook on loopback and print the address")
 	serve := flag.String("serve", "", "write keys to this folder, serve canned answers on loopback and print the address")
 	flag.StringVar(&s.server, "server", "", "https://host:port")
 	flag.StringVar(&s.ca, "ca", "", "PEM file of the authority the server is verified by")
@@ -57,6 +58,10 @@ func main() {
 	flag.IntVar(&s.floods, "floods", 8, "connections of hostile clients, which have no certificate")
 	flag.Parse()
 
+	if *webhook != "" {
+		fail(serveWebhook(*webhook))
+		return
+	}
 	if *serve != "" {
 		fail(serveCanned(*serve, s.size, s.objects))
 		return
