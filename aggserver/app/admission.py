@@ -8,21 +8,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
-from aggserver.admission.chain import Chain, Mutating, Validating
+from aggserver.admission.chain import Attributes, Chain, Mutating, Validating
 from aggserver.admission.cluster_namespaces import ClusterNamespaces
 from aggserver.admission.cluster_params import ClusterParams
 from aggserver.admission.cluster_sources import ClusterSources, Readiness
 from aggserver.admission.namespace_lifecycle import NamespaceLifecycle, Namespaces
-from aggserver.admission.policy.evaluating import WebhookConditions
-from aggserver.admission.policy.plugins import FindParams, MutatingAdmissionPolicies, ValidatingAdmissionPolicies
 from aggserver.admission.resource_quota import ResourceQuota
 from aggserver.admission.sources import Collection, Sources
-from aggserver.admission.webhook_configurations import WebhookIndex
+from aggserver.admission.webhook_configurations import Conditions, WebhookIndex
 from aggserver.admission.webhooks import MutatingWebhooks, ValidatingWebhooks, WebhookCalls
-from aggserver.app.policy_checks import policy_checks
 from aggserver.authorization.delegating import Authorizer
 from aggserver.cluster import Cluster
 from aggserver.endpoints.installer import Installer
@@ -35,6 +33,10 @@ from aggserver.standalone.sources import OwnParams, OwnSources
 from aggserver.webhook.config import ClientConfig
 from aggserver.webhook.identities import Identities
 from aggserver.webhook.lazy import LazyWebhooks
+
+# What runs expressions takes a tenth of a second to import, and is imported with the first rule that has one.
+if TYPE_CHECKING:
+    from aggserver.admission.policy.plugins import FindParams, MutatingAdmissionPolicies, ValidatingAdmissionPolicies
 
 __all__ = ["AggregatedAdmission", "Common", "StandaloneAdmission"]
 
@@ -119,8 +121,12 @@ _Plugin = Mutating | Validating
 
 def _plugins(common: Common, rules: Sources, namespaces: _Namespaces, find_params: FindParams) -> dict[str, _Plugin]:
     """By name, those of both modes."""
-    authorize = policy_checks(common.authorizer)
-    compile_conditions = WebhookConditions(authorize).compile
+
+    def compile_conditions(conditions: Sequence[JSONObject]) -> Conditions:
+        from aggserver.admission.policy.evaluating import WebhookConditions
+        from aggserver.app.policy_checks import policy_checks
+
+        return WebhookConditions(policy_checks(common.authorizer)).compile(conditions)
 
     async def labels(name: str) -> Mapping[str, str]:
         namespace = await namespaces.get(name)
@@ -134,19 +140,56 @@ def _plugins(common: Common, rules: Sources, namespaces: _Namespaces, find_param
 
     return {
         "NamespaceLifecycle": NamespaceLifecycle(namespaces),
-        "MutatingAdmissionPolicy": MutatingAdmissionPolicies(
-            rules.mutating_policies, rules.mutating_policy_bindings, namespaces.get, find_params, authorize
-        ),
+        "MutatingAdmissionPolicy": _MutatingPolicies(rules, namespaces, find_params, common.authorizer),
         "MutatingAdmissionWebhook": MutatingWebhooks(
             WebhookIndex(rules.mutating_webhooks, compile_conditions), calls("MutatingAdmissionWebhook")
         ),
-        "ValidatingAdmissionPolicy": ValidatingAdmissionPolicies(
-            rules.validating_policies, rules.validating_policy_bindings, namespaces.get, find_params, authorize
-        ),
+        "ValidatingAdmissionPolicy": _ValidatingPolicies(rules, namespaces, find_params, common.authorizer),
         "ValidatingAdmissionWebhook": ValidatingWebhooks(
             WebhookIndex(rules.validating_webhooks, compile_conditions), calls("ValidatingAdmissionWebhook")
         ),
     }
+
+
+class _Policies:
+    """A plugin that is made with the first policy."""
+
+    def __init__(self, rules: Sources, namespaces: _Namespaces, find_params: FindParams, authorizer: Authorizer) -> None:
+        self._rules = rules
+        self._given = namespaces.get, find_params
+        self._authorizer = authorizer
+
+
+class _MutatingPolicies(_Policies):
+    def concerns(self, attributes: Attributes) -> bool:
+        return bool(self._rules.mutating_policies) and self._plugin.concerns(attributes)
+
+    async def mutate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> bool:
+        return await self._plugin.mutate(attributes, obj, old)
+
+    @cached_property
+    def _plugin(self) -> MutatingAdmissionPolicies:
+        from aggserver.admission.policy.plugins import MutatingAdmissionPolicies
+        from aggserver.app.policy_checks import policy_checks
+
+        policies, bindings = self._rules.mutating_policies, self._rules.mutating_policy_bindings
+        return MutatingAdmissionPolicies(policies, bindings, *self._given, policy_checks(self._authorizer))
+
+
+class _ValidatingPolicies(_Policies):
+    def concerns(self, attributes: Attributes) -> bool:
+        return bool(self._rules.validating_policies) and self._plugin.concerns(attributes)
+
+    async def validate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> None:
+        await self._plugin.validate(attributes, obj, old)
+
+    @cached_property
+    def _plugin(self) -> ValidatingAdmissionPolicies:
+        from aggserver.admission.policy.plugins import ValidatingAdmissionPolicies
+        from aggserver.app.policy_checks import policy_checks
+
+        policies, bindings = self._rules.validating_policies, self._rules.validating_policy_bindings
+        return ValidatingAdmissionPolicies(policies, bindings, *self._given, policy_checks(self._authorizer))
 
 
 def _chain(plugins: Mapping[str, _Plugin], enabled: frozenset[str], first: Sequence[Mutating]) -> Chain:
