@@ -23,8 +23,8 @@ DIFFERENT = {
 
 
 @pytest.fixture(scope="module")
-def sides(control_plane: Cluster) -> Iterator[PolicySides]:
-    with policy_sides(control_plane, CASES, DEFINITIONS) as made:
+def sides(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PolicySides]:
+    with policy_sides(control_plane, tmp_path_factory.mktemp("policies"), CASES, DEFINITIONS) as made:
         yield made
 
 

@@ -1,8 +1,9 @@
 """Maps upstream's tests of admission policies to ours.
 
 `HERE` names our tests and cases for each test of k8s.io/apiserver v0.36.3 and k8s.io/kubernetes v1.36.3; `NOT_HERE` has the
-reason if there is none. A name that does not exist any more fails. Upstream's files: pkg/admission/plugin/{policy,cel}/**/*_test.go,
-pkg/admission/plugin/webhook/matchconditions, pkg/cel/{mutation,lazy} and test/integration/apiserver/cel.
+reason if there is none. A name that does not exist any more fails. Upstream's files:
+pkg/admission/plugin/{policy,cel}/**/*_test.go, pkg/admission/plugin/webhook/matchconditions, pkg/cel/{mutation,lazy} and
+test/integration/apiserver/cel.
 """
 
 from __future__ import annotations
