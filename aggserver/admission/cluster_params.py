@@ -12,9 +12,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
+from aggserver.admission.cluster_kinds import discovered, resources_of_kind
 from aggserver.admission.followed import Followed, group_path
 from aggserver.admission.sources import Collection, Params, param_kinds
-from aggserver.cluster import Cluster, ClusterError
+from aggserver.cluster import Cluster
 from aggserver.cluster.pacing import Sleep
 from aggserver.meta.errors import qualified
 from aggserver.meta.versions import parse_group_version
@@ -82,21 +83,15 @@ class ClusterParams:
         group, version = parse_group_version(api_version)
 
         async def locate() -> str | None:
-            try:
-                document = await self._cluster.request("GET", group_path(group, version))
-            except ClusterError as error:
-                if error.code != 404:
-                    raise
-                document = {"resources": []}
-            for resource in document["resources"]:
-                if resource["kind"] == kind and "/" not in resource["name"]:
-                    if not params.exists:
-                        followed.known.clear()
-                        params.is_known = False
-                    params.exists, params.namespaced = True, resource["namespaced"]
-                    return f"{group_path(group, version)}/{resource['name']}"
-            params.exists = False
-            return None
+            found = resources_of_kind(await discovered(self._cluster, api_version), api_version, kind)
+            if not found:
+                params.exists = False
+                return None
+            if not params.exists:
+                followed.known.clear()
+                params.is_known = False
+            params.exists, params.namespaced = True, found[0].namespaced
+            return f"{group_path(group, version)}/{found[0].resource}"
 
         followed = Followed(
             self._cluster,

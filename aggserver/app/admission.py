@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
 from aggserver.admission.chain import Attributes, Chain, Mutating, Validating
+from aggserver.admission.cluster_kinds import ClusterKinds
 from aggserver.admission.cluster_namespaces import ClusterNamespaces
 from aggserver.admission.cluster_params import ClusterParams
 from aggserver.admission.cluster_sources import ClusterSources, Readiness
@@ -29,13 +30,14 @@ from aggserver.meta.json_types import JSONObject
 from aggserver.options import ADMISSION_PLUGINS, Options
 from aggserver.registry.store import Store
 from aggserver.standalone.namespaces import StoredNamespaces
-from aggserver.standalone.sources import OwnParams, OwnSources
+from aggserver.standalone.sources import OwnParams, OwnSources, own_kinds
 from aggserver.webhook.config import ClientConfig
 from aggserver.webhook.identities import Identities
 from aggserver.webhook.lazy import LazyWebhooks
 
 # What runs expressions takes a tenth of a second to import, and is imported with the first rule that has one.
 if TYPE_CHECKING:
+    from aggserver.admission.owner_references import FindResources, OwnerReferencesPermissionEnforcement
     from aggserver.admission.policy.plugins import FindParams, MutatingAdmissionPolicies, ValidatingAdmissionPolicies
 
 __all__ = ["AggregatedAdmission", "Common", "StandaloneAdmission"]
@@ -69,7 +71,15 @@ class AggregatedAdmission:
     def chain(self, installer: Installer) -> Chain:
         sources = self._sources
         plugins = {
-            **_plugins(self._common, sources.rules, ClusterNamespaces(self._cluster, sources.namespaces), self._params.find),
+            **_plugins(
+                self._common,
+                sources.rules,
+                _World(
+                    ClusterNamespaces(self._cluster, sources.namespaces),
+                    self._params.find,
+                    ClusterKinds(self._cluster).find,
+                ),
+            ),
             "ResourceQuota": ResourceQuota(self._cluster, sources.quotas),
         }
         return _chain(plugins, self._common.enabled(), [Readiness(sources)])
@@ -98,7 +108,8 @@ class StandaloneAdmission:
     def chain(self, installer: Installer) -> Chain:
         rules = self._sources.rules
         self._params = OwnParams(installer, _policies(rules))
-        return _chain(_plugins(self._common, rules, self._namespaces, self._params.find), self._common.enabled(), [])
+        world = _World(self._namespaces, self._params.find, partial(own_kinds, installer))
+        return _chain(_plugins(self._common, rules, world), self._common.enabled(), [])
 
     async def run(self) -> None:
         await self._sources.run()
@@ -119,7 +130,16 @@ class _Namespaces(Namespaces, Protocol):
 _Plugin = Mutating | Validating
 
 
-def _plugins(common: Common, rules: Sources, namespaces: _Namespaces, find_params: FindParams) -> dict[str, _Plugin]:
+@dataclass(frozen=True, slots=True)
+class _World:
+    """What the plugins look up beside the rules."""
+
+    namespaces: _Namespaces
+    find_params: FindParams
+    find_resources: FindResources
+
+
+def _plugins(common: Common, rules: Sources, world: _World) -> dict[str, _Plugin]:
     """By name, those of both modes."""
 
     def compile_conditions(conditions: Sequence[JSONObject]) -> Conditions:
@@ -129,7 +149,7 @@ def _plugins(common: Common, rules: Sources, namespaces: _Namespaces, find_param
         return WebhookConditions(policy_checks(common.authorizer)).compile(conditions)
 
     async def labels(name: str) -> Mapping[str, str]:
-        namespace = await namespaces.get(name)
+        namespace = await world.namespaces.get(name)
         if namespace is None:
             raise errors.not_found("", "namespaces", name)
         found: Mapping[str, str] = namespace["metadata"].get("labels") or {}
@@ -139,24 +159,43 @@ def _plugins(common: Common, rules: Sources, namespaces: _Namespaces, find_param
         return WebhookCalls(_Identified(common.webhooks, common.identities[plugin]), labels, common.new_uid)
 
     return {
-        "NamespaceLifecycle": NamespaceLifecycle(namespaces),
-        "MutatingAdmissionPolicy": _MutatingPolicies(rules, namespaces, find_params, common.authorizer),
+        "NamespaceLifecycle": NamespaceLifecycle(world.namespaces),
+        "OwnerReferencesPermissionEnforcement": _Owners(common.authorizer, world.find_resources),
+        "MutatingAdmissionPolicy": _MutatingPolicies(rules, world, common.authorizer),
         "MutatingAdmissionWebhook": MutatingWebhooks(
             WebhookIndex(rules.mutating_webhooks, compile_conditions), calls("MutatingAdmissionWebhook")
         ),
-        "ValidatingAdmissionPolicy": _ValidatingPolicies(rules, namespaces, find_params, common.authorizer),
+        "ValidatingAdmissionPolicy": _ValidatingPolicies(rules, world, common.authorizer),
         "ValidatingAdmissionWebhook": ValidatingWebhooks(
             WebhookIndex(rules.validating_webhooks, compile_conditions), calls("ValidatingAdmissionWebhook")
         ),
     }
 
 
+class _Owners:
+    """OwnerReferencesPermissionEnforcement, made with the first write that it is asked about: it is off by default."""
+
+    def __init__(self, authorizer: Authorizer, find_resources: FindResources) -> None:
+        self._authorizer = authorizer
+        self._find_resources = find_resources
+
+    async def validate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> None:
+        await self._plugin.validate(attributes, obj, old)
+
+    @cached_property
+    def _plugin(self) -> OwnerReferencesPermissionEnforcement:
+        from aggserver.admission.owner_references import OwnerReferencesPermissionEnforcement
+        from aggserver.app.policy_checks import policy_checks
+
+        return OwnerReferencesPermissionEnforcement(policy_checks(self._authorizer), self._find_resources)
+
+
 class _Policies:
     """A plugin that is made with the first policy."""
 
-    def __init__(self, rules: Sources, namespaces: _Namespaces, find_params: FindParams, authorizer: Authorizer) -> None:
+    def __init__(self, rules: Sources, world: _World, authorizer: Authorizer) -> None:
         self._rules = rules
-        self._given = namespaces.get, find_params
+        self._given = world.namespaces.get, world.find_params
         self._authorizer = authorizer
 
 

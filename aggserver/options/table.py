@@ -45,6 +45,7 @@ TLS_VERSIONS = ("VersionTLS12", "VersionTLS13")
 # Admission plugins in the order in which they are asked, and whether they are enabled by default.
 ADMISSION_PLUGINS = {
     "NamespaceLifecycle": True,
+    "OwnerReferencesPermissionEnforcement": False,
     "MutatingAdmissionPolicy": True,
     "MutatingAdmissionWebhook": True,
     "ValidatingAdmissionPolicy": True,

@@ -13,11 +13,12 @@ from functools import partial
 from aggserver.admission.sources import Collection, Params, Sources, param_kinds
 from aggserver.endpoints.installer import Installer
 from aggserver.meta.json_types import JSONObject
+from aggserver.meta.resource import ResourceInfo
 from aggserver.meta.versions import parse_group_version
 from aggserver.registry.informer import Informer
 from aggserver.registry.store import Store
 
-__all__ = ["OwnParams", "OwnSources"]
+__all__ = ["OwnParams", "OwnSources", "own_kinds"]
 
 # How long a request waits for the objects of a kind to be read.
 WAIT_SECONDS = 1.0
@@ -90,6 +91,19 @@ class OwnParams:
             if key not in named or self._store(*key) is not followed.store:
                 followed.stop()
                 del self._followed[key]
+
+
+async def own_kinds(installer: Installer, api_version: str, kind: str) -> list[ResourceInfo]:
+    """The resources with objects of a kind. Raises LookupError, with upstream's text, if there are none."""
+    group, version = parse_group_version(api_version)
+    found = [
+        ResourceInfo(group, version, served.resource.name, kind, "", served.namespaced)
+        for served in installer.everything()
+        if (served.group, served.version, served.resource.kind) == (group, version, kind)
+    ]
+    if not found:
+        raise LookupError(f'no matches for kind "{kind}" in version "{api_version}"')
+    return found
 
 
 class _Kind:

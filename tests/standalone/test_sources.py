@@ -6,11 +6,13 @@ import asyncio
 import copy
 from typing import Any
 
+import pytest
+
 from aggserver.admission.sources import Collection
 from aggserver.admissionregistration.kinds import registration_stores
 from aggserver.registry.informer import CONTROLLER
 from aggserver.registry.rest import Context, DeleteOptions, WriteOptions
-from aggserver.standalone.sources import OwnParams, OwnSources
+from aggserver.standalone.sources import OwnParams, OwnSources, own_kinds
 from tests.fakes.clock import until
 from tests.fakes.definitions import CRONTABS, CRONTABS_PATH, WIDGETS, crontab
 from tests.fakes.server import LocalServer
@@ -109,3 +111,11 @@ async def test_params_that_no_policy_names_are_dropped(server: LocalServer) -> N
     await params.find("v1", "Namespace")
     assert await params.find(V1, "CronTab") is not first
     params.stop()
+
+
+async def test_resources_of_a_kind(server: LocalServer) -> None:
+    server.serve(CRONTABS)
+    (found,) = await own_kinds(server.engine.installer, V1, "CronTab")
+    assert (found.group, found.version, found.resource, found.namespaced) == ("stable.example.com", "v1", "crontabs", True)
+    with pytest.raises(LookupError, match=r'^no matches for kind "Ghost" in version "v1"$'):
+        await own_kinds(server.engine.installer, "v1", "Ghost")
