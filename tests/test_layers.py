@@ -52,7 +52,7 @@ DOORS = {
     "jh2": ("aggserver.server.http2",),
     "kubernetes": ("aggserver.cluster",),
     "re2": ("aggserver.meta.regexp",),
-    "prometheus_client": ("aggserver.monitoring.metrics",),
+    "prometheus_client": ("aggserver.monitoring",),
     "sqlite3": (
         "aggserver.storage.sqlite",
         "aggserver.storage.sqlite_file",

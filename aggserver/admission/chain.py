@@ -161,20 +161,27 @@ class Selective(Protocol):
 
 
 class Chain:
-    """The plugins in order. `bind` makes what the registry calls for one request."""
+    """The plugins in order. `bind` makes what the registry calls for one request. observe: for metrics of both steps."""
 
-    def __init__(self, mutating: Sequence[Mutating] = (), validating: Sequence[Validating] = ()) -> None:
+    def __init__(
+        self, mutating: Sequence[Mutating] = (), validating: Sequence[Validating] = (), observe: ObserveStep | None = None
+    ) -> None:
         self._mutating = tuple((plugin, _concerns(plugin)) for plugin in mutating)
         self._validating = tuple((plugin, _concerns(plugin)) for plugin in validating)
+        self._observe = observe
 
     def then(self, *validating: Validating) -> Chain:
         """The same chain with further validating plugins at its end, for a resource with rules of its own."""
-        return Chain([plugin for plugin, _ in self._mutating], (*(plugin for plugin, _ in self._validating), *validating))
+        before = (plugin for plugin, _ in self._validating)
+        return Chain([plugin for plugin, _ in self._mutating], (*before, *validating), self._observe)
 
     def bind(self, attributes: Attributes) -> BoundChain:
         """attributes: of the request; the operation follows from the objects, and the name where it was not known."""
-        return BoundChain(self._mutating, self._validating, attributes)
+        return BoundChain(self._mutating, self._validating, attributes, self._observe)
 
+
+# (`admit` or `validate`, operation) -> what is to be told, at the end of the step, whether the request was rejected.
+ObserveStep = Callable[[str, str], Callable[[bool], None]]
 
 # None for a plugin that is always asked.
 _Concerns = Callable[[Attributes], bool] | None
@@ -187,14 +194,16 @@ def _concerns(plugin: Mutating | Validating) -> _Concerns:
 class BoundChain:
     """The chain for one request: `registry.rest.Admission`."""
 
-    __slots__ = ("_attributes", "_mutating", "_used", "_validating")
+    __slots__ = ("_attributes", "_mutating", "_observe", "_used", "_validating")
 
     def __init__(
         self,
         mutating: Sequence[tuple[Mutating, _Concerns]],
         validating: Sequence[tuple[Validating, _Concerns]],
         attributes: Attributes,
+        observe: ObserveStep | None = None,
     ) -> None:
+        self._observe = observe
         self._mutating = mutating
         self._validating = validating
         self._attributes = attributes
@@ -213,10 +222,17 @@ class BoundChain:
         self._used = True
         if attributes.operation == CREATE:
             self._attributes = attributes  # the name stays what the client gave, also if a plugin renames the object
-        changed = await self._round(attributes, obj, old)
-        if attributes.reinvocation.wanted:
-            attributes.reinvocation.again = True
-            changed = await self._round(attributes, obj, old) or changed
+        done = self._observe("admit", attributes.operation) if self._observe is not None else None
+        rejected = True
+        try:
+            changed = await self._round(attributes, obj, old)
+            if attributes.reinvocation.wanted:
+                attributes.reinvocation.again = True
+                changed = await self._round(attributes, obj, old) or changed
+            rejected = False
+        finally:
+            if done is not None:
+                done(rejected)
         return changed
 
     async def _round(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> bool:
@@ -228,11 +244,19 @@ class BoundChain:
         return changed
 
     async def validate(self, obj: JSONObject | None, old: JSONObject | None) -> None:
-        if self._validating:
-            attributes = self._of(obj, old)
+        if not self._validating:
+            return
+        attributes = self._of(obj, old)
+        done = self._observe("validate", attributes.operation) if self._observe is not None else None
+        rejected = True
+        try:
             for plugin, concerns in self._validating:
                 if concerns is None or concerns(attributes):
                     await plugin.validate(attributes, obj, old)
+            rejected = False
+        finally:
+            if done is not None:
+                done(rejected)
 
     def _of(self, obj: JSONObject | None, old: JSONObject | None) -> Attributes:
         given = self._attributes

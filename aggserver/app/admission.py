@@ -6,6 +6,7 @@ Source: k8s.io/kubernetes pkg/kubeapiserver/options/plugins.go (AllOrderedPlugin
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -18,6 +19,7 @@ from aggserver.admission.cluster_namespaces import ClusterNamespaces
 from aggserver.admission.cluster_params import ClusterParams
 from aggserver.admission.cluster_sources import ClusterSources, Readiness
 from aggserver.admission.namespace_lifecycle import NamespaceLifecycle, Namespaces
+from aggserver.admission.observer import AdmissionObserver, ObservedMutating, ObservedValidating, steps
 from aggserver.admission.resource_quota import ResourceQuota
 from aggserver.admission.sources import Collection, Sources
 from aggserver.admission.webhook_configurations import Conditions, WebhookIndex
@@ -68,7 +70,7 @@ class AggregatedAdmission:
         self._sources = ClusterSources(cluster, common.enabled())
         self._params = ClusterParams(cluster, _policies(self._sources.rules))
 
-    def chain(self, installer: Installer) -> Chain:
+    def chain(self, installer: Installer, observer: AdmissionObserver) -> Chain:
         sources = self._sources
         plugins = {
             **_plugins(
@@ -78,11 +80,12 @@ class AggregatedAdmission:
                     ClusterNamespaces(self._cluster, sources.namespaces),
                     self._params.find,
                     ClusterKinds(self._cluster).find,
+                    observer,
                 ),
             ),
             "ResourceQuota": ResourceQuota(self._cluster, sources.quotas),
         }
-        return _chain(plugins, self._common.enabled(), [Readiness(sources)])
+        return _chain(plugins, self._common.enabled(), [Readiness(sources)], observer)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -105,11 +108,11 @@ class StandaloneAdmission:
         self._namespaces = namespaces
         self._params: OwnParams | None = None
 
-    def chain(self, installer: Installer) -> Chain:
+    def chain(self, installer: Installer, observer: AdmissionObserver) -> Chain:
         rules = self._sources.rules
         self._params = OwnParams(installer, _policies(rules))
-        world = _World(self._namespaces, self._params.find, partial(own_kinds, installer))
-        return _chain(_plugins(self._common, rules, world), self._common.enabled(), [])
+        world = _World(self._namespaces, self._params.find, partial(own_kinds, installer), observer)
+        return _chain(_plugins(self._common, rules, world), self._common.enabled(), [], observer)
 
     async def run(self) -> None:
         await self._sources.run()
@@ -132,11 +135,12 @@ _Plugin = Mutating | Validating
 
 @dataclass(frozen=True, slots=True)
 class _World:
-    """What the plugins look up beside the rules."""
+    """What the plugins look up beside the rules, and whom they tell of themselves."""
 
     namespaces: _Namespaces
     find_params: FindParams
     find_resources: FindResources
+    observer: AdmissionObserver
 
 
 def _plugins(common: Common, rules: Sources, world: _World) -> dict[str, _Plugin]:
@@ -156,7 +160,7 @@ def _plugins(common: Common, rules: Sources, world: _World) -> dict[str, _Plugin
         return found
 
     def calls(plugin: str) -> WebhookCalls:
-        return WebhookCalls(_Identified(common.webhooks, common.identities[plugin]), labels, common.new_uid)
+        return WebhookCalls(_Identified(common.webhooks, common.identities[plugin]), labels, common.new_uid, world.observer)
 
     return {
         "NamespaceLifecycle": NamespaceLifecycle(world.namespaces),
@@ -231,13 +235,15 @@ class _ValidatingPolicies(_Policies):
         return ValidatingAdmissionPolicies(policies, bindings, *self._given, policy_checks(self._authorizer))
 
 
-def _chain(plugins: Mapping[str, _Plugin], enabled: frozenset[str], first: Sequence[Mutating]) -> Chain:
+def _chain(
+    plugins: Mapping[str, _Plugin], enabled: frozenset[str], first: Sequence[Mutating], observer: AdmissionObserver
+) -> Chain:
     """first: before all others."""
-    ordered = [plugins[name] for name in ADMISSION_PLUGINS if name in enabled and name in plugins]
-    return Chain(
-        [*first, *(plugin for plugin in ordered if isinstance(plugin, Mutating))],
-        [plugin for plugin in ordered if isinstance(plugin, Validating)],
-    )
+    ordered = [(name, plugins[name]) for name in ADMISSION_PLUGINS if name in enabled and name in plugins]
+    clock = time.monotonic
+    mutating = [ObservedMutating(name, plugin, observer, clock) for name, plugin in ordered if isinstance(plugin, Mutating)]
+    validating = [ObservedValidating(name, plugin, observer, clock) for name, plugin in ordered if isinstance(plugin, Validating)]
+    return Chain([*first, *mutating], validating, steps(observer, clock))
 
 
 def _policies(rules: Sources) -> tuple[Collection, ...]:

@@ -20,6 +20,7 @@ from types import MappingProxyType
 
 import aggserver
 from aggserver.admission.chain import Chain
+from aggserver.admission.observer import AdmissionObserver
 from aggserver.apiextensions.definitions import Definitions
 from aggserver.apiextensions.migration import Ledger, Migrator
 from aggserver.app.errors import StartError
@@ -34,6 +35,7 @@ from aggserver.endpoints.installer import Installer, ResourceScope
 from aggserver.endpoints.openapi import OpenAPI
 from aggserver.endpoints.request import ASGIApp, Filter, Handler
 from aggserver.monitoring import routes
+from aggserver.monitoring.admission import AdmissionMetrics
 from aggserver.monitoring.health import HealthChecks
 from aggserver.monitoring.metrics import Metrics, RequestObserver
 from aggserver.options import Options
@@ -113,7 +115,7 @@ class Engine:
     def __init__(
         self,
         environment: Environment,
-        admission: Callable[[Installer], Chain],
+        admission: Callable[[Installer, AdmissionObserver], Chain],
         rule_options: RuleOptions = UPSTREAM,
         *,
         spread: Callable[[], float] = random.random,  # not `secrets`: it only spreads load
@@ -130,7 +132,7 @@ class Engine:
         self.checks.add("stored-objects", environment.unreadable, livez=False)
         self.metrics = Metrics()
         self.installer.on_change(lambda: self.metrics.forget(self._served))
-        self.admission = admission(self.installer)
+        self.admission = admission(self.installer, AdmissionMetrics(self.metrics.registry))
         observed = replace(environment, observe_conversion=self._observe_conversion)
         self.definitions = Definitions(observed, self.admission, self.installer, rule_options)
         self._watching = Watching(spread, self._observe_watch, call_later)

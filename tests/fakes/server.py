@@ -135,7 +135,7 @@ class LocalServer:
         lifecycle = NamespaceLifecycle(namespaces.StoredNamespaces(self.namespaces))
         self.engine = Engine(
             self.environment,
-            lambda _: Chain([lifecycle, *mutating_plugins], validating_plugins),
+            lambda installer, observer: Chain([lifecycle, *mutating_plugins], validating_plugins),
             spread=lambda: 0.0,
             call_later=self.timers.call_later,
             new_audit_id=lambda: "audit-1",
