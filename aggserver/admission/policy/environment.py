@@ -7,7 +7,7 @@ Source: k8s.io/apiserver pkg/admission/plugin/cel/{compile,activation,condition}
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -149,7 +149,8 @@ class Inputs:
     """What expressions are about: a request, its objects in the version of `target`, and its namespace (None if it has none).
 
     answers: to the checks of expressions; where one is missing, evaluation raises UnansweredError. patience: the cost at which
-    the evaluation of a list of expressions ends with OutOfPatienceError; None for no limit but upstream's.
+    the evaluation of a list of expressions ends with OutOfPatienceError; None for no limit but upstream's. is_given_up: whether
+    nobody waits for the result any more; it ends likewise.
     """
 
     attributes: Attributes
@@ -159,6 +160,7 @@ class Inputs:
     namespace: JSONObject | None
     answers: Answers
     patience: int | None = None
+    is_given_up: Callable[[], bool] | None = None
     _request: JSONObject | None = None
 
     def for_conditions(self) -> Inputs:

@@ -8,7 +8,9 @@ the answer. Their cost limits the number of checks to three in an expression. Wh
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from aggserver.admission.chain import Attributes, Target
@@ -29,20 +31,29 @@ Authorize = Callable[[Attributes, Check], Awaitable[Decision]]
 
 # Units of CEL cost that a list of expressions may spend on the event loop; if it needs more, it is evaluated again in a thread.
 _PATIENCE = 10_000
+# So many threads, that slow policies do not take those that others need.
+_SLOW = ThreadPoolExecutor(2, "policies")
 
 
 async def evaluated(compute: Callable[[Inputs], T], inputs: Inputs, authorize: Authorize) -> T:
     """What `compute` makes of the inputs, to whose answers those of the authorizer are added. Raises what `compute` raises."""
-    inputs.patience = _PATIENCE
+    inputs.patience, inputs.is_given_up = _PATIENCE, None
     while True:
         try:
-            if inputs.patience is None:
-                return await asyncio.to_thread(compute, inputs)
-            return compute(inputs)
+            return compute(inputs) if inputs.patience is not None else await _in_thread(compute, inputs)
         except OutOfPatienceError:
             inputs.patience = None
         except UnansweredError as error:
             inputs.answers[error.check] = await authorize(inputs.attributes, error.check)
+
+
+async def _in_thread(compute: Callable[[Inputs], T], inputs: Inputs) -> T:
+    given_up = threading.Event()
+    inputs.is_given_up = given_up.is_set
+    try:
+        return await asyncio.get_running_loop().run_in_executor(_SLOW, compute, inputs)
+    finally:
+        given_up.set()
 
 
 class WebhookConditions:

@@ -45,7 +45,7 @@ MATCH_BUDGET = 2_500_000
 
 
 class OutOfPatienceError(Exception):
-    """The expressions cost more than their caller wants to wait for. Nothing is known of them."""
+    """The expressions cost more than their caller wants to wait for, or nobody waits any more. Nothing is known of them."""
 
 
 class OutOfBudgetError(Exception):
@@ -147,6 +147,7 @@ class Evaluation:
     ) -> None:
         self.left = budget
         self._patience = inputs.patience
+        self._is_given_up = inputs.is_given_up
         self._limit = CALL_LIMIT if inputs.patience is None else min(CALL_LIMIT, inputs.patience)
         self._values = inputs.values(params, has_authorizer=has_authorizer)
         self._spent_on_variables = 0
@@ -157,6 +158,8 @@ class Evaluation:
         """Raises OutOfBudgetError, OutOfPatienceError, and UnansweredError of the inputs."""
         if expression.program is None:
             return Result(None, f"compilation error: {expression.error}")
+        if self._is_given_up is not None and self._is_given_up():
+            raise OutOfPatienceError
         failure = ""
         value = None
         try:

@@ -5,14 +5,17 @@ Many cases are those of upstream's admission_test.go, dispatcher_test.go, plugin
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from aggserver.admission.chain import CREATE, DELETE, UPDATE, Attributes, Chain, Mutating, Target
+from aggserver.admission.policy import evaluating, expressions
 from aggserver.admission.policy.evaluating import WebhookConditions
 from aggserver.admission.policy.hooks import Params
 from aggserver.admission.policy.plugins import MutatingAdmissionPolicies, ValidatingAdmissionPolicies
@@ -330,6 +333,36 @@ async def test_expensive_expressions_are_evaluated_in_a_thread(monkeypatch: pyte
     numbers = f"[{', '.join('1' * 100)}]"
     assert await told(validating([deny(expression=f"{numbers}.all(a, {numbers}.all(b, true))")])) == ""
     assert [thread is threading.main_thread() for thread in threads] == [True, False]
+
+
+async def test_what_nobody_waits_for_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The request is cancelled while its first expression is evaluated in a thread: the others are not."""
+    evaluated: list[str] = []
+    begun, may_end = threading.Event(), threading.Event()
+    run = expressions.Evaluation.run
+
+    def spy(evaluation: Any, expression: Any) -> Any:
+        result = run(evaluation, expression)
+        if threading.current_thread() is not threading.main_thread():
+            evaluated.append(expression.source)
+            begun.set()
+            may_end.wait()
+        return result
+
+    only_thread = ThreadPoolExecutor(1)
+    monkeypatch.setattr(evaluating, "_SLOW", only_thread)
+    monkeypatch.setattr(expressions.Evaluation, "run", spy)
+    numbers = f"[{', '.join('1' * 100)}]"
+    slow = f"{numbers}.all(a, {numbers}.all(b, true))"
+    plugin = validating([policy(validations=[{"expression": slow}, {"expression": "true"}, {"expression": "1 == 1"}])])
+    task = asyncio.create_task(told(plugin))
+    await asyncio.to_thread(begun.wait)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    may_end.set()
+    only_thread.shutdown()
+    assert evaluated == [slow]
 
 
 async def test_nothing_is_looked_up_without_policies() -> None:
