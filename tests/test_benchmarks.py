@@ -18,6 +18,14 @@ from benchmarks.cel import CASES, agreed, answer, definition_with_rules, in_all
 from benchmarks.cel_report import RULES_SECTION, TWENTY_RULES, cel_document
 from benchmarks.chart import svg
 from benchmarks.client import Access, LoadError, NotServedError, run_load
+from benchmarks.conversion import (
+    CONVERTED,
+    OTHER,
+    OTHER_FIELD,
+    STORED_FIELD,
+    conversion_document,
+    definition_with_webhook,
+)
 from benchmarks.encodings import Figure, table
 from benchmarks.growth import SIZES
 from benchmarks.growth_report import Stage, growth_document
@@ -292,6 +300,29 @@ def test_cel_document() -> None:
     assert "| create with twenty rules, 32 clients | 200/s | 1,000/s | **5x** | 4x | 50 / 50 | 2 / 2 |" in text
 
 
+def test_conversion_document() -> None:
+    rates = ((BASELINE, "list-500-converted", 4), (MEASURED, "list-500-converted", 300), (BASELINE, "get-converted", 300))
+    runs = [a_run(server, rate, workload=name) for server, name, rate in rates]
+    rounds = [a_run(MEASURED, rate, workload="first-list-converted") | {"round": turn} for turn, rate in enumerate((8, 300, 300))]
+    text = conversion_document(a_report(*runs, *rounds))
+    assert "limit=500, 1 client | n/a | 8 pages/s | n/a | 1x |" in text
+    assert "Commit `abc1234`, 2026-01-01: 2 cores" in text
+    assert "| list limit=500 in another version, 4 clients | 4 pages/s | 300 pages/s | **75x** | 50x | 50 / 50 | 2 / 2 |" in text
+    assert "| get in another version, 32 clients | 300/s | n/a | n/a | 10x | 50 / n/a | 2 / n/a |" in text
+
+
+def test_the_webhook_converts_what_differs() -> None:
+    spec = definition_with_webhook("https://127.0.0.1:1", b"PEM")["spec"]
+    stored, other = spec["versions"]
+    assert (stored["name"], other["name"], stored["storage"], other["storage"]) == ("v1", OTHER, True, False)
+    fields = [version["schema"]["openAPIV3Schema"]["properties"]["spec"] for version in (stored, other)]
+    assert fields[0]["properties"].pop(STORED_FIELD) == fields[1]["properties"].pop(OTHER_FIELD)
+    assert fields[0]["properties"] == fields[1]["properties"]
+    assert spec["conversion"]["webhook"]["clientConfig"] == {"url": "https://127.0.0.1:1", "caBundle": "UEVN"}
+    source = (BENCHMARKS / "load" / "convert.go").read_text()
+    assert re.findall(r'Field += "(\w+)"', source) == [STORED_FIELD, OTHER_FIELD]
+
+
 def test_with_figures_replaces_what_stands_between_the_markers() -> None:
     part, other = Section("one"), Section("two", " --two")
     page = f"before\n{part.begin}\n\nold\n\n{part.end}\nafter\n{other.begin}\n\nold\n\n{other.end}\n"
@@ -351,7 +382,7 @@ def test_load_client_knows_all_that_is_asked_of_it() -> None:
     known = set(re.findall(r'^\t"([a-z0-9-]+)": ', sources["requests.go"], re.MULTILINE)) | {"watch"}
     others = "".join((BENCHMARKS / name).read_text() for name in ("growth.py", "hold.py"))
     asked = set(re.findall(r'"workload": "([a-z0-9-]+)"', others))
-    assert {workload.flags["workload"] for workload in WORKLOADS} | asked == known
+    assert {workload.flags["workload"] for workload in (*WORKLOADS, *CONVERTED)} | asked == known
     floods = re.findall(r'^\t"([a-z]+)": ', sources["flood.go"], re.MULTILINE)
     assert set(FLOODS) == {"", *floods}
     spec = yaml.safe_load((BENCHMARKS / "crontab.yaml").read_text())["spec"]

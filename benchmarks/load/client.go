@@ -40,7 +40,7 @@ func newClient(s *settings) (*client, error) {
 	}
 	c := &client{
 		base:       strings.TrimSuffix(s.server, "/"),
-		collection: collection(s.namespace),
+		collection: collection(s.namespace, s.version),
 	}
 	count := s.connections
 	if s.http1 {
@@ -63,7 +63,7 @@ func newClient(s *settings) (*client, error) {
 }
 
 // collection is the path of the objects of a namespace, without one of all.
-func collection(namespace string) string {
+func collection(namespace, version string) string {
 	if namespace == "" {
 		return fmt.Sprintf("/apis/%s/%s/%s", group, version, plural)
 	}

@@ -2,7 +2,8 @@
 //
 // It is compiled, parses no bodies and spreads its streams over several connections, because it shares the machine with the server it
 // measures: what it costs is taken from the server. `-serve` starts a trivial server instead, against which the same workloads tell
-// the client's own ceiling; `-webhook` starts an admission webhook that allows everything.
+// the client's own ceiling; `-webhook` starts an admission webhook that allows everything, `-convert` one that converts the CronTabs to
+// another version.
 //
 // Called by benchmarks/client.py; every flag has the meaning of the field of the same name there.
 package main
@@ -25,6 +26,7 @@ type settings struct {
 	duration, warmup      time.Duration
 	http1                 bool
 	prefix, revision      string
+	version               string
 	flood                 string
 	floods                int
 }
@@ -33,12 +35,14 @@ func main() {
 	var s settings
 	webhook := flag.String("webhook", "", "write keys to this folder, serve an admission webhook on loopback and print the address")
 	serve := flag.String("serve", "", "write keys to this folder, serve canned answers on loopback and print the address")
+	convert := flag.String("convert", "", "write keys to this folder, serve a conversion webhook on loopback and print the address")
 	flag.StringVar(&s.server, "server", "", "https://host:port")
 	flag.StringVar(&s.ca, "ca", "", "PEM file of the authority the server is verified by")
 	flag.StringVar(&s.cert, "cert", "", "PEM file of the client's certificate")
 	flag.StringVar(&s.key, "key", "", "PEM file of the client's key")
 	flag.StringVar(&s.workload, "workload", "", "create, get, merge-patch, apply, list-all, list-500, table-500, health, watch, watch-from or watch-list")
 	flag.StringVar(&s.namespace, "namespace", "bench", "namespace of the objects; empty: all, for lists and watches")
+	flag.StringVar(&s.version, "version", version, "API version in which objects are read, patched and watched")
 	flag.IntVar(&s.namespaces, "namespaces", 0, "create spreads over so many namespaces, <namespace>-00 and so on; 0: the one")
 	flag.StringVar(&s.prefix, "prefix", "obj", "objects are named <prefix>-<six digits>")
 	flag.IntVar(&s.clients, "clients", 32, "requests in flight; for watch: creates in flight")
@@ -64,6 +68,10 @@ func main() {
 	}
 	if *serve != "" {
 		fail(serveCanned(*serve, s.size, s.objects))
+		return
+	}
+	if *convert != "" {
+		fail(serveConversion(*convert))
 		return
 	}
 	result, err := run(&s)

@@ -75,11 +75,11 @@ var operations = map[string]func(*settings) operation{
 
 func create(s *settings) operation {
 	t := newTemplate(s.size)
-	paths := []string{collection(s.namespace)}
+	paths := []string{collection(s.namespace, version)}
 	if s.namespaces > 0 {
 		paths = paths[:0]
 		for i := range s.namespaces {
-			paths = append(paths, collection(fmt.Sprintf("%s-%02d", s.namespace, i)))
+			paths = append(paths, collection(fmt.Sprintf("%s-%02d", s.namespace, i), version))
 		}
 	}
 	return func(w *worker, index int) (int64, error) {
