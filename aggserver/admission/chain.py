@@ -238,8 +238,8 @@ class BoundChain:
     async def _round(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> bool:
         changed = False
         for plugin, concerns in self._mutating:
-            # Asked only now: an earlier plugin may have waited until the rules were known.
-            if concerns is None or concerns(attributes):
+            # Asked only now: an earlier plugin may have waited until the rules were known. Rules are about objects.
+            if concerns is None or ((obj or old) and concerns(attributes)):
                 changed = await plugin.mutate(attributes, obj, old) or changed
         return changed
 

@@ -206,8 +206,10 @@ class Admission(Protocol):
         """Whether some rule may concern the request, so that the objects must be in the requested version."""
 
     async def mutate(self, obj: JSONObject | None, old: JSONObject | None) -> bool:
-        """Run mutating admission in the write loop, before validation; for a deletion once, without objects. May change `obj`,
-        and returns whether it has. Raises StatusError to reject the request.
+        """Run mutating admission in the write loop, before validation. May change `obj`, and returns whether it has.
+
+        Without any object it is for the deletion of one that does not exist, which may be refused by its name alone. Raises
+        StatusError to reject the request.
         """
 
     async def validate(self, obj: JSONObject | None, old: JSONObject | None) -> None:

@@ -302,6 +302,7 @@ class Store(Reader):
     async def _delete_one(self, context: Context, name: str, options: DeleteOptions, admission: Admission) -> Deleted:
         async def attempt(current: StoredObject | None) -> Deleted:
             if current is None:
+                await admission.mutate(None, None)
                 raise self._not_found(name)
             # In the version in which it is stored, where a converter has to be asked: a deletion must not depend on it, unless
             # admission has to look at the object.

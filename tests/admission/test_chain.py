@@ -140,10 +140,10 @@ async def test_each_object_has_its_own_rounds() -> None:
 
 
 class Picky(Plugin):
-    """Concerned with updates only."""
+    """Concerned with updates and deletions only."""
 
     def concerns(self, attributes: Attributes) -> bool:
-        return attributes.operation == UPDATE
+        return attributes.operation in (UPDATE, DELETE)
 
 
 async def test_a_selective_plugin_is_asked_about_what_concerns_it() -> None:
@@ -159,8 +159,15 @@ async def test_a_selective_plugin_is_asked_about_what_concerns_it() -> None:
 def test_objects_are_looked_at_by_those_that_are_concerned() -> None:
     for chain in (Chain([Plugin([], "one"), Picky([], "two")]), Chain([], [Picky([], "two")])):
         found = [chain.bind(attributes(operation)).looks_at_objects for operation in (CREATE, UPDATE, DELETE)]
-        assert found == [False, True, False]
+        assert found == [False, True, True]
     assert not Chain([Plugin([], "one")], [Plugin([], "two")]).bind(attributes(UPDATE)).looks_at_objects
+
+
+async def test_without_an_object_only_those_that_are_always_asked() -> None:
+    """The deletion of what does not exist."""
+    seen: list[Any] = []
+    await Chain([Plugin(seen, "one"), Picky(seen, "two")]).bind(attributes(DELETE)).mutate(None, None)
+    assert seen == [("one", DELETE, "a")]
 
 
 async def test_a_selective_plugin_is_asked_after_an_earlier_one() -> None:
