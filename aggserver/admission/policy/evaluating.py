@@ -64,14 +64,16 @@ class WebhookConditions:
 
     def compile(self, conditions: Sequence[JSONObject]) -> Conditions:
         """They are compiled, in a thread, when they are first evaluated."""
-        compiled: MatchConditions | None = None
+        found: list[MatchConditions] = []
+        compiling = asyncio.Lock()
 
         async def results(
             attributes: Attributes, target: Target, obj: JSONObject | None, old: JSONObject | None
         ) -> Sequence[bool | Exception]:
-            nonlocal compiled
-            if compiled is None:
-                compiled = await asyncio.to_thread(MatchConditions.of_webhook, conditions)
-            return await evaluated(compiled.results, Inputs(attributes, target, obj, old, None, {}), self._authorize)
+            if not found:
+                async with compiling:
+                    if not found:
+                        found.append(await asyncio.to_thread(MatchConditions.of_webhook, conditions))
+            return await evaluated(found[0].results, Inputs(attributes, target, obj, old, None, {}), self._authorize)
 
         return results

@@ -159,6 +159,7 @@ class _Plugin(Generic[C]):
         self._find_params = find_params
         self._authorize = authorize
         self._compile = compile_
+        self._compiling = asyncio.Lock()
         self._generations: tuple[int, int] | None = None
         self._hooks: Hooks[C] = Hooks(compile_=compile_)
 
@@ -242,9 +243,13 @@ class _Plugin(Generic[C]):
             raise ConfigurationError(f"paramKind kind `{text}` not yet synced to use for admission")
         return collect_params(kind, ref, params, request.attributes.namespace)
 
-    @staticmethod
-    async def _compiled(hook: Hook[C]) -> C:
-        return hook.compiled() if hook.is_compiled else await asyncio.to_thread(hook.compiled)
+    async def _compiled(self, hook: Hook[C]) -> C:
+        if not hook.is_compiled:
+            # One after another, since many requests may come for a policy that is new.
+            async with self._compiling:
+                if not hook.is_compiled:
+                    await asyncio.to_thread(hook.compiled)
+        return hook.compiled()
 
 
 class ValidatingAdmissionPolicies(_Plugin[validating.CompiledPolicy]):

@@ -16,6 +16,7 @@ import pytest
 
 from aggserver.admission.chain import CREATE, DELETE, UPDATE, Attributes, Chain, Mutating, Target
 from aggserver.admission.policy import evaluating, expressions
+from aggserver.admission.policy import validating as core
 from aggserver.admission.policy.evaluating import WebhookConditions
 from aggserver.admission.policy.hooks import Params
 from aggserver.admission.policy.plugins import MutatingAdmissionPolicies, ValidatingAdmissionPolicies
@@ -301,6 +302,19 @@ async def test_checks_are_asked_once_for_a_request() -> None:
     assert len(cluster.asked) == 2
 
 
+async def test_compiled_once_for_many_requests() -> None:
+    compiled: list[Any] = []
+    plugin = validating([deny()])
+
+    def compile_(spec: Any) -> Any:
+        compiled.append(spec)
+        return core.compile_policy(spec)
+
+    plugin._compile = compile_
+    assert await asyncio.gather(*(told(plugin) for _ in range(20))) == [DENIED] * 20
+    assert len(compiled) == 1
+
+
 async def test_changes_hold_with_the_next_request() -> None:
     plugin = validating([deny(expression="true")])
     policies, bindings = plugin._policies, plugin._bindings
@@ -320,8 +334,6 @@ async def test_changes_hold_with_the_next_request() -> None:
 
 
 async def test_expensive_expressions_are_evaluated_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    from aggserver.admission.policy import validating as core
-
     threads: list[threading.Thread] = []
     evaluate = core.evaluate
 
