@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import re
 import shlex
@@ -23,7 +24,8 @@ from aggserver.storage.sqlite import SQLiteStorage
 from aggserver.storage.sqlite_file import FILE_NAME
 from tests.controlplane.cluster import Cluster
 from tests.controlplane.plane import ControlPlane
-from tests.fenced import REPOSITORY, printed_by
+from tests.fenced import REPOSITORY, blocks, printed_by
+from tests.integration.server import Standalone
 
 DEV = "make dev"
 APPLY = "kubectl apply -f manifests/examples/my-crontab.yaml"
@@ -38,6 +40,20 @@ REMOVE = (
 )
 UP = ".venv/bin/python -m tests.controlplane up --kubeconfig /tmp/kubeconfig"
 BUILD = "make controlplane"
+
+# docs/conversion.md, on its webhook.
+KEYS = (
+    "openssl req -x509 -newkey rsa:2048 -nodes -days 365 -subj /CN=localhost -addext subjectAltName=DNS:localhost"
+    " -keyout tls.key -out tls.crt"
+)
+WEBHOOK = "python3 manifests/examples/conversion_webhook.py --certificate tls.crt --key tls.key"
+DEFINE = "kubectl apply -f manifests/examples/my-versioned-crontab-with-conversion.yaml"
+TRUST = (
+    "kubectl patch crd crontabs.example.com --type=merge"
+    """ -p '{"spec":{"conversion":{"webhook":{"clientConfig":{"caBundle":"'$(base64 < tls.crt | tr -d '\\n')'"}}}}}'"""
+)
+CREATE = "kubectl create -f crontab.yaml"
+READ = """kubectl get crontabs.v1.example.com local-crontab -o jsonpath='{.host} {.port}{"\\n"}'"""
 
 # Command: (what is added to it, what it prints).
 ON_A_CLUSTER = {
@@ -60,7 +76,9 @@ ON_A_CLUSTER = {
     ),
 }
 
-RUNS = [DEV, APPLY, LIST, CHECK, BACKUP, MOVE, RESTORE, REMOVE, UP, BUILD, *ON_A_CLUSTER]
+CONVERTED = [KEYS, WEBHOOK, DEFINE, TRUST, CREATE, READ]
+
+RUNS = [*CONVERTED, DEV, APPLY, LIST, CHECK, BACKUP, MOVE, RESTORE, REMOVE, UP, BUILD, *ON_A_CLUSTER]
 
 
 class Shell:
@@ -156,6 +174,24 @@ def test_from_the_first_command_to_a_restore(shell: Shell) -> None:
     with shell.running(dev, "aggserver serves"):
         assert '"status":"Success"' in shell.run(REMOVE)
         assert "my-new-cron-object" in shell.run(LIST)
+
+
+def test_a_conversion_webhook(shell: Shell, standalone: Standalone) -> None:
+    shell.variables["KUBECONFIG"] = str(standalone.kubeconfig)
+    [crontab] = [block.text for block in blocks() if block.text.startswith("# crontab.yaml\n")]
+    (shell.folder / "crontab.yaml").write_text(crontab)
+    shell.run(KEYS)
+    with shell.running(f"{WEBHOOK} --port 0", "conversions are at ") as line:  # the port of the page may be taken
+        port = line.rpartition(":")[2].partition("/")[0]
+        assert shell.run(DEFINE) == printed_by(DEFINE)
+        shell.run("kubectl wait --for=condition=Established crd/crontabs.example.com")
+        assert shell.run(TRUST) == printed_by(TRUST)
+        url = f"https://localhost:{port}/crdconvert"
+        patch = json.dumps({"spec": {"conversion": {"webhook": {"clientConfig": {"url": url}}}}})
+        shell.run(f"kubectl patch crd crontabs.example.com --type=merge -p '{patch}'")
+        assert shell.run(CREATE) == printed_by(CREATE)
+        assert shell.run(READ) == printed_by(READ)
+    shell.run("kubectl delete crd crontabs.example.com")
 
 
 async def _put_what_nobody_can_read(folder: Path) -> None:
