@@ -16,7 +16,7 @@ from typing import Any
 
 from aggserver.meta import codec
 from aggserver.meta.errors import ObjectTooLarge
-from aggserver.meta.json_types import JSONObject
+from aggserver.meta.json_types import JSONObject, json_copy
 from aggserver.schema.generation import Module
 from aggserver.schema.structural import Structural
 
@@ -50,7 +50,7 @@ def compile_defaulter(structural: Structural, limit: int = MAX_OBJECT_BYTES) -> 
     limit: for the defaults added within items and additionalProperties, in bytes of JSON; the function raises ObjectTooLarge
     beyond it. Defaults are copied, so that those of the schema can't be changed.
     """
-    module = Module(copy=_copy)
+    module = Module(copy=json_copy)
     generator = _Generator(module)
     walk = generator.walks(structural, repeated=False)[0]
     if walk is None:
@@ -65,14 +65,6 @@ def compile_defaulter(structural: Structural, limit: int = MAX_OBJECT_BYTES) -> 
 
 def _no_defaults(obj: JSONObject) -> None:
     pass
-
-
-def _copy(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _copy(member) for key, member in value.items()}
-    if isinstance(value, list):
-        return [_copy(item) for item in value]
-    return value
 
 
 def _size(value: Any) -> int:
