@@ -400,7 +400,7 @@ def _cases() -> dict[str, WebhookCase]:
         on_update = hook(patches(*_PATCHES[name]), **rules(operations="UPDATE"))
         steps = [create(compared=False), patch({"spec": {"tags": ["x"]}}), get()]
         found[f"update-{name}"] = WebhookCase([on_update, judge(allow, **rules(operations="UPDATE"))], steps)
-    found |= _of_operations() | _of_matching() | _of_several() | _of_texts()
+    found |= _of_operations() | _of_matching() | _of_conditions() | _of_several() | _of_texts()
     return {name.replace("_", "-"): case for name, case in found.items()}
 
 
@@ -608,6 +608,43 @@ def _of_matching() -> dict[str, WebhookCase]:
         "equivalent-delete": WebhookCase(
             [hook(allow, **seen), judge(allow, **seen)], [create(compared=False), delete(version="v2")]
         ),
+    }
+
+
+def _of_conditions() -> dict[str, WebhookCase]:
+    """matchConditions: a webhook that is asked refuses."""
+    denied = deny(message="seen")
+
+    def asked(*expressions: str, ignored: bool = False, operations: str = "*") -> WebhookCase:
+        conditions = [{"name": f"c{number}", "expression": expression} for number, expression in enumerate(expressions)]
+        fields = {"matchConditions": conditions, **(IGNORE if ignored else {}), **rules(operations=operations)}
+        steps = [create(), delete()] if operations == "DELETE" else [create()]
+        return WebhookCase([hook(denied, **fields), judge(denied, **fields)], steps)
+
+    error = "object.spec.nothing == 1"
+    return {
+        "condition-true": asked("true"),
+        "condition-false": asked("false"),
+        "condition-object": asked("object.metadata.name == 'thing'", "object.spec.size == 1"),
+        "condition-one-false": asked("true", "object.spec.size > 5", "true"),
+        "condition-error": asked(error),
+        "condition-error-ignored": asked(error, ignored=True),
+        "condition-errors": asked(error, "object.spec.none.x == 1", "true"),
+        "condition-error-and-false": asked(error, "false"),
+        "condition-old-object": asked("oldObject == null", "request.operation == 'CREATE'"),
+        "condition-of-deletion": asked("object == null", "oldObject.spec.size == 1", operations="DELETE"),
+        "condition-user": asked("request.userInfo.username == 'alice'", "'system:masters' in request.userInfo.groups"),
+        "condition-request": asked(
+            "request.kind.kind == 'Gadget' && request.resource.resource == 'gadgets'",
+            "request.namespace == 'condition-request'",
+            "request.requestKind.version == 'v1' && !request.dryRun && request.name == 'thing'",
+            "request.options.kind == 'CreateOptions'",
+        ),
+        "condition-authorizer": asked(
+            "authorizer.group('').resource('pods').namespace('default').check('delete').allowed()",
+            "authorizer.requestResource.check('create').allowed()",
+        ),
+        "condition-too-expensive": asked(" && ".join(["object.metadata.managedFields.all(x, x.manager.matches('^(a+)+$'))"] * 3)),
     }
 
 
