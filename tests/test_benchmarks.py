@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from benchmarks import admission
 from benchmarks.__main__ import main, sizes_problem
 from benchmarks.cel import CASES, agreed, answer, definition_with_rules, in_all
 from benchmarks.cel_report import RULES_SECTION, TWENTY_RULES, cel_document
@@ -502,3 +503,34 @@ def test_soaking_and_flooding_are_for_themselves(arguments: str, capsys: pytest.
 def test_the_table_of_encodings():
     figures = [Figure("list as YAML", "aggserver", 10, 1.234, (2.5, 31.0), 12_000_000)]
     assert table(figures).splitlines()[-1] == "| list as YAML | aggserver | 10 | 1.23 | 2.5 | 31 | 12 MB |"
+
+
+# --- admission
+
+
+def test_the_table_of_admission():
+    figures = {}
+    for case in admission.CASES:
+        figures[case.title, BASELINE] = [(100.0, 10.0), (300.0, 30.0), (200.0, 20.0)]
+        figures[case.title, MEASURED] = [(500.0, 2.0), (700.0, 1.0), (600.0, 3.0)]
+    lines = admission.table(figures).splitlines()
+    assert len(lines) == 2 + len(admission.CASES)
+    assert lines[2] == "| no rule | 200/s | 600/s | 3.00x | 4x | 20.00 / 2.00 |"
+    assert lines[5] == "| one validating webhook | 200/s | 600/s | **3.00x** | 2x | 20.00 / 2.00 |"
+
+
+@pytest.mark.parametrize("case", admission.CASES, ids=lambda case: case.title)
+def test_rules_are_those_of_their_title(case):
+    rules = case.rules("https://127.0.0.1:1", "Yw==")
+    assert all(rule["metadata"]["name"] and rule["kind"] for _, rule in rules)
+    counts = {kind: sum(rule["kind"].endswith(kind) for _, rule in rules) for kind in ("Policy", "Binding", "Configuration")}
+    assert (
+        counts
+        == {
+            "no rule": {"Policy": 0, "Binding": 0, "Configuration": 0},
+            "50 bindings for other namespaces": {"Policy": 1, "Binding": 50, "Configuration": 0},
+            "3 policies of 5 expressions each": {"Policy": 3, "Binding": 3, "Configuration": 0},
+            "one validating webhook": {"Policy": 0, "Binding": 0, "Configuration": 1},
+            "one validating webhook that is down and ignored": {"Policy": 0, "Binding": 0, "Configuration": 1},
+        }[case.title]
+    )
