@@ -9,23 +9,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from aggserver.admission.chain import Attributes
-from aggserver.admission.policy.evaluating import WebhookConditions
-from aggserver.cel.library.authz import Check, Decision
 from tests.controlplane.cluster import Cluster
 from tests.integration.cases_webhooks import CASES, DEFINITIONS
 from tests.integration.webhook_sides import WebhookSides, webhook_sides
 
 
 @pytest.fixture(scope="module")
-def sides(control_plane: Cluster) -> Iterator[WebhookSides]:
-    with webhook_sides(control_plane, CASES, DEFINITIONS, WebhookConditions(_allow).compile) as made:
+def sides(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebhookSides]:
+    with webhook_sides(control_plane, tmp_path_factory.mktemp("webhooks"), CASES, DEFINITIONS) as made:
         yield made
-
-
-async def _allow(attributes: Attributes, check: Check) -> Decision:
-    """All requests are of an administrator."""
-    return Decision(True)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -9,26 +9,22 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import re
 import threading
 import time
-import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 from aiohttp import web
 
-from aggserver.admission.webhook_configurations import WebhookIndex
-from aggserver.admission.webhooks import MutatingWebhooks, ValidatingWebhooks, WebhookCalls
-from aggserver.meta import errors
 from aggserver.meta.json_types import JSONObject
 from tests.controlplane.cluster import Cluster
-from tests.fakes.server import ADMIN, LocalServer
-from tests.fakes.webhook import CA, WebhookServer, calling, webhook_server
+from tests.fakes.webhook import CA, webhook_server
 from tests.integration.comparison import Case, Seen, comparable, play
-from tests.integration.raw import Answer, Client
+from tests.integration.raw import Client
+from tests.integration.server import Standalone, running
 
 __all__ = ["Hook", "WebhookCase", "WebhookSides", "webhook_sides"]
 
@@ -36,6 +32,8 @@ GROUP = "webhooks.example.com"
 REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
 # Seconds until kube-apiserver has noticed new configurations, at most.
 _PATIENCE = 30.0
+
+T = TypeVar("T")
 
 # (the review) -> the answer: a response of an AdmissionReview, or an HTTP response.
 Answering = Callable[[JSONObject], Any]
@@ -77,16 +75,17 @@ class Told:
 class WebhookSides:
     """Plays cases against both. All are configured at the start."""
 
+    upstream: Client
+    ours: Client
+
     def __init__(self, cases: Mapping[str, WebhookCase]) -> None:
         self.cases = cases
         self._asked: dict[tuple[str, str, str], list[Any]] = {}
-        self.upstream: Client
-        self.ours: _Local
 
     def play(self, slug: str) -> tuple[Told, Told]:
         return self._played("kube", slug, self.upstream), self._played("ours", slug, self.ours)
 
-    def _played(self, side: str, slug: str, client: Any) -> Told:
+    def _played(self, side: str, slug: str, client: Client) -> Told:
         case = self.cases[slug]
         steps = [_placed(step, slug) for step in case.steps]
         seen = play(steps, "thing", client, client)
@@ -131,8 +130,7 @@ def _without_uids(value: Any) -> Any:
 
 
 def _without_sides(seen: Seen) -> Seen:
-    text = re.sub(r"\buid-\d+", "<uid>", json.dumps(_without_uids(seen.body)))
-    text = text.replace("/kube/", "/<side>/").replace("/ours/", "/<side>/")
+    text = json.dumps(_without_uids(seen.body)).replace("/kube/", "/<side>/").replace("/ours/", "/<side>/")
     return Seen(seen.status, seen.headers, seen.form, json.loads(text))
 
 
@@ -162,98 +160,58 @@ def _entry(hook: Hook, case: WebhookCase, slug: str, url: str) -> JSONObject:
     }
 
 
-class _Known:
-    """`Configurations` of what kube-apiserver has stored, with its defaults."""
-
-    def __init__(self) -> None:
-        self.generation = 0
-        self.found: list[JSONObject] = []
-
-    def __iter__(self) -> Iterator[JSONObject]:
-        return iter(self.found)
-
-    def set(self, found: list[JSONObject]) -> None:
-        self.found = found
-        self.generation += 1
-
-
-class _Local:
-    """A LocalServer with the plugins, on a loop of its own. `request` is that of `raw.Client`."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, server: LocalServer) -> None:
-        self._loop = loop
-        self._client = server.client(ADMIN)
-
-    def request(self, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes | None = None) -> Answer:
-        given = dict(headers or {})
-        kind = given.pop("content-type", "")
-        sent = self._client.request(method, path, body, headers=given, content_type=kind)
-        answer = asyncio.run_coroutine_threadsafe(sent, self._loop).result()
-        found: dict[str, list[str]] = {}
-        for name, value in answer.headers:
-            found.setdefault(name.decode(), []).append(value.decode("latin-1"))
-        return Answer(answer.status, found, answer.body)
+@contextmanager
+def webhook_sides(
+    cluster: Cluster, folder: Path, cases: Mapping[str, WebhookCase], definitions: Sequence[JSONObject]
+) -> Iterator[WebhookSides]:
+    """folder: for the data of an aggserver of its own. The cluster is left as it was."""
+    cases = {**cases, _PROBE: _probe()}
+    sides = WebhookSides(cases)
+    server = Standalone(folder / "data")
+    with (
+        _served(sides) as port,
+        running(server),
+        Client(cluster.kubeconfig) as sides.upstream,
+        Client(server.kubeconfig) as sides.ours,
+    ):
+        stored = _plant(sides.upstream, cases, definitions, f"https://127.0.0.1:{port}/kube")
+        _plant(sides.ours, cases, definitions, f"https://127.0.0.1:{port}/ours")
+        for client in (sides.upstream, sides.ours):
+            _await_effect(client)
+        yield sides
+        _clear(sides.upstream, stored, cases, definitions)
 
 
 @contextmanager
-def webhook_sides(
-    cluster: Cluster, cases: Mapping[str, WebhookCase], definitions: Sequence[JSONObject], compile_conditions: Any
-) -> Iterator[WebhookSides]:
-    cases = {**cases, _PROBE: _probe()}
-    sides = WebhookSides(cases)
+def _served(sides: WebhookSides) -> Iterator[int]:
+    """The webhooks of all cases, on an event loop of their own; the port."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
+    stack = AsyncExitStack()
 
-    def run(coroutine: Any) -> Any:
+    def run(coroutine: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(coroutine, loop).result(60)
 
-    stack = AsyncExitStack()
-    mutating, validating = _Known(), _Known()
-
-    async def labels(name: str) -> Mapping[str, str]:
-        if name not in cases:
-            raise errors.not_found("", "namespaces", name)
-        return {"kubernetes.io/metadata.name": name}
-
-    async def start() -> tuple[WebhookServer, LocalServer]:
-        hooks = await stack.enter_async_context(webhook_server(sides.answer))
-        calls = WebhookCalls(await stack.enter_async_context(calling()), labels, lambda: str(uuid.uuid4()))
-        server = LocalServer(
-            mutating_plugins=[MutatingWebhooks(WebhookIndex(mutating, compile_conditions), calls)],
-            validating_plugins=[ValidatingWebhooks(WebhookIndex(validating, compile_conditions), calls)],
-        )
-        await server.start()
-        stack.push_async_callback(server.stop)
-        for definition in definitions:
-            server.serve(definition)
-        for name in cases:
-            await server.namespace(name)
-        return hooks, server
-
     try:
-        hooks, server = run(start())
-        with Client(cluster.kubeconfig) as client:
-            stored = _plant(client, cases, definitions, f"https://127.0.0.1:{hooks.port}/kube")
-            text = json.dumps(stored).replace(f":{hooks.port}/kube/", f":{hooks.port}/ours/")
-            for known, kind in ((mutating, "Mutating"), (validating, "Validating")):
-                known.set([each for each in json.loads(text) if each["kind"].startswith(kind)])
-            sides.upstream, sides.ours = client, _Local(loop, server)
-            _await_effect(client)
-            sides._asked.clear()
-            yield sides
-            for each in stored:
-                client.request("DELETE", f"{_path(each)}/{each['metadata']['name']}")
-            _until(lambda: _released(client))
-            for definition in definitions:
-                client.request("DELETE", f"{_DEFINITIONS}/{definition['metadata']['name']}")
-            for name in cases:
-                client.request("DELETE", f"/api/v1/namespaces/{name}")
+        yield run(stack.enter_async_context(webhook_server(sides.answer))).port
     finally:
         run(stack.aclose())
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
+
+
+def _clear(
+    client: Client, stored: Sequence[JSONObject], cases: Mapping[str, WebhookCase], definitions: Sequence[JSONObject]
+) -> None:
+    for each in stored:
+        client.request("DELETE", f"{_path(each)}/{each['metadata']['name']}")
+    _until(lambda: _released(client))
+    for definition in definitions:
+        client.request("DELETE", f"{_DEFINITIONS}/{definition['metadata']['name']}")
+    for name in cases:
+        client.request("DELETE", f"/api/v1/namespaces/{name}")
 
 
 _PROBE = "zz-probe"
