@@ -121,13 +121,13 @@ class Target:
     """A version that objects are converted to.
 
     form: what `StoredObject.form` is in it. tree: decodes an object that is stored in another version. accept: makes the view of
-    an object from what the converter made of it. Both raise StatusError.
+    an object from what the converter made of it, given the fingerprint of what it made that of. Both raise StatusError.
     """
 
     form: object
     api_version: str
     tree: Callable[[StoredObject], JSONObject]
-    accept: Callable[[StoredObject, JSONObject], StoredObject]
+    accept: Callable[[StoredObject, JSONObject, bytes], StoredObject]
 
     def question(self, obj: StoredObject) -> tuple[object, str, int]:
         """Equal for the same content; what is not stored is asked for each time."""
@@ -216,7 +216,7 @@ class Questions:
 
     async def _ask(self, target: Target, parts: list[list[StoredObject]]) -> None:
         """Ask for the last part, and put back what has to be asked again. Raises what concerns all parts."""
-        part, trees = await self._decoded(target, parts[-1])
+        part, trees, sources = await self._decoded(target, parts[-1])
         try:
             converted = await self._converter.convert(trees, target.api_version) if part else []
         except ConversionError as error:
@@ -234,17 +234,19 @@ class Questions:
                 parts += [part[middle:], part[:middle]]
             return
         parts.pop()
-        for number, (obj, tree) in enumerate(zip(part, converted, strict=True), 1):
+        for number, (obj, tree, source) in enumerate(zip(part, converted, sources, strict=True), 1):
             try:
-                self._answer(target, obj, target.accept(obj, tree))
+                self._answer(target, obj, target.accept(obj, tree, source))
             except StatusError as error:
                 self._answer(target, obj, error)
             if number % _TURN == 0:
                 await asyncio.sleep(0)
 
-    async def _decoded(self, target: Target, part: list[StoredObject]) -> tuple[list[StoredObject], list[JSONObject]]:
-        """The objects that somebody still waits for and that can be decoded, and their trees."""
-        wanted, trees = [], []
+    async def _decoded(
+        self, target: Target, part: list[StoredObject]
+    ) -> tuple[list[StoredObject], list[JSONObject], list[bytes]]:
+        """The objects that somebody still waits for and that can be decoded, their trees, and the fingerprints of these."""
+        wanted, trees, sources = [], [], []
         for number, obj in enumerate(part, 1):
             pending = self._pending.get(target.question(obj))
             if pending is None:
@@ -253,13 +255,15 @@ class Questions:
                 del self._pending[target.question(obj)]
                 continue
             try:
-                trees.append(target.tree(obj))
+                tree = target.tree(obj)
+                sources.append(fingerprint(tree))  # before the converter changes it
+                trees.append(tree)
                 wanted.append(obj)
             except StatusError as error:
                 self._answer(target, obj, error)
             if number % _TURN == 0:
                 await asyncio.sleep(0)
-        return wanted, trees
+        return wanted, trees, sources
 
 
 def named(error: Exception, key: str, of: int = 1) -> Exception:

@@ -166,9 +166,9 @@ class Views:
         except errors.ObjectTooLarge:
             return obj.decoded()
 
-    def _accept(self, obj: StoredObject, tree: JSONObject) -> StoredObject:
-        """The view of an object from what the converter made of it. Raises StatusError."""
-        return self._keep(stored.converted(obj, self._finished(obj, tree), self.form), self._source(obj))
+    def _accept(self, obj: StoredObject, tree: JSONObject, source: bytes = b"") -> StoredObject:
+        """The view of an object from what the converter made of it. source: as in `Converted`. Raises StatusError."""
+        return self._keep(stored.converted(obj, self._finished(obj, tree), self.form), source)
 
     def _keep(self, view: StoredObject, source: bytes) -> StoredObject:
         if view.content_revision != stored.UNSTORED:

@@ -407,7 +407,7 @@ def test_deleted_objects_are_forgotten() -> None:
 
 
 async def test_an_object_that_can_not_be_accepted_fails_alone() -> None:
-    def accept(obj: StoredObject, tree: JSONObject) -> StoredObject:
+    def accept(obj: StoredObject, tree: JSONObject, source: bytes) -> StoredObject:
         if tree["metadata"]["name"] == "b":
             raise StatusError(500, "", "bad")
         return converted(obj, encode(tree, V2, "CronTab"), "v2")
