@@ -34,8 +34,9 @@ _ENTRY_BYTES = 500
 # A batch: as many objects as clients usually list at once, and at most so many bytes, since the converter decodes it as a whole.
 BATCH_OBJECTS = 500
 BATCH_BYTES = 4 * 1024 * 1024
-# Batches of one resource that are with the converter at the same time.
+# Batches of one resource that are with the converter at the same time, and single objects, which do not wait behind lists.
 _CONCURRENT = 4
+_CONCURRENT_SINGLE = 16
 # Calls for one batch, to find the objects that make it fail: enough for two of them among 500.
 _MAX_CALLS = 32
 # Metadata that no conversion depends on.
@@ -138,9 +139,10 @@ class Target:
 class _Pending:
     """A question that was not answered yet. waiting: how many callers wait for it."""
 
-    __slots__ = ("future", "waiting")
+    __slots__ = ("future", "obj", "waiting")
 
-    def __init__(self, future: asyncio.Future[StoredObject]) -> None:
+    def __init__(self, obj: StoredObject, future: asyncio.Future[StoredObject]) -> None:
+        self.obj = obj
         self.future = future
         self.waiting = 0
 
@@ -154,6 +156,9 @@ class Questions:
         self._pending: dict[tuple[object, str, int], _Pending] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(_CONCURRENT)
+        self._single_slots = asyncio.Semaphore(_CONCURRENT_SINGLE)
+        self._unanswered = 0  # calls without an answer, and the last one's error
+        self._last_error: ConversionError | None = None
 
     async def answers(self, target: Target, objects: Sequence[StoredObject]) -> list[StoredObject]:
         """The views of the objects. Raises StatusError, as soon as one of them fails.
@@ -162,13 +167,13 @@ class Questions:
         """
         loop = asyncio.get_running_loop()
         asked: list[_Pending] = []
-        new: list[StoredObject] = []
+        new: list[_Pending] = []
         for obj in objects:
             question = target.question(obj)
             pending = self._pending.get(question)
             if pending is None:
-                pending = self._pending[question] = _Pending(loop.create_future())
-                new.append(obj)
+                pending = self._pending[question] = _Pending(obj, loop.create_future())
+                new.append(pending)
             pending.waiting += 1
             asked.append(pending)
         for batch in _batches(new):
@@ -185,82 +190,92 @@ class Questions:
                 pending.future.result()  # raises what has failed
         return [pending.future.result() for pending in asked]
 
-    async def _settle(self, target: Target, batch: list[StoredObject]) -> None:
+    async def _settle(self, target: Target, batch: list[_Pending]) -> None:
         """Answer all questions of a batch, with a view or an error."""
         parts = [batch]
+        unanswered = self._unanswered
         try:
-            async with self._slots:
+            async with self._single_slots if len(batch) == 1 else self._slots:
+                if self._last_error is not None and self._unanswered != unanswered:
+                    # A call got no answer while this one waited for its turn. It would wait for as long once more.
+                    raise self._last_error
                 for _ in range(_MAX_CALLS):
                     if parts:
                         await self._ask(target, parts)
             if parts:
                 raise ConversionError("too many objects of the list can't be converted")
         except Exception as error:
-            for obj in batch:
-                self._answer(target, obj, named(error, obj.key, len(batch)))
+            for pending in batch:
+                self._answer(target, pending, named(error, pending.obj.key, len(batch)))
         finally:
-            for obj in batch:
-                if (left := self._pending.pop(target.question(obj), None)) is not None:
-                    left.future.cancel()  # the server stops
+            for pending in batch:
+                if not pending.future.done():
+                    self._forget(target, pending)
+                    pending.future.cancel()  # the server stops
 
-    def _answer(self, target: Target, obj: StoredObject, result: StoredObject | Exception) -> None:
+    def _forget(self, target: Target, pending: _Pending) -> None:
+        """Let the next caller ask anew. The same object may have been asked for again already, if nobody waited any more."""
+        question = target.question(pending.obj)
+        if self._pending.get(question) is pending:
+            del self._pending[question]
+
+    def _answer(self, target: Target, pending: _Pending, result: StoredObject | Exception) -> None:
         """Does nothing if the question was answered already."""
-        pending = self._pending.pop(target.question(obj), None)
-        if pending is None:
+        if pending.future.done():
             return
+        self._forget(target, pending)
         if isinstance(result, StoredObject):
             pending.future.set_result(result)
         else:
             pending.future.set_exception(result)
             pending.future.exception()  # otherwise asyncio complains if nobody waits any more
 
-    async def _ask(self, target: Target, parts: list[list[StoredObject]]) -> None:
+    async def _ask(self, target: Target, parts: list[list[_Pending]]) -> None:
         """Ask for the last part, and put back what has to be asked again. Raises what concerns all parts."""
         part, trees, sources = await self._decoded(target, parts[-1])
         try:
             converted = await self._converter.convert(trees, target.api_version) if part else []
         except ConversionError as error:
             if not error.answered:
+                self._unanswered += 1
+                self._last_error = error
                 raise
             parts.pop()
             if len(part) == 1:
-                self._answer(target, part[0], named(error, part[0].key))
+                self._answer(target, part[0], named(error, part[0].obj.key))
             elif error.index is not None:
                 refused = part.pop(error.index)
-                self._answer(target, refused, named(error, refused.key))
+                self._answer(target, refused, named(error, refused.obj.key))
                 parts.append(part)
             else:
                 middle = len(part) // 2
                 parts += [part[middle:], part[:middle]]
             return
         parts.pop()
-        for number, (obj, tree, source) in enumerate(zip(part, converted, sources, strict=True), 1):
+        for number, (pending, tree, source) in enumerate(zip(part, converted, sources, strict=True), 1):
             try:
-                self._answer(target, obj, target.accept(obj, tree, source))
+                self._answer(target, pending, target.accept(pending.obj, tree, source))
             except StatusError as error:
-                self._answer(target, obj, error)
+                self._answer(target, pending, error)
             if number % _TURN == 0:
                 await asyncio.sleep(0)
 
-    async def _decoded(
-        self, target: Target, part: list[StoredObject]
-    ) -> tuple[list[StoredObject], list[JSONObject], list[bytes]]:
-        """The objects that somebody still waits for and that can be decoded, their trees, and the fingerprints of these."""
+    async def _decoded(self, target: Target, part: list[_Pending]) -> tuple[list[_Pending], list[JSONObject], list[bytes]]:
+        """The questions that somebody still waits for and whose objects can be decoded, the objects' trees, and their fingerprints."""
         wanted, trees, sources = [], [], []
-        for number, obj in enumerate(part, 1):
-            pending = self._pending.get(target.question(obj))
-            if pending is None:
+        for number, pending in enumerate(part, 1):
+            if pending.future.done():
                 continue
             if not pending.waiting:
-                del self._pending[target.question(obj)]
+                self._forget(target, pending)
                 continue
             try:
-                tree = target.tree(obj)
+                tree = target.tree(pending.obj)
                 sources.append(fingerprint(tree))  # before the converter changes it
                 trees.append(tree)
-                wanted.append(obj)
+                wanted.append(pending)
             except StatusError as error:
-                self._answer(target, obj, error)
+                self._answer(target, pending, error)
             if number % _TURN == 0:
                 await asyncio.sleep(0)
         return wanted, trees, sources
@@ -278,14 +293,14 @@ def named(error: Exception, key: str, of: int = 1) -> Exception:
     return told
 
 
-def _batches(objects: Sequence[StoredObject]) -> Iterator[list[StoredObject]]:
-    batch: list[StoredObject] = []
+def _batches(questions: Sequence[_Pending]) -> Iterator[list[_Pending]]:
+    batch: list[_Pending] = []
     size = 0
-    for obj in objects:
-        if batch and (len(batch) == BATCH_OBJECTS or size + obj.size > BATCH_BYTES):
+    for pending in questions:
+        if batch and (len(batch) == BATCH_OBJECTS or size + pending.obj.size > BATCH_BYTES):
             yield batch
             batch, size = [], 0
-        batch.append(obj)
-        size += obj.size
+        batch.append(pending)
+        size += pending.obj.size
     if batch:
         yield batch

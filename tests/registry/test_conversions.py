@@ -60,6 +60,11 @@ def names(objects: Sequence[Any]) -> list[str]:
     return [obj.decoded()["metadata"]["name"] for obj in objects]
 
 
+async def others_run() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
 # How often it is asked
 
 
@@ -129,19 +134,61 @@ async def test_requests_share_a_question(converter: AskedConverter, store: Store
 
 
 async def test_what_nobody_waits_for_is_not_asked(converter: AskedConverter, store: Store, v2: Store) -> None:
-    for number in range(6):
+    for number in range(18):
         await create(store, f"a{number}")
     converter.gate = asyncio.Event()
-    waiting = [asyncio.ensure_future(v2.get(context(), f"a{number}")) for number in range(6)]
-    for _ in range(10):
-        await asyncio.sleep(0)
-    assert len(converter.calls) == 4, "at the same time"
-    waiting[5].cancel()
+    waiting = [asyncio.ensure_future(v2.get(context(), f"a{number}")) for number in range(18)]
+    await others_run()
+    assert len(converter.calls) == 16, "at the same time"
+    waiting[17].cancel()
     await asyncio.sleep(0)
     converter.gate.set()
-    await asyncio.gather(*waiting[:5])
-    assert len(converter.calls) == 5
-    assert (await v2.get(context(), "a5")).decoded()["apiVersion"] == V2
+    await asyncio.gather(*waiting[:17])
+    assert len(converter.calls) == 17
+    assert (await v2.get(context(), "a17")).decoded()["apiVersion"] == V2
+
+
+async def test_a_get_does_not_wait_behind_lists(converter: AskedConverter, store: Store, v2: Store) -> None:
+    for namespace in map(str, range(5)):
+        await create(store, "a", namespace)
+        await create(store, "b", namespace)
+    await create(store)
+    converter.gate = asyncio.Event()
+    lists = [asyncio.ensure_future(v2.list(context(namespace), selection())) for namespace in map(str, range(5))]
+    await others_run()
+    get = asyncio.ensure_future(v2.get(context(), "a"))
+    await others_run()
+    assert converter.calls == [(2, V2)] * 4 + [(1, V2)]
+    converter.gate.set()
+    await asyncio.gather(get, *lists)
+
+
+async def test_asked_again_while_the_rest_of_its_batch_is_converted() -> None:
+    """Nobody waits for `a` when its list's batch is sent without it. Then somebody asks for it anew."""
+    converter = AskedConverter()
+    converter.gate = asyncio.Event()
+    questions = Questions(converter, lambda key: True)
+
+    def ask(*names: str) -> asyncio.Future[list[StoredObject]]:
+        return asyncio.ensure_future(questions.answers(TO_V2, [stored(name, 1) for name in names]))
+
+    busy = [ask(f"{number}a", f"{number}b") for number in range(4)]
+    listed = ask("a", "b")
+    await others_run()
+    shared = ask("b")
+    await asyncio.sleep(0)
+    listed.cancel()
+    gate, converter.gate = converter.gate, asyncio.Event()
+    gate.set()
+    await asyncio.gather(*busy)
+    await others_run()
+    assert converter.calls[4:] == [(1, V2)], "b"
+    again = ask("a")
+    await others_run()
+    gate, converter.gate = converter.gate, None
+    gate.set()
+    assert names(await shared) == ["b"]
+    assert names(await again) == ["a"]
 
 
 async def test_lists_ask_in_batches(converter: AskedConverter, store: Store, v2: Store) -> None:
@@ -187,6 +234,22 @@ async def test_one_that_is_down_is_asked_once(converter: AskedConverter, store: 
     error = await refused(v2.list(context(), selection()))
     assert error.message == "conversion webhook failed: refused (converting default/a and 2 more)"
     assert converter.calls == [(3, V2)]
+
+
+async def test_who_waited_while_a_call_got_no_answer_is_not_asked_for(converter: AskedConverter, store: Store, v2: Store) -> None:
+    """A webhook that hangs for 30 s would hang as long again for those who wait for their turn."""
+    for number in range(40):
+        await create(store, f"a{number}")
+    converter.gate = asyncio.Event()
+    waiting = [asyncio.ensure_future(refused(v2.get(context(), f"a{number}"))) for number in range(40)]
+    await others_run()
+    converter.down = ConversionError("conversion webhook failed: deadline", answered=False)
+    converter.gate.set()
+    found = [error.message for error in await asyncio.gather(*waiting)]
+    assert found == [f"conversion webhook failed: deadline (converting default/a{number})" for number in range(40)]
+    assert len(converter.calls) == 16
+    converter.down = None
+    assert (await v2.get(context(), "a39")).decoded()["apiVersion"] == V2
 
 
 @pytest.mark.parametrize("target", [V1, V2])
@@ -372,6 +435,9 @@ async def test_watched_by_a_selector(store: Store, v2: Store) -> None:
 def stored(name: str, revision: int, size: int = 0) -> StoredObject:
     raw = encode({"metadata": {"name": name}, "spec": "x" * size}, V1, "CronTab")
     return StoredObject(f"/{GROUP}/crontabs/{name}", raw, revision)
+
+
+TO_V2 = Target("v2", V2, StoredObject.decoded, lambda obj, tree, source: converted(obj, encode(tree, V2, "CronTab"), "v2"))
 
 
 def test_the_memory_is_bounded() -> None:
