@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -28,7 +29,7 @@ SLOW_CALL_SECONDS = 0.05
 SLOW_OBJECT_SECONDS = 0.008
 
 # An answer may be larger than the request by this and by a factor: versions have other fields, but not far more.
-SPARE_BYTES = 8 * 2**20
+SPARE_BYTES = 4 * 2**20
 GROWTH = 2
 
 # Codes of responses that may be about the objects that were sent: other objects may be converted.
@@ -37,6 +38,9 @@ ABOUT_OBJECTS = frozenset({*range(200, 207), 400, 413, 422, 500})
 # More objects, or a larger answer, are encoded and checked in a thread.
 FEW_OBJECTS = 16
 SHORT_BYTES = 256 * 1024
+
+# Large answers of all webhooks are decoded one at a time: they can need 40 times their size, and decoding holds up all threads.
+_DECODING = ThreadPoolExecutor(1, "conversion-answers")
 
 
 class Caller(Protocol):
@@ -125,9 +129,9 @@ class WebhookConverter:
             )
         except WebhookError as error:
             raise refused(objects[0], CALL_FAILED, f"failed: {error}", answered=error.code in ABOUT_OBJECTS) from error
-        return (
-            await asyncio.to_thread(decode_answer, answer, *given) if len(answer) > SHORT_BYTES else decode_answer(answer, *given)
-        )
+        if len(answer) <= SHORT_BYTES:
+            return decode_answer(answer, *given)
+        return await asyncio.get_running_loop().run_in_executor(_DECODING, decode_answer, answer, *given)
 
     def _done(self, objects: Sequence[JSONObject], api_version: str, seconds: float, failure: str) -> None:
         count, found = len(objects), str(objects[0]["apiVersion"])

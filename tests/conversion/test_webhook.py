@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +16,8 @@ import yaml
 from aiohttp import web
 
 from aggserver.conversion.converter import ConversionError
-from aggserver.conversion.webhook import Call, WebhookConverter
+from aggserver.conversion.review import decode_answer
+from aggserver.conversion.webhook import SHORT_BYTES, Call, WebhookConverter
 from tests.fakes.bad_webhooks import BAD_ANSWERS, BAD_OBJECTS, BAD_RESPONSES, ENDLESS, Answer, answered, good, review_of
 from tests.fakes.clock import FakeClock
 from tests.fakes.webhook import WebhookServer, calling, webhook_server
@@ -205,5 +208,20 @@ async def test_a_slow_call_is_logged(caplog: pytest.LogCaptureFixture) -> None:
 
 async def test_an_endless_answer_is_not_read_to_its_end() -> None:
     async with converting(ENDLESS) as setup:
-        with pytest.raises(ConversionError, match=r"failed: the response is larger than 8[0-9]{6} bytes$"):
+        with pytest.raises(ConversionError, match=r"failed: the response is larger than 4[0-9]{6} bytes$"):
             await setup.converter.convert([tab()], V2)
+
+
+async def test_large_answers_are_decoded_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each may need 40 times its size, and other threads wait while one is decoded."""
+    threads: set[str] = set()
+
+    def decode(*arguments: Any) -> Any:
+        threads.add(threading.current_thread().name)
+        return decode_answer(*arguments)
+
+    monkeypatch.setattr("aggserver.conversion.webhook.decode_answer", decode)
+    async with converting(good) as setup:
+        large = tab(annotations={"x": "y" * SHORT_BYTES})
+        await asyncio.gather(*(setup.converter.convert([large], V2) for _ in range(8)))
+    assert threads == {"conversion-answers_0"}
