@@ -20,6 +20,7 @@ from benchmarks.cel_report import RULES_SECTION, TWENTY_RULES, cel_document
 from benchmarks.chart import svg
 from benchmarks.client import Access, LoadError, NotServedError, run_load
 from benchmarks.conversion import (
+    CONVERSION_SECTION,
     CONVERTED,
     OTHER,
     OTHER_FIELD,
@@ -333,7 +334,9 @@ def test_with_figures_replaces_what_stands_between_the_markers() -> None:
         with_figures("no markers", part, "new")
 
 
-@pytest.mark.parametrize("part", [FIGURES, FIGURES_ON_ETCD, GROWTH, RULES_SECTION], ids=lambda part: part.name)
+@pytest.mark.parametrize(
+    "part", [FIGURES, FIGURES_ON_ETCD, GROWTH, RULES_SECTION, CONVERSION_SECTION], ids=lambda part: part.name
+)
 def test_the_page_has_its_markers(part: Section) -> None:
     with_figures((BENCHMARKS.parent / "docs" / "benchmarks.md").read_text(), part, "new")
 

@@ -30,7 +30,7 @@ def rows() -> Iterator[Row]:
 
 
 def test_there_is_something_to_look_at() -> None:
-    assert {row.section for row in rows()} == {"", "With etcd on both sides", "Growth", "Definitions", "Rules"}
+    assert {row.section for row in rows()} == {"", "With etcd on both sides", "Growth", "Definitions", "Rules", "Conversion"}
 
 
 @pytest.mark.parametrize("section", sorted({row.section for row in rows()}))

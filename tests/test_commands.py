@@ -35,6 +35,7 @@ READ = [
     "python -m benchmarks --workloads get list-500 --rounds 5",
     "python -m benchmarks --only aggserver --workloads get --profile get.pstats",
     "python -m benchmarks.cel",
+    "python -m benchmarks.conversion",
     "python -m benchmarks.definitions",
     "python -m benchmarks.encodings",
     "python -m benchmarks.merging",
