@@ -261,7 +261,7 @@ class Questions:
                 await asyncio.sleep(0)
 
     async def _decoded(self, target: Target, part: list[_Pending]) -> tuple[list[_Pending], list[JSONObject], list[bytes]]:
-        """The questions that somebody still waits for and whose objects can be decoded, the objects' trees, and their fingerprints."""
+        """The questions that somebody waits for and whose objects can be decoded, the objects' trees, and their fingerprints."""
         wanted, trees, sources = [], [], []
         for number, pending in enumerate(part, 1):
             if pending.future.done():
