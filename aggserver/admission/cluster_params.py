@@ -10,6 +10,7 @@ Source: k8s.io/apiserver pkg/admission/plugin/policy/generic/policy_source.go (e
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable
 
 from aggserver.admission.cluster_kinds import discovered, resources_of_kind
@@ -21,6 +22,8 @@ from aggserver.meta.errors import qualified
 from aggserver.meta.versions import parse_group_version
 
 __all__ = ["ClusterParams"]
+
+log = logging.getLogger("aggserver.admission")
 
 # How long a request waits for the first list.
 WAIT_SECONDS = 1.0
@@ -61,7 +64,7 @@ class ClusterParams:
     async def find(self, api_version: str, kind: str) -> Params | None:
         """None if the cluster does not serve the kind."""
         key = (api_version, kind)
-        if key not in self._params:
+        if key not in self._params or self._params[key][2].done():
             self._params[key] = self._follow(api_version, kind)
         params, followed, _ = self._params[key]
         if not params.is_known:
@@ -105,4 +108,12 @@ class ClusterParams:
             recheck_seconds=RECHECK_SECONDS,
             sleep=self._sleep,
         )
-        return params, followed, asyncio.create_task(followed.run())
+        task = asyncio.create_task(followed.run())
+        task.add_done_callback(_report)
+        return params, followed, task
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    """A task that failed, as one with an answer that is no discovery document, is started again with the next request."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("params of policies: %s", error, exc_info=error)

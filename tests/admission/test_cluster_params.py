@@ -142,3 +142,20 @@ async def test_they_are_dropped_when_no_policy_names_them() -> None:
         await settled()
         assert all_params._params == {}
         assert await all_params.find(*KIND) is not first
+
+
+async def test_an_answer_that_is_no_discovery_document(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = FakeCluster()
+    cluster.on("GET", GROUP, lambda _: {"items": []})
+    async with running(cluster, wait_seconds=0) as (all_params, _):
+        params = await all_params.find(*KIND)
+        assert params is not None
+        assert not params.is_known
+        await until(lambda: "params of policies: 'resources'" in caplog.text)
+        cluster.on("GET", GROUP, lambda _: document())
+        await cluster.put(LIMITS, made("one", "team"))
+        await all_params.find(*KIND)
+        await settled()
+        found = await all_params.find(*KIND)
+        assert found is not None
+        assert found.get("team", "one")
