@@ -36,6 +36,7 @@ READ = [
     "python -m benchmarks --only aggserver --workloads get --profile get.pstats",
     "python -m benchmarks.cel",
     "python -m benchmarks.conversion",
+    "python -m benchmarks.admission",
     "python -m benchmarks.definitions",
     "python -m benchmarks.encodings",
     "python -m benchmarks.merging",
