@@ -134,6 +134,10 @@ class Readiness:
         self._wait_seconds = wait_seconds
         self._ready = False
 
+    def concerns(self, attributes: Attributes) -> bool:
+        """Until the sources are known, any rule may concern the request."""
+        return not self._ready
+
     async def mutate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> bool:
         if not self._ready:
             try:

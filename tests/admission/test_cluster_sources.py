@@ -200,8 +200,11 @@ async def test_writes_wait_until_all_is_known() -> None:
     cluster, _ = cluster_with(v1=(*VALIDATING, *POLICIES))
     async with running(cluster) as sources:
         assert sources.healthy()
-        assert await Readiness(sources).mutate(ATTRIBUTES, {"metadata": {}}, None) is False
+        plugin = Readiness(sources)
+        assert plugin.concerns(ATTRIBUTES)
+        assert await plugin.mutate(ATTRIBUTES, {"metadata": {}}, None) is False
         assert sources.healthy() is None
+        assert not plugin.concerns(ATTRIBUTES)
 
 
 async def test_writes_are_refused_until_all_is_known() -> None:
