@@ -10,6 +10,7 @@ Source: kubernetes/enhancements#3945 has the stories; the loops that are refused
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
@@ -130,9 +131,19 @@ class Rules:
 
 
 def decode(text: str, path: Path) -> Any:
-    """The value of an annotation: YAML or JSON. Raises RulesError."""
+    """The value of an annotation: YAML or JSON. Raises RulesError.
+
+    JSON may have what YAML does not: characters written as two escapes, as Python writes those beyond 16 bits.
+    """
+    body = text.encode()
+    value, repeated = None, []
     try:
-        value, repeated = codec.decode_yaml_telling(text.encode())
+        if text.lstrip()[:1] == "{":
+            with suppress(codec.DecodeError):  # YAML may start so too
+                value = codec.decode_json(body)
+                repeated = codec.duplicate_fields(body)
+        if value is None:
+            value, repeated = codec.decode_yaml_telling(body)
     except codec.DecodeError as error:
         raise RulesError([field.invalid(path, text, f"must be YAML or JSON: {error}")]) from None
     if repeated:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from aggserver.conversion import field_path
@@ -21,6 +23,7 @@ def changes(*lines: str) -> str:
 FORMS = {
     "not YAML": ("a: [", 'rules: Invalid value: "a: [": must be YAML or JSON'),
     "a repeated key": ("hub: v1\nhub: v2\n", 'key "hub" already set'),
+    "a repeated key in JSON": ('{"hub": "v1", "hub": "v2"}', 'duplicate field "hub"'),
     "no object": ("[]", "rules: Invalid value: []: must be an object"),
     "nothing": ("{}", "rules.conversions: Required value: must be a list of conversions"),
     "an unknown member": ("{conversion: []}", "rules.conversion: Invalid value: []: unknown member; there are: hub, conversions"),
@@ -58,6 +61,17 @@ FORMS = {
 def test_forms_that_are_refused(name: str) -> None:
     text, why = FORMS[name]
     assert any(why in error for error in errors(text, TWO)), errors(text, TWO)
+
+
+def test_escapes_of_json() -> None:
+    """Python writes characters beyond 16 bits as two escapes, which YAML does not know."""
+    rules = {
+        "conversions": [
+            {"from": "v1", "to": "v2", "changes": [{"set": ".b", "value": "'😀' + self.a"}]},
+            {"from": "v2", "to": "v1"},
+        ]
+    }
+    compiled(json.dumps(rules), TWO)
 
 
 WAYS = {
