@@ -348,7 +348,9 @@ class Store(Reader):
     async def delete_collection(
         self, context: Context, options: DeleteOptions, selection: ListOptions, admission: Admission = NO_ADMISSION
     ) -> ListResult:
-        found = await self._list(replace(context, metadata_only=context.metadata_only or self._asks), selection, lenient=True)
+        # Without a conversion where it can be; but labels may differ between versions, and those of the requested one count.
+        as_stored = context.metadata_only or (self._asks and selection.labels.empty)
+        found = await self._list(replace(context, metadata_only=as_stored), selection, lenient=True)
         waiting = iter(found.items)
 
         async def worker() -> None:

@@ -405,6 +405,14 @@ async def test_selected_by_labels_of_the_requested_version(converter: AskedConve
     assert (names(page.items), page.continue_token) == (["a4"], "")
 
 
+async def test_deleted_by_labels_of_the_requested_version(converter: AskedConverter, store: Store, v2: Store) -> None:
+    converter.labels = {"made": "yes"}
+    await create(store, "a", metadata={"labels": {"stored": "yes"}})
+    assert (await v2.delete_collection(context(), DeleteOptions(), selection("stored=yes"))).items == []
+    assert names((await v2.delete_collection(context(), DeleteOptions(), selection("made=yes"))).items) == ["a"]
+    assert (await store.list(context(), selection())).items == []
+
+
 async def test_watched_by_a_selector(store: Store, v2: Store) -> None:
     await create(store, "a", spec={"replicas": 1, "color": "red"})
     await create(store, "b", spec={"color": "blue"})
