@@ -139,6 +139,26 @@ class Attributes:
     deadline: float = math.inf
     reinvocation: Reinvocation = field(default_factory=Reinvocation)
 
+    def of(self, operation: str, name: str) -> Attributes:
+        """The same of another operation and name. Written out, since each create needs it and `replace` is slow."""
+        return Attributes(
+            operation,
+            self.user,
+            self.resource,
+            self.subresource,
+            self.kind,
+            self.object_version,
+            self.namespace,
+            name,
+            self.dry_run,
+            self.options,
+            self.warnings,
+            self.audit_annotations,
+            self.objects,
+            self.deadline,
+            self.reinvocation,
+        )
+
 
 @runtime_checkable
 class Mutating(Protocol):
@@ -265,4 +285,4 @@ class BoundChain:
         name = given.name or ("" if obj is None else obj["metadata"].get("name") or "")
         if (operation, name) == (given.operation, given.name):
             return given
-        return replace(given, operation=operation, name=name)
+        return given.of(operation, name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from aggserver.meta.golang import quote
 
@@ -38,7 +39,13 @@ _ZONE = re.compile(r"Z|([+-])([0-9]{2}):([0-9]{2})")
 
 def format_time(seconds: float) -> str:
     """`2006-01-02T15:04:05Z`: in UTC, truncated to whole seconds."""
-    moment = _EPOCH + timedelta(seconds=seconds // 1)
+    return _formatted(int(seconds // 1))
+
+
+# Each write needs the time now, which is the same for all writes of a second.
+@lru_cache(maxsize=64)
+def _formatted(seconds: int) -> str:
+    moment = _EPOCH + timedelta(seconds=seconds)
     return f"{moment.year:04d}-{moment:%m-%dT%H:%M:%SZ}"
 
 

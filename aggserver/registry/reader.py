@@ -115,6 +115,19 @@ class Reader:
         (shown,) = await self._show(context, [obj])
         return shown
 
+    def known(self, namespace: str, name: str) -> StoredObject | None:
+        """The object as the cache has it, without waiting; None if it has none, or not in this version.
+
+        For what is asked in each write, by callers that can do with an object of a moment ago.
+        """
+        if not self._cacher.loaded:
+            return None
+        try:
+            obj = self._cacher.get(f"{self._resource.prefix}{namespace}/{name}" if namespace else self._resource.prefix + name)
+        except Corrupt:
+            return None
+        return obj if obj is not None and self._views.is_own(obj) else None
+
     async def list(self, context: Context, options: ListOptions) -> ListResult:
         return await self._list(context, options)
 

@@ -161,7 +161,7 @@ class NamespaceFinalizeStrategy(NamespaceStrategy):
 
 
 class StoredNamespaces:
-    """For admission: namespaces from the cache, or from the store if another server may have just created them.
+    """For admission: namespaces from the cache, or by a consistent read, since another server may have just created them.
 
     Objects admitted here while another server deletes the namespace are found by that server, which counts objects last.
     """
@@ -179,11 +179,10 @@ class StoredNamespaces:
         return None if obj is None else obj.decoded()
 
     async def _find(self, name: str) -> StoredObject | None:
-        return await self._read(name, "0") or await self._read(name, "")
-
-    async def _read(self, name: str, resource_version: str) -> StoredObject | None:
+        if (obj := self._store.known("", name)) is not None:
+            return obj
         try:
-            return await self._store.get(Context(CONTROLLER), name, resource_version)
+            return await self._store.get(Context(CONTROLLER), name)
         except StatusError as error:
             if error.code == 404:
                 return None

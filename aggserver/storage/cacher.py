@@ -401,6 +401,11 @@ class Cacher(Generic[T]):
             raise error
         return self._objects.get(key)
 
+    @property
+    def loaded(self) -> bool:
+        """Whether it has all objects, so that `get` finds them without `ready`."""
+        return self._loaded and not self._closed
+
     def has(self, key: str) -> bool:
         """Whether there is an object at `key` in the cache that can be read."""
         return self._objects.get(key) is not None
