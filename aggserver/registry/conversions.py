@@ -79,7 +79,9 @@ class ConvertedObjects:
         return found
 
     def put(self, asked: Questions, form: object, made: Converted) -> None:
-        """Remember an object, unless a newer revision of it is known."""
+        """Remember an object, unless a newer revision of it is known, or its definition has changed while it was asked for."""
+        if asked.is_over:
+            return
         entry = (asked, form, made.view.key)
         before = self._entries.get(entry)
         if before is not None:
@@ -101,6 +103,7 @@ class ConvertedObjects:
 
     def forget(self, asked: Questions) -> None:
         """Drop all objects of a definition that has changed or gone."""
+        asked.is_over = True
         for entry in [entry for entry in self._entries if entry[0] is asked]:
             self._drop(entry)
 
@@ -148,10 +151,14 @@ class _Pending:
 
 
 class Questions:
-    """What is being asked of one converter. exists: whether there still is an object at a key."""
+    """What is being asked of one converter. exists: whether there still is an object at a key.
+
+    is_over: whether the definition has changed, so that nobody will ask for what is still answered.
+    """
 
     def __init__(self, converter: Converter, exists: Callable[[str], bool]) -> None:
         self.exists = exists
+        self.is_over = False
         self._converter = converter
         self._pending: dict[tuple[object, str, int], _Pending] = {}
         self._tasks: set[asyncio.Task[None]] = set()

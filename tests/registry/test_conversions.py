@@ -468,6 +468,8 @@ def test_the_memory_is_bounded() -> None:
     assert (revision("v2", "a"), revision("v3", "a")) == (2, None)
     memory.forget(asked)
     assert (memory.bytes, revision("v2", "a")) == (0, None)
+    memory.put(asked, "v2", Converted(stored("a", 3)))
+    assert memory.bytes == 0, "it was asked for before the definition changed"
 
 
 def test_deleted_objects_are_forgotten() -> None:
