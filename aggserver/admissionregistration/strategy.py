@@ -19,8 +19,7 @@ from aggserver.meta.golang import quote
 from aggserver.meta.json_types import JSONMapping, JSONObject
 from aggserver.meta.resource import ResourceInfo
 from aggserver.registry.own_kinds import conformer, own_fields
-from aggserver.registry.rest import Context
-from aggserver.registry.strategy import Verdict
+from aggserver.registry.strategy import StrategyDefaults, Verdict
 from aggserver.scheme import object_meta
 
 __all__ = ["GROUP", "KINDS", "Kind", "RegistrationStatusStrategy", "RegistrationStrategy"]
@@ -95,7 +94,7 @@ KINDS = (
 """In the order of discovery."""
 
 
-class RegistrationStrategy:
+class RegistrationStrategy(StrategyDefaults):
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
         self._conform = conformer(kind.type_name)
@@ -117,9 +116,6 @@ class RegistrationStrategy:
 
     def default(self, obj: JSONObject) -> None:
         self.conform(obj)
-
-    def prune(self, obj: JSONObject) -> None:
-        return None
 
     def prepare_for_create(self, obj: JSONObject) -> None:
         obj["metadata"]["generation"] = 1
@@ -156,22 +152,9 @@ class RegistrationStrategy:
         why = "are reserved for static manifest-based configurations and cannot be managed via the API"
         return [f"metadata.name: names ending with {quote(_STATIC)} {why}"]
 
-    def prepare_for_delete(self, obj: JSONObject, now: str) -> None:
-        return None
-
-    def may_be_removed(self, obj: JSONObject) -> bool:
-        return True
-
     @property
     def checks_changes_twice(self) -> bool:
         return False
-
-    @property
-    def unconditional_updates(self) -> bool:
-        return False
-
-    def check_context(self, context: Context) -> None:
-        return None
 
 
 class RegistrationStatusStrategy(RegistrationStrategy):

@@ -17,8 +17,7 @@ from aggserver.meta.golang import quote
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
 from aggserver.registry.own_kinds import own_fields
-from aggserver.registry.rest import Context
-from aggserver.registry.strategy import Verdict
+from aggserver.registry.strategy import StrategyDefaults, Verdict
 from aggserver.schema.rules import UPSTREAM, RuleOptions
 from aggserver.scheme import object_meta
 from aggserver.scheme.decoding import decode_error
@@ -62,7 +61,7 @@ _FIELDS = own_fields(INFO, _TYPE, resets=("status",))
 _STATUS_FIELDS = own_fields(INFO, _TYPE, "status", resets=("spec",))
 
 
-class DefinitionStrategy:
+class DefinitionStrategy(StrategyDefaults):
     def __init__(self, rule_options: RuleOptions = UPSTREAM) -> None:
         self._rule_options = rule_options
 
@@ -86,9 +85,6 @@ class DefinitionStrategy:
 
     def default(self, obj: JSONObject) -> None:
         self.conform(obj)
-
-    def prune(self, obj: JSONObject) -> None:
-        return None
 
     def prepare_for_create(self, obj: JSONObject) -> None:
         obj["metadata"]["generation"] = 1
@@ -144,20 +140,6 @@ class DefinitionStrategy:
             obj.get("status") or {}, "Terminating", "True", "InstanceDeletionPending", text, now
         )
         metadata["deletionTimestamp"] = now
-
-    def may_be_removed(self, obj: JSONObject) -> bool:
-        return True
-
-    @property
-    def checks_changes_twice(self) -> bool:
-        return True
-
-    @property
-    def unconditional_updates(self) -> bool:
-        return False
-
-    def check_context(self, context: Context) -> None:
-        return None
 
 
 class DefinitionStatusStrategy(DefinitionStrategy):

@@ -18,7 +18,7 @@ from aggserver.meta.jsonpath import JSONPath
 from aggserver.meta.resource import ResourceInfo
 from aggserver.registry.nested import NestedError, find_integer, find_string, go_text
 from aggserver.registry.rest import Context
-from aggserver.registry.strategy import Verdict
+from aggserver.registry.strategy import StrategyDefaults, Verdict
 from aggserver.schema.compiled import CompiledSchema
 from aggserver.schema.rules import OutOfPatienceError
 from aggserver.scheme import object_meta
@@ -43,7 +43,7 @@ class ScalePaths:
     label_selector: str = ""
 
 
-class CustomResourceStrategy:
+class CustomResourceStrategy(StrategyDefaults):
     """The rules for the object itself. Errors are in upstream's order: type, metadata, values, scale, structure, and then those
     of x-kubernetes-validations.
 
@@ -125,20 +125,6 @@ class CustomResourceStrategy:
             return ()
         before = set(old["metadata"].get("finalizers") or ()) if old else set()
         return [text for name in sorted(set(finalizers) - before) for text in _finalizer_warnings(name)]
-
-    def prepare_for_delete(self, obj: JSONObject, now: str) -> None:
-        return None
-
-    def may_be_removed(self, obj: JSONObject) -> bool:
-        return True
-
-    @property
-    def checks_changes_twice(self) -> bool:
-        return True
-
-    @property
-    def unconditional_updates(self) -> bool:
-        return False
 
     def check_context(self, context: Context) -> None:
         self._check_context(context)

@@ -16,7 +16,7 @@ from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
 from aggserver.registry.rest import Context
 
-__all__ = ["Strategy", "Verdict"]
+__all__ = ["Strategy", "StrategyDefaults", "Verdict"]
 
 
 class Verdict(NamedTuple):
@@ -90,3 +90,30 @@ class Strategy(Protocol):
 
     def check_context(self, context: Context) -> None:
         """Before a create: raise StatusError if no objects can be created, as while the definition is terminating."""
+
+
+class StrategyDefaults:
+    """The base of strategies: the hooks as most resources have them."""
+
+    def prune(self, obj: JSONObject) -> None:
+        return None
+
+    def warnings(self, obj: JSONObject, old: JSONObject | None) -> Sequence[str]:
+        return ()
+
+    def prepare_for_delete(self, obj: JSONObject, now: str) -> None:
+        return None
+
+    def may_be_removed(self, obj: JSONObject) -> bool:
+        return True
+
+    @property
+    def checks_changes_twice(self) -> bool:
+        return True
+
+    @property
+    def unconditional_updates(self) -> bool:
+        return False
+
+    def check_context(self, context: Context) -> None:
+        return None

@@ -10,7 +10,7 @@ deletion, v1.36.3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from aggserver.merge.managed_fields import FieldManager
 from aggserver.meta import field
@@ -24,7 +24,7 @@ from aggserver.registry.own_kinds import conformer, own_fields
 from aggserver.registry.rest import Context, DeleteOptions, WriteOptions
 from aggserver.registry.store import Store
 from aggserver.registry.stored import StoredObject
-from aggserver.registry.strategy import Verdict
+from aggserver.registry.strategy import StrategyDefaults, Verdict
 from aggserver.scheme import object_meta
 
 __all__ = [
@@ -54,7 +54,7 @@ _STATUS_FIELDS = own_fields(INFO, _TYPE, "status", resets=("spec",))
 _FINALIZE_FIELDS = own_fields(INFO, _TYPE, "finalize", resets=("status",))
 
 
-class NamespaceStrategy:
+class NamespaceStrategy(StrategyDefaults):
     @property
     def info(self) -> ResourceInfo:
         return INFO
@@ -71,9 +71,6 @@ class NamespaceStrategy:
 
     def default(self, obj: JSONObject) -> None:
         self.conform(obj)
-
-    def prune(self, obj: JSONObject) -> None:
-        return None
 
     def prepare_for_create(self, obj: JSONObject) -> None:
         obj["status"] = {"phase": "Active"}
@@ -97,9 +94,6 @@ class NamespaceStrategy:
     def validate_update(self, obj: JSONObject, old: JSONObject) -> Verdict:
         return Verdict([])
 
-    def warnings(self, obj: JSONObject, old: JSONObject | None) -> Sequence[str]:
-        return ()
-
     def prepare_for_delete(self, obj: JSONObject, now: str) -> None:
         obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
         obj["metadata"].setdefault("deletionTimestamp", now)
@@ -108,15 +102,8 @@ class NamespaceStrategy:
         return not _finalizers(obj)
 
     @property
-    def checks_changes_twice(self) -> bool:
-        return True
-
-    @property
     def unconditional_updates(self) -> bool:
         return True
-
-    def check_context(self, context: Context) -> None:
-        return None
 
 
 class NamespaceStatusStrategy(NamespaceStrategy):
