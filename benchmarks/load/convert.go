@@ -1,13 +1,10 @@
 package main
 
 import (
-	"crypto/tls"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
-	"time"
 )
 
 // What v1 calls spec.cronSpec is spec.schedule in the other version.
@@ -34,26 +31,7 @@ type response struct {
 	Result           any              `json:"result"`
 }
 
-// serveConversion writes ca.crt, tls.crt and tls.key into dir, prints the address and serves until it is ended. It decodes and encodes
-// objects as webhooks in Go do that have no types for them, and does nothing else that takes time.
-func serveConversion(dir string) error {
-	pair, err := writeKeys(dir)
-	if err != nil {
-		return err
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	fmt.Printf("https://%s\n", listener.Addr())
-	server := &http.Server{
-		Handler:           http.HandlerFunc(convertAll),
-		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
-		ReadHeaderTimeout: time.Minute,
-	}
-	return server.ServeTLS(listener, "", "")
-}
-
+// convertAll decodes and encodes objects as webhooks in Go do that have no types for them, and does nothing else that takes time.
 func convertAll(w http.ResponseWriter, r *http.Request) {
 	var asked review
 	if err := json.NewDecoder(r.Body).Decode(&asked); err != nil || asked.Request == nil {

@@ -63,7 +63,7 @@ func main() {
 	flag.Parse()
 
 	if *webhook != "" {
-		fail(serveWebhook(*webhook))
+		fail(serveWebhook(*webhook, allow))
 		return
 	}
 	if *serve != "" {
@@ -71,7 +71,7 @@ func main() {
 		return
 	}
 	if *convert != "" {
-		fail(serveConversion(*convert))
+		fail(serveWebhook(*convert, convertAll))
 		return
 	}
 	result, err := run(&s)
