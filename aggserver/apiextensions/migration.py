@@ -187,6 +187,10 @@ class Migrator:
                     return  # the definition is gone
                 log.warning("%s: the migration failed, trying again in %g s: %s", migration.name, pause, error)
                 await self._sleep(pause)
+            except Exception:
+                # A fault of this server must not leave the condition as it is for ever.
+                log.exception("%s: the migration failed, trying again in %g s", migration.name, pause)
+                await self._sleep(pause)
             else:
                 return
 

@@ -249,6 +249,26 @@ async def test_a_definition_that_fails_holds_up_no_other(one: Migrating, monkeyp
     assert await is_retrying(one)
 
 
+async def test_a_fault_of_the_server_is_told_and_tried_again(
+    one: Migrating, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    rewrite, faults = Rewriter.rewrite, [ValueError("no such thing")]
+
+    async def faulty(self: Rewriter, items: Any) -> Any:
+        if faults:
+            raise faults.pop()
+        return await rewrite(self, items)
+
+    monkeypatch.setattr(Rewriter, "rewrite", faulty)
+    await one.establish()
+    await plant(one, 1)
+    await one.store_as("v2")
+    await one.migrated()
+    assert await stored(one.server) == {"n0": "v2"}
+    assert "the migration failed, trying again in 1 s" in caplog.text
+    assert "ValueError: no such thing" in caplog.text
+
+
 async def has_new_clocks(one: Migrating) -> bool:
     crd = (await one.client.get(f"{CRDS}/clocks.{GROUP}")).json()
     return bool(crd["status"]["storedVersions"] == ["v2"])
