@@ -109,7 +109,9 @@ class Writer:
         if state & STATE_MASK != self._state:
             raise DamagedList
         (self.revision,) = self.connection.execute(NEWEST).fetchone()
-        (self._compacted,) = self.connection.execute(COMPACTED).fetchone()
+        (compacted,) = self.connection.execute(COMPACTED).fetchone()
+        # Revision 1, that of a new store, has no event, so that there is nothing to compact.
+        self._compacted = max(compacted, 1)
 
     def start(self, loop: asyncio.AbstractEventLoop, feed: Feed, checkpointer: Checkpointer) -> None:
         self._loop = loop

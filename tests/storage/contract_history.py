@@ -72,6 +72,19 @@ async def compaction_never_goes_back(store: Storage) -> None:
 
 
 @SUITE.case
+async def a_store_is_compacted_to_what_it_was_when_new(store: Storage) -> None:
+    new = await store.revision()
+    await store.compact(new)
+    one = await store.create(A, b"1")
+    two = await store.update(A, b"2", one)
+    await store.compact(new)
+    assert [event.revision for event in await store.history(PODS, new, two, 100)] == [one, two]
+    await store.compact(two)
+    with pytest.raises(Compacted):
+        await store.list(PODS, revision=one)
+
+
+@SUITE.case
 async def a_compacted_deletion_does_not_take_its_revision_along(store: Storage) -> None:
     for _ in range(3):
         created = await store.create(A, b"1")
