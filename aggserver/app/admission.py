@@ -114,6 +114,11 @@ class StandaloneAdmission:
         world = _World(self._namespaces, self._params.find, partial(own_kinds, installer), observer)
         return _chain(_plugins(self._common, rules, world), self._common.enabled(), [], observer)
 
+    def of_files(self) -> Chain:
+        """What the objects of files go through at the start: no webhooks and no policies (see `seed`)."""
+        plugins = [NamespaceLifecycle(self._namespaces)]
+        return Chain(plugins if "NamespaceLifecycle" in self._common.enabled() else [])
+
     async def run(self) -> None:
         await self._sources.run()
 

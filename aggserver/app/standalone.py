@@ -138,7 +138,7 @@ async def _run(
             await namespaces.ensure(namespace_store, "default")
             await definition_controller.caught_up()
             await admission.known()
-            await seed.plant(objects, engine.installer, definition_controller.settled)
+            await seed.plant(objects, engine.installer, definition_controller.settled, admission.of_files())
             return await _serve(options, server, credentials, say)
 
 

@@ -3,6 +3,9 @@
 Definitions come first, and their objects wait until they are served; namespaces come before their objects. An object that exists
 already is updated to the content of the file. A file that can't be read, or an object that is refused, ends the start with an
 error that names it.
+
+No webhook and no policy is asked about these objects: an operator that has the webhooks mostly starts after this server, and with
+them the order of the documents, or a second start with the same data, would decide what is refused.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from aggserver.admission.chain import CREATE, Attributes
+from aggserver.admission.chain import CREATE, Attributes, Chain
 from aggserver.endpoints.installer import Installer, ResourceScope
 from aggserver.errors import AggserverError
 from aggserver.meta import codec, errors, versions
@@ -79,30 +82,37 @@ async def plant(
     objects: Sequence[tuple[str, JSONObject]],
     installer: Installer,
     settled: Callable[[Sequence[str]], Awaitable[Mapping[str, str]]],
+    admission: Chain,
 ) -> None:
-    """settled: returns when each of these definitions is served or refused; the result has the refused ones with the reasons."""
+    """Store the objects. Raises SeedError.
+
+    settled: returns when each of these definitions is served or refused; the result has the refused ones with the reasons.
+    admission: what the objects go through.
+    """
     definitions = {str(obj["metadata"].get("name")): (file, obj) for file, obj in objects if obj.get("kind") == _DEFINITION}
     for file, obj in definitions.values():
-        await _put(file, obj, installer)
+        await _put(file, obj, installer, admission)
     for name, why in (await settled(list(definitions))).items():
         raise SeedError(f"{definitions[name][0]}: {_DEFINITION} {name}: {why}")
     others = [(file, obj) for file, obj in objects if obj.get("kind") != _DEFINITION]
     for file, obj in sorted(others, key=lambda other: other[1].get("kind") != "Namespace"):
-        await _put(file, obj, installer)
+        await _put(file, obj, installer, admission)
 
 
-async def _put(file: str, obj: JSONObject, installer: Installer) -> None:
+async def _put(file: str, obj: JSONObject, installer: Installer, admission: Chain) -> None:
     what = f"{file}: {obj.get('kind')} {obj['metadata'].get('name', '')}"
     scope = _find(obj, installer)
     if scope is None or not isinstance(scope.rest, Creater) or not isinstance(scope.rest, Replacer):
         raise SeedError(f"{what}: this server does not store {obj.get('kind')} of {obj.get('apiVersion')}")
     try:
-        await _create_or_replace(scope, scope.rest, scope.rest, obj)
+        await _create_or_replace(scope, scope.rest, scope.rest, obj, admission)
     except StatusError as error:
         raise SeedError(f"{what}: {error.message}") from None
 
 
-async def _create_or_replace(scope: ResourceScope, creater: Creater, replacer: Replacer, obj: JSONObject) -> None:
+async def _create_or_replace(
+    scope: ResourceScope, creater: Creater, replacer: Replacer, obj: JSONObject, admission: Chain
+) -> None:
     problem = object_meta.type_error(obj["metadata"])
     if problem:
         raise errors.bad_request(problem)
@@ -112,11 +122,11 @@ async def _create_or_replace(scope: ResourceScope, creater: Creater, replacer: R
         raise errors.bad_request(str(error)) from None
     metadata = obj["metadata"]
     context = Context(CONTROLLER, (metadata.get("namespace") or "default") if scope.info.namespaced else "")
-    admission = scope.admission.bind(_attributes(scope, context, metadata.get("name", "")))
+    bound = admission.bind(_attributes(scope, context, metadata.get("name", "")))
     if metadata.get("name"):
-        await replacer.replace(context, obj, _WRITE, admission)
+        await replacer.replace(context, obj, _WRITE, bound)
     else:
-        await creater.create(context, obj, _WRITE, admission)
+        await creater.create(context, obj, _WRITE, bound)
 
 
 def _attributes(scope: ResourceScope, context: Context, name: str) -> Attributes:

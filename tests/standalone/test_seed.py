@@ -9,7 +9,12 @@ from typing import Any
 
 import pytest
 
+from aggserver.admission.chain import Attributes, Chain
+from aggserver.admission.namespace_lifecycle import NamespaceLifecycle
+from aggserver.meta import errors
+from aggserver.meta.json_types import JSONObject
 from aggserver.standalone import seed
+from aggserver.standalone.namespaces import StoredNamespaces
 from aggserver.standalone.seed import SeedError
 from tests.fakes.asgi import Client
 from tests.fakes.definitions import CRONTABS, CRONTABS_PATH, GROUP, WIDGETS, WIDGETS_PATH, crontab, definition, version, widget
@@ -23,7 +28,8 @@ async def running(server: LocalServer) -> None:
 
 async def plant(server: LocalServer, *objects: Any) -> None:
     pairs = [("seed.yaml", obj) for obj in objects]
-    await seed.plant(pairs, server.engine.installer, server.controller.settled)
+    lifecycle = NamespaceLifecycle(StoredNamespaces(server.namespaces))
+    await seed.plant(pairs, server.engine.installer, server.controller.settled, Chain([lifecycle]))
 
 
 def namespace(name: str) -> dict[str, Any]:
@@ -106,6 +112,23 @@ async def test_what_is_there_is_brought_up_to_date(server: LocalServer, client: 
     changed = (await client.get(f"{CRONTABS_PATH}/one")).json()
     assert (changed["spec"]["image"], changed["metadata"]["uid"]) == ("b", first["metadata"]["uid"])
     assert changed["status"] == {"replicas": 3}
+
+
+class RefusesAll:
+    async def validate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> None:
+        raise errors.internal_error("failed calling webhook")
+
+
+async def test_no_webhook_is_asked() -> None:
+    server = LocalServer(validating_plugins=[RefusesAll()])
+    await server.start()
+    server.run()
+    for _ in range(2):
+        await plant(server, CRONTABS, crontab())
+    client = server.client()
+    assert (await client.get(f"{CRONTABS_PATH}/one")).status == 200
+    assert (await client.merge(f"{CRONTABS_PATH}/one", {"spec": {"image": "c"}})).status == 500
+    await server.stop()
 
 
 async def test_nothing_to_plant(server: LocalServer) -> None:
