@@ -55,6 +55,36 @@ TRUST = (
 CREATE = "kubectl create -f crontab.yaml"
 READ = """kubectl get crontabs.v1.example.com local-crontab -o jsonpath='{.host} {.port}{"\\n"}'"""
 
+# docs/admission.md, on `aggserver dev`.
+OPERATOR = (
+    "aggserver dev -f config/crd/bases -f config/webhook/manifests.yaml --resolve-service system/webhook-service=localhost:9443"
+)
+POLICY = "kubectl apply -f replicas.yaml"
+TOO_MANY = "kubectl create -f many.yaml"
+
+# What controller-gen makes of kubebuilder's markers.
+WEBHOOKS = """
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata:
+  name: validating-webhook-configuration
+webhooks:
+- admissionReviewVersions: [v1]
+  clientConfig:
+    service:
+      name: webhook-service
+      namespace: system
+      path: /validate-stable-example-com-v1-crontab
+  failurePolicy: Fail
+  name: vcrontab-v1.kb.io
+  rules:
+  - apiGroups: [stable.example.com]
+    apiVersions: [v1]
+    operations: [CREATE, UPDATE]
+    resources: [crontabs]
+  sideEffects: None
+"""
+
 # Command: (what is added to it, what it prints).
 ON_A_CLUSTER = {
     "kubectl apply -k manifests": ("--dry-run=server", r"deployment.apps/aggserver \w+ \(server dry run\)"),
@@ -78,7 +108,9 @@ ON_A_CLUSTER = {
 
 CONVERTED = [KEYS, WEBHOOK, DEFINE, TRUST, CREATE, READ]
 
-RUNS = [*CONVERTED, DEV, APPLY, LIST, CHECK, BACKUP, MOVE, RESTORE, REMOVE, UP, BUILD, *ON_A_CLUSTER]
+ADMITTED = [OPERATOR, POLICY, TOO_MANY]
+
+RUNS = [*CONVERTED, *ADMITTED, DEV, APPLY, LIST, CHECK, BACKUP, MOVE, RESTORE, REMOVE, UP, BUILD, *ON_A_CLUSTER]
 
 
 class Shell:
@@ -192,6 +224,22 @@ def test_a_conversion_webhook(shell: Shell, standalone: Standalone) -> None:
         assert shell.run(CREATE) == printed_by(CREATE)
         assert shell.run(READ) == printed_by(READ)
     shell.run("kubectl delete crd crontabs.example.com")
+
+
+def test_admission_without_a_cluster(shell: Shell) -> None:
+    files = {block.text.partition("\n")[0].removeprefix("# "): block.text for block in blocks() if block.page == "admission.md"}
+    for name in ("replicas.yaml", "many.yaml"):
+        (shell.folder / name).write_text(files[name])
+    definitions, webhooks = shell.folder / "config/crd/bases", shell.folder / "config/webhook"
+    definitions.mkdir(parents=True)
+    webhooks.mkdir()
+    (definitions / "crontabs.yaml").symlink_to(REPOSITORY / "manifests/examples/crontab.yaml")
+    (webhooks / "manifests.yaml").write_text(WEBHOOKS)
+    with shell.running(f"{OPERATOR} --data .data --secure-port 0", "aggserver serves"):
+        shell.variables["KUBECONFIG"] = f"{shell.folder}/.data/kubeconfig"
+        assert shell.run(POLICY) == printed_by(POLICY)
+        assert shell.run(f"{TOO_MANY} || true") == printed_by(TOO_MANY)
+        assert 'failed calling webhook "vcrontab-v1.kb.io"' in shell.run(f"{APPLY} || true")
 
 
 async def _put_what_nobody_can_read(folder: Path) -> None:
