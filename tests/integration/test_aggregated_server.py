@@ -207,5 +207,8 @@ def test_a_broken_definition(aggregation: Aggregation, namespace: str, text: str
 
 def test_the_service_account_has_the_rights_it_needs(aggregation: Aggregation) -> None:
     """Last, over all that the tests before made the server do."""
-    assert "is forbidden" not in aggregation.log
-    assert "Traceback" not in aggregation.log
+    log = aggregation.log
+    refused = [line for line in log.splitlines() if "is forbidden" in line]
+    # test_admission_rules.py withholds the rights on params for a while, which the manifests do not grant.
+    assert [line for line in refused if not re.search(r"watch of (ConfigMap|CronTab\.stable\.example\.com) failed", line)] == []
+    assert "Traceback" not in log
