@@ -38,6 +38,9 @@ __all__ = ["MutatingWebhooks", "ValidatingWebhooks", "WebhookCaller", "WebhookCa
 MAX_MUTATING_BYTES = 8 * 2**20
 MAX_VALIDATING_BYTES = 2**20
 
+# How many failing webhooks are remembered as logged. Configurations come and go; when there are more, all are logged once more.
+MAX_FAILING = 1000
+
 # Above this many bytes, answers and objects are decoded, patched and encoded in a thread, since that takes milliseconds.
 _LONG = 128 * 1024
 
@@ -143,7 +146,7 @@ class WebhookCalls:
         self._namespace_labels = namespace_labels
         self._new_uid = new_uid
         self.observer = observer
-        self._failing: set[str] = set()  # names of webhooks that were passed over at their last call
+        self._failing: set[str] = set()  # uids of webhooks that were passed over at their last call
 
     async def target(
         self,
@@ -223,6 +226,8 @@ class WebhookCalls:
             if webhook.fails_open:
                 observer.webhook_failed_open(name, kind)
                 if webhook.uid not in self._failing:
+                    if len(self._failing) >= MAX_FAILING:
+                        self._failing.clear()
                     self._failing.add(webhook.uid)
                     log.warning("webhook %s of %s fails, and is ignored: %s", name, webhook.configuration, error)
                 return None

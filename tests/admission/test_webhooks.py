@@ -695,3 +695,17 @@ async def test_a_failing_webhook_is_logged_once(caplog: pytest.LogCaptureFixture
         "webhook internalErr of test-webhooks fails, and is ignored: failed to call webhook: an error on the server",
         "webhook internalErr of test-webhooks answers again",
     ]
+
+
+async def test_the_failing_webhooks_that_are_remembered_are_bounded(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aggserver.admission.webhooks.MAX_FAILING", 2)
+    world = World()
+    with caplog.at_level("INFO", "aggserver.webhooks"):
+        for number in (1, 2, 1, 2, 3, 3, 1):
+            world.configured.found = [configuration(webhook("internalErr", **IGNORE), name=f"c{number}")]
+            world.configured.generation += 1
+            await world.validate()
+    logged = [record.getMessage().partition(" of ")[2][:2] for record in caplog.records]
+    assert logged == ["c1", "c2", "c3", "c1"]
