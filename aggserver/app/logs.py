@@ -22,6 +22,13 @@ _COLOURS = {
 }
 
 
+def _is_worth_logging(record: logging.LogRecord) -> bool:
+    """Not uvloop's traceback for a call that was given up during its TLS handshake: the connection is closed already."""
+    error = record.exc_info[1] if record.exc_info else None
+    is_closed = isinstance(error, RuntimeError) and str(error).endswith("the handler is closed")
+    return not (is_closed and record.getMessage().startswith("Fatal error on SSL protocol"))
+
+
 class _Coloured(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the library's name
         record.colour = _COLOURS.get(record.levelno, "")
@@ -32,6 +39,7 @@ def log_to(stream: TextIO, level: str, environ: Mapping[str, str]) -> None:
     """level: debug, info, warning or error. environ: the environment; NO_COLOR and TERM=dumb turn colours off."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(_Coloured(_COLOURED) if _wants_colours(stream, environ) else logging.Formatter(_FORMAT))
+    logging.getLogger("asyncio").addFilter(_is_worth_logging)
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     if level != "debug":
         # These libraries log every connection; what matters we log ourselves.
