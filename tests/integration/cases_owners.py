@@ -300,8 +300,11 @@ def _space(method: str, body: Any, query: str = "", kind: str = "application/jso
 
 
 def _without_status(body: Any) -> Any:
-    """Of a namespace: all but its phase, which a controller decides in its own time."""
-    return {name: value for name, value in body.items() if name != "status"} if body.get("kind") == "Namespace" else body
+    """Of a namespace: all but its phase, and the finalizers of one that is deleted: controllers decide those in their own time."""
+    if body.get("kind") != "Namespace":
+        return body
+    theirs = {"status", "spec"} if "deletionTimestamp" in body["metadata"] else {"status"}
+    return {name: value for name, value in body.items() if name not in theirs}
 
 
 def _apply_space(body: Any, manager: str = "one", more: str = "", **others: Any) -> Ask:
