@@ -300,11 +300,16 @@ def _space(method: str, body: Any, query: str = "", kind: str = "application/jso
 
 
 def _without_status(body: Any) -> Any:
-    """Of a namespace: all but its phase, and the finalizers of one that is deleted: controllers decide those in their own time."""
+    """Of a namespace: all but its phase, which a controller decides in its own time, and what else it does to a deleted one."""
     if body.get("kind") != "Namespace":
         return body
-    theirs = {"status", "spec"} if "deletionTimestamp" in body["metadata"] else {"status"}
-    return {name: value for name, value in body.items() if name not in theirs}
+    body = {name: value for name, value in body.items() if name != "status"}
+    if "deletionTimestamp" in body["metadata"]:
+        body.pop("spec", None)
+        entries = body["metadata"]["managedFields"]
+        kept = [entry for entry in entries if not entry.get("subresource") and "f:spec" not in entry["fieldsV1"]]
+        body["metadata"] = {**body["metadata"], "managedFields": kept}
+    return body
 
 
 def _apply_space(body: Any, manager: str = "one", more: str = "", **others: Any) -> Ask:
