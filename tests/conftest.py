@@ -7,6 +7,7 @@ skip.
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import sys
@@ -54,6 +55,15 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     if report.failed and cluster is not None and _is_integration(item):
         report.sections += [(f"end of the log of {name}", tail) for name, tail in cluster.log_tails().items()]
     return report
+
+
+@pytest.fixture(autouse=True)
+def _logs_end_with_the_test() -> Iterator[None]:
+    """Remove the handler of a command that a test has run: its stream is closed, of which logging tells at length, each time."""
+    yield
+    root = logging.getLogger()
+    for handler in [handler for handler in root.handlers if type(handler) is logging.StreamHandler]:
+        root.removeHandler(handler)
 
 
 @pytest.fixture(scope="session")
