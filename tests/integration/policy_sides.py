@@ -28,7 +28,7 @@ _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _JSON = {"content-type": "application/json"}
 # Seconds until kube-apiserver has noticed all policies and the kinds of params, which it looks for every 30 s.
 _PATIENCE = 90.0
-_PROBE = "zz-probe"
+_PROBE = "zz-probe-of-policies"
 _PLURALS = {
     "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
     "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",

@@ -214,7 +214,7 @@ def _clear(
         client.request("DELETE", f"/api/v1/namespaces/{name}")
 
 
-_PROBE = "zz-probe"
+_PROBE = "zz-probe-of-webhooks"
 
 
 def _probe() -> WebhookCase:
