@@ -11,7 +11,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from aggserver.meta import errors, field, selectors
 from aggserver.registry import stored
@@ -123,7 +123,7 @@ class Reader:
         if not self._cacher.loaded:
             return None
         try:
-            obj = self._cacher.get(f"{self._resource.prefix}{namespace}/{name}" if namespace else self._resource.prefix + name)
+            obj = self._cacher.get(self._resource.key_of(namespace, name))
         except Corrupt:
             return None
         return obj if obj is not None and self._views.is_own(obj) else None
@@ -289,7 +289,7 @@ class Reader:
         """The objects, each in the version in which it is stored, pruned and defaulted."""
         by_store: dict[Reader, builtins.list[int]] = {}
         for index, obj in enumerate(objects):
-            by_store.setdefault(self._in_version_of(obj), []).append(index)
+            by_store.setdefault(self._store_of(obj), []).append(index)
         if len(by_store) == 1:
             (store,) = by_store
             return await store._views.of_all(objects, lenient=lenient)
@@ -300,11 +300,9 @@ class Reader:
                 shown[index] = view
         return shown
 
-    def _in_version_of(self, obj: StoredObject) -> Reader:
-        """The reader of the version in which an object is stored; this one if the definition does not have that version."""
-        if self._views.is_own(obj):
-            return self
-        return self._sibling(stored.api_version(obj)) or self
+    def _store_of(self, obj: StoredObject) -> Store | Self:
+        """The store of the version in which an object is stored; this one if the definition does not have that version."""
+        return self if self._views.is_own(obj) else self._sibling(stored.api_version(obj)) or self
 
     def _watched_prefix(self, context: Context, options: ListOptions) -> str:
         """The prefix to watch, or the key if a selector names a single object, so that writes of others don't touch the watch."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from aggserver.conversion.converter import Converter
@@ -12,7 +12,7 @@ from aggserver.registry.storage_version import Fence
 from aggserver.registry.stored import StoredObject
 from aggserver.storage import keys
 from aggserver.storage.cacher import Cacher
-from aggserver.storage.interface import Compacted, Guarded, Storage
+from aggserver.storage.interface import Compacted, Guard, Guarded, Storage
 
 __all__ = ["ResourceStorage"]
 
@@ -55,21 +55,19 @@ class ResourceStorage:
 
     async def create(self, key: str, value: bytes) -> int:
         """As `Storage.create`, unless the storage version has changed: then it raises Superseded."""
-        if self.fence is None:
-            return await self.storage.create(key, value)
-        try:
-            return await self.storage.create(key, value, await self.fence.guard())
-        except Guarded:
-            return await self.storage.create(key, value, await self.fence.newest())
+        return await self._guarded(lambda guard: self.storage.create(key, value, guard))
 
     async def update(self, key: str, value: bytes, expected: int) -> int:
         """As `Storage.update`, unless the storage version has changed: then it raises Superseded."""
+        return await self._guarded(lambda guard: self.storage.update(key, value, expected, guard))
+
+    async def _guarded(self, write: Callable[[Guard | None], Awaitable[int]]) -> int:
         if self.fence is None:
-            return await self.storage.update(key, value, expected)
+            return await write(None)
         try:
-            return await self.storage.update(key, value, expected, await self.fence.guard())
+            return await write(await self.fence.guard())
         except Guarded:
-            return await self.storage.update(key, value, expected, await self.fence.newest())
+            return await write(await self.fence.newest())
 
     @property
     def is_over(self) -> bool:
@@ -86,7 +84,6 @@ class ResourceStorage:
     def prefix(self) -> str:
         return keys.resource_prefix(self.group, self.resource)
 
-    def key_of(self, metadata: JSONObject) -> str:
-        """The key of an object."""
-        namespace = metadata.get("namespace")
-        return f"{self.prefix}{namespace}/{metadata['name']}" if namespace else f"{self.prefix}{metadata['name']}"
+    def key_of(self, namespace: str, name: str) -> str:
+        """The key of an object. namespace: '' for one that is in none."""
+        return f"{self.prefix}{namespace}/{name}" if namespace else self.prefix + name

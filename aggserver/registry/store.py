@@ -525,10 +525,6 @@ class Store(Reader):
     def _asks(self) -> bool:
         return self._resource.converter.at_once is None
 
-    def _store_of(self, current: StoredObject) -> Store:
-        """The Store of the version in which an object is stored; this one if the definition does not have that version."""
-        return self if self._views.is_own(current) else self._sibling(stored.api_version(current)) or self
-
     async def _shown(self, written: StoredObject, write: _Write) -> StoredObject:
         """The response of an update. If only the converter fails, the object as it is stored, since the write has happened."""
         if not write.stays or write.context.metadata_only:

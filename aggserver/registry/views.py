@@ -222,7 +222,8 @@ class Views:
             try:
                 (obj,) = await self._resource.converter.convert([copy], target)
             except ConversionError as error:
-                raise named(error, self._resource.key_of(obj["metadata"])) from None
+                metadata = obj["metadata"]
+                raise named(error, self._resource.key_of(metadata.get("namespace") or "", metadata["name"])) from None
             _prune(obj, self._resource.prune)
         return stored.encode(obj, target, self._info.kind)
 
