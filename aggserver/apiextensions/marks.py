@@ -3,8 +3,9 @@
 A watch that resumes from an older revision must list again, or its client would keep objects without the new defaults until
 somebody writes them. The definition's own revision can't serve for that: it also changes with labels and status, definitions from
 files have none, and until a server has applied the change, its clients get newer revisions of objects with the old content. So a
-server writes a mark after it has applied the change. The revision of that write is newer than everything sent before, and not
-newer than anything sent afterwards. A restart without a change writes nothing and refuses no watch.
+server writes a mark after it has applied the change. The revision of that write is newer than all that was sent with the old
+content. What is read between the change and its mark is older than the mark, although it has the new content: such a client lists
+once more. A restart without a change writes nothing and refuses no watch.
 
 All servers of a store read each other's marks, since a client may reconnect to a server that applied the change earlier.
 Keys are `/aggserver/definitions/<name>`; no custom resource has the group `aggserver`, since their groups have a dot.
