@@ -296,10 +296,10 @@ def _namespace(**metadata: Any) -> dict[str, Any]:
 
 def _space(method: str, body: Any, query: str = "", kind: str = "application/json", **more: Any) -> Ask:
     where = "/api/v1/namespaces" if method == "POST" else "/api/v1/namespaces/$name"
-    return ask(method, where + query, body, kind=kind, pick=_without_status, **more)
+    return ask(method, where + query, body, kind=kind, pick=_without_what_controllers_decide, **more)
 
 
-def _without_status(body: Any) -> Any:
+def _without_what_controllers_decide(body: Any) -> Any:
     """Of a namespace: all but its phase, which a controller decides in its own time, and what else it does to a deleted one."""
     if body.get("kind") != "Namespace":
         return body
@@ -355,14 +355,14 @@ _NAMESPACES: Cases = {
             "/api/v1/namespaces/$name/status?fieldManager=st",
             {**_namespace(labels={"c": "d"}), "status": {"conditions": [{"type": "Own", "status": "True"}]}},
             kind=APPLY_PATCH,
-            pick=_without_status,
+            pick=_without_what_controllers_decide,
         ),
         ask(
             "PATCH",
             "/api/v1/namespaces/$name/status?fieldManager=su",
             {"metadata": {"labels": {"e": "f"}}, "status": {"conditions": [{"type": "Own", "status": "False"}]}},
             kind="application/merge-patch+json",
-            pick=_without_status,
+            pick=_without_what_controllers_decide,
         ),
         _GONE,
     ],
