@@ -1,6 +1,7 @@
 """The command line: parses options, sets up logging and signals, runs a command, and reports errors in one line.
 
 aggserver dev         a server without a cluster
+aggserver dev user    a client certificate and a kubeconfig for a user of it
 aggserver serve       a server behind a cluster's aggregation layer
 aggserver cel         checks and runs CEL expressions, and the rules of definitions
 aggserver convert     converts objects between the versions of a definition
@@ -70,6 +71,13 @@ def _run(argv: Sequence[str]) -> int:
     from aggserver.app.logs import log_to
 
     log_to(sys.stderr, options.log_level, os.environ)
+    if options.command == "dev user":
+        import asyncio
+
+        from aggserver.app.user import make_user
+
+        _say(asyncio.run(make_user(options)))
+        return 0
     return _storage(options) if options.command in STORAGE else _serve(options)
 
 

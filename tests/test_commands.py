@@ -14,6 +14,7 @@ from aggserver.options import parse
 from tests import test_cel_page, test_conversion_page, test_readme
 from tests.fenced import PAGES, blocks, commands
 from tests.integration import test_commands as integration
+from tests.integration import test_users
 
 NOT_RUN = {
     "make test": "it is what runs the tests",
@@ -48,7 +49,7 @@ READ = [
     " --etcd-cafile ca.crt --etcd-certfile client.crt --etcd-keyfile client.key --definitions DIR",
 ]
 
-RUN = [*test_readme.RUNS, *test_cel_page.RUNS, *test_conversion_page.RUNS, *integration.RUNS]
+RUN = [*test_readme.RUNS, *test_cel_page.RUNS, *test_conversion_page.RUNS, *integration.RUNS, *test_users.RUNS]
 
 
 def test_every_command_is_run_or_has_a_reason() -> None:

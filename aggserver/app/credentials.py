@@ -1,50 +1,62 @@
-"""The credentials of `aggserver dev`: its serving certificate, the CA it trusts, and the kubeconfig it writes. All are of one CA.
+"""The credentials of `aggserver dev`: its serving certificate, the CAs it trusts, and the kubeconfig it writes.
 
-They are kept in a folder and renewed while the server runs: new connections see the new certificate, a successor of the CA is
-trusted besides it, and the kubeconfig is written again. `certificates/keeper.py` decides what is due.
+Unless flags name others, all are of one CA, which is the server's own. They are kept in a folder and renewed while the server
+runs: new connections see the new certificate, a successor of the CA is trusted besides it, and the kubeconfig is written again.
+`certificates/keeper.py` decides what is due. Files that flags name are followed for changes: a serving certificate stands in the
+place of the own one, a client CA is trusted besides the own one, which the administrator's kubeconfig and `dev user` need.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from aggserver import disk
-from aggserver.authentication.delegating import AuthenticationConfig, Authenticator, ClientCA
+from aggserver.app.pem_files import ServingPair, client_ca_files, client_ca_from, serving_files, serving_pair_from
+from aggserver.app.tasks import Task
+from aggserver.authentication.delegating import AuthenticationConfig, Authenticator, ClientCA, TrustError
 from aggserver.authentication.user import PRIVILEGED_GROUP
 from aggserver.authentication.x509 import Roots
 from aggserver.certificates.issuing import Names, issue_client
 from aggserver.certificates.keeper import CertificateKeeper, Certificates
 from aggserver.certificates.store import FolderStore
-from aggserver.server.tls import TLSConfig
+from aggserver.options import Options
+from aggserver.server.tls import FileWatcher, TLSConfig, TLSError
 from aggserver.standalone import kubeconfig
 
-__all__ = ["Credentials"]
+__all__ = ["Credentials", "keeper_in"]
+
+log = logging.getLogger("aggserver.certificates")
 
 _ADMIN = "aggserver-admin"
 
 
+def keeper_in(folder: Path, names: Names, clock: Callable[[], float]) -> CertificateKeeper:
+    """folder: the data folder. clock: seconds since the epoch."""
+    return CertificateKeeper(FolderStore(folder / "certificates"), names, clock)
+
+
 class Credentials:
-    """Call `start` first; `run` is the background task. clock: seconds since the epoch.
+    """Call `start` first; `tasks` are the background tasks. folder: the data folder. clock: seconds since the epoch."""
 
-    shared: another kubeconfig to put our entry into; the entries of others stay.
-    """
-
-    def __init__(
-        self, folder: Path, names: Names, tls: TLSConfig, clock: Callable[[], float], shared: Path | None = None
-    ) -> None:
-        self.authenticator = Authenticator(AuthenticationConfig())
+    def __init__(self, folder: Path, names: Names, tls: TLSConfig, clock: Callable[[], float], options: Options) -> None:
+        self.authenticator = Authenticator(AuthenticationConfig(), anonymous=options.anonymous_auth)
         self.kubeconfig = folder / "kubeconfig"
-        self._shared = shared
-        self._keeper = CertificateKeeper(FolderStore(folder / "certificates"), names, clock)
+        self._shared = options.kubeconfig_to_write
+        self._keeper = keeper_in(folder, names, clock)
         self._tls = tls
         self._clock = clock
         self._url = ""
         self._certificates: Certificates
+        self._files = {**client_ca_files(options), **serving_files(options)}
+        self._watcher = FileWatcher(self._files, self._read_again)
+        self._given: tuple[ClientCA | None, ServingPair | None] = (None, None)
 
     async def start(self) -> None:
-        """Loads the CA and the certificate, or makes them. Raises FileError."""
+        """Loads the CA and the certificate, or makes them. Raises FileError, and for files of flags TLSError and TrustError."""
+        self._given = self._read(self._watcher.read())
         with disk.file_errors():
             await self._take(await self._keeper.ensure())
 
@@ -55,19 +67,44 @@ class Credentials:
         """
         self._url = url
         admin = issue_client(self._certificates.ca, _ADMIN, [PRIVILEGED_GROUP], self._clock())
-        config = kubeconfig.config(url, self._certificates.ca_bundle, admin.cert_pem, admin.key_pem)
+        _, pair = self._given
+        bundle = pair.ca_bundle if pair is not None else self._certificates.ca_bundle
+        config = kubeconfig.config(url, bundle, admin.cert_pem, admin.key_pem)
         with disk.file_errors():
             disk.replace(self.kubeconfig, kubeconfig.render(config))
         if self._shared is not None:
             kubeconfig.write_into(self._shared, config)
 
+    def tasks(self) -> list[Task]:
+        watch = [("watch of the certificate files", lambda: self._watcher.run(asyncio.sleep))]
+        return [("renewal of the certificates", self.run), *(watch if self._files else [])]
+
     async def run(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+        """Renews what the server has made itself."""
         await self._keeper.follow(self._take, sleep)
 
     async def _take(self, certificates: Certificates) -> None:
         self._certificates = certificates
-        bundle, serving = certificates.ca_bundle, certificates.serving
-        self._tls.update(cert_pem=serving.cert_pem, key_pem=serving.key_pem, client_ca_pem=bundle)
-        self.authenticator.replace(AuthenticationConfig(client_ca=ClientCA(bundle, Roots.from_pem(bundle))))
+        self._use()
+
+    def _read(self, contents: dict[str, bytes]) -> tuple[ClientCA | None, ServingPair | None]:
+        pair = serving_pair_from(self._files, contents) if "tls-cert-file" in contents else None
+        return client_ca_from(self._files, contents), pair
+
+    def _read_again(self, contents: dict[str, bytes]) -> None:
+        try:
+            self._given = self._read(contents)
+        except (TLSError, TrustError) as error:
+            log.error("keeping the certificates in use: %s", error)
+        else:
+            self._use()
+
+    def _use(self) -> None:
+        client_ca, pair = self._given
+        own = self._certificates.ca_bundle
+        trusted = own if client_ca is None else b"\n".join((own, client_ca.pem))
+        serving = self._certificates.serving if pair is None else pair
+        self._tls.update(cert_pem=serving.cert_pem, key_pem=serving.key_pem, client_ca_pem=trusted)
+        self.authenticator.replace(AuthenticationConfig(client_ca=ClientCA(trusted, Roots.from_pem(trusted))))
         if self._url:
             self.publish(self._url)

@@ -13,21 +13,20 @@ import time
 from collections.abc import Callable
 
 from aggserver.apiextensions.registration import Service
-from aggserver.authentication.x509 import CertificateError, Roots
+from aggserver.app.pem_files import serving_files, serving_pair_from
 from aggserver.certificates.issuing import Names, issue_serving, new_ca
 from aggserver.certificates.keeper import CertificateKeeper, Certificates
 from aggserver.certificates.secret_store import SecretStore
 from aggserver.certificates.store import CertificateStore, FolderStore
 from aggserver.cluster import Cluster, ClusterError, Unreachable
 from aggserver.options import Options
-from aggserver.server.tls import FileWatcher, TLSConfig, TLSError, check_pair
+from aggserver.server.tls import FileWatcher, TLSConfig, TLSError
 
 __all__ = ["ServingCertificate"]
 
 log = logging.getLogger("aggserver.certificates")
 
 _RETRY_SECONDS = 2.0
-_CERT, _KEY, _BUNDLE = "tls-cert-file", "tls-private-key-file", "ca-bundle-file"
 
 
 class ServingCertificate:
@@ -43,12 +42,9 @@ class ServingCertificate:
         self._trouble = "the Secret with the certificate has not been read yet"
         self._watcher: FileWatcher | None = None
         names = Names.for_service(service.name, service.namespace, "localhost", "127.0.0.1")
-        if options.tls_cert_file is not None and options.tls_private_key_file is not None:
-            files = {_CERT: options.tls_cert_file, _KEY: options.tls_private_key_file}
-            if options.ca_bundle_file is not None:
-                files[_BUNDLE] = options.ca_bundle_file
-            self._files = files
-            self._watcher = FileWatcher(files, self._read_again)
+        self._files = serving_files(options)
+        if self._files:
+            self._watcher = FileWatcher(self._files, self._read_again)
             self._from_files(self._watcher.read())
             return
         store: CertificateStore
@@ -101,18 +97,7 @@ class ServingCertificate:
 
     def _from_files(self, contents: dict[str, bytes]) -> None:
         """Takes all files or none, because clients must not get a bundle before its certificate is served. Raises TLSError."""
-        try:
-            check_pair(contents[_CERT], contents[_KEY])
-        except TLSError as error:
-            raise TLSError(f"--{_CERT} {self._files[_CERT]}, --{_KEY} {self._files[_KEY]}: {error}") from error
-        if _BUNDLE in contents:
-            try:
-                Roots.from_pem(contents[_BUNDLE])
-            except CertificateError as error:
-                raise TLSError(f"--{_BUNDLE} {self._files[_BUNDLE]}: {error}") from error
-        # Without a bundle, the aggregator gets the certificate itself to trust: Go accepts a leaf among its roots as its own
-        # root.
-        self._take(contents[_CERT], contents[_KEY], contents.get(_BUNDLE) or contents[_CERT])
+        self._take(*serving_pair_from(self._files, contents))
 
     def _take(self, cert_pem: bytes, key_pem: bytes, ca_bundle: bytes) -> None:
         self._tls.update(cert_pem=cert_pem, key_pem=key_pem)

@@ -79,7 +79,7 @@ async def _run(
         folder = await stack.enter_async_context(_folder(options.data))
         storage = await stack.enter_async_context(_storage(options))
         tls = TLSConfig(min_version=options.tls_min_version, cipher_suites=options.tls_cipher_suites)
-        credentials = Credentials(folder, _names(options), tls, time.time, options.kubeconfig_to_write)
+        credentials = Credentials(folder, _names(options), tls, time.time, options)
         await credentials.start()
 
         webhooks = await stack.enter_async_context(open_webhooks(options))
@@ -110,7 +110,7 @@ async def _run(
             ("controller of namespaces", namespace_controller.run),
             ("watch of the rules of admission", admission.run),
             ("controller of the status of policies", policy_controller.run),
-            ("renewal of the certificates", credentials.run),
+            *credentials.tasks(),
             *compaction(storage, options),
             *([("migration of stored objects", migrations.run)] if migrations is not None else []),
             *([("watch of the parent process", stop_with_parent)] if options.exit_with_parent else []),

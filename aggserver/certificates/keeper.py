@@ -81,10 +81,23 @@ class CertificateKeeper:
                     raise
         return self._certificates(wanted)
 
+    async def authority(self) -> tuple[KeyPair, bytes]:
+        """The CA that signs now and the bundle, for a program beside the server: it renews nothing, but makes a first CA.
+
+        Raises ValueError if there is a CA that can't be used.
+        """
+        kept, now = await self._store.load(), self._clock()
+        if CA_CERT not in kept:
+            kept = self._with_ca({}, now)
+            await self._store.save(dict(kept))
+        if not _pair_fits(kept[CA_CERT], kept.get(CA_KEY)) or _ended(kept[CA_CERT], now):
+            raise ValueError(f"{CA_CERT} and {CA_KEY} are no CA that can sign now; a start of the server makes another")
+        return KeyPair(kept[CA_CERT], kept[CA_KEY]), _bundle(kept)
+
     def _certificates(self, files: Mapping[str, bytes]) -> Certificates:
         return Certificates(
             serving=KeyPair(files[SERVING_CERT], files[SERVING_KEY]),
-            ca_bundle=b"".join(files.get(name, b"") for name in (CA_CERT, NEXT_CA_CERT, OLD_CA_CERTS)),
+            ca_bundle=_bundle(files),
             ca=KeyPair(files[CA_CERT], files[CA_KEY]),
         )
 
@@ -137,6 +150,10 @@ class CertificateKeeper:
         if dns != set(self._names.dns) or ips != {str(ip_address(ip)) for ip in self._names.ips}:
             return False
         return any(_signed_by(certificate, ca) for ca in x509.load_pem_x509_certificates(trusted))
+
+
+def _bundle(files: Mapping[str, bytes]) -> bytes:
+    return b"".join(files.get(name, b"") for name in (CA_CERT, NEXT_CA_CERT, OLD_CA_CERTS))
 
 
 def needs_renewal(cert_pem: bytes, now: float) -> bool:

@@ -63,6 +63,11 @@ def _parents() -> list[str]:
     return [name for name, _ in _below("") if name not in COMMANDS]
 
 
+def _subcommands(command: str) -> list[tuple[str, str]]:
+    """Those of a command that can do without one, as `dev` can without `user`, and their help."""
+    return _below(command) if command in COMMANDS else []
+
+
 def _first_sentence(text: str) -> str:
     return text.partition("; ")[0]
 
@@ -112,6 +117,8 @@ def _bash() -> str:
 def _bash_words(command: str) -> Iterator[str]:
     if positional := _positional(command):
         yield from _choices(positional)
+    for name, _ in _subcommands(command):
+        yield name
     for flag in _flags(command):
         yield from _names(flag)
     if _flags(command):
@@ -195,17 +202,38 @@ def _zsh_function(name: str, general: str, command: str, cases: Sequence[str]) -
     return text.replace("@commands@", "\n".join(described)).replace("@cases@", "\n".join(cases))
 
 
+_ZSH_SUBCOMMAND = """\
+                    if [[ $words[2] == @name@ ]] && (( CURRENT > 2 )); then
+                        shift words
+                        (( CURRENT -= 1 ))
+                        _arguments -s@specs@
+                        return
+                    fi
+"""
+
+
 def _zsh_case(command: str) -> str:
+    blank = " " * 16
+    before = _ZSH_AFTER_DASHES if command == "dev" else ""
+    for name, _ in _subcommands(command):
+        before += _ZSH_SUBCOMMAND.replace("@name@", name).replace(
+            "@specs@", _zsh_specs(f"{command} {name}", f"{blank}            ")
+        )
+    specs = _zsh_specs(command, f"{blank}        ")
+    return f"{blank}{command.rpartition(' ')[2]})\n{before}{blank}    _arguments -s{specs}\n{blank}    ;;"
+
+
+def _zsh_specs(command: str, indent: str) -> str:
+    """The arguments of `_arguments`, one on each line."""
     specs = [spec for flag in _flags(command) for spec in _zsh_options(flag)]
     if _flags(command):
         specs.append(shlex.quote("--config=[YAML file with options]:FILE:_files"))
     specs.append(_ZSH_HELP)
     if positional := _positional(command):
         specs.append(shlex.quote(f"1:{positional.metavar}:{_zsh_action(positional)}"))
-    blank = " " * 16
-    lines = "".join(f" \\\n{blank}        {spec}" for spec in specs)
-    before = _ZSH_AFTER_DASHES if command == "dev" else ""
-    return f"{blank}{command.rpartition(' ')[2]})\n{before}{blank}    _arguments -s{lines}\n{blank}    ;;"
+    if names := [name for name, _ in _subcommands(command)]:
+        specs.append(shlex.quote(f"1:COMMAND:({' '.join(names)})"))
+    return "".join(f" \\\n{indent}{spec}" for spec in specs)
 
 
 def _zsh_options(flag: Flag) -> Iterator[str]:
@@ -252,7 +280,11 @@ def _fish() -> str:
 
 
 def _fish_command(command: str) -> Iterator[str]:
-    start = f"complete -c aggserver -n {_fish_quote(f'__aggserver_is {command}')}"
+    names = " ".join(name for name, _ in _subcommands(command))
+    where = f"__aggserver_is {command}" + (f"; and not __fish_seen_subcommand_from {names}" if names else "")
+    start = f"complete -c aggserver -n {_fish_quote(where)}"
+    for name, text in _subcommands(command):
+        yield f"{start} -a {name} -d {_fish_quote(text)}"
     if positional := _positional(command):
         yield f"{start}{_fish_value(positional, required=False)}"
     if command == "dev":

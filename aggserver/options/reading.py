@@ -26,6 +26,10 @@ SERVICE_LINK = re.compile(r"(.*_)?(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_\d+_(TC
 # Commands that take their arguments only; variables and the configuration file are ignored.
 _WITHOUT_OPTIONS = COMPLETION | {"version"}
 
+# Options of these have the defaults of `aggserver dev`.
+_USER = "dev user"
+_LIKE_DEV = ("dev", _USER)
+
 _DEFAULTS = {one.name: one.default for one in dataclasses.fields(Options)}
 
 
@@ -52,7 +56,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Options:
     flags = {field: flag for field, flag in FLAGS.items() if command in flag.commands}
     values: dict[str, Any] = {}
     if command not in _WITHOUT_OPTIONS:
-        values |= {field: flag.dev for field, flag in flags.items() if command == "dev" and flag.dev is not None}
+        values |= {field: flag.dev for field, flag in flags.items() if command in _LIKE_DEV and flag.dev is not None}
         values |= WITH_COMMAND if run else {}
         values |= _from_file(config, flags) if config else {}
         values |= _from_environment(environ, flags)
@@ -64,6 +68,8 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Options:
 
 def _split(argv: Sequence[str]) -> tuple[Sequence[str], tuple[str, ...]]:
     """The arguments of `dev` before `--`, and the command after it. Raises OptionsError if that command is missing."""
+    if list(argv[:2]) == _USER.split():
+        return [_USER, *argv[2:]], ()  # for argparse it is one word: `dev` needs no command, so it can't have a parser for them
     if "--" not in argv or argv[0] != "dev":
         return argv, ()
     at = list(argv).index("--")
@@ -96,6 +102,8 @@ def _check(options: Options) -> None:
     if options.requestheader_client_ca_file and not options.requestheader_username_headers:
         raise OptionsError("--requestheader-username-headers: at least one is required with --requestheader-client-ca-file")
     _check_plugins(options)
+    if options.command == _USER:
+        _check_user(options)
     if options.command == "cel":
         _check_cel(options)
     if options.command == "convert":
@@ -111,6 +119,18 @@ def _check_plugins(options: Options) -> None:
                 raise OptionsError(f"{flag} plugin {quote(name)} is unknown; known are {', '.join(ADMISSION_PLUGINS)}")
     if both := sorted(set(enabled) & set(disabled)):
         raise OptionsError(f"[{' '.join(both)}] in enable-admission-plugins and disable-admission-plugins overlapped")
+
+
+def _check_user(options: Options) -> None:
+    if not options.user:
+        raise OptionsError("NAME: must not be empty")
+    if options.kubeconfig_to_write is None:
+        raise OptionsError("dev user: --kubeconfig FILE is required: the file to write")
+    if options.data == ":memory:":
+        where = '--data "$(dirname "$KUBECONFIG")"'
+        raise OptionsError(f"dev user: a server with --data :memory: has its CA in the folder of its kubeconfig: use {where}")
+    if options.server_url and not re.match(r"https?://[^/]", options.server_url):
+        raise OptionsError("--server: must be a URL, such as https://127.0.0.1:6443")
 
 
 def _check_cel(options: Options) -> None:
@@ -191,7 +211,7 @@ def _converted(flag: Flag, where: str, value: Any) -> Any:
 _DEV_HELP = (
     "With -- COMMAND, the server runs only for that command: the command gets a KUBECONFIG for the server, and when the command "
     "exits, the server stops and returns its exit status. Unless options say otherwise, such a server uses a free port, keeps "
-    "nothing on disk and logs only warnings and errors. "
+    "nothing on disk and logs only warnings and errors. For a second user, see aggserver dev user --help. "
 )
 _COMPLETION_HELP = (
     "bash: run source <(aggserver completion bash), or add it to ~/.bashrc. "
@@ -222,7 +242,7 @@ def _parser() -> argparse.ArgumentParser:
     storage.set_defaults(command=None, parser=storage)
     groups = {"storage": storage.add_subparsers(dest="command", metavar="COMMAND")}
     for command, text in COMMANDS.items():
-        group, _, name = command.rpartition(" ")
+        group, _, name = ("", "", command) if command == _USER else command.rpartition(" ")
         sub = groups.get(group, commands).add_parser(
             name,
             help=text,
@@ -271,7 +291,7 @@ def _add_flags(parser: argparse.ArgumentParser, command: str) -> None:
             more = {"metavar": "true|false", "nargs": "?", "const": "true"}
         elif flag.convert in convert.REPEATED:
             more["action"] = "append"
-        default = flag.dev if command == "dev" and flag.dev is not None else _DEFAULTS[name]
+        default = flag.dev if command in _LIKE_DEV and flag.dev is not None else _DEFAULTS[name]
         group.add_argument(*names, dest=name, default=argparse.SUPPRESS, help=flag.text + _shown(default, flag), **more)
 
 

@@ -21,6 +21,7 @@ PREFIX = "AGGSERVER_"
 COMMANDS = {
     "serve": "serve CustomResourceDefinitions from a folder through a cluster's aggregation layer",
     "dev": "serve CustomResourceDefinitions without a cluster, for development",
+    "dev user": "make a client certificate and a kubeconfig for a user of a server without a cluster",
     "cel": "check and evaluate a CEL expression, or the rules of a CustomResourceDefinition, without a server",
     "convert": "convert objects between the versions of a CustomResourceDefinition, without a server, or check its rules",
     "completion": "print a shell completion script",
@@ -32,6 +33,7 @@ COMMANDS = {
     "storage compact": "delete the history of a SQLite store that no server uses, and shrink its file",
 }
 STORAGE = frozenset(command for command in COMMANDS if command.startswith("storage "))
+DEV_USER = frozenset({"dev user"})
 SERVE, DEV, CEL, COMPLETION = frozenset({"serve"}), frozenset({"dev"}), frozenset({"cel"}), frozenset({"completion"})
 CONVERT = frozenset({"convert"})
 BOTH = SERVE | DEV
@@ -141,7 +143,7 @@ class Options:
         _SERVING,
         "kubeconfig file to add a context for this server to, as the current context; other contexts in it are kept",
         metavar="FILE",
-        commands=DEV,
+        commands=DEV | DEV_USER,
     )
     resolve_services: convert.Services = _option(
         (),
@@ -162,7 +164,7 @@ class Options:
         _STORAGE,
         "folder of the database and of other kept files; :memory: keeps nothing on disk",
         metavar="DIR",
-        commands=BOTH | STORAGE,
+        commands=BOTH | STORAGE | DEV_USER,
         dev=".aggserver",
     )
     sqlite_synchronous: str = _option(
@@ -299,17 +301,20 @@ class Options:
         _TLS,
         "serving certificate, followed by its intermediates (default: a CA and a certificate are generated and renewed)",
         metavar="FILE",
+        commands=BOTH,
     )
     tls_private_key_file: Path | None = _option(
-        None, "tls-private-key-file", convert.path, _TLS, "private key of --tls-cert-file", metavar="FILE"
+        None, "tls-private-key-file", convert.path, _TLS, "private key of --tls-cert-file", metavar="FILE", commands=BOTH
     )
     ca_bundle_file: Path | None = _option(
         None,
         "ca-bundle-file",
         convert.path,
         _TLS,
-        "CA bundle for the caBundle of the APIServices, to verify --tls-cert-file with (default: that certificate itself)",
+        "CA bundle for clients to verify --tls-cert-file with (default: that certificate itself), in the APIServices or, by "
+        "dev, in the kubeconfig",
         metavar="FILE",
+        commands=BOTH,
     )
     cert_dir: Path | None = _option(
         None,
@@ -364,8 +369,10 @@ class Options:
         "client-ca-file",
         convert.path,
         _AUTHENTICATION,
-        "CA bundle to verify client certificates with; the user is the CN, the groups are the Os (default: the cluster's)",
+        "CA bundle to verify client certificates with; the user is the CN, the groups are the Os (default: the cluster's; dev "
+        "trusts its own CA besides)",
         metavar="FILE",
+        commands=BOTH,
     )
     requestheader_client_ca_file: Path | None = _option(
         None,
@@ -451,6 +458,30 @@ class Options:
         convert.boolean,
         _AUTHENTICATION,
         "treat requests without credentials as user system:anonymous, instead of answering 401",
+        commands=BOTH,
+    )
+
+    user: str = _option(
+        "", "user", convert.text, _AUTHENTICATION, "name of the user", metavar="NAME", commands=DEV_USER, positional=True
+    )
+    user_groups: tuple[str, ...] = _option(
+        (),
+        "group",
+        convert.texts,
+        _AUTHENTICATION,
+        "group of the user; may be repeated",
+        metavar="NAME",
+        commands=DEV_USER,
+    )
+    server_url: str = _option(
+        "",
+        "server",
+        convert.text,
+        _SERVING,
+        "URL of the server (default: that in the kubeconfig of its --data folder or, before its first start, "
+        "https://127.0.0.1:6443)",
+        metavar="URL",
+        commands=DEV_USER,
     )
 
     authorization_kubeconfig: Path | None = _option(

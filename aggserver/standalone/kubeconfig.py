@@ -1,8 +1,9 @@
-"""The kubeconfig of a server without a cluster: its address, its CA, and an administrator's certificate, all in one file.
+"""The kubeconfig of a server without a cluster: its address, its CA, and a user's certificate, all in one file.
 
 Pure except `read` and `write_into`. The file is written when the server is ready, so a process that waits for it can use it at
-once. Entries are merged into an existing file by the rules of kubectl, kind and minikube: entries of our name are replaced, all
-others stay, and ours becomes the current context.
+once. Entries are merged into an existing file by the rules of kubectl, kind and minikube: entries of our names are replaced, all
+others stay, and ours becomes the current context. The administrator's context is `aggserver`, that of another user
+`NAME@aggserver`, so that one file can have several.
 Source: client-go tools/clientcmd/api/v1/types.go and tools/clientcmd/config.go, v0.36.3.
 """
 
@@ -18,7 +19,7 @@ from aggserver import disk
 from aggserver.errors import AggserverError
 from aggserver.meta import codec
 
-__all__ = ["KubeconfigError", "config", "merge", "read", "render", "write_into"]
+__all__ = ["KubeconfigError", "cluster_of", "config", "merge", "read", "render", "write_into"]
 
 NAME = "aggserver"
 _LISTS = ("clusters", "users", "contexts")
@@ -30,17 +31,28 @@ class KubeconfigError(AggserverError):
     """An existing file can't be merged into. The text names the file and the reason."""
 
 
-def config(server: str, ca_pem: bytes, cert_pem: bytes, key_pem: bytes) -> dict[str, Any]:
-    """server: the URL. The others are PEM, and are embedded."""
-    user = {"client-certificate-data": _base64(cert_pem), "client-key-data": _base64(key_pem)}
+def config(server: str, ca_pem: bytes, cert_pem: bytes, key_pem: bytes, user: str = "") -> dict[str, Any]:
+    """server: the URL. user: the name, for another user than the administrator. The others are PEM, and are embedded."""
+    credentials = {"client-certificate-data": _base64(cert_pem), "client-key-data": _base64(key_pem)}
+    name = f"{user}@{NAME}" if user else NAME
     return {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": NAME, "cluster": {"server": server, "certificate-authority-data": _base64(ca_pem)}}],
-        "users": [{"name": NAME, "user": user}],
-        "contexts": [{"name": NAME, "context": {"cluster": NAME, "user": NAME, "namespace": "default"}}],
-        "current-context": NAME,
+        "users": [{"name": name, "user": credentials}],
+        "contexts": [{"name": name, "context": {"cluster": NAME, "user": name, "namespace": "default"}}],
+        "current-context": name,
     }
+
+
+def cluster_of(content: Config) -> tuple[str, bytes]:
+    """The URL and the CA bundle (PEM) of a kubeconfig that a server has written; '' and b'' if there are none."""
+    entries = (entry.get("cluster") or {} for entry in content.get("clusters") or [] if entry.get("name") == NAME)
+    cluster = next(entries, {})
+    try:
+        return str(cluster.get("server", "")), base64.b64decode(cluster.get("certificate-authority-data", ""))
+    except (TypeError, ValueError):
+        return "", b""
 
 
 def render(content: Config) -> bytes:
@@ -51,7 +63,8 @@ def merge(ours: Config, theirs: Config) -> dict[str, Any]:
     """Merge our entries into an existing kubeconfig. theirs: the result of `read`."""
     merged = {**theirs, "apiVersion": "v1", "kind": "Config", "current-context": ours["current-context"]}
     for name in _LISTS:
-        others = [entry for entry in theirs.get(name) or [] if entry.get("name") != NAME]
+        mine = {entry["name"] for entry in ours[name]}
+        others = [entry for entry in theirs.get(name) or [] if entry.get("name") not in mine]
         merged[name] = [*others, *ours[name]]
     return merged
 
