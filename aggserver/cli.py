@@ -5,8 +5,12 @@ aggserver dev user    a client certificate and a kubeconfig for a user of it
 aggserver serve       a server behind a cluster's aggregation layer
 aggserver cel         checks and runs CEL expressions, and the rules of definitions
 aggserver convert     converts objects between the versions of a definition
+aggserver envtest     writes programs that take the place of envtest's
 aggserver storage     check, backup, restore, migrate, compact: for the storage of either server
 aggserver completion  prints a script for a shell to complete all these
+
+The kube-apiserver that `aggserver envtest` writes runs `aggserver kube-apiserver` with the flags of kube-apiserver, which is
+`aggserver dev` with the options that they stand for.
 
 Each command imports what it needs when it runs: `aggserver --help` loads no library but argparse.
 """
@@ -32,6 +36,9 @@ __all__ = ["main"]
 # The exit status of shells for a command that Ctrl-C has ended.
 _INTERRUPTED = 130
 
+# The command of the program that takes the place of kube-apiserver.
+_STAND_IN = "kube-apiserver"
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Returns the exit status: 0 for success or a requested stop, 1 for a failure or a negative check, 2 for wrong arguments.
@@ -51,6 +58,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str]) -> int:
+    remark = ""
+    if argv[:1] == [_STAND_IN]:
+        from aggserver.envtest_command import kube_apiserver
+
+        argv, remark = kube_apiserver.translate(argv[1:])
     options = parse(argv, os.environ)
     if options.command == "version":
         print(f"aggserver {aggserver.__version__}")
@@ -68,6 +80,11 @@ def _run(argv: Sequence[str]) -> int:
         from aggserver.convert_command import command as convert
 
         return int(not convert.run(options, _say))
+    if options.command == "envtest":
+        from aggserver.envtest_command import command as envtest
+
+        envtest.run(options, aggserver.__version__, _say)
+        return 0
     from aggserver.app.logs import log_to
 
     log_to(sys.stderr, options.log_level, os.environ)
@@ -78,6 +95,10 @@ def _run(argv: Sequence[str]) -> int:
 
         _say(asyncio.run(make_user(options)))
         return 0
+    if remark:
+        import logging
+
+        logging.getLogger(__name__).info("aggserver %s %s", aggserver.__version__, remark)
     return _storage(options) if options.command in STORAGE else _serve(options)
 
 

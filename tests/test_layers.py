@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
     ("cli",),
-    ("app", "cel_command", "convert_command"),
+    ("app", "cel_command", "convert_command", "envtest_command"),
     ("input_files",),
     ("server", "monitoring", "certificates", "admissionregistration", "apiextensions", "standalone"),
     ("endpoints",),
@@ -39,7 +39,13 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 # plain values before they go down.
 IMPORTERS = {
     "aggserver": ("aggserver.cli", "aggserver.app"),
-    "aggserver.options": ("aggserver.cli", "aggserver.app", "aggserver.cel_command", "aggserver.convert_command"),
+    "aggserver.options": (
+        "aggserver.cli",
+        "aggserver.app",
+        "aggserver.cel_command",
+        "aggserver.convert_command",
+        "aggserver.envtest_command",
+    ),
 }
 
 # Library -> the only modules or packages that may import it. Its exceptions and types become ours there.
@@ -102,6 +108,8 @@ PURE = (
     "aggserver.webhook.ca_bundle",
     "aggserver.webhook.client_config",
     "aggserver.convert_command.report",
+    "aggserver.envtest_command.flags",
+    "aggserver.envtest_command.programs",
     "aggserver.conversion.field_path",
     "aggserver.conversion.needed_fields",
     "aggserver.conversion.round_trips",
@@ -381,7 +389,7 @@ def test_what_is_an_import(source, targets):
         pytest.param("standalone.core", "aggserver.apiextensions.definition", "do not know each other", id="standalone"),
         pytest.param("registry.store", "aggserver.tools", "tools is in no layer", id="unknown layer"),
         pytest.param("registry.store", "aggserver", "only aggserver.cli and aggserver.app may import", id="root"),
-        pytest.param("server.serving", "aggserver.options", "convert_command may import aggserver.options", id="options"),
+        pytest.param("server.serving", "aggserver.options", "envtest_command may import aggserver.options", id="options"),
         pytest.param("server.serving", "aggserver.options.table", "may import aggserver.options", id="a part of the options"),
         pytest.param("cli", "aggserver.options", None, id="options in the cli"),
         pytest.param("server.serving", "aggserver.monitoring.health", "do not know each other", id="transport and monitoring"),

@@ -24,6 +24,7 @@ COMMANDS = {
     "dev user": "make a client certificate and a kubeconfig for a user of a server without a cluster",
     "cel": "check and evaluate a CEL expression, or the rules of a CustomResourceDefinition, without a server",
     "convert": "convert objects between the versions of a CustomResourceDefinition, without a server, or check its rules",
+    "envtest": "write programs that take the place of envtest's kube-apiserver, etcd and kubectl",
     "completion": "print a shell completion script",
     "version": "print the version",
     "storage check": "check a store for damage, also while a server uses it, and repair it on request",
@@ -35,7 +36,7 @@ COMMANDS = {
 STORAGE = frozenset(command for command in COMMANDS if command.startswith("storage "))
 DEV_USER = frozenset({"dev user"})
 SERVE, DEV, CEL, COMPLETION = frozenset({"serve"}), frozenset({"dev"}), frozenset({"cel"}), frozenset({"completion"})
-CONVERT = frozenset({"convert"})
+CONVERT, ENVTEST = frozenset({"convert"}), frozenset({"envtest"})
 BOTH = SERVE | DEV
 LOG_LEVELS = ("debug", "info", "warning", "error")
 CHECKED = BOTH | {"storage check", "storage migrate"}
@@ -687,6 +688,16 @@ class Options:
         commands=CONVERT,
         positional=True,
         optional=True,
+    )
+    assets: Path | None = _option(
+        None,
+        "assets",
+        convert.path,
+        "",
+        "folder to write the programs to, for KUBEBUILDER_ASSETS; made if it is not there",
+        metavar="DIR",
+        commands=ENVTEST,
+        positional=True,
     )
     shell: str = _option(
         "",
