@@ -42,7 +42,7 @@ _SCALARS = {
     **dict.fromkeys(("int32", "int64", "float64"), "numeric"),
     **dict.fromkeys(("string", "bytes"), "string"),
     "bool": "boolean",
-    "time": "untyped",
+    **dict.fromkeys(("time", "micro-time", "quantity", "int-or-string"), "untyped"),
 }
 
 

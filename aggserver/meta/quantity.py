@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from aggserver.meta.golang import INT64_MAX, INT64_MIN
 
-__all__ = ["Quantity", "parse", "text"]
+__all__ = ["Quantity", "canonical", "parse", "text"]
 
 _FORMAT = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 _PARTS = re.compile(r"([+-]?)0*([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)", re.ASCII)
@@ -117,6 +117,24 @@ def _long(value: int, scale: int, *, is_binary: bool) -> Quantity:
     if is_binary and abs(billionths) > INT64_MAX * 10**9:
         return Quantity(INT64_MAX if value > 0 else -INT64_MAX, 0, is_short=False)
     return Quantity(billionths, _NANO, is_short=False)
+
+
+def canonical(written: str) -> str:
+    """A quantity as Go writes what it has read from this text. Raises ValueError with upstream's message.
+
+    Go keeps a text that it takes for canonical, and its test for that is quick rather than exact: `+5` and `1500m` stay, `0.5`
+    becomes `500m`.
+    """
+    if written.isdecimal() and written.isascii() and written[0] != "0" and len(written) <= _SHORT and written[-3:] != "000":
+        return written
+    number, found = parse(written), _PARTS.fullmatch(written)
+    assert found is not None
+    whole, fraction, suffix = found[2] or "0", found[3] or "", found[4]
+    if number.is_short and suffix in _TWOS:
+        kept = number.value >> _TWOS[suffix] & 7 != 0
+    else:
+        kept = number.is_short and number.scale % 3 == 0 and not (whole + fraction).endswith("000") and whole[0] != "0"
+    return written if kept and number.value else text(number, suffix)
 
 
 def text(number: Quantity, like: str) -> str:

@@ -2,7 +2,7 @@
 
 Times are seconds since 1970-01-01T00:00:00Z as a float, negative before; only whole seconds are ever written.
 Pure: `now` is always passed in.
-Source: k8s.io/apimachinery pkg/apis/meta/v1/time.go and pkg/util/duration/duration.go, v0.36.3; the errors are Go's.
+Source: k8s.io/apimachinery pkg/apis/meta/v1/{time,micro_time}.go and pkg/util/duration/duration.go, v0.36.3; the errors are Go's.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from functools import lru_cache
 
 from aggserver.meta.golang import quote
 
-__all__ = ["format_time", "human_duration", "parse_time"]
+__all__ = ["format_micro_time", "format_time", "human_duration", "parse_micro_time", "parse_time"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAYOUT = "2006-01-02T15:04:05Z07:00"
+_MICRO_LAYOUT = "2006-01-02T15:04:05.000000Z07:00"
 # The pieces that Go parses, in order: its name in parse errors, the pattern, the allowed values, and its name in range errors.
 # The hour may have one digit, as Go parses the layout "15".
 _TWO = re.compile(r"[0-9]{2}")
@@ -34,6 +35,7 @@ _PIECES = (
     ("05", _TWO, range(60), "second"),
 )
 _FRACTION = re.compile(r"[.,]([0-9]+)")
+_MICROS = re.compile(r"[.,]([0-9]{6})")
 _ZONE = re.compile(r"Z|([+-])([0-9]{2}):([0-9]{2})")
 
 
@@ -51,11 +53,30 @@ def _formatted(seconds: int) -> str:
 
 def parse_time(text: str) -> float:
     """Parse RFC 3339, with a fraction and any offset. Raises ValueError with Go's message."""
-    numbers, position = _date_and_clock(text)
+    numbers, position = _date_and_clock(text, _LAYOUT)
     fraction = _FRACTION.match(text, position)
     if fraction is not None:
         position = fraction.end()
-    offset, position = _offset(text, position)
+    return _seconds(text, _LAYOUT, numbers, position) + float(f"0.{fraction[1]}" if fraction else 0)
+
+
+def parse_micro_time(text: str) -> tuple[int, int]:
+    """Parse RFC 3339 with six digits after the second: (seconds, microseconds from 0 on). Raises ValueError with Go's message."""
+    numbers, position = _date_and_clock(text, _MICRO_LAYOUT)
+    fraction = _MICROS.match(text, position)
+    if fraction is None:
+        raise _cannot_parse(text, position, _MICRO_LAYOUT, ".000000")
+    return int(_seconds(text, _MICRO_LAYOUT, numbers, fraction.end())), int(fraction[1])
+
+
+def format_micro_time(seconds: int, microseconds: int) -> str:
+    """`2006-01-02T15:04:05.000000Z`, in UTC."""
+    return f"{_formatted(seconds)[:-1]}.{microseconds:06d}Z"
+
+
+def _seconds(text: str, layout: str, numbers: tuple[int, int, int, int, int, int], position: int) -> float:
+    """Seconds of a time without its fraction. position: that of the zone, with which the text must end."""
+    offset, position = _offset(text, position, layout)
     if position != len(text):
         raise ValueError(f"parsing time {quote(text)}: extra text: {quote(text[position:])}")
     try:
@@ -63,19 +84,19 @@ def parse_time(text: str) -> float:
         moment = datetime(*numbers, tzinfo=UTC)
     except ValueError:
         raise _out_of_range(text, "day") from None
-    return (moment - _EPOCH).total_seconds() + float(f"0.{fraction[1]}" if fraction else 0) - offset
+    return (moment - _EPOCH).total_seconds() - offset
 
 
-def _date_and_clock(text: str) -> tuple[tuple[int, int, int, int, int, int], int]:
+def _date_and_clock(text: str, layout: str) -> tuple[tuple[int, int, int, int, int, int], int]:
     """Year to second, and the position after them."""
     numbers = []
     position = 0
-    for layout, pattern, allowed, name in _PIECES:
+    for piece, pattern, allowed, name in _PIECES:
         match = pattern.match(text, position)
         if match is None:
-            raise _cannot_parse(text, position, layout)
+            raise _cannot_parse(text, position, layout, piece)
         position = match.end()
-        if layout.isdigit():
+        if piece.isdigit():
             numbers.append(int(match.group()))
             if allowed is not None and numbers[-1] not in allowed:
                 raise _out_of_range(text, name)
@@ -83,11 +104,11 @@ def _date_and_clock(text: str) -> tuple[tuple[int, int, int, int, int, int], int
     return (year, month, day, hour, minute, second), position
 
 
-def _offset(text: str, position: int) -> tuple[int, int]:
+def _offset(text: str, position: int, layout: str) -> tuple[int, int]:
     """Seconds east of UTC, and the position after the zone."""
     match = _ZONE.match(text, position)
     if match is None:
-        raise _cannot_parse(text, position, "Z07:00")
+        raise _cannot_parse(text, position, layout, "Z07:00")
     if match[1] is None:
         return 0, match.end()
     hours, minutes = int(match[2]), int(match[3])
@@ -99,8 +120,8 @@ def _offset(text: str, position: int) -> tuple[int, int]:
     return (-seconds if match[1] == "-" else seconds), match.end()
 
 
-def _cannot_parse(text: str, position: int, layout: str) -> ValueError:
-    return ValueError(f"parsing time {quote(text)} as {quote(_LAYOUT)}: cannot parse {quote(text[position:])} as {quote(layout)}")
+def _cannot_parse(text: str, position: int, layout: str, piece: str) -> ValueError:
+    return ValueError(f"parsing time {quote(text)} as {quote(layout)}: cannot parse {quote(text[position:])} as {quote(piece)}")
 
 
 def _out_of_range(text: str, name: str) -> ValueError:

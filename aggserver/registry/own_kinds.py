@@ -11,28 +11,29 @@ from aggserver.merge import fieldset, kinds
 from aggserver.merge.managed_fields import FieldManager
 from aggserver.merge.managers import no_other_version
 from aggserver.meta import errors
-from aggserver.meta.field import Path
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
-from aggserver.scheme import form
 from aggserver.scheme.decoding import decode_error
+from aggserver.scheme.rewriting import rewrite
 from aggserver.scheme.types import lookup
 
 __all__ = ["conformer", "own_fields"]
 
 
 def conformer(type_name: str) -> Callable[[JSONObject], list[str]]:
-    """A function that does what upstream's typed decoder does: it prunes unknown fields, returns their paths, and raises 400 for
-    fields of the wrong type.
+    """A function that does what upstream's typed decoder and encoder do (`scheme/rewriting.py`).
+
+    It returns the paths of unknown fields, and raises 400 for fields of the wrong type.
 
     type_name: in the tables of `scheme/`.
     """
+    version = type_name.rpartition(".")[0].rpartition("/")[2]
 
     def conform(obj: JSONObject) -> list[str]:
         of = lookup(type_name)
-        if why := decode_error(obj, of) or ", ".join(map(str, form.problems(obj, of, Path()))):
-            raise errors.bad_request(f'{of.short_name} in version "v1" cannot be handled as a {of.short_name}: {why}')
-        return form.prune(obj, of)
+        if why := decode_error(obj, of):
+            raise errors.bad_request(f'{of.short_name} in version "{version}" cannot be handled as a {of.short_name}: {why}')
+        return rewrite(obj, of)
 
     return conform
 

@@ -10,12 +10,14 @@ Pure. Source: encoding/json, and the UnmarshalJSON of the types that have one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
+from aggserver.meta import quantity
 from aggserver.meta.golang import INT64_MAX, INT64_MIN, json_kind, to_json
-from aggserver.meta.times import parse_time
+from aggserver.meta.times import parse_micro_time, parse_time
 from aggserver.scheme.types import Type
 
 __all__ = ["NO_TYPE_META", "decode_error", "type_meta_error", "without_kind"]
@@ -26,13 +28,18 @@ NO_TYPE_META = "couldn't get version/kind; json parse error: "
 # The only union that refuses values of other types (pkg/apis/apiextensions/v1/marshal.go).
 _NEITHER = {"v1.JSONSchemaPropsOrBool": "boolean or JSON schema expected"}
 
+# What base64 begins with, and how it may end after 2 or 3 digits of a group of four.
+_BASE64 = re.compile(rb"[A-Za-z0-9+/\r\n]*")
+_ALPHABET = re.compile(rb"[A-Za-z0-9+/]+")
+_PADDING = {2: re.compile(rb"=[\r\n]*=[\r\n]*"), 3: re.compile(rb"=[\r\n]*")}
+
 # A check returns Go's error for a value that is not None, or ''. owner: Go's struct that has the member, '' for the root. path:
 # that of the member in Go's error.
 _Check = Callable[[Any, str, str], str]
 
 
-class _MalformedTimeError(Exception):
-    """Ends the check; its text is the error."""
+class _EndOfDecodingError(Exception):
+    """Of a type that reads its JSON itself: ends the check. Its text is the error."""
 
 
 def decode_error(value: Any, of: Type, owner: str = "", path: str = "") -> str:
@@ -44,7 +51,7 @@ def decode_error(value: Any, of: Type, owner: str = "", path: str = "") -> str:
         return ""
     try:
         return _check(of)(value, owner, path)
-    except _MalformedTimeError as error:
+    except _EndOfDecodingError as error:
         return str(error)
 
 
@@ -100,19 +107,70 @@ def _number(of: Type) -> _Check:
     return check
 
 
+def _bytes(of: Type) -> _Check:
+    def check(value: Any, owner: str, path: str) -> str:
+        if not isinstance(value, str):
+            return _mismatch(value, owner, path, of.name)
+        at = _not_base64(value)
+        return "" if at is None else f"illegal base64 data at input byte {at}"
+
+    return check
+
+
+def _not_base64(text: str) -> int | None:
+    """The index of the byte at which Go's decoder gives up; None if it doesn't. It passes over ends of lines."""
+    data = text.encode("utf-8", "surrogatepass")
+    found = _BASE64.match(data)
+    assert found is not None
+    at = found.end()
+    rest = data[at:].replace(b"\r", b"").replace(b"\n", b"")
+    pending = _ALPHABET.findall(data[:at])
+    count = sum(map(len, pending)) % 4
+    if not rest:
+        return at - count if count else None
+    if rest[:1] != b"=" or count < 2:
+        return at
+    padding = _PADDING[count].match(data, at)
+    if padding is None:
+        return len(data) if rest == b"=" else at
+    return None if padding.end() == len(data) else padding.end()
+
+
 # Cached, since the same few times come with every write of an object. Errors are not cached.
 _remembered_time = lru_cache(maxsize=1024)(parse_time)
 
 
-def _time(_: Type) -> _Check:
+def _own(parse: Callable[[str], object], wanted: str = "string") -> Callable[[Type], _Check]:
+    """The maker of checks for a type that reads its JSON text with a function, which raises ValueError."""
+
     def check(value: Any, owner: str, path: str) -> str:
         if not isinstance(value, str):
-            raise _MalformedTimeError(_mismatch(value, owner, path, "string"))
+            raise _EndOfDecodingError(_mismatch(value, owner, path, wanted))
         try:
-            _remembered_time(value)
+            parse(value)
         except ValueError as error:
-            raise _MalformedTimeError(str(error)) from None
+            raise _EndOfDecodingError(str(error)) from None
         return ""
+
+    return lambda _: check
+
+
+def _quantity(_: Type) -> _Check:
+    text = _own(quantity.canonical)(_)
+    # Go reads the JSON of any other value as it reads the text in a string.
+    return lambda value, owner, path: text(value.strip() if isinstance(value, str) else to_json(value), owner, path)
+
+
+def _int_or_string(_: Type) -> _Check:
+    low, high = _LIMITS["int32"]
+
+    def check(value: Any, owner: str, path: str) -> str:
+        if isinstance(value, str) or (value.__class__ is int and low <= value <= high):
+            return ""
+        what = _mismatch(value, owner, path, "int32")
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            what = what.replace(" number ", f" number {to_json(value)} ", 1)
+        raise _EndOfDecodingError(what)
 
     return check
 
@@ -187,12 +245,16 @@ def _union(of: Type) -> _Check:
 
 
 # Python types that need no further check. Most members have these, and testing for them is faster than a call.
-_RIGHT: Mapping[str, type] = {"string": str, "bytes": str, "bool": bool}
+_RIGHT: Mapping[str, type] = {"string": str, "bool": bool}
 _LIMITS = {"int32": (-(2**31), 2**31 - 1), "int64": (INT64_MIN, INT64_MAX)}
 _MAKERS: Mapping[str, Callable[[Type], _Check]] = {
-    **dict.fromkeys(("string", "bytes", "bool"), _plain),
+    **dict.fromkeys(("string", "bool"), _plain),
+    "bytes": _bytes,
     **dict.fromkeys(("int32", "int64", "float64"), _number),
-    "time": _time,
+    "time": _own(_remembered_time),
+    "micro-time": _own(parse_micro_time),
+    "quantity": _quantity,
+    "int-or-string": _int_or_string,
     "json": _anything,
     "list": _list,
     "map": _map,

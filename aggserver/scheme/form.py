@@ -17,7 +17,9 @@ from aggserver.scheme.types import Type, lookup
 __all__ = ["filled", "problems", "prune"]
 
 _WORDS = {
-    **dict.fromkeys(("string", "time"), "a string"),
+    **dict.fromkeys(("string", "time", "micro-time"), "a string"),
+    "quantity": "a quantity",
+    "int-or-string": "an integer or a string",
     "bytes": "base64",
     "bool": "a boolean",
     **dict.fromkeys(("int32", "int64"), "an integer"),
@@ -26,18 +28,21 @@ _WORDS = {
     **dict.fromkeys(("map", "struct"), "an object"),
 }
 _PYTHON: Mapping[str, type | tuple[type, ...]] = {
-    **dict.fromkeys(("string", "time", "bytes"), str),
+    **dict.fromkeys(("string", "time", "micro-time", "bytes"), str),
     "bool": bool,
     **dict.fromkeys(("int32", "int64"), int),
     "float64": (int, float),
+    "quantity": (str, int, float),
+    "int-or-string": (str, int),
     "list": list,
     **dict.fromkeys(("map", "struct"), dict),
 }
 _ZEROS: Mapping[str, Callable[[], Any]] = {
-    **dict.fromkeys(("string", "time", "bytes"), str),
+    **dict.fromkeys(("string", "time", "micro-time", "bytes"), str),
     "bool": bool,
-    **dict.fromkeys(("int32", "int64"), int),
+    **dict.fromkeys(("int32", "int64", "int-or-string"), int),
     "float64": float,
+    "quantity": lambda: "0",
     "list": list,
     "map": dict,
     **dict.fromkeys(("json", "union"), lambda: None),

@@ -1,4 +1,4 @@
-"""Kubernetes' protobuf, for the few kinds that Go's typed clients send in this form, and the few that they request in it.
+"""Kubernetes' protobuf, for the kinds that Go's typed clients send in this form, and the few that they request in it.
 
 It consists of a magic number, an envelope that names the kind, and the message. kubectl and client-go's typed clients always send
 built-in kinds in this form; client-go's metadata client requests PartialObjectMetadata only in this form, if the server has it.
@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from aggserver.meta.protobuf_wire import LENGTH, ProtobufError, fields, tag, with_length
+from aggserver.scheme.kinds import KINDS, kind_of
 from aggserver.scheme.protobuf_codec import reader, writer
 from aggserver.scheme.types import Member, Type, lookup
 
@@ -21,16 +22,20 @@ __all__ = ["ANSWERS", "BODIES", "ProtobufError", "UnknownKind", "decode", "encod
 _MAGIC = b"k8s\x00"
 
 
-class _ByKind(Mapping[str, Type]):
-    """Types by kind. The table of a type is read when it is first asked for."""
+class _ByKind(Mapping[tuple[str, str], Type]):
+    """Types by apiVersion and kind. The table of a type is read when it is first asked for.
 
-    def __init__(self, *names: str) -> None:
-        self._names = {name.rpartition(".")[2]: name for name in names}
+    Kinds of meta/v1 are in each group and version: upstream's clients send DeleteOptions as one of the group whose objects they
+    delete.
+    """
 
-    def __getitem__(self, kind: str) -> Type:
-        return lookup(self._names[kind])
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = {kind_of(name): name for name in names}
 
-    def __iter__(self) -> Iterator[str]:
+    def __getitem__(self, key: tuple[str, str]) -> Type:
+        return lookup(self._names.get(("", key[1])) or self._names[key])
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
         return iter(self._names)
 
     def __len__(self) -> int:
@@ -38,34 +43,22 @@ class _ByKind(Mapping[str, Type]):
 
 
 # The kinds that request bodies may have.
-BODIES = _ByKind(
-    "admissionregistration/v1.MutatingAdmissionPolicy",
-    "admissionregistration/v1.MutatingAdmissionPolicyBinding",
-    "admissionregistration/v1.MutatingWebhookConfiguration",
-    "admissionregistration/v1.ValidatingAdmissionPolicy",
-    "admissionregistration/v1.ValidatingAdmissionPolicyBinding",
-    "admissionregistration/v1.ValidatingWebhookConfiguration",
-    "apiextensions/v1.CustomResourceDefinition",
-    "authentication/v1.SelfSubjectReview",
-    "authorization/v1.SelfSubjectAccessReview",
-    "authorization/v1.SelfSubjectRulesReview",
-    "autoscaling/v1.Scale",
-    "core/v1.Namespace",
-    "meta/v1.DeleteOptions",
-)
+BODIES = _ByKind((*KINDS, "meta/v1.DeleteOptions"))
 # The kinds that responses may have.
 ANSWERS = _ByKind(
-    "apidiscovery/v2.APIGroupDiscoveryList",
-    "meta/v1.APIGroup",
-    "meta/v1.APIGroupList",
-    "meta/v1.APIResourceList",
-    "meta/v1.APIVersions",
-    "meta/v1.PartialObjectMetadata",
-    "meta/v1.PartialObjectMetadataList",
-    "meta/v1.Status",
+    (
+        "apidiscovery/v2.APIGroupDiscoveryList",
+        "meta/v1.APIGroup",
+        "meta/v1.APIGroupList",
+        "meta/v1.APIResourceList",
+        "meta/v1.APIVersions",
+        "meta/v1.PartialObjectMetadata",
+        "meta/v1.PartialObjectMetadataList",
+        "meta/v1.Status",
+    )
 )
 # Built when the module is imported, since a thread must not see an incomplete one.
-_WRITERS = {kind: writer(of) for kind, of in ANSWERS.items()}
+_WRITERS = {kind: writer(of) for (_, kind), of in ANSWERS.items()}
 
 # runtime.TypeMeta numbers its members differently from that of meta/v1.
 _TYPE_META = Type(
@@ -87,7 +80,7 @@ class UnknownKind(ValueError):
     """A kind that can't be decoded here; the text is its name."""
 
 
-def decode(body: bytes, kinds: Mapping[str, Type] = BODIES) -> dict[str, Any]:
+def decode(body: bytes, kinds: Mapping[tuple[str, str], Type] = BODIES) -> dict[str, Any]:
     """Decode an object, with apiVersion and kind from the envelope. Raises ProtobufError, UnknownKind."""
     if not body.startswith(_MAGIC):
         raise ProtobufError("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
@@ -100,7 +93,7 @@ def decode(body: bytes, kinds: Mapping[str, Type] = BODIES) -> dict[str, Any]:
             if not end:
                 raise ProtobufError("raw is a number")
             start, stop = at, end
-    of = kinds.get(type_meta.get("kind", ""))
+    of = kinds.get((type_meta.get("apiVersion", ""), type_meta.get("kind", "")))
     if of is None:
         raise UnknownKind(type_meta.get("kind", ""))
     return {**type_meta, **reader(of)(body, start, stop)}

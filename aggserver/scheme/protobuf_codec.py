@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from aggserver.meta import times
+from aggserver.meta import quantity, times
 from aggserver.meta.golang import from_float
 from aggserver.meta.protobuf_wire import FIXED64, LENGTH, VARINT, ProtobufError, fields, signed, tag, varint, with_length
 from aggserver.scheme.types import Member, Type
@@ -29,6 +29,9 @@ _MAX_DEPTH = 250
 
 # Kinds whose fields have the value itself as a varint; fields of all others have bytes.
 _NUMBERS = frozenset({"bool", "int32", "int64"})
+
+# The fields of util/intstr.IntOrString.
+_IS_TEXT, _INT_VAL, _STR_VAL = 1, 2, 3
 
 
 # --- reading ---
@@ -135,7 +138,8 @@ def _field(member: Member) -> _Field:
     if of.kind == "list" and of.element is not None and not of.is_message:
         return _Field(name, _value_reader(name, of.element), of.element.kind in _NUMBERS, _LIST, False)
     # A pointer to a zero time is null in JSON, which is the same as missing.
-    return _Field(name, _value_reader(name, of), of.kind in _NUMBERS, _ONE, member.pointer and of.kind != "time")
+    keep = member.pointer and of.kind not in ("time", "micro-time")
+    return _Field(name, _value_reader(name, of), of.kind in _NUMBERS, _ONE, keep)
 
 
 def _entry_reader(name: str, of: Type) -> _Read:
@@ -202,14 +206,39 @@ def _double(value: bytes) -> int | float:
 
 def _time(message: bytes) -> str:
     """Decode a time. Its nanoseconds are dropped, since JSON has none."""
-    seconds = 0
-    for number, value, stop in fields(message):
-        if number == 1 and not stop:
-            seconds = signed(value)
+    seconds = _numbers(message).get(1, 0)
+    return _formatted(times.format_time, seconds) if seconds else ""
+
+
+def _micro_time(message: bytes) -> str:
+    found = _numbers(message)
+    return _formatted(times.format_micro_time, found.get(1, 0), found.get(2, 0) // 1000) if found else ""
+
+
+def _formatted(form: Callable[..., str], *numbers: int) -> str:
     try:
-        return times.format_time(seconds) if seconds else ""
+        return form(*numbers)
     except (ValueError, OverflowError) as error:
         raise ProtobufError(f"a time is out of range: {error}") from None
+
+
+def _numbers(message: bytes) -> dict[int, int]:
+    """The fields of a message that are numbers, by their own."""
+    return {number: signed(value) for number, value, stop in fields(message) if not stop}
+
+
+def _texts(message: bytes) -> dict[int, bytes]:
+    return {number: message[start:stop] for number, start, stop in fields(message) if stop}
+
+
+def _quantity(message: bytes) -> str:
+    found = _texts(message)
+    return quantity.canonical(found[1].decode()) if 1 in found else "0"
+
+
+def _int_or_string(message: bytes) -> int | str:
+    found = _numbers(message)
+    return _texts(message).get(_STR_VAL, b"").decode() if found.get(_IS_TEXT) else found.get(_INT_VAL, 0)
 
 
 _LEAVES: Mapping[str, Callable[[bytes], Any]] = {
@@ -218,6 +247,9 @@ _LEAVES: Mapping[str, Callable[[bytes], Any]] = {
     "float64": _double,
     "json": _json,
     "time": _time,
+    "micro-time": _micro_time,
+    "quantity": _quantity,
+    "int-or-string": _int_or_string,
 }
 
 
@@ -295,10 +327,24 @@ def _moment(text: str) -> bytes:
     return tag(1, VARINT) + varint(int(times.parse_time(text)))
 
 
+def _micro_moment(text: str) -> bytes:
+    seconds, microseconds = times.parse_micro_time(text)
+    return tag(1, VARINT) + varint(seconds) + tag(2, VARINT) + varint(microseconds * 1000)
+
+
+def _written_int_or_string(value: int | str) -> bytes:
+    number, text = (0, value) if isinstance(value, str) else (value, "")
+    head = tag(_IS_TEXT, VARINT) + varint(isinstance(value, str)) + tag(_INT_VAL, VARINT) + varint(number)
+    return head + tag(_STR_VAL, LENGTH) + with_length(text.encode())
+
+
 _RAW = tag(1, LENGTH)
 _CONTENTS: Mapping[str, _Write] = {
     "string": str.encode,
     "bytes": base64.b64decode,
     "json": lambda value: _RAW + with_length(orjson.dumps(value)),
     "time": _moment,
+    "micro-time": _micro_moment,
+    "quantity": lambda value: _RAW + with_length(value.encode()),
+    "int-or-string": _written_int_or_string,
 }

@@ -11,7 +11,8 @@ test compares the two; to add a kind, add a root there. A line that does not sta
 and an indented one a member: JSON name, type, protobuf field number (`-` for none), then `omitempty` and what else its tags say,
 and Go's name where that is not the JSON name with a capital. `inline` embeds a struct: in JSON its members are those of the outer
 struct, in protobuf it is a message of its own. Types of other packages have the package before them (meta/v1.Time).
-Pure. Source: the struct tags of k8s.io/api, k8s.io/apimachinery and k8s.io/apiextensions-apiserver, v0.36.3.
+A type is read when it is first asked for, and with it only the types that it contains.
+Pure. Source: the struct tags of k8s.io/{api,apimachinery,apiextensions-apiserver,kube-aggregator}, v0.36.3.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ _TABLES = Path(__file__).with_name("tables")
 # Types with their own JSON encoding: a time is RFC 3339, json is any value, unchanged. The JSON of a union is that of one of its
 # members, chosen by its JSON type. A custom type that is not here can't be read: add it with its kind.
 _CUSTOM = {
+    "api/resource.Quantity": "quantity",
+    "meta/v1.MicroTime": "micro-time",
     "meta/v1.Time": "time",
+    "util/intstr.IntOrString": "int-or-string",
     "meta/v1.FieldsV1": "json",
     "apiextensions/v1.JSON": "json",
     "pkg/runtime.RawExtension": "json",
@@ -41,7 +45,7 @@ _CUSTOM = {
 }
 
 _JSON_KINDS = {
-    **dict.fromkeys(("string", "bytes", "time"), "string"),
+    **dict.fromkeys(("string", "bytes", "time", "micro-time"), "string"),
     **dict.fromkeys(("int32", "int64", "float64"), "number"),
     "bool": "bool",
     "list": "array",
@@ -63,7 +67,8 @@ class Type:
     """One Go type. Shared, and never changed after it was read. Types contain each other, so they are compared by identity.
 
     name: as Go prints it (`v1.ResourceScope`, `[]string`).
-    kind: string, bytes (base64 in JSON), bool, int32, int64, float64, list, map (from strings), struct, time, json or union.
+    kind: string, bytes (base64 in JSON), bool, int32, int64, float64, list, map (from strings), struct, time, micro-time (with
+    six digits of a second), quantity (a string or a number), int-or-string, json or union.
     element: of a list or map, else None. members: of a struct, by JSON name in Go's order; of a union, by Go's names.
     is_message: of a list, whether protobuf has it as a message with the items as its field 1.
     embedded: of a struct, the structs in it whose members are among its own, by their protobuf numbers.
@@ -115,8 +120,9 @@ class Member:
     """One field of a struct.
 
     name: in JSON. number: in protobuf, 0 if it has no field there. pointer: Go distinguishes zero from missing. omitempty: zero
-    is not written to JSON. embedded: the structs through which it is in this one, each with a dot, as Go's decoder names them.
-    strategy, merge_key: for a strategic merge patch: `merge` for a list that is merged, and the member of its items by which.
+    is not written to JSON. omitzero: nor is that of a struct. embedded: the structs through which it is in this one, each with a
+    dot, as Go's decoder names them. strategy, merge_key: for a strategic merge patch: `merge` for a list that is merged, and the
+    member of its items by which.
     """
 
     name: str
@@ -125,6 +131,7 @@ class Member:
     number: int
     pointer: bool
     omitempty: bool
+    omitzero: bool = False
     embedded: str = ""
     strategy: str = ""
     merge_key: str = ""
@@ -134,78 +141,92 @@ class Member:
         return value is None or (self.omitempty and not self.pointer and self.type.kind != "struct" and not value)
 
 
-@cache
 def lookup(name: str) -> Type:
     """The type with this name and package, such as `apiextensions/v1.CustomResourceDefinition`. Raises KeyError."""
-    package, _, short = name.rpartition(".")
-    return _package(package)[short]
+    if name not in _READ:
+        being_read: set[str] = set()
+        _read(name, being_read)
+        _READ.update(being_read)
+    return _TYPES[name]
+
+
+# Two threads may read a type at once: the Type is the same, and each gives it the same members. Only types whose members are all
+# there are in _READ.
+_TYPES: dict[str, Type] = {}
+_READ: set[str] = set()
 
 
 @cache
-def _package(package: str) -> Mapping[str, Type]:
-    """All types of one table. All are created before any member is read, since types contain themselves."""
-    lines = (_TABLES / f"{package.replace('/', '_')}.txt").read_text().splitlines()
-    prefix = package.rpartition("/")[2]
-    heads = [line.split() for line in lines if not line.startswith(" ")]
-    types = {name: Type(f"{prefix}.{name}", is_message="message" in more) for name, _, *more in heads}
-    for name, what, *_ in heads:
-        made = types[name]
-        if what in ("struct", "custom"):
-            made.kind = "struct" if what == "struct" else _CUSTOM[f"{package}.{name}"]
-        else:
-            base = _resolve(what, types)
-            made.kind, made.element = base.kind, base.element
-    bodies: dict[str, list[list[str]]] = {}
-    for line in lines:
+def _declarations(package: str) -> Mapping[str, tuple[list[str], list[list[str]]]]:
+    """The lines of a table as words, by type: its own line, and its members'."""
+    declared: dict[str, tuple[list[str], list[list[str]]]] = {}
+    members: list[list[str]] = []
+    for line in (_TABLES / f"{package.replace('/', '_')}.txt").read_text().splitlines():
+        words = line.split()
         if line.startswith(" "):
-            bodies[next(reversed(bodies))].append(line.split())
+            members.append(words)
         else:
-            bodies[line.split()[0]] = []
-    for name in types:
-        _fill(name, types, bodies)
-    return types
+            members = []
+            declared[words[0]] = (words, members)
+    return declared
 
 
-def _fill(name: str, types: Mapping[str, Type], bodies: dict[str, list[list[str]]]) -> None:
-    """Read the members of a type, once, and before them those of the structs that it embeds."""
-    into = types[name]
-    for member_name, wanted, number, *rest in bodies.pop(name, ()):
-        made = _resolve(wanted.removeprefix("*"), types)
-        if "inline" not in rest:
-            go_name = next((word for word in rest if word[0].isupper()), member_name[0].upper() + member_name[1:])
-            strategy, _, key = next((word.removeprefix("patch=") for word in rest if word.startswith("patch=")), "").partition(
-                ":"
-            )
-            into.members[member_name] = Member(
-                member_name,
-                go_name,
-                made,
-                _number(number),
-                wanted.startswith("*"),
-                "omitempty" in rest,
-                strategy=strategy,
-                merge_key=key,
-            )
+def _read(name: str, being_read: set[str]) -> Type:
+    """Read a type and all that it contains. It is there before its members, since types contain themselves."""
+    if name in being_read or name in _READ:
+        return _TYPES[name]
+    package, _, short = name.rpartition(".")
+    try:
+        (_, what, *more), lines = _declarations(package)[short]
+    except OSError:
+        raise KeyError(name) from None
+    made = _TYPES.setdefault(name, Type(f"{package.rpartition('/')[2]}.{short}", is_message="message" in more))
+    being_read.add(name)
+    if what in ("struct", "custom"):
+        made.kind = "struct" if what == "struct" else _CUSTOM[name]
+    else:
+        base = _resolve(what, package, being_read)
+        made.kind, made.element = base.kind, base.element
+    if made.kind in ("struct", "union"):
+        made.members, made.embedded = _members(lines, package, being_read)
+    return made
+
+
+def _members(lines: list[list[str]], package: str, being_read: set[str]) -> tuple[dict[str, Member], dict[int, Type]]:
+    """The members of a struct, with those of the structs that it embeds, and these structs by their protobuf numbers."""
+    members: dict[str, Member] = {}
+    embedded: dict[int, Type] = {}
+    for name, wanted, number, *rest in lines:
+        made = _resolve(wanted.removeprefix("*"), package, being_read)
+        if "inline" in rest:
+            inner = (replace(each, number=0, embedded=f"{name}.{each.embedded}") for each in made.members.values())
+            members |= {each.name: each for each in inner}
+            if number != "-":
+                embedded[int(number)] = made
             continue
-        if wanted in types:
-            _fill(wanted, types, bodies)
-        embedded = (replace(each, number=0, embedded=f"{member_name}.{each.embedded}") for each in made.members.values())
-        into.members |= {each.name: each for each in embedded}
-        if number != "-":
-            into.embedded[_number(number)] = made
+        tag = next((word.removeprefix("patch=") for word in rest if word.startswith("patch=")), "")
+        strategy, _, key = tag.partition(":")
+        members[name] = Member(
+            name,
+            next((word for word in rest if word[0].isupper()), name[0].upper() + name[1:]),
+            made,
+            0 if number == "-" else int(number),
+            wanted.startswith("*"),
+            "omitempty" in rest,
+            "omitzero" in rest,
+            strategy=strategy,
+            merge_key=key,
+        )
+    return members, embedded
 
 
-def _number(word: str) -> int:
-    return 0 if word == "-" else int(word)
-
-
-def _resolve(name: str, types: Mapping[str, Type]) -> Type:
+def _resolve(name: str, package: str, being_read: set[str]) -> Type:
     if name == "[]uint8":
         return Type(name, "bytes")
     for prefix, kind in (("[]", "list"), ("map[string]", "map")):
         if name.startswith(prefix):
-            element = _resolve(name.removeprefix(prefix), types)
+            element = _resolve(name.removeprefix(prefix), package, being_read)
             return Type(prefix + element.name, kind, element)
-    if name in types:
-        return types[name]
-    return lookup(name) if "/" in name else Type(name, name)
+    if "/" in name:
+        return _read(name, being_read)
+    return _read(f"{package}.{name}", being_read) if name in _declarations(package) else Type(name, name)

@@ -24,13 +24,16 @@ FULL_HOOK = {
     "timeoutSeconds": 10,
 }
 
+# What Go writes of members without omitempty that nobody gave; validation asks for them.
+REQUIRED = {"sideEffects": None, "admissionReviewVersions": None}
+
 DEFAULTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     # name: (kind, given, filled in)
-    "validating webhooks": ("ValidatingWebhookConfiguration", {"webhooks": [HOOK]}, {"webhooks": [FULL_HOOK]}),
+    "validating webhooks": ("ValidatingWebhookConfiguration", {"webhooks": [HOOK]}, {"webhooks": [FULL_HOOK | REQUIRED]}),
     "mutating webhooks": (
         "MutatingWebhookConfiguration",
         {"webhooks": [HOOK]},
-        {"webhooks": [{**FULL_HOOK, "reinvocationPolicy": "Never"}]},
+        {"webhooks": [{**FULL_HOOK, **REQUIRED, "reinvocationPolicy": "Never"}]},
     ),
     "validating policy": (
         "ValidatingAdmissionPolicy",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from aggserver.meta.protobuf_wire import LENGTH, fields, tag, with_length
-from aggserver.scheme.protobuf import ANSWERS, BODIES, decode
+from aggserver.scheme.protobuf import ANSWERS, BODIES, UnknownKind, decode
 from aggserver.scheme.protobuf_codec import writer
 
 __all__ = ["contents", "decode_answer", "decode_events", "encode_body"]
@@ -17,13 +17,16 @@ def encode_body(obj: dict[str, Any]) -> bytes:
         tag(number, LENGTH) + with_length(obj[name].encode()) for number, name in ((1, "apiVersion"), (2, "kind"))
     )
     members = {name: value for name, value in obj.items() if name not in ("apiVersion", "kind")}
-    parts = ((1, type_meta), (2, writer(BODIES[obj["kind"]])(members)))
+    parts = ((1, type_meta), (2, writer(BODIES[obj["apiVersion"], obj["kind"]])(members)))
     return b"k8s\x00" + b"".join(tag(number, LENGTH) + with_length(part) for number, part in parts)
 
 
 def decode_answer(body: bytes) -> Any:
     """Of one object, of any kind that is read or written."""
-    return decode(body, {**BODIES, **ANSWERS})
+    try:
+        return decode(body, ANSWERS)
+    except UnknownKind:
+        return decode(body)
 
 
 def decode_events(body: bytes) -> list[Any]:

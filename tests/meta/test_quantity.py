@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aggserver.meta.quantity import Quantity, parse, text
+from aggserver.meta.quantity import Quantity, canonical, parse, text
 
 # text: (the same in billionths, whether it is an integer of 64 bits)
 READ = {
@@ -115,3 +115,49 @@ CANONICAL = {
 @pytest.mark.parametrize("given", CANONICAL)
 def test_canonical_text(given: str) -> None:
     assert text(parse(given), like=given) == CANONICAL[given]
+
+
+REWRITTEN = {
+    "5": "5",
+    "+5": "+5",
+    "05": "05",
+    "00": "0",
+    "1.000": "1",
+    "1e-1": "100e-3",
+    "1E3": "1E3",
+    "0.0001Ki": "102400u",
+    "100Ei": "9223372036854775807",
+    "0": "0",
+    "0.0": "0",
+    "0.5": "500m",
+    ".5": "500m",
+    "1.5": "1500m",
+    "1.500": "1.500",
+    "1.250": "1.250",
+    "1500m": "1500m",
+    "1000": "1k",
+    "1000m": "1",
+    "1024": "1024",
+    "100k": "100k",
+    "1e3": "1e3",
+    "1e2": "100",
+    "12E": "12E",
+    "1024Ki": "1Mi",
+    "1025Ki": "1025Ki",
+    "1000Ki": "1000Ki",
+    "1.5Gi": "1536Mi",
+    "0.5Ki": "512",
+    "0.1n": "1n",
+    "-0.5": "-500m",
+}
+
+
+@pytest.mark.parametrize("given", REWRITTEN)
+def test_what_is_read_is_written(given: str) -> None:
+    """As Go writes what it has read."""
+    assert canonical(given) == REWRITTEN[given]
+
+
+def test_no_canonical_quantity() -> None:
+    with pytest.raises(ValueError, match="quantities must match"):
+        canonical("a")

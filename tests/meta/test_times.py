@@ -1,6 +1,9 @@
+import re
+
 import pytest
 
 from aggserver.meta import times
+from aggserver.meta.times import format_micro_time, parse_micro_time
 
 READ = {
     "utc": ("2020-01-01T00:00:00Z", 1577836800.0),
@@ -94,3 +97,30 @@ DURATIONS = [
 @pytest.mark.parametrize(("seconds", "text"), DURATIONS, ids=[text for _, text in DURATIONS])
 def test_human_duration(seconds: float, text: str) -> None:
     assert times.human_duration(seconds) == text
+
+
+MICRO = {
+    "in UTC": ("2026-01-02T03:04:05.678901Z", "2026-01-02T03:04:05.678901Z"),
+    "elsewhere": ("2026-01-02T03:04:05.000001-01:30", "2026-01-02T04:34:05.000001Z"),
+    "before 1970": ("1969-12-31T23:59:59.500000Z", "1969-12-31T23:59:59.500000Z"),
+}
+
+
+@pytest.mark.parametrize(("text", "written"), MICRO.values(), ids=MICRO)
+def test_micro_times(text: str, written: str) -> None:
+    assert format_micro_time(*parse_micro_time(text)) == written
+
+
+_AS = 'as "2006-01-02T15:04:05.000000Z07:00": cannot parse'
+NO_MICRO = {
+    "no fraction": ("2026-01-02T03:04:05Z", f'{_AS} "Z" as ".000000"'),
+    "too few digits": ("2026-01-02T03:04:05.123Z", f'{_AS} ".123Z" as ".000000"'),
+    "too many digits": ("2026-01-02T03:04:05.123456789Z", f'{_AS} "789Z" as "Z07:00"'),
+    "no time": ("x", f'{_AS} "x" as "2006"'),
+}
+
+
+@pytest.mark.parametrize(("text", "error"), NO_MICRO.values(), ids=NO_MICRO)
+def test_no_micro_times(text: str, error: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(f'parsing time "{text}" {error}')):
+        parse_micro_time(text)

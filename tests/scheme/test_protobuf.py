@@ -166,7 +166,7 @@ def test_a_scale() -> None:
 
 def test_unknown_kind() -> None:
     with pytest.raises(protobuf.UnknownKind, match="Pod"):
-        protobuf.decode(_body("v1", "Pod", b""))
+        protobuf.decode(_body("v2", "Pod", b""))
 
 
 @pytest.mark.parametrize("length", range(40))

@@ -120,7 +120,7 @@ async def test_status(client: Client) -> None:
     made["status"]["conditions"] = [{"type": "Some", "status": "True"}]
     made["spec"] = {}
     answer = await client.put(f"{TEAM}/status", made)
-    assert answer.json()["status"]["conditions"] == [{"type": "Some", "status": "True"}]
+    assert answer.json()["status"]["conditions"] == [{"type": "Some", "status": "True", "lastTransitionTime": None}]
     assert answer.json()["spec"] == {"finalizers": ["kubernetes"]}
     answer = await client.merge(f"{TEAM}/status", {"status": {"phase": "Terminating"}})
     assert (answer.status, answer.message) == (

@@ -16,15 +16,32 @@ import (
 	admissionv1beta1 "k8s.io/api/admission/v1beta1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	nodev1 "k8s.io/api/node/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsv1beta1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
 var kinds = map[string][]any{
@@ -39,19 +56,55 @@ var kinds = map[string][]any{
 	"apiextensions/v1": {apiextensionsv1.CustomResourceDefinition{}, apiextensionsv1.ConversionReview{}},
 	// Definitions of v1beta1 are not served; its reviews are still sent.
 	"apiextensions/v1beta1": {apiextensionsv1beta1.ConversionReview{}},
-	"authentication/v1":     {authenticationv1.SelfSubjectReview{}},
-	"authorization/v1":      {authorizationv1.SelfSubjectAccessReview{}, authorizationv1.SelfSubjectRulesReview{}},
-	"autoscaling/v1":        {autoscalingv1.Scale{}},
-	"core/v1":               {corev1.Namespace{}},
+	"apiregistration/v1":    {apiregistrationv1.APIService{}},
+	"apps/v1": {
+		appsv1.ControllerRevision{}, appsv1.DaemonSet{}, appsv1.Deployment{}, appsv1.ReplicaSet{}, appsv1.StatefulSet{},
+	},
+	"authentication/v1": {
+		authenticationv1.SelfSubjectReview{}, authenticationv1.TokenRequest{}, authenticationv1.TokenReview{},
+	},
+	"authorization/v1": {
+		authorizationv1.LocalSubjectAccessReview{}, authorizationv1.SelfSubjectAccessReview{},
+		authorizationv1.SelfSubjectRulesReview{}, authorizationv1.SubjectAccessReview{},
+	},
+	"autoscaling/v1":  {autoscalingv1.HorizontalPodAutoscaler{}, autoscalingv1.Scale{}},
+	"autoscaling/v2":  {autoscalingv2.HorizontalPodAutoscaler{}},
+	"batch/v1":        {batchv1.CronJob{}, batchv1.Job{}},
+	"certificates/v1": {certificatesv1.CertificateSigningRequest{}},
+	"coordination/v1": {coordinationv1.Lease{}},
+	"core/v1": {
+		corev1.Binding{}, corev1.ConfigMap{}, corev1.Endpoints{}, corev1.Event{}, corev1.LimitRange{}, corev1.Namespace{},
+		corev1.Node{}, corev1.PersistentVolume{}, corev1.PersistentVolumeClaim{}, corev1.Pod{}, corev1.PodTemplate{},
+		corev1.ReplicationController{}, corev1.ResourceQuota{}, corev1.Secret{}, corev1.Service{}, corev1.ServiceAccount{},
+		// Only kinds of other packages contain it.
+		corev1.TopologySelectorTerm{},
+	},
+	"discovery/v1": {discoveryv1.EndpointSlice{}},
+	"events/v1":    {eventsv1.Event{}},
 	"meta/v1": {
 		metav1.TypeMeta{}, metav1.ObjectMeta{}, metav1.DeleteOptions{},
 		metav1.FieldSelectorRequirement{}, metav1.LabelSelectorRequirement{},
 		metav1.Status{}, metav1.PartialObjectMetadataList{}, metav1.GroupVersionKind{},
 		metav1.APIVersions{}, metav1.APIGroupList{}, metav1.APIResourceList{},
-		metav1.LabelSelector{}, metav1.Condition{}, metav1.GroupVersionResource{},
+		metav1.LabelSelector{}, metav1.Condition{}, metav1.GroupVersionResource{}, metav1.MicroTime{},
 	},
-	"pkg/runtime": {runtime.RawExtension{}},
-	"pkg/types":   {types.UID("")},
+	"api/resource":  {resource.Quantity{}},
+	"networking/v1": {networkingv1.Ingress{}, networkingv1.IngressClass{}, networkingv1.NetworkPolicy{}},
+	"node/v1":       {nodev1.RuntimeClass{}},
+	"pkg/runtime":   {runtime.RawExtension{}},
+	"pkg/types":     {types.UID("")},
+	"policy/v1":     {policyv1.Eviction{}, policyv1.PodDisruptionBudget{}},
+	"rbac/v1": {
+		rbacv1.ClusterRole{}, rbacv1.ClusterRoleBinding{}, rbacv1.Role{}, rbacv1.RoleBinding{},
+	},
+	"resource/v1": {
+		resourcev1.DeviceClass{}, resourcev1.ResourceClaim{}, resourcev1.ResourceClaimTemplate{}, resourcev1.ResourceSlice{},
+	},
+	"scheduling/v1": {schedulingv1.PriorityClass{}},
+	"storage/v1": {
+		storagev1.CSIDriver{}, storagev1.CSINode{}, storagev1.StorageClass{}, storagev1.VolumeAttachment{},
+	},
+	"util/intstr": {intstr.IntOrString{}},
 }
 
 var marshaler = regexp.MustCompile(`^(Marshal|Unmarshal)JSON$`)
