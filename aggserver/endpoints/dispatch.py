@@ -85,7 +85,7 @@ class Dispatcher:
         if scope.deprecation:
             request.warnings.append(scope.deprecation)
         if scope.built_in:
-            if info.name and not info.subresource and scope.verbs.isdisjoint(_NAMED):
+            if info.name and scope.verbs.isdisjoint(_NAMED):
                 raise errors.no_route()
             if info.verb not in scope.verbs or not _has_route(request):
                 raise errors.method_not_allowed()
@@ -95,7 +95,7 @@ class Dispatcher:
             self._on_deprecated(info)
         if info.verb in _NAMED and not info.name:
             raise errors.bad_request("name must be provided")
-        context = Context(request.user, info.namespace, request.warnings, name=info.name)
+        context = Context(request.user, info.namespace, request.warnings)
         # `rest` has the protocol of every verb of its scope.
         return await self._verbs[info.verb](scope, scope.rest, context, request)
 
@@ -113,7 +113,7 @@ def _has_route(request: Request) -> bool:
     info = request.info
     if info.verb in _NAMED and not info.name:
         return False
-    return request.method != "HEAD" and not (info.verb == "create" and info.name and not info.subresource)
+    return request.method != "HEAD" and not (info.verb == "create" and info.name)
 
 
 def _scope_fits(served: Served, info: RequestInfo) -> bool:

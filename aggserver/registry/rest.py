@@ -51,7 +51,6 @@ class Context:
     """The context of a request. namespace: '' for a cluster-scoped resource or for all namespaces.
 
     warnings: texts for Warning headers; resources add to it. body_bytes: size of the body, if it is an object or a patch.
-    name: of the object that the path names, '' for none: a create of a subresource needs it.
     metadata_only: whether the response has nothing but metadata of the objects. Then they need not be in the requested version.
     """
 
@@ -60,7 +59,6 @@ class Context:
     warnings: list[str] = field(default_factory=list)
     body_bytes: int = 0
     metadata_only: bool = False
-    name: str = ""
 
 
 class Object(Protocol):
@@ -253,7 +251,7 @@ class Creater(Protocol):
     async def create(
         self, context: Context, obj: JSONObject, options: WriteOptions, admission: Admission = NO_ADMISSION
     ) -> Object:
-        """The caller must not use `obj` afterwards: it is changed. For a subresource, `context.name` is whose it is."""
+        """The caller must not use `obj` afterwards: it is changed."""
 
 
 @runtime_checkable
