@@ -12,7 +12,7 @@ import os
 import shlex
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +38,15 @@ from aggserver.authorization.delegating import StandaloneAuthorizer
 from aggserver.certificates.issuing import Names
 from aggserver.endpoints import front_page
 from aggserver.endpoints.installer import Served
+from aggserver.kinds.catalog import GROUPS
+from aggserver.kinds.served import Kinds
 from aggserver.meta.json_types import JSONObject
 from aggserver.options import Options
 from aggserver.registry.store import Store
 from aggserver.schema.rules import RuleOptions
 from aggserver.server.serving import Server
 from aggserver.server.tls import TLSConfig
-from aggserver.standalone import kinds, kubeconfig, manifests, namespaces, seed
+from aggserver.standalone import kinds, kubeconfig, namespaces, seed
 from aggserver.storage.interface import Storage
 
 __all__ = ["run"]
@@ -62,7 +64,7 @@ def run(options: Options, say: Callable[[str], None], on_server: Callable[[Serve
     if options.kubeconfig_to_write is not None:
         kubeconfig.read(options.kubeconfig_to_write)  # raises before anything is created
     # Before there is an event loop: it would keep Ctrl-C from interrupting a download, or reading from a terminal.
-    objects = [(origin, to_v1(obj)) for origin, obj in manifests.read(options.filenames)]
+    objects = [(origin, to_v1(obj)) for origin, obj in seed.read(options.filenames)]
     return _run(options, objects, parent, say, on_server)
 
 
@@ -93,11 +95,26 @@ async def _run(
         common = Common(options, authorizer, webhooks, identities, environment.new_uid)
         admission = StandaloneAdmission(common, registrations, namespaces.StoredNamespaces(namespace_store))
         engine = Engine(environment, admission.chain, rule_options)
-        _install(engine, crds, namespace_store, registrations, authorizer, protect_definitions=options.protect_definitions)
+        built_in = Kinds(environment, engine.admission) if options.kinds == "all" else None
+        _install(
+            engine,
+            crds,
+            namespace_store,
+            registrations,
+            built_in,
+            authorizer,
+            protect_definitions=options.protect_definitions,
+        )
 
         migrations = _migrations(engine, crds) if options.migrate_storage else None
         definition_controller = DefinitionController(crds, engine.definitions, time.time, migrations=migrations)
-        namespace_controller = namespaces.NamespaceController(namespace_store, engine.definitions.namespaced_stores)
+
+        def namespaced_stores() -> Iterator[Store]:
+            yield from engine.definitions.namespaced_stores()
+            if built_in is not None:
+                yield from built_in.namespaced_stores()
+
+        namespace_controller = namespaces.NamespaceController(namespace_store, namespaced_stores)
 
         policy_controller = PolicyStatusController(registrations["validatingadmissionpolicies"], engine.installer)
 
@@ -123,6 +140,8 @@ async def _run(
             engine.end_watches()
             for store in (crds, namespace_store, *registrations.values()):
                 store.end_watches()
+            if built_in is not None:
+                built_in.end_watches()
 
         browsers = front_page.for_browsers(engine.installer, authorizer, aggserver.__version__)
         server = Server(
@@ -210,15 +229,18 @@ def _install(
     crds: Store,
     namespace_store: Store,
     registrations: Mapping[str, Store],
+    built_in: Kinds | None,
     authorizer: StandaloneAuthorizer,
     *,
     protect_definitions: bool,
 ) -> None:
     protection = DefinitionProtection(engine.definitions.count_objects, everywhere=protect_definitions)
-    own: list[tuple[str, list[Served]]] = [
-        ("namespaces", [kinds.namespace_kind(namespace_store, engine.admission)]),
-        ("customresourcedefinitions", [definition_kind(crds, engine.admission.then(protection))]),
-        ("admission registrations", list(registration_kinds(registrations, engine.admission))),
-        ("reviews", list(kinds.review_kinds(authorizer, engine.admission, time.time))),
+    own: list[Served] = [
+        kinds.namespace_kind(namespace_store, engine.admission),
+        definition_kind(crds, engine.admission.then(protection)),
+        *registration_kinds(registrations, engine.admission),
+        *kinds.review_kinds(authorizer, engine.admission, time.time),
+        *(built_in.served() if built_in is not None else ()),
     ]
-    engine.installer.install(own)
+    own.sort(key=lambda served: (GROUPS.index(served.group), served.resource.name))  # the order of discovery
+    engine.installer.install([("own kinds", own)])

@@ -85,7 +85,7 @@ class Dispatcher:
         if scope.deprecation:
             request.warnings.append(scope.deprecation)
         if scope.built_in:
-            if info.name and scope.verbs.isdisjoint(_NAMED):
+            if info.name and not info.subresource and scope.verbs.isdisjoint(_NAMED):
                 raise errors.no_route()
             if info.verb not in scope.verbs or not _has_route(request):
                 raise errors.method_not_allowed()
@@ -113,7 +113,7 @@ def _has_route(request: Request) -> bool:
     info = request.info
     if info.verb in _NAMED and not info.name:
         return False
-    return request.method != "HEAD" and not (info.verb == "create" and info.name)
+    return request.method != "HEAD" and not (info.verb == "create" and info.name and not info.subresource)
 
 
 def _scope_fits(served: Served, info: RequestInfo) -> bool:

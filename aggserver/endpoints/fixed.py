@@ -21,7 +21,7 @@ from aggserver.publish.models import Published
 from aggserver.publish.table import TableConvertor
 from aggserver.schema.object_meta import prune_object_meta
 
-__all__ = ["FixedResource", "Subresource"]
+__all__ = ["FixedResource", "Subresource", "of_kind"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class FixedResource:
         type_name: str = "",
     ) -> None:
         self._info = info
-        whole = _of_kind(info.kind, conform)
+        whole = of_kind(info.kind, conform)
         below = dict(sorted((subresources or {}).items()))
         self._scopes = {
             name: ResourceScope.of(
@@ -122,7 +122,7 @@ class FixedResource:
         return self._scopes.get(subresource)
 
 
-def _of_kind(kind: str, conform: Callable[[JSONObject], list[str]]) -> Callable[[JSONObject], list[str]]:
+def of_kind(kind: str, conform: Callable[[JSONObject], list[str]]) -> Callable[[JSONObject], list[str]]:
     """What upstream's typed decoder does for every kind: reject another kind (400) and prune unknown fields of metadata."""
 
     def conform_whole(obj: JSONObject) -> list[str]:

@@ -43,6 +43,7 @@ CHECKED = BOTH | {"storage check", "storage migrate"}
 STORAGES = ("sqlite", "etcd")
 OUTPUTS = ("text", "json")
 SHELLS = ("bash", "zsh", "fish")
+KINDS = ("all", "none")
 TLS_VERSIONS = ("VersionTLS12", "VersionTLS13")
 
 # Admission plugins in the order in which they are asked, and whether they are enabled by default.
@@ -547,6 +548,15 @@ class Options:
         commands=BOTH,
     )
 
+    kinds: str = _option(
+        "all",
+        "kinds",
+        convert.one_of(*KINDS),
+        _SERVING,
+        "built-in kinds to serve, such as Pods, Secrets and Deployments: all or none; namespaces are always served",
+        metavar="all|none",
+        commands=DEV,
+    )
     protect_definitions: bool = _option(
         False,
         "protect-definitions",

@@ -1,16 +1,25 @@
-"""Deletion of objects with finalizers: the garbage collector's finalizers by propagation policy, and deletionTimestamp.
+"""Deletion of objects that stay for a while: the garbage collector's finalizers by propagation policy, deletionTimestamp, and the
+time that a Pod gets to end.
 
 Pure. Source: k8s.io/apiserver pkg/registry/generic/registry/store.go
-(deletionFinalizersForGarbageCollection, markAsDeleting), pkg/registry/rest/delete.go, v0.36.3.
+(deletionFinalizersForGarbageCollection, markAsDeleting), pkg/registry/rest/delete.go (BeforeDelete), v0.36.3.
 """
 
 from __future__ import annotations
 
-from aggserver.meta import errors
+from aggserver.meta import errors, times
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry.rest import DeleteOptions
 
-__all__ = ["FOREGROUND", "ORPHAN", "check_preconditions", "finalizers_for", "is_emptied", "mark_as_deleting"]
+__all__ = [
+    "FOREGROUND",
+    "ORPHAN",
+    "begin_gracefully",
+    "check_preconditions",
+    "finalizers_for",
+    "is_emptied",
+    "mark_as_deleting",
+]
 
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
@@ -40,6 +49,29 @@ def mark_as_deleting(metadata: JSONObject, now: str) -> None:
             metadata["generation"] += 1
         metadata["deletionTimestamp"] = now
     metadata["deletionGracePeriodSeconds"] = 0
+
+
+def begin_gracefully(metadata: JSONObject, wanted: int | None, period: int, now: str) -> bool:
+    """Give an object time to end, or less of it than it has. Returns whether it got another time.
+
+    wanted: the seconds in the options, None without. period: those of an object that is not yet being deleted.
+    """
+    if "deletionTimestamp" not in metadata:
+        metadata["deletionTimestamp"] = _later(now, period)
+        if metadata.get("generation", 0) > 0:
+            metadata["generation"] += 1
+    else:
+        left = metadata.get("deletionGracePeriodSeconds") or 0
+        if wanted is None or wanted >= left:
+            return False
+        period = wanted
+        metadata["deletionTimestamp"] = _later(metadata["deletionTimestamp"], wanted - left)
+    metadata["deletionGracePeriodSeconds"] = period
+    return True
+
+
+def _later(time: str, seconds: int) -> str:
+    return times.format_time(times.parse_time(time) + seconds)
 
 
 def is_emptied(metadata: JSONObject, old: JSONObject) -> bool:

@@ -5,12 +5,13 @@ The only place where a clock and randomness enter the registry, so that tests ca
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from aggserver.conversion.converter import NONE, Converter
 from aggserver.conversion.webhook import Call, Caller, NoCaller, unobserved
 from aggserver.meta.json_types import JSONObject
+from aggserver.meta.resource import ResourceInfo
 from aggserver.registry import stored
 from aggserver.registry.conversions import ConvertedObjects
 from aggserver.registry.resource_storage import ResourceStorage
@@ -66,28 +67,39 @@ class Environment:
         return Cacher(self.storage, prefix, make=make, at=stored.at, prepare=prepare, clock=self.monotonic, corrupt=self.corrupt)
 
     def own_store(self, strategy: Strategy, converter: Converter | None = None) -> Store:
-        """A store for one of the server's own kinds, which have one version, no schema and no selectable fields.
+        """A store for one of the server's own kinds that has one version, no schema, no selectable fields and few objects.
 
         converter: for objects that another server has stored in a version that is not served here.
         """
         info = strategy.info
-        resource = ResourceStorage(
+        cacher = self.cacher(info.group, info.resource, stored.make_decodable)
+        resource = self.own_storage(info, cacher, converter or NONE, _no_fields)
+        return Store(resource, strategy, Views(resource, info, _keep_all))
+
+    def own_storage(
+        self,
+        info: ResourceInfo,
+        cacher: Cacher[StoredObject],
+        converter: Converter,
+        read_fields: Callable[[JSONObject], Mapping[str, str]],
+    ) -> ResourceStorage:
+        """What the versions of one of the server's own kinds share. info: of the version that is stored."""
+        return ResourceStorage(
             group=info.group,
             resource=info.resource,
             api_version=info.api_version,
             storage=self.storage,
-            cacher=self.cacher(info.group, info.resource, stored.make_decodable),
-            converter=converter or NONE,
+            cacher=cacher,
+            converter=converter,
             prune=_keep_all,
             conform_stored=None,
-            read_fields=_no_fields,
+            read_fields=read_fields,
             clock=self.clock,
             new_uid=self.new_uid,
             random=self.random,
             max_object_bytes=self.max_object_bytes,
             converted=self.converted,
         )
-        return Store(resource, strategy, Views(resource, info, _keep_all))
 
 
 def _keep_all(obj: JSONObject) -> None:

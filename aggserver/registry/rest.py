@@ -34,6 +34,7 @@ __all__ = [
     "ListOptions",
     "ListResult",
     "Lister",
+    "NamedCreater",
     "Object",
     "Replacer",
     "Transform",
@@ -52,6 +53,7 @@ class Context:
 
     warnings: texts for Warning headers; resources add to it. body_bytes: size of the body, if it is an object or a patch.
     metadata_only: whether the response has nothing but metadata of the objects. Then they need not be in the requested version.
+    created: set by an update that has created the object.
     """
 
     user: UserInfo
@@ -59,6 +61,7 @@ class Context:
     warnings: list[str] = field(default_factory=list)
     body_bytes: int = 0
     metadata_only: bool = False
+    created: bool = False
 
 
 class Object(Protocol):
@@ -105,7 +108,8 @@ class WriteOptions:
     agent. force: whether an apply takes over fields that other managers own. uid: precondition, '' for none; set from the object
     of an update, but not of a patch, which would change the uid. bounded: whether the limit of the object's size is checked; not
     if the server marks an object as deleted, since that must not fail for lack of space. of_metadata: whether nothing but the
-    object's own metadata is changed, so that it can stay in the version in which it is stored.
+    object's own metadata is changed, so that it can stay in the version in which it is stored. creates: whether an update may
+    create the object, if the kind allows that; so with PUT.
     """
 
     dry_run: bool = False
@@ -115,6 +119,7 @@ class WriteOptions:
     uid: str = ""
     bounded: bool = True
     of_metadata: bool = False
+    creates: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +166,14 @@ class WatchStream(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """gone: whether the object was removed. If not, it waits for its finalizers, and `object` is its new state."""
+    """gone: whether the object was removed. If not, it waits for its finalizers or its end, and `object` is its new state.
+
+    shown: whether the answer is the object, and not a Status.
+    """
 
     object: Object
     gone: bool
+    shown: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +261,14 @@ class Creater(Protocol):
         self, context: Context, obj: JSONObject, options: WriteOptions, admission: Admission = NO_ADMISSION
     ) -> Object:
         """The caller must not use `obj` afterwards: it is changed."""
+
+
+@runtime_checkable
+class NamedCreater(Protocol):
+    async def create_for(
+        self, context: Context, name: str, obj: JSONObject, options: WriteOptions, admission: Admission = NO_ADMISSION
+    ) -> Object:
+        """Create what belongs to the object `name`, as the Binding of a Pod or a token of a ServiceAccount."""
 
 
 @runtime_checkable

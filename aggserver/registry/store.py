@@ -180,7 +180,8 @@ class Store(Reader):
         """defaulted: whether `transform` sees to the defaults of what it adds."""
         stays = options.of_metadata and self._asks and not admission.looks_at_objects
         write = _Write(context, options, admission, defaulted=defaulted, stays=stays)
-        written, _ = await self._write(write, name, _updating(write, transform))
+        creates = options.creates and self._strategy.creates_on_update
+        written, context.created = await self._write(write, name, _updating(write, transform), creates=creates)
         return written
 
     async def apply(
@@ -326,6 +327,9 @@ class Store(Reader):
         metadata = obj["metadata"]
         now = self.now()
         self._strategy.prepare_for_delete(obj, now)
+        period = self._strategy.grace_period(obj, options.grace_period_seconds)
+        if period is not None and metadata.get("deletionGracePeriodSeconds", 1):
+            return await self._delete_gracefully(context, current, obj, old, options, period)
         before = metadata.get("finalizers") or []
         finalizers = deletion.finalizers_for(before, options)
         if finalizers is not before:
@@ -339,11 +343,31 @@ class Store(Reader):
             write = _Write(context, WriteOptions(options.dry_run, bounded=False), NO_ADMISSION, stays=stays)
             is_whole = view.form is self._views.form
             return Deleted(await self._commit(write, current, obj, old, is_whole=is_whole), gone=False)
+        shown = self._strategy.returns_deleted
         if options.dry_run:
-            return Deleted(view, gone=True)
+            return Deleted(view, gone=True, shown=shown)
         with writing():
             revision = await self._resource.storage.delete(current.key, current.revision)
-        return Deleted(stored.at(view, revision), gone=True)
+        return Deleted(stored.at(view, revision), gone=True, shown=shown)
+
+    async def _delete_gracefully(
+        self, context: Context, current: StoredObject, obj: JSONObject, old: JSONObject, options: DeleteOptions, period: int
+    ) -> Deleted:
+        """As upstream, the object is marked first, also where it has no time left, and only then removed."""
+        metadata = obj["metadata"]
+        if not deletion.begin_gracefully(metadata, options.grace_period_seconds, period, self.now()):
+            return Deleted(current, gone=False)
+        before = metadata.get("finalizers") or []
+        if (finalizers := deletion.finalizers_for(before, options)) is not before:
+            metadata["finalizers"] = finalizers
+        write = _Write(context, WriteOptions(options.dry_run, bounded=False), NO_ADMISSION)
+        marked = await self._commit(write, current, obj, old, is_whole=True)
+        if finalizers or metadata["deletionGracePeriodSeconds"] or options.dry_run:
+            return Deleted(marked, gone=False)
+        with writing(), suppress(NotFound):  # a concurrent request may have removed it
+            revision = await self._resource.storage.delete(marked.key, marked.revision)
+            marked = stored.at(marked, revision)
+        return Deleted(marked, gone=True, shown=self._strategy.returns_deleted)
 
     async def delete_collection(
         self, context: Context, options: DeleteOptions, selection: ListOptions, admission: Admission = NO_ADMISSION
@@ -583,9 +607,11 @@ class Store(Reader):
 
 def _updating(write: _Write, transform: Transform) -> _Make:
     async def make(store: Store, current: StoredObject | None, old: JSONObject | None) -> JSONObject:
-        assert current is not None  # `_write` without `creates` has raised NotFound
-        obj = await transform(current.decoded())
+        # There is none only where a PUT may create it, and that needs none.
+        obj = await transform({} if current is None else current.decoded())
         obj["metadata"] = dict(obj["metadata"])
+        if current is None and write.options.uid:
+            raise store._uid_of_nothing(obj["metadata"].get("name", ""), write.options.uid)
         await store._own(write.context, current, old, obj, write.options)
         return obj
 

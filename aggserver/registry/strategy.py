@@ -88,6 +88,20 @@ class Strategy(Protocol):
     def unconditional_updates(self) -> bool:
         """Whether updates without a resourceVersion are allowed; they overwrite the object, whatever its version."""
 
+    @property
+    def creates_on_update(self) -> bool:
+        """Whether a PUT creates the object if there is none."""
+
+    @property
+    def returns_deleted(self) -> bool:
+        """Whether a delete that removes the object answers with the object, and not with a Status."""
+
+    def grace_period(self, obj: JSONObject, seconds: int | None) -> int | None:
+        """For kinds that are deleted gracefully, the time that the object gets to end. None for all others.
+
+        seconds: as the options have it; None where they don't.
+        """
+
     def check_context(self, context: Context) -> None:
         """Before a create: raise StatusError if no objects can be created, as while the definition is terminating."""
 
@@ -114,6 +128,17 @@ class StrategyDefaults:
     @property
     def unconditional_updates(self) -> bool:
         return False
+
+    @property
+    def creates_on_update(self) -> bool:
+        return False
+
+    @property
+    def returns_deleted(self) -> bool:
+        return False
+
+    def grace_period(self, obj: JSONObject, seconds: int | None) -> int | None:
+        return None
 
     def check_context(self, context: Context) -> None:
         return None

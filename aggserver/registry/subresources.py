@@ -40,12 +40,16 @@ class ScaleStore:
     """Getter, Updater and Applier of autoscaling/v1 Scale.
 
     store: the parent's, without a field manager: the parent's managedFields are computed from the Scale's by `owners`.
+    selector: reads the selector of a built-in kind, whose text is not at a path.
     """
 
-    def __init__(self, store: Store, paths: ScalePaths, owners: ScaleOwners) -> None:
+    def __init__(
+        self, store: Store, paths: ScalePaths, owners: ScaleOwners, selector: Callable[[JSONObject], str] | None = None
+    ) -> None:
         self._store = store
         self._paths = paths
         self._owners = owners
+        self._selector = selector
 
     async def get(self, context: Context, name: str, resource_version: str = "") -> StoredObject:
         obj = await self._store.get(context, name, resource_version)
@@ -138,6 +142,8 @@ class ScaleStore:
             replicas = find_integer(tree, paths.spec_replicas)
             status: JSONObject = {"replicas": find_integer(tree, paths.status_replicas) or 0}
             selector = find_string(tree, paths.label_selector) if paths.label_selector else None
+        if self._selector is not None:
+            selector = self._selector(tree)
         if selector:
             status["selector"] = selector
         shown = unset if replicas is None else replicas

@@ -7,14 +7,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from aggserver.admission.chain import Attributes, BoundChain, OneVersion
+from aggserver.endpoints import access
 from aggserver.endpoints.installer import ResourceScope
 from aggserver.endpoints.request import Request
+from aggserver.meta.json_types import JSONObject
+from aggserver.registry.rest import Admission
 
-__all__ = ["bound"]
+__all__ = ["allowed_to_create", "bound"]
 
 
 def bound(scope: ResourceScope, request: Request, operation: str, options: Mapping[str, Any], *, dry_run: bool) -> BoundChain:
-    """operation: what the verb implies; an apply is an UPDATE here, though it may create. options: as the client sent them."""
+    """operation: what the verb implies; an apply or a PUT is an UPDATE here, though it may create. options: as the client sent
+    them.
+    """
     attributes = Attributes(
         operation=operation,
         user=request.user,
@@ -31,3 +36,27 @@ def bound(scope: ResourceScope, request: Request, operation: str, options: Mappi
         deadline=request.allotted.when() or math.inf,
     )
     return scope.admission.bind(attributes)
+
+
+def allowed_to_create(admission: Admission, request: Request) -> Admission:
+    """Admission that also checks, if an apply or a PUT turns out to create the object, that the user may create it."""
+    return _CreateAuthorized(admission, request)
+
+
+class _CreateAuthorized:
+    def __init__(self, admission: Admission, request: Request) -> None:
+        self._admission = admission
+        self._request = request
+
+    @property
+    def looks_at_objects(self) -> bool:
+        return self._admission.looks_at_objects
+
+    async def mutate(self, obj: JSONObject | None, old: JSONObject | None) -> bool:
+        return await self._admission.mutate(obj, old)
+
+    async def validate(self, obj: JSONObject | None, old: JSONObject | None) -> None:
+        if old is None:
+            request = self._request
+            await access.require(request.authorizer, access.attributes_of(request.info, request.user)._replace(verb="create"))
+        await self._admission.validate(obj, old)

@@ -29,6 +29,8 @@ async def delete(scope: ResourceScope, resource: Deleter, context: Context, requ
         scope, request, DELETE, given or options.given_for_delete(request.query_all), dry_run=wanted.dry_run
     )
     result = await resource.delete(context, request.info.name, wanted, admission)
+    if result.shown:
+        return reply.object_reply(scope, request, media, result.object)
     if not result.gone:
         # 202 only with `orphanDependents: false`, as upstream: with anything else it would break older clients.
         return reply.object_reply(scope, request, media, result.object, 202 if wanted.orphan_dependents is False else 200)

@@ -8,12 +8,12 @@ Source: k8s.io/apiserver pkg/endpoints/handlers/patch.go, v0.36.3.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from aggserver.admission.chain import UPDATE
-from aggserver.endpoints import access, negotiation
+from aggserver.endpoints import negotiation
 from aggserver.endpoints.handlers import attributes, body, options, reply
 from aggserver.endpoints.handlers.reply import shows_metadata_only
 from aggserver.endpoints.installer import ResourceScope
@@ -108,30 +108,9 @@ async def _apply(
     if not isinstance(resource, Applier):  # a resource that is not stored, or only as a part of another object
         raise negotiation.unsupported_media_type(PATCH_TYPES[:-1])
     configuration = await body.read_configuration(request, write.field_validation)
-    may_create = access.attributes_of(request.info, request.user)._replace(verb="create")
-    authorized = _CreateAuthorized(admission, lambda: access.require(request.authorizer, may_create))
+    authorized = attributes.allowed_to_create(admission, request)
     written = await resource.apply(context, request.info.name, configuration, write, authorized)
     return reply.object_reply(scope, request, media, written.object, 201 if written.created else 200)
-
-
-class _CreateAuthorized:
-    """Admission that also checks, if an apply turns out to create the object, that the user may create it."""
-
-    def __init__(self, admission: Admission, require: Callable[[], Awaitable[None]]) -> None:
-        self._admission = admission
-        self._require = require
-
-    @property
-    def looks_at_objects(self) -> bool:
-        return self._admission.looks_at_objects
-
-    async def mutate(self, obj: JSONObject | None, old: JSONObject | None) -> bool:
-        return await self._admission.mutate(obj, old)
-
-    async def validate(self, obj: JSONObject | None, old: JSONObject | None) -> None:
-        if old is None:
-            await self._require()
-        await self._admission.validate(obj, old)
 
 
 async def _read(content_type: str, given: bytes, write: WriteOptions, of: Type | None) -> tuple[_Apply, list[str], set[str]]:

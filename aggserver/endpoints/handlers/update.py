@@ -27,12 +27,14 @@ async def update(scope: ResourceScope, resource: Updater, context: Context, requ
     preparation.place_in_namespace(metadata, context.namespace, namespaced=scope.info.namespaced)
     preparation.check_name(obj, name)
     preparation.dedup_owner_references(metadata, context.warnings)
-    write = replace(write, uid=metadata.get("uid") or "")
+    write = replace(write, uid=metadata.get("uid") or "", creates=True)
 
     async def replaced(current: JSONObject) -> JSONObject:
         # A shallow copy: after a lost race the write loop asks again for the object as the client sent it.
         return dict(obj)
 
-    admission = attributes.bound(scope, request, UPDATE, options.given(request.query_all), dry_run=write.dry_run)
+    bound = attributes.bound(scope, request, UPDATE, options.given(request.query_all), dry_run=write.dry_run)
+    # Of custom resources, no PUT creates one.
+    admission = attributes.allowed_to_create(bound, request) if scope.built_in else bound
     written = await resource.update(context, name, replaced, write, admission)
-    return reply.object_reply(scope, request, media, written)
+    return reply.object_reply(scope, request, media, written, 201 if context.created else 200)

@@ -1,0 +1,401 @@
+"""The catalog of the built-in kinds: what discovery says of each, and how the rules for its writes differ from the others'.
+
+Data, and nothing of it is built at import but these rows. A test compares discovery with a real kube-apiserver's.
+Pure. Source: k8s.io/kubernetes pkg/registry/*/*/{strategy.go,storage/storage.go}, pkg/apis/*/v1/conversion.go (selectable fields)
+and pkg/apis/*/validation (names), v1.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass, replace
+
+from aggserver.meta.names import NameRule, dns1035_label, dns1123_label, dns1123_subdomain, path_segment_name
+from aggserver.meta.resource import ResourceInfo
+from aggserver.publish import discovery
+from aggserver.publish.discovery import APIResource, APISubresource
+
+__all__ = ["GROUPS", "KINDS", "Kind", "type_name"]
+
+_CREATE = ("create",)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind in one version. short_names, categories: separated by spaces.
+
+    subresources: those beside `status` and `scale`, by name: what discovery says of them.
+    has_status: there is `/status`, and only that changes the status. keeps_status: a create does not drop it, as for Nodes.
+    scale: member of the status that is the number of replicas; '' without `/scale`.
+    counted: what increments the generation when it changes: members, with dots for those of metadata. generation: of a new
+    object, 0 for none. kept_by_status: what of metadata `/status` does not change; `*` for all.
+    unconditional: updates need no resourceVersion. creates: an update creates what is not there. returns_deleted: a delete
+    answers with the object, and not with a Status. graceful: a delete gives the object time to end.
+    fields: the selectable ones beside those of metadata, each `NAME[@PATH[|PATH]][=ZERO]`: where it is in the stored object, if
+    not at its name, and how its zero is written, if not as an empty text.
+    stored_as: the version in which the objects are stored, if it is another, as (group, version).
+    """
+
+    plural: str
+    name: str
+    short_names: str = ""
+    categories: str = ""
+    group: str = ""
+    version: str = "v1"
+    namespaced: bool = True
+    singular: str = ""
+    has_status: bool = False
+    keeps_status: bool = False
+    scale: str = ""
+    subresources: tuple[APISubresource, ...] = ()
+    counted: tuple[str, ...] = ()
+    generation: int = 0
+    kept_by_status: tuple[str, ...] = ()
+    name_rule: NameRule = dns1123_subdomain
+    unconditional: bool = True
+    creates: bool = False
+    returns_deleted: bool = False
+    graceful: bool = False
+    fields: tuple[str, ...] = ()
+    stored_as: tuple[str, str] | None = None
+
+    @property
+    def info(self) -> ResourceInfo:
+        return ResourceInfo(self.group, self.version, self.plural, self.name, f"{self.name}List", self.namespaced)
+
+    @property
+    def type_name(self) -> str:
+        """In the tables of `scheme/`."""
+        return type_name(self.group, self.version, self.name)
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def stored(self) -> tuple[str, str]:
+        """Group and version in which the objects are stored."""
+        return self.stored_as or (self.group, self.version)
+
+    def discovered(self, served: Container[str]) -> APIResource:
+        """served: names of `subresources` that are served."""
+        below = [each for each in self.subresources if each.name in served]
+        if self.has_status:
+            below.append(APISubresource("status", self.name, discovery.SUBRESOURCE_VERBS))
+        if self.scale:
+            below.append(APISubresource("scale", "Scale", discovery.SUBRESOURCE_VERBS, "autoscaling", "v1"))
+        return APIResource(
+            name=self.plural,
+            singular=self.singular or self.name.lower(),
+            namespaced=self.namespaced,
+            kind=self.name,
+            list_kind=f"{self.name}List",
+            verbs=discovery.BUILT_IN_VERBS,
+            short_names=tuple(self.short_names.split()),
+            categories=tuple(self.categories.split()),
+            storage_version_hash=discovery.storage_version_hash(*self.stored, self.name),
+            subresources=tuple(sorted(below, key=lambda each: each.name)),
+        )
+
+
+def type_name(group: str, version: str, name: str) -> str:
+    """The name of a kind in the tables of `scheme/`."""
+    return f"{group.partition('.')[0] or 'core'}/{version}.{name}"
+
+
+def _of(group: str, version: str, *kinds: Kind) -> tuple[Kind, ...]:
+    return tuple(replace(kind, group=group, version=version) for kind in kinds)
+
+
+# Of metadata, `/status` keeps all that a strategy can keep.
+_ALL = ("*",)
+
+# What a Pod has beside `/status`.
+_OF_PODS = (
+    APISubresource("binding", "Binding", _CREATE),
+    APISubresource("ephemeralcontainers", "Pod", discovery.SUBRESOURCE_VERBS),
+    APISubresource("eviction", "Eviction", _CREATE, "policy", "v1"),
+    APISubresource("resize", "Pod", discovery.SUBRESOURCE_VERBS),
+)
+_INVOLVED = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+
+KINDS: tuple[Kind, ...] = (
+    *_of(
+        "",
+        "v1",
+        Kind("configmaps", "ConfigMap", "cm"),
+        Kind("endpoints", "Endpoints", "ep", creates=True),
+        Kind(
+            "events",
+            "Event",
+            "ev",
+            creates=True,
+            fields=(
+                *(f"involvedObject.{name}" for name in _INVOLVED),
+                "reason",
+                "reportingComponent",
+                "source@source.component|reportingComponent",
+                "type",
+            ),
+        ),
+        Kind("limitranges", "LimitRange", "limits", creates=True),
+        Kind(
+            "nodes",
+            "Node",
+            "no",
+            namespaced=False,
+            has_status=True,
+            keeps_status=True,
+            fields=("spec.unschedulable=false",),
+        ),
+        Kind("persistentvolumeclaims", "PersistentVolumeClaim", "pvc", has_status=True, returns_deleted=True),
+        Kind("persistentvolumes", "PersistentVolume", "pv", namespaced=False, has_status=True, returns_deleted=True),
+        Kind(
+            "pods",
+            "Pod",
+            "po",
+            "all",
+            has_status=True,
+            subresources=_OF_PODS,
+            counted=("spec",),
+            generation=1,
+            kept_by_status=("deletionTimestamp", "ownerReferences"),
+            returns_deleted=True,
+            graceful=True,
+            fields=(
+                "spec.nodeName",
+                "spec.host@spec.nodeName",
+                "spec.restartPolicy",
+                "spec.schedulerName",
+                "spec.serviceAccountName",
+                "spec.hostNetwork=false",
+                "status.phase",
+                "status.podIP",
+                "status.podIPs@",
+                "status.nominatedNodeName",
+            ),
+        ),
+        Kind("podtemplates", "PodTemplate", counted=("template",), generation=1, returns_deleted=True),
+        Kind(
+            "replicationcontrollers",
+            "ReplicationController",
+            "rc",
+            "all",
+            has_status=True,
+            scale="replicas",
+            counted=("spec",),
+            generation=1,
+            fields=("status.replicas=0",),
+        ),
+        Kind("resourcequotas", "ResourceQuota", "quota", has_status=True, returns_deleted=True),
+        Kind("secrets", "Secret", fields=("type",)),
+        Kind(
+            "serviceaccounts",
+            "ServiceAccount",
+            "sa",
+            subresources=(APISubresource("token", "TokenRequest", _CREATE, "authentication.k8s.io", "v1"),),
+            returns_deleted=True,
+        ),
+        Kind(
+            "services",
+            "Service",
+            "svc",
+            "all",
+            has_status=True,
+            name_rule=dns1035_label,
+            creates=True,
+            returns_deleted=True,
+            fields=("spec.clusterIP", "spec.type"),
+        ),
+    ),
+    *_of(
+        "apiregistration.k8s.io",
+        "v1",
+        Kind(
+            "apiservices",
+            "APIService",
+            categories="api-extensions",
+            namespaced=False,
+            has_status=True,
+            kept_by_status=_ALL,
+            unconditional=False,
+        ),
+    ),
+    *_of(
+        "apps",
+        "v1",
+        Kind("controllerrevisions", "ControllerRevision"),
+        Kind("daemonsets", "DaemonSet", "ds", "all", has_status=True, counted=("spec",), generation=1),
+        Kind(
+            "deployments",
+            "Deployment",
+            "deploy",
+            "all",
+            has_status=True,
+            scale="replicas",
+            counted=("spec", "metadata.annotations"),
+            generation=1,
+            kept_by_status=("labels",),
+        ),
+        Kind("replicasets", "ReplicaSet", "rs", "all", has_status=True, scale="replicas", counted=("spec",), generation=1),
+        Kind(
+            "statefulsets",
+            "StatefulSet",
+            "sts",
+            "all",
+            has_status=True,
+            scale="replicas",
+            counted=("spec",),
+            generation=1,
+            name_rule=dns1123_label,
+        ),
+    ),
+    *_of(
+        "events.k8s.io",
+        "v1",
+        Kind(
+            "events",
+            "Event",
+            "ev",
+            creates=True,
+            fields=(
+                *(f"regarding.{name}@involvedObject.{name}" for name in _INVOLVED),
+                "reason",
+                "reportingController@reportingComponent",
+                "type",
+            ),
+            stored_as=("", "v1"),
+        ),
+    ),
+    *_of(
+        "autoscaling",
+        "v2",
+        Kind("horizontalpodautoscalers", "HorizontalPodAutoscaler", "hpa", "all", has_status=True),
+    ),
+    *_of(
+        "batch",
+        "v1",
+        Kind("cronjobs", "CronJob", "cj", "all", has_status=True, counted=("spec",), generation=1),
+        Kind(
+            "jobs",
+            "Job",
+            categories="all",
+            has_status=True,
+            counted=("spec",),
+            generation=1,
+            fields=("status.successful@status.succeeded=0",),
+        ),
+    ),
+    *_of(
+        "certificates.k8s.io",
+        "v1",
+        Kind(
+            "certificatesigningrequests",
+            "CertificateSigningRequest",
+            "csr",
+            namespaced=False,
+            has_status=True,
+            subresources=(APISubresource("approval", "CertificateSigningRequest", discovery.SUBRESOURCE_VERBS),),
+            name_rule=path_segment_name,
+            fields=("spec.signerName",),
+        ),
+    ),
+    *_of(
+        "networking.k8s.io",
+        "v1",
+        Kind("ingressclasses", "IngressClass", namespaced=False, counted=("spec",), generation=1),
+        Kind("ingresses", "Ingress", "ing", has_status=True, counted=("spec",), generation=1),
+        Kind("networkpolicies", "NetworkPolicy", "netpol", counted=("spec",), generation=1),
+    ),
+    *_of(
+        "policy",
+        "v1",
+        Kind(
+            "poddisruptionbudgets",
+            "PodDisruptionBudget",
+            "pdb",
+            has_status=True,
+            counted=("spec",),
+            generation=1,
+            unconditional=False,
+        ),
+    ),
+    *_of(
+        "rbac.authorization.k8s.io",
+        "v1",
+        Kind("clusterrolebindings", "ClusterRoleBinding", namespaced=False, name_rule=path_segment_name, creates=True),
+        Kind("clusterroles", "ClusterRole", namespaced=False, name_rule=path_segment_name, creates=True),
+        Kind("rolebindings", "RoleBinding", name_rule=path_segment_name, creates=True),
+        Kind("roles", "Role", name_rule=path_segment_name, creates=True),
+    ),
+    *_of(
+        "storage.k8s.io",
+        "v1",
+        Kind("csidrivers", "CSIDriver", namespaced=False, counted=("spec",), unconditional=False, returns_deleted=True),
+        Kind("csinodes", "CSINode", namespaced=False, unconditional=False, returns_deleted=True),
+        Kind("storageclasses", "StorageClass", "sc", namespaced=False, returns_deleted=True),
+        Kind(
+            "volumeattachments",
+            "VolumeAttachment",
+            namespaced=False,
+            has_status=True,
+            kept_by_status=_ALL,
+            unconditional=False,
+            returns_deleted=True,
+        ),
+    ),
+    *_of("scheduling.k8s.io", "v1", Kind("priorityclasses", "PriorityClass", "pc", namespaced=False, generation=1)),
+    *_of("coordination.k8s.io", "v1", Kind("leases", "Lease", creates=True, unconditional=False)),
+    *_of("node.k8s.io", "v1", Kind("runtimeclasses", "RuntimeClass", namespaced=False, creates=True, unconditional=False)),
+    *_of(
+        "discovery.k8s.io",
+        "v1",
+        Kind(
+            "endpointslices",
+            "EndpointSlice",
+            counted=("addressType", "endpoints", "ports", "metadata.labels"),
+            generation=1,
+        ),
+    ),
+    *_of(
+        "resource.k8s.io",
+        "v1",
+        Kind("deviceclasses", "DeviceClass", namespaced=False, counted=("spec",), generation=1, returns_deleted=True),
+        Kind("resourceclaims", "ResourceClaim", has_status=True, kept_by_status=_ALL, returns_deleted=True),
+        Kind("resourceclaimtemplates", "ResourceClaimTemplate", returns_deleted=True),
+        Kind(
+            "resourceslices",
+            "ResourceSlice",
+            namespaced=False,
+            counted=("spec",),
+            generation=1,
+            returns_deleted=True,
+            fields=("spec.nodeName", "spec.driver"),
+        ),
+    ),
+)
+"""In upstream's order of groups, which is that of discovery; within a group by name."""
+
+GROUPS = (
+    "",
+    "apiregistration.k8s.io",
+    "apps",
+    "events.k8s.io",
+    "authentication.k8s.io",
+    "authorization.k8s.io",
+    "autoscaling",
+    "batch",
+    "certificates.k8s.io",
+    "networking.k8s.io",
+    "policy",
+    "rbac.authorization.k8s.io",
+    "storage.k8s.io",
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "scheduling.k8s.io",
+    "coordination.k8s.io",
+    "node.k8s.io",
+    "discovery.k8s.io",
+    "resource.k8s.io",
+)
+"""All groups that a server without a cluster has of its own, in upstream's order."""

@@ -1,0 +1,48 @@
+"""Selectable fields of the built-in kinds: what a field selector compares with, read from a stored object.
+
+Pure. Source: k8s.io/kubernetes pkg/registry/*/*/strategy.go (ToSelectableFields), v1.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from aggserver.kinds.catalog import Kind
+from aggserver.meta.json_types import JSONObject
+from aggserver.registry.nested import go_text
+
+__all__ = ["field_reader", "names"]
+
+
+def names(kind: Kind) -> frozenset[str]:
+    """The names that a field selector may have, beside those of metadata."""
+    return frozenset(_parsed(entry)[0] for entry in kind.fields)
+
+
+def field_reader(kinds: Iterable[Kind]) -> Callable[[JSONObject], Mapping[str, str]]:
+    """A function that reads the fields of a stored object, by their names in all the versions that are given."""
+    parsed = [_parsed(entry) for kind in kinds for entry in kind.fields]
+
+    def read(obj: JSONObject) -> dict[str, str]:
+        return {name: _read(obj, paths) or zero for name, paths, zero in parsed}
+
+    return read
+
+
+def _parsed(entry: str) -> tuple[str, tuple[tuple[str, ...], ...], str]:
+    named, _, zero = entry.partition("=")
+    name, elsewhere, paths = named.partition("@")
+    found = paths.split("|") if elsewhere else [name]
+    return name, tuple(tuple(path.split(".")) for path in found if path), zero
+
+
+def _read(obj: JSONObject, paths: tuple[tuple[str, ...], ...]) -> str:
+    """The first that is not empty."""
+    for path in paths:
+        value: Any = obj
+        for name in path:
+            value = value.get(name) if isinstance(value, dict) else None
+        if value:
+            return go_text(value)
+    return ""

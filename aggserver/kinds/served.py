@@ -1,0 +1,237 @@
+"""Kinds: the built-in kinds as they are served, each from its first request on.
+
+At the start there are only the rows of the catalog. The store of a kind, its watch cache and the types that it is decoded by are
+made when a request, a controller or an authorizer asks for them.
+Source: k8s.io/kubernetes pkg/registry/*/rest/storage_*.go, v1.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import cached_property, partial
+
+from aggserver.admission.chain import Chain
+from aggserver.conversion.converter import NONE, ConversionError, Converter
+from aggserver.endpoints.fixed import of_kind
+from aggserver.endpoints.installer import ResourceScope
+from aggserver.kinds.catalog import KINDS, Kind
+from aggserver.merge.managers import MissingVersionError
+from aggserver.meta import codec
+from aggserver.meta.json_types import JSONObject
+from aggserver.publish import discovery
+from aggserver.publish.discovery import APIResource, APISubresource
+from aggserver.publish.models import Published
+from aggserver.publish.table import TableConvertor, age_column, scale_convertor
+from aggserver.registry.environment import Environment
+from aggserver.registry.resource_storage import ResourceStorage
+from aggserver.registry.store import Store
+from aggserver.registry.subresources import StatusStore
+from aggserver.registry.views import Views
+
+__all__ = ["Kinds", "ServedKind"]
+
+# (group, resource, subresource) -> makes its implementation of the store of the resource.
+Below = Mapping[tuple[str, str, str], Callable[[Store], object]]
+
+
+class Kinds:
+    """All built-in kinds. below: subresources that are implemented elsewhere; those of the catalog that nobody implements are not
+    served.
+    """
+
+    def __init__(self, environment: Environment, admission: Chain, below: Below | None = None) -> None:
+        self._environment = environment
+        self._storages: dict[tuple[str, str], ResourceStorage] = {}
+        self._stores: dict[Kind, Store] = {}
+        self._stored = {(kind.group, kind.plural): kind for kind in KINDS if kind.stored_as is None}
+        self._served = [ServedKind(self, kind, admission, below or {}) for kind in KINDS]
+
+    def served(self) -> list[ServedKind]:
+        """For the installer, in the order of discovery."""
+        return self._served
+
+    def store(self, group: str, resource: str) -> Store:
+        """The store of a resource, made at first use. Raises KeyError for one that is not served."""
+        return self.store_of(self._stored[group, resource])
+
+    def store_of(self, kind: Kind) -> Store:
+        """The store of one version of a resource, made at first use. Those of all its versions share the objects."""
+        if kind not in self._stores:
+            self._stores[kind] = self._made(kind)
+        return self._stores[kind]
+
+    def namespaced_stores(self) -> Iterator[Store]:
+        """One for each resource whose objects are in namespaces."""
+        for kind in self._stored.values():
+            if kind.namespaced:
+                yield self.store_of(kind)
+
+    def end_watches(self) -> None:
+        """End all watches, since the server stops."""
+        for store in self._stores.values():
+            store.end_watches()
+
+    def _made(self, kind: Kind) -> Store:
+        from aggserver.kinds.strategy import KindStrategy
+
+        storage = self._storage(kind)
+        strategy = KindStrategy(kind, convert=_converting(storage.converter))
+        return Store(storage, strategy, Views(storage, kind.info, _keep_all), partial(self._sibling, kind))
+
+    def _storage(self, kind: Kind) -> ResourceStorage:
+        key = kind.stored[0], kind.plural
+        found = self._storages.get(key)
+        if found is None:
+            from aggserver.kinds.fields import field_reader
+            from aggserver.kinds.versions import CONVERTERS
+
+            info = self._stored[key].info
+            cacher = self._environment.cacher(info.group, info.resource)
+            read_fields = field_reader(self._versions(kind))
+            found = self._environment.own_storage(info, cacher, CONVERTERS.get(key, NONE), read_fields)
+            self._storages[key] = found
+        return found
+
+    def _versions(self, kind: Kind) -> list[Kind]:
+        """All forms in which the objects of a kind are served."""
+        return [each for each in KINDS if (each.plural, each.stored) == (kind.plural, kind.stored)]
+
+    def _sibling(self, kind: Kind, api_version: str) -> Store | None:
+        for each in self._versions(kind):
+            if each.api_version == api_version:
+                return self.store_of(each)
+        return None
+
+
+def _converting(converter: Converter) -> Callable[[JSONObject, str], JSONObject]:
+    """For field managers. Raises MissingVersionError for a version that is not served."""
+
+    def convert(obj: JSONObject, api_version: str) -> JSONObject:
+        if converter is NONE or converter.at_once is None:
+            raise MissingVersionError(api_version)
+        try:
+            return converter.at_once(codec.decode_stored(codec.encode_json(obj)), api_version)
+        except ConversionError:
+            raise MissingVersionError(api_version) from None
+
+    return convert
+
+
+class ServedKind:
+    """One kind in one version, as the installer takes it."""
+
+    def __init__(self, kinds: Kinds, kind: Kind, admission: Chain, below: Below) -> None:
+        self._kinds = kinds
+        self._kind = kind
+        self._admission = admission
+        self._below = {
+            each.name: below[kind.group, kind.plural, each.name]
+            for each in kind.subresources
+            if (kind.group, kind.plural, each.name) in below
+        }
+        self._scopes: dict[str, ResourceScope | None] = {}
+
+    @property
+    def group(self) -> str:
+        return self._kind.group
+
+    @property
+    def version(self) -> str:
+        return self._kind.version
+
+    @property
+    def namespaced(self) -> bool:
+        return self._kind.namespaced
+
+    @cached_property
+    def resource(self) -> APIResource:
+        return self._kind.discovered(self._below)
+
+    def published(self) -> Published:
+        kind = self._kind
+        return Published(
+            group=kind.group,
+            version=kind.version,
+            kind=kind.name,
+            list_kind=kind.info.list_kind,
+            plural=kind.plural,
+            namespaced=kind.namespaced,
+            verbs=discovery.BUILT_IN_VERBS,
+            schema={},
+            status=kind.has_status,
+            scale=bool(kind.scale),
+        )
+
+    def store(self) -> Store:
+        return self._kinds.store_of(self._kind)
+
+    def scope(self, subresource: str) -> ResourceScope | None:
+        if subresource not in self._scopes:
+            self._scopes[subresource] = self._made(subresource)
+        return self._scopes[subresource]
+
+    def _made(self, subresource: str) -> ResourceScope | None:
+        from aggserver.kinds.scale import scale_store
+        from aggserver.kinds.strategy import KindStatusStrategy, KindStrategy
+
+        kind, store = self._kind, self.store()
+        if not subresource:
+            return self._scope("", store, self.resource.verbs)
+        if subresource == "status" and kind.has_status:
+            return self._scope("status", StatusStore(store.with_strategy(KindStatusStrategy(kind))), discovery.SUBRESOURCE_VERBS)
+        if subresource == "scale" and kind.scale:
+            parents = store.with_strategy(KindStrategy(kind, tracks_fields=False))
+            below = APISubresource("scale", "Scale", discovery.SUBRESOURCE_VERBS, "autoscaling", "v1")
+            return self._scope_of_another(below, scale_store(kind, parents), scale_convertor())
+        make = self._below.get(subresource)
+        if make is None:
+            return None
+        below = next(each for each in kind.subresources if each.name == subresource)
+        rest = make(store)
+        if below.kind == kind.name:
+            return self._scope(subresource, rest, below.verbs)
+        return self._scope_of_another(below, rest, TableConvertor([]))
+
+    def _scope(self, subresource: str, rest: object, verbs: tuple[str, ...]) -> ResourceScope:
+        from aggserver.kinds.fields import names
+
+        kind, store = self._kind, self.store()
+        return ResourceScope.of(
+            kind.info,
+            subresource,
+            rest,
+            conform=of_kind(kind.name, store.strategy.conform),
+            table=TableConvertor([age_column()]),
+            admission=self._admission,
+            verbs=verbs,
+            selectable_fields=names(kind),
+            typed=True,
+            built_in=True,
+            type_name=kind.type_name,
+        )
+
+    def _scope_of_another(self, below: APISubresource, rest: object, table: TableConvertor) -> ResourceScope:
+        """The scope of a subresource whose objects are of another kind."""
+        from aggserver.kinds.catalog import type_name
+        from aggserver.kinds.strategy import type_conformer
+
+        group, version = (below.group, below.version) if below.version else (self._kind.group, self._kind.version)
+        name = type_name(group, version, below.kind)
+        scope = ResourceScope.of(
+            self._kind.info,
+            below.name,
+            rest,
+            conform=of_kind(below.kind, type_conformer(name)),
+            table=table,
+            admission=self._admission,
+            verbs=below.verbs,
+            typed=True,
+            built_in=True,
+            type_name=name,
+        )
+        return replace(scope, kind=below.kind, object_version=f"{group}/{version}" if group else version)
+
+
+def _keep_all(obj: JSONObject) -> None:
+    return None

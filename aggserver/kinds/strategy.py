@@ -1,0 +1,202 @@
+"""The strategies of the built-in kinds: one for the objects themselves, one for `/status`, both driven by the catalog.
+
+An object is decoded and pruned as Go does it, and gets upstream's defaults. The generation counts what
+the catalog says.
+Pure. Source: k8s.io/kubernetes pkg/registry/*/*/strategy.go, v1.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+
+from aggserver.kinds.catalog import Kind, type_name
+from aggserver.merge import fieldset, kinds
+from aggserver.merge.atom import Atom
+from aggserver.merge.fieldset import FieldSet
+from aggserver.merge.managed_fields import FieldManager
+from aggserver.merge.managers import no_other_version
+from aggserver.meta.field import FieldError, Path
+from aggserver.meta.json_types import JSONObject
+from aggserver.meta.resource import ResourceInfo
+from aggserver.meta.versions import parse_group_version
+from aggserver.registry.own_kinds import conformer
+from aggserver.registry.strategy import StrategyDefaults, Verdict
+from aggserver.scheme import object_meta
+
+__all__ = ["KindStatusStrategy", "KindStrategy", "type_conformer"]
+
+# What ResetObjectMetaForStatus keeps. Of managedFields, it tells who wrote the status.
+_KEPT_METADATA = (
+    "deletionTimestamp",
+    "generation",
+    "selfLink",
+    "labels",
+    "annotations",
+    "finalizers",
+    "ownerReferences",
+)
+
+
+def type_conformer(type_name: str) -> Callable[[JSONObject], list[str]]:
+    """A function that makes of a decoded body what upstream's decoder makes of it, with its defaults.
+
+    It returns the paths of unknown fields, and raises 400 for fields of a wrong type. type_name: in the tables of `scheme/`.
+    """
+    return conformer(type_name)
+
+
+class KindStrategy(StrategyDefaults):
+    """The rules for the object itself.
+
+    convert: for managedFields, an object in another version. Raises MissingVersionError. tracks_fields: whether writes keep
+    managedFields; `/scale` computes them from its own.
+    """
+
+    subresource = ""
+
+    def __init__(
+        self,
+        kind: Kind,
+        *,
+        convert: Callable[[JSONObject, str], JSONObject] = no_other_version,
+        tracks_fields: bool = True,
+    ) -> None:
+        self.kind = kind
+        self.convert = convert
+        self._tracks_fields = tracks_fields
+        self._conform = type_conformer(kind.type_name)
+
+    @property
+    def info(self) -> ResourceInfo:
+        return self.kind.info
+
+    @cached_property
+    def field_manager(self) -> FieldManager | None:
+        if not self._tracks_fields:
+            return None
+        kind = self.kind
+        resets = self._resets()
+        return FieldManager(
+            kind.api_version,
+            kind.name,
+            _atom_of(kind),
+            self.convert,
+            self.subresource,
+            {kind.api_version: resets} if resets else {},
+            lambda: kinds.zero(kind.type_name),
+        )
+
+    def _resets(self) -> FieldSet:
+        """What a writer through this endpoint can't own."""
+        return {fieldset.field("status"): {}} if self.kind.has_status else {}
+
+    def conform(self, obj: JSONObject) -> list[str]:
+        return self._conform(obj)
+
+    def default(self, obj: JSONObject) -> None:
+        self._conform(obj)
+
+    def prepare_for_create(self, obj: JSONObject) -> None:
+        kind = self.kind
+        if kind.generation:
+            obj["metadata"]["generation"] = kind.generation
+        else:
+            obj["metadata"].pop("generation", None)
+        if kind.has_status and not kind.keeps_status:
+            obj["status"] = _copy(kinds.zero(kind.type_name)["status"])
+
+    def validate(self, obj: JSONObject) -> Verdict:
+        return Verdict(self._metadata_problems(obj))
+
+    def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
+        if self.kind.has_status:
+            _keep(obj, old, "status")
+        if any(_counted(obj, path) != _counted(old, path) for path in self.kind.counted):
+            obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+
+    def validate_update(self, obj: JSONObject, old: JSONObject) -> Verdict:
+        return Verdict([])
+
+    @property
+    def unconditional_updates(self) -> bool:
+        return self.kind.unconditional
+
+    @property
+    def creates_on_update(self) -> bool:
+        return self.kind.creates
+
+    @property
+    def returns_deleted(self) -> bool:
+        return self.kind.returns_deleted
+
+    def grace_period(self, obj: JSONObject, seconds: int | None) -> int | None:
+        return _pod_grace(obj, seconds) if self.kind.graceful else None
+
+    def _metadata_problems(self, obj: JSONObject) -> list[FieldError]:
+        return object_meta.validate_object_meta(
+            obj["metadata"], Path("metadata"), namespaced=self.kind.namespaced, name_rule=self.kind.name_rule
+        )
+
+
+class KindStatusStrategy(KindStrategy):
+    """The rules for `/status`, which changes nothing else but, for most kinds, metadata."""
+
+    subresource = "status"
+
+    def _resets(self) -> FieldSet:
+        kept = self.kind.kept_by_status
+        metadata: FieldSet = {} if "*" in kept else {fieldset.field(name): {} for name in sorted(kept)}
+        return {**({fieldset.field("metadata"): metadata} if kept else {}), fieldset.field("spec"): {}}
+
+    def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
+        for name in (obj.keys() | old.keys()) - {"apiVersion", "kind", "metadata", "status"}:
+            _keep(obj, old, name)
+        kept = self.kind.kept_by_status
+        for name in _KEPT_METADATA if "*" in kept else kept:
+            _keep(obj["metadata"], old["metadata"], name)
+
+    def validate_update(self, obj: JSONObject, old: JSONObject) -> Verdict:
+        return Verdict([])
+
+    @property
+    def creates_on_update(self) -> bool:
+        return False
+
+
+def _pod_grace(pod: JSONObject, seconds: int | None) -> int:
+    """The seconds that a Pod has to end: none where no kubelet has to end it. seconds: as the client wants it."""
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    if not spec.get("nodeName") or status.get("phase") in ("Failed", "Succeeded"):
+        return 0
+    period = spec.get("terminationGracePeriodSeconds") or 0 if seconds is None else seconds
+    return 1 if period < 0 else period
+
+
+def _atom_of(kind: Kind) -> Callable[[str], Atom]:
+    """The type of the objects in each version of a kind."""
+
+    def atom(api_version: str) -> Atom:
+        group, version = parse_group_version(api_version)
+        return kinds.of_type(type_name(group, version, kind.name))
+
+    return atom
+
+
+def _counted(obj: JSONObject, path: str) -> object:
+    """What a change of increments the generation. Nothing and empty are the same."""
+    if path.startswith("metadata."):
+        return obj["metadata"].get(path.removeprefix("metadata.")) or None
+    return obj.get(path) or None
+
+
+def _keep(obj: JSONObject, old: JSONObject, name: str) -> None:
+    if name in old:
+        obj[name] = old[name]
+    else:
+        obj.pop(name, None)
+
+
+def _copy(status: JSONObject) -> JSONObject:
+    """`kinds.zero` is shared."""
+    return {name: _copy(value) if isinstance(value, dict) else value for name, value in status.items()}
