@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 
 import aggserver
-from aggserver import cel
+from aggserver import cel, testing
 
 PUBLIC = {
     aggserver: ["StatusError", "__version__"],
@@ -16,6 +16,7 @@ PUBLIC = {
         *("Optional", "Program", "ProgramError", "Range", "SizeEstimator", "Timestamp", "Type", "TypeProvider", "Uint"),
         *("check", "compile_program", "estimate"),
     ],
+    testing: ["Server", "ServerError", "server_fixture"],
 }
 
 

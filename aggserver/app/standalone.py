@@ -46,7 +46,7 @@ from aggserver.registry.store import Store
 from aggserver.schema.rules import RuleOptions
 from aggserver.server.serving import Server
 from aggserver.server.tls import TLSConfig
-from aggserver.standalone import kinds, kubeconfig, namespaces, seed
+from aggserver.standalone import kinds, kubeconfig, manifests, namespaces, seed
 from aggserver.storage.interface import Storage
 
 __all__ = ["run"]
@@ -64,7 +64,7 @@ def run(options: Options, say: Callable[[str], None], on_server: Callable[[Serve
     if options.kubeconfig_to_write is not None:
         kubeconfig.read(options.kubeconfig_to_write)  # raises before anything is created
     # Before there is an event loop: it would keep Ctrl-C from interrupting a download, or reading from a terminal.
-    objects = [(origin, to_v1(obj)) for origin, obj in seed.read(options.filenames)]
+    objects = [(origin, to_v1(obj)) for origin, obj in manifests.read(options.filenames)]
     return _run(options, objects, parent, say, on_server)
 
 

@@ -95,7 +95,7 @@ class Dispatcher:
             self._on_deprecated(info)
         if info.verb in _NAMED and not info.name:
             raise errors.bad_request("name must be provided")
-        context = Context(request.user, info.namespace, request.warnings)
+        context = Context(request.user, info.namespace, request.warnings, name=info.name)
         # `rest` has the protocol of every verb of its scope.
         return await self._verbs[info.verb](scope, scope.rest, context, request)
 

@@ -34,7 +34,6 @@ __all__ = [
     "ListOptions",
     "ListResult",
     "Lister",
-    "NamedCreater",
     "Object",
     "Replacer",
     "Transform",
@@ -52,6 +51,7 @@ class Context:
     """The context of a request. namespace: '' for a cluster-scoped resource or for all namespaces.
 
     warnings: texts for Warning headers; resources add to it. body_bytes: size of the body, if it is an object or a patch.
+    name: of the object that the path names, '' for none: a create of a subresource needs it.
     metadata_only: whether the response has nothing but metadata of the objects. Then they need not be in the requested version.
     created: set by an update that has created the object.
     """
@@ -61,6 +61,7 @@ class Context:
     warnings: list[str] = field(default_factory=list)
     body_bytes: int = 0
     metadata_only: bool = False
+    name: str = ""
     created: bool = False
 
 
@@ -260,15 +261,7 @@ class Creater(Protocol):
     async def create(
         self, context: Context, obj: JSONObject, options: WriteOptions, admission: Admission = NO_ADMISSION
     ) -> Object:
-        """The caller must not use `obj` afterwards: it is changed."""
-
-
-@runtime_checkable
-class NamedCreater(Protocol):
-    async def create_for(
-        self, context: Context, name: str, obj: JSONObject, options: WriteOptions, admission: Admission = NO_ADMISSION
-    ) -> Object:
-        """Create what belongs to the object `name`, as the Binding of a Pod or a token of a ServiceAccount."""
+        """The caller must not use `obj` afterwards: it is changed. For a subresource, `context.name` is whose it is."""
 
 
 @runtime_checkable

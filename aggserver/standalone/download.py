@@ -1,7 +1,7 @@
 """Download: a manifest from an http or https URL, as `kubectl apply -f URL` gets it.
 
-It uses the proxies of the environment, redirects and the system's CAs, and limits size and time. `seed.py` imports it only if a
-URL is given.
+It uses the proxies of the environment, redirects and the system's CAs, and limits size and time. `manifests.py` imports it only
+if a URL is given.
 """
 
 from __future__ import annotations

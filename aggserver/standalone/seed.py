@@ -1,8 +1,7 @@
-"""Seed: objects from files and URLs that a server without a cluster creates at its start (`aggserver dev -f FILE...`).
+"""Seed: objects that a server without a cluster creates at its start (`aggserver dev -f FILE...`); `manifests.py` reads them.
 
 Definitions come first, and their objects wait until they are served; namespaces come before their objects. An object that exists
-already is updated to the content of the file. A file that can't be read, or an object that is refused, ends the start with an
-error that names it.
+already is updated to the content of the file. An object that is refused ends the start with an error that names it.
 
 No webhook and no policy is asked about these objects: an operator that has the webhooks mostly starts after this server, and with
 them the order of the documents, or a second start with the same data, would decide what is refused.
@@ -10,14 +9,12 @@ them the order of the documents, or a second start with the same data, would dec
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from aggserver.admission.chain import CREATE, Attributes, Chain
 from aggserver.endpoints.installer import Installer, ResourceScope
 from aggserver.errors import AggserverError
-from aggserver.meta import codec, errors, versions
+from aggserver.meta import errors, versions
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry.informer import CONTROLLER
@@ -25,57 +22,14 @@ from aggserver.registry.rest import Context, Creater, Replacer, WriteOptions
 from aggserver.schema.pruning import MalformedError
 from aggserver.scheme import object_meta
 
-__all__ = ["SeedError", "plant", "read"]
+__all__ = ["SeedError", "plant"]
 
 _WRITE = WriteOptions(field_manager="aggserver")
 _DEFINITION = "CustomResourceDefinition"
-_STDIN = "-"
 
 
 class SeedError(AggserverError):
     """The text names the file, the object and the reason."""
-
-
-def read(sources: Sequence[str]) -> list[tuple[str, JSONObject]]:
-    """All objects of all sources, each with its origin; `kind: List` is split into its items.
-
-    A source is a file, a folder (its YAML and JSON files), an http or https URL, or `-`, the standard input. Raises SeedError.
-    """
-    return [(origin, document) for source in sources for origin, body in _bodies(source) for document in _documents(origin, body)]
-
-
-def _bodies(source: str) -> Iterator[tuple[str, bytes]]:
-    if source == _STDIN:
-        yield "the standard input", sys.stdin.buffer.read()
-        return
-    if source.startswith(("http://", "https://")):
-        # Imported only for a URL, since that is rare and the library takes time to load.
-        from aggserver.standalone.download import DownloadError, download
-
-        try:
-            yield source, download(source)
-        except DownloadError as error:
-            raise SeedError(f"{source}: {error}") from None
-        return
-    path = Path(source)
-    for file in sorted(path.glob("*.y*ml")) + sorted(path.glob("*.json")) if path.is_dir() else [path]:
-        try:
-            yield str(file), file.read_bytes()
-        except OSError as error:
-            raise SeedError(f"{file}: {error.strerror}") from None
-
-
-def _documents(origin: str, body: bytes) -> Iterator[JSONObject]:
-    try:
-        documents = codec.decode_documents(body)
-    except codec.DecodeError as error:
-        raise SeedError(f"{origin}: {error}") from None
-    for document in documents:
-        items = document.get("items") if isinstance(document, dict) and document.get("kind") == "List" else [document]
-        for obj in items if isinstance(items, list) else []:
-            if not isinstance(obj, dict) or not isinstance(obj.get("metadata"), dict):
-                raise SeedError(f"{origin}: a document is not a Kubernetes object (it needs apiVersion, kind and metadata)")
-            yield obj
 
 
 async def plant(

@@ -9,9 +9,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from aggserver.standalone import download as module
-from aggserver.standalone import seed
+from aggserver.standalone import manifests
 from aggserver.standalone.download import DownloadError, download
-from aggserver.standalone.seed import SeedError
+from aggserver.standalone.manifests import ManifestError
 
 MANIFEST = b"kind: A\nmetadata: {}\n"
 
@@ -53,12 +53,12 @@ def url() -> Iterator[str]:
 def test_a_manifest(url: str) -> None:
     assert download(f"{url}/manifest.yaml?a=b") == MANIFEST
     assert download(f"{url}/found") == MANIFEST
-    assert [(origin, obj["kind"]) for origin, obj in seed.read([f"{url}/found"])] == [(f"{url}/found", "A")]
+    assert [(origin, obj["kind"]) for origin, obj in manifests.read([f"{url}/found"])] == [(f"{url}/found", "A")]
 
 
 def test_no_manifest(url: str) -> None:
-    with pytest.raises(SeedError, match=f"^{url}/nothing: the server answers 404 Not Found$"):
-        seed.read([f"{url}/nothing"])
+    with pytest.raises(ManifestError, match=f"^{url}/nothing: the server answers 404 Not Found$"):
+        manifests.read([f"{url}/nothing"])
 
 
 @pytest.mark.parametrize(

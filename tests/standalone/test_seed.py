@@ -1,10 +1,7 @@
-"""Objects from files at the start: their order, what is there already, and what is said of those that can't be had."""
+"""Objects that are created at the start: their order, what is there already, and what is said of those that are refused."""
 
 from __future__ import annotations
 
-import io
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,60 +35,6 @@ def namespace(name: str) -> dict[str, Any]:
 
 def placed(obj: dict[str, Any], name: str) -> dict[str, Any]:
     return {**obj, "metadata": {**obj["metadata"], "namespace": name}}
-
-
-# --- reading ---
-
-
-def test_files_and_folders(tmp_path: Path) -> None:
-    (tmp_path / "b.yaml").write_text("apiVersion: v1\nkind: B\nmetadata: {name: b}\n---\n---\nkind: C\nmetadata: {}\n")
-    (tmp_path / "a.yml").write_text("kind: A\nmetadata: {}\n")
-    (tmp_path / "d.json").write_text(json.dumps({"kind": "D", "metadata": {}}))
-    (tmp_path / "README.md").write_text("nothing")
-    assert [(Path(file).name, obj["kind"]) for file, obj in seed.read([str(tmp_path)])] == [
-        ("a.yml", "A"),
-        ("b.yaml", "B"),
-        ("b.yaml", "C"),
-        ("d.json", "D"),
-    ]
-    assert [obj["kind"] for _, obj in seed.read([str(tmp_path / "d.json"), str(tmp_path / "a.yml")])] == ["D", "A"]
-
-
-UNREADABLE = {
-    # what is in the file: what the error says after its name; None is no file
-    None: "No such file or directory",
-    "a: [": "",
-    "[]": "a document is not a Kubernetes object (it needs apiVersion, kind and metadata)",
-    "kind: A": "a document is not a Kubernetes object (it needs apiVersion, kind and metadata)",
-}
-
-
-@pytest.mark.parametrize("text", UNREADABLE)
-def test_unreadable(tmp_path: Path, text: str | None) -> None:
-    file = tmp_path / "seed.yaml"
-    if text is not None:
-        file.write_text(text)
-    with pytest.raises(SeedError) as refused:
-        seed.read([str(file)])
-    assert str(refused.value).startswith(f"{file}: {UNREADABLE[text]}")
-
-
-def test_a_list_is_what_is_in_it(tmp_path: Path) -> None:
-    """As `kubectl get -o yaml` writes several objects."""
-    file = tmp_path / "list.yaml"
-    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": [{"kind": "A", "metadata": {}}]}))
-    assert [obj["kind"] for _, obj in seed.read([str(file)])] == ["A"]
-    file.write_text('{"kind": "List", "items": [{"kind": "A"}]}')
-    with pytest.raises(SeedError, match="is not a Kubernetes object"):
-        seed.read([str(file)])
-
-
-def test_the_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"kind: A\nmetadata: {}\n")))
-    assert [(origin, obj["kind"]) for origin, obj in seed.read(["-"])] == [("the standard input", "A")]
-
-
-# --- planting ---
 
 
 async def test_definitions_and_namespaces_go_first(server: LocalServer, client: Client) -> None:

@@ -7,20 +7,16 @@ from aggserver.endpoints import negotiation
 from aggserver.endpoints.handlers import attributes, body, options, reply
 from aggserver.endpoints.installer import ResourceScope
 from aggserver.endpoints.request import Request, Response
-from aggserver.registry.rest import Context, Creater, NamedCreater
+from aggserver.registry.rest import Context, Creater
 
 __all__ = ["create"]
 
 
-async def create(scope: ResourceScope, resource: Creater | NamedCreater, context: Context, request: Request) -> Response:
-    """A name in the path is that of the object below which something is created."""
+async def create(scope: ResourceScope, resource: Creater, context: Context, request: Request) -> Response:
     media = negotiation.for_object(request)
     write = options.write_options("CreateOptions", request.query_all, request.header(b"user-agent"))
     obj = await body.read_object(scope, request, write.field_validation)
     context.body_bytes = len(await request.body())
     admission = attributes.bound(scope, request, CREATE, options.given(request.query_all), dry_run=write.dry_run)
-    if isinstance(resource, NamedCreater):
-        created = await resource.create_for(context, request.info.name, obj, write, admission)
-    else:
-        created = await resource.create(context, obj, write, admission)
+    created = await resource.create(context, obj, write, admission)
     return reply.object_reply(scope, request, media, created, 201)

@@ -1,0 +1,269 @@
+"""Creation: what kube-apiserver sets in a new object beyond its defaults, and what its admission plugins add.
+
+`prepare_new` is for the strategy of a kind, after it has set `generation` and emptied the status of those kinds that can't be
+created with one. Decode the object anew afterwards, as upstream does when it has stored it, since a new status has defaults, too.
+`admitted_defaults` is what the admission plugins do that are always on, before webhooks. Of those that kube-apiserver has on:
+
+- Priority, DefaultTolerationSeconds, TaintNodesByCondition and StorageObjectInUseProtection are here;
+- DefaultStorageClass and DefaultIngressClass are here, with the names of the default classes as arguments;
+- ServiceAccount (the account's name, and the volume with a token) is not: the tests of operators run without it, as envtest does;
+- LimitRanger and RuntimeClass, which need other objects, and those that only refuse, are not.
+
+Pure. Source: PrepareForCreate in k8s.io/kubernetes pkg/registry/*/*/strategy.go, plugin/pkg/admission/*, v1.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aggserver.kinds.resources import qos_class
+from aggserver.meta.json_types import JSONMapping, JSONObject
+
+__all__ = ["CRITICAL", "Classes", "Request", "admitted_defaults", "prepare_new"]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Of the one that creates an object. uid: of the object. now: RFC 3339, in whole seconds. user: its UserInfo, as in a
+    SelfSubjectReview: username, uid, groups, extra.
+    """
+
+    uid: str
+    now: str
+    user: JSONMapping
+
+
+def prepare_new(obj: JSONObject, type_name: str, request: Request) -> None:
+    """Change a new object with its defaults in place. type_name: in the tables of `scheme/`."""
+    prepare = _NEW.get(type_name)
+    if prepare is not None:
+        prepare(obj, request)
+
+
+def _pod(pod: JSONObject, request: Request) -> None:
+    spec = pod["spec"]
+    pod["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
+    if spec.get("schedulingGates"):
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+            "lastProbeTime": None,
+            "lastTransitionTime": request.now,
+        }
+        pod["status"]["conditions"] = [condition]
+    labels = pod["metadata"].get("labels", {})
+    for term in _affinity_terms(spec.get("affinity") or {}):
+        _select_own(term, labels, matchLabelKeys="In", mismatchLabelKeys="NotIn")
+    for constraint in spec.get("topologySpreadConstraints", ()):
+        _select_own(constraint, labels, matchLabelKeys="In")
+
+
+def _affinity_terms(affinity: JSONMapping) -> Iterable[JSONObject]:
+    for name in ("podAffinity", "podAntiAffinity"):
+        rules = affinity.get(name) or {}
+        for weighted in rules.get("preferredDuringSchedulingIgnoredDuringExecution", ()):
+            yield weighted["podAffinityTerm"]
+        yield from rules.get("requiredDuringSchedulingIgnoredDuringExecution", ())
+
+
+def _select_own(term: JSONObject, labels: Mapping[str, str], **operators: str) -> None:
+    """Have the selector of a term select the pod's own values of some labels, or other values."""
+    selector = term.get("labelSelector")
+    if selector is None:
+        return
+    for member, operator in operators.items():
+        for key in term.get(member, ()):
+            if key in labels:
+                added = {"key": key, "operator": operator, "values": [labels[key]]}
+                selector["matchExpressions"] = [*selector.get("matchExpressions", ()), added]
+
+
+def _namespace(namespace: JSONObject, request: Request) -> None:
+    finalizers = namespace["spec"].get("finalizers", [])
+    if "kubernetes" not in finalizers:
+        namespace["spec"]["finalizers"] = [*finalizers, "kubernetes"]
+    namespace["status"] = {"phase": "Active"}
+
+
+def _job(job: JSONObject, request: Request) -> None:
+    """The selector of a Job's Pods by its uid, unless it has one of its own."""
+    spec = job["spec"]
+    if spec.get("manualSelector"):
+        return
+    name, uid = job["metadata"].get("name", ""), request.uid
+    generated = {"job-name": name, "batch.kubernetes.io/job-name": name}
+    generated |= {"controller-uid": uid, "batch.kubernetes.io/controller-uid": uid}
+    # In place: if the Job has its labels from the template, they get these, too.
+    labels = spec["template"]["metadata"].setdefault("labels", {})
+    for name, value in generated.items():
+        labels.setdefault(name, value)
+    selector = spec.setdefault("selector", {})
+    selector["matchLabels"] = {"batch.kubernetes.io/controller-uid": uid, **selector.get("matchLabels", {})}
+
+
+def _claim(claim: JSONObject, request: Request) -> None:
+    """The two members for a volume's source are kept alike; the older one can be only a claim or a snapshot."""
+    spec = claim["spec"]
+    source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
+    if source is not None and reference is None:
+        if (source.get("apiGroup") or "", source.get("kind")) in _SOURCES:
+            spec["dataSourceRef"] = dict(source)
+        else:
+            del spec["dataSource"]
+    elif reference is not None and source is None and not reference.get("namespace"):
+        spec["dataSource"] = {name: value for name, value in reference.items() if name != "namespace"}
+
+
+_SOURCES = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
+
+
+def _volume(volume: JSONObject, request: Request) -> None:
+    volume["status"] = {"phase": "Pending", "lastPhaseTransitionTime": request.now}
+
+
+def _daemon_set(daemon_set: JSONObject, request: Request) -> None:
+    metadata = daemon_set["metadata"]
+    metadata["annotations"] = {TEMPLATE_GENERATION: "1", **metadata.get("annotations", {})}
+
+
+TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
+
+
+def _signing_request(signing: JSONObject, request: Request) -> None:
+    """Who asks is not for the request to say."""
+    spec = signing["spec"]
+    for name in ("username", "uid", "groups", "extra"):
+        spec.pop(name, None)
+        if request.user.get(name):
+            spec[name] = request.user[name]
+
+
+def _resource_slice(devices: JSONObject, request: Request) -> None:
+    for device in devices["spec"].get("devices") or ():
+        for taint in device.get("taints", ()):
+            taint.setdefault("timeAdded", request.now)
+
+
+def _service_account(account: JSONObject, request: Request) -> None:
+    """Of a reference to a Secret, only the name is kept."""
+    if "secrets" in account:
+        account["secrets"] = [{"name": each["name"]} if "name" in each else {} for each in account["secrets"]]
+
+
+_NEW: Mapping[str, Callable[[JSONObject, Request], None]] = {
+    "apps/v1.DaemonSet": _daemon_set,
+    "batch/v1.Job": _job,
+    "certificates/v1.CertificateSigningRequest": _signing_request,
+    "core/v1.Namespace": _namespace,
+    "core/v1.PersistentVolume": _volume,
+    "core/v1.PersistentVolumeClaim": _claim,
+    "core/v1.Pod": _pod,
+    "core/v1.ServiceAccount": _service_account,
+    "resource/v1.ResourceSlice": _resource_slice,
+}
+
+
+# --- admission plugins ---
+
+CRITICAL: Mapping[str, JSONMapping] = {
+    "system-cluster-critical": {"value": 2_000_000_000, "preemptionPolicy": "PreemptLowerPriority"},
+    "system-node-critical": {"value": 2_000_001_000, "preemptionPolicy": "PreemptLowerPriority"},
+}
+"""The PriorityClasses that each cluster has, by name: of them, what Pods get."""
+
+_EXECUTING = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_SECONDS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """What admission must know of other objects. storage, ingress: the names of the default classes, '' if there is none.
+    priority: the PriorityClass that the Pod names, or the one that is the global default.
+    """
+
+    storage: str = ""
+    ingress: str = ""
+    priority: JSONMapping | None = None
+
+
+_NO_CLASSES = Classes()
+
+
+def admitted_defaults(obj: JSONObject, type_name: str, old: JSONMapping | None, classes: Classes = _NO_CLASSES) -> None:
+    """Change an object that is written, but not through a subresource, as the plugins do. old: None for a new object."""
+    plugin = _PLUGINS.get(type_name)
+    if plugin is not None:
+        plugin(obj, old, classes)
+
+
+def _admit_pod(pod: JSONObject, old: JSONMapping | None, classes: Classes) -> None:
+    spec = pod["spec"]
+    if old is not None:
+        for name in ("priority", "preemptionPolicy"):
+            if name not in spec and name in old["spec"]:
+                spec[name] = old["spec"][name]
+    else:
+        chosen: JSONMapping = classes.priority or CRITICAL.get(spec.get("priorityClassName", ""), {})
+        if "metadata" in chosen:
+            spec["priorityClassName"] = chosen["metadata"]["name"]
+        spec["priority"] = chosen.get("value", 0)
+        spec["preemptionPolicy"] = chosen.get("preemptionPolicy", "PreemptLowerPriority")
+    given = spec.get("tolerations", [])
+    added = [
+        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _SECONDS}
+        for key in _EXECUTING
+        if not any(_tolerates(each, key) for each in given)
+    ]
+    if added:
+        spec["tolerations"] = [*given, *added]
+
+
+def _tolerates(toleration: JSONMapping, key: str) -> bool:
+    return toleration.get("key", "") in ("", key) and toleration.get("effect", "") in ("", "NoExecute")
+
+
+def _admit_node(node: JSONObject, old: JSONMapping | None, classes: Classes) -> None:
+    taint = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+    given = node["spec"].get("taints", [])
+    if old is None and not any((each.get("key"), each.get("effect")) == (taint["key"], taint["effect"]) for each in given):
+        node["spec"]["taints"] = [*given, taint]
+
+
+def _admit_claim(claim: JSONObject, old: JSONMapping | None, classes: Classes) -> None:
+    if old is not None:
+        return
+    _finalize(claim, "kubernetes.io/pvc-protection")
+    annotated = "volume.beta.kubernetes.io/storage-class" in claim["metadata"].get("annotations", {})
+    if classes.storage and "storageClassName" not in claim["spec"] and not annotated:
+        claim["spec"]["storageClassName"] = classes.storage
+
+
+def _admit_volume(volume: JSONObject, old: JSONMapping | None, classes: Classes) -> None:
+    if old is None:
+        _finalize(volume, "kubernetes.io/pv-protection")
+
+
+def _admit_ingress(ingress: JSONObject, old: JSONMapping | None, classes: Classes) -> None:
+    annotated = "kubernetes.io/ingress.class" in ingress["metadata"].get("annotations", {})
+    if old is None and classes.ingress and "ingressClassName" not in ingress["spec"] and not annotated:
+        ingress["spec"]["ingressClassName"] = classes.ingress
+
+
+def _finalize(obj: JSONObject, finalizer: str) -> None:
+    given = obj["metadata"].get("finalizers", [])
+    if finalizer not in given:
+        obj["metadata"]["finalizers"] = [*given, finalizer]
+
+
+_Plugin = Callable[[JSONObject, JSONMapping | None, Any], None]
+_PLUGINS: Mapping[str, _Plugin] = {
+    "core/v1.Node": _admit_node,
+    "core/v1.PersistentVolume": _admit_volume,
+    "core/v1.PersistentVolumeClaim": _admit_claim,
+    "core/v1.Pod": _admit_pod,
+    "networking/v1.Ingress": _admit_ingress,
+}

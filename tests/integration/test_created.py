@@ -1,0 +1,14 @@
+"""kube-apiserver still answers what tests/cases/kinds/created.yaml says, to which our defaults are held."""
+
+from __future__ import annotations
+
+from tests.cases.kind_objects import created as recorded
+from tests.controlplane.cluster import Cluster
+from tests.integration.created import created
+from tests.integration.raw import Client
+
+
+def test_answers_are_those_recorded(control_plane: Cluster) -> None:
+    with Client(control_plane.kubeconfig) as client:
+        answers = {(type_name, name): answer for type_name, name, answer in created(client)}
+    assert answers == recorded()

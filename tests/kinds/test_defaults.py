@@ -1,0 +1,66 @@
+"""Objects get what kube-apiserver adds to them: tests/cases/kinds has the objects, and its answers."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from aggserver.kinds.creation import Request, admitted_defaults, prepare_new
+from aggserver.kinds.defaults import set_defaults
+from aggserver.registry.own_kinds import conformer
+from tests.cases.kind_objects import NOW, created, given
+
+ANSWERS = created()
+OBJECTS = {(type_name, name): obj for type_name, name, obj in given()}
+# Kinds that may be created with a status.
+_KEEP_STATUS = ("core/v1.Node",)
+_ALLOCATED = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
+
+
+def _written(type_name: str, obj: dict[str, Any]) -> dict[str, Any]:
+    """What is stored of a new object."""
+    user = ANSWERS["certificates/v1.CertificateSigningRequest", "minimal"]["spec"]
+    request = Request("UID", NOW, {name: user[name] for name in ("username", "groups")})
+    conform = conformer(type_name)
+    conform(obj)
+    set_defaults(obj, type_name)
+    admitted_defaults(obj, type_name, None)
+    if "status" in obj and type_name not in _KEEP_STATUS:
+        obj["status"] = {}
+    prepare_new(obj, type_name, request)
+    conform(obj)
+    set_defaults(obj, type_name)
+    return obj
+
+
+def _without_allocated(obj: dict[str, Any]) -> dict[str, Any]:
+    """Of Services: addresses are not allocated here, nor is it decided of which families they are."""
+    if obj["kind"] == "Service":
+        for name in _ALLOCATED:
+            obj["spec"].pop(name, None)
+    obj["metadata"].pop("generation", None)
+    return obj
+
+
+@pytest.mark.parametrize(("type_name", "name"), OBJECTS)
+def test_object_is_as_upstreams(type_name: str, name: str) -> None:
+    answer = copy.deepcopy(ANSWERS[type_name, name])
+    written = _written(type_name, copy.deepcopy(OBJECTS[type_name, name]))
+    assert _without_allocated(written) == _without_allocated(answer)
+
+
+@pytest.mark.parametrize(("type_name", "name"), OBJECTS)
+def test_an_answer_is_not_changed(type_name: str, name: str) -> None:
+    answer = copy.deepcopy(ANSWERS[type_name, name])
+    set_defaults(answer, type_name)
+    assert answer == ANSWERS[type_name, name]
+
+
+def test_values_are_not_shared() -> None:
+    first, second = ({"metadata": {}, "spec": {"strategy": {}, "template": {"spec": {}}}} for _ in range(2))
+    for obj in (first, second):
+        set_defaults(obj, "apps/v1.Deployment")
+    first["spec"]["template"]["spec"]["securityContext"]["runAsUser"] = 1
+    assert second["spec"]["template"]["spec"]["securityContext"] == {}
