@@ -12,6 +12,7 @@ from aggserver.admissionregistration.matching import Errors, one_of
 from aggserver.meta.field import FieldError, Path, duplicate, forbidden, invalid, not_supported, required
 from aggserver.meta.json_types import JSONMapping
 from aggserver.meta.names import dns1123_subdomain, path_segment_name
+from aggserver.scheme.selectors import label_selector
 
 __all__ = ["validate"]
 
@@ -50,7 +51,7 @@ def _param_ref(ref: JSONMapping, path: Path) -> Errors:
         if selector is not None:
             yield forbidden(path.child("name"), _EXCLUSIVE)
     if selector is not None:
-        yield from matching.label_selector(selector, path.child("selector"))
+        yield from label_selector(selector, path.child("selector"))
         if name:
             yield forbidden(path.child("selector"), _EXCLUSIVE)
     if not name and selector is None:

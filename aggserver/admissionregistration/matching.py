@@ -1,8 +1,7 @@
-"""Validation of what a webhook, a policy or a binding matches: rules, label selectors and match conditions.
+"""Validation of what a webhook, a policy or a binding matches: rules and match conditions.
 
 Objects have the right form and upstream's defaults (`defaults.py`) when they come here.
-Pure. Source: k8s.io/kubernetes pkg/apis/admissionregistration/validation/validation.go, v1.36.3; k8s.io/apimachinery
-pkg/apis/meta/v1/validation/validation.go, v0.36.3.
+Pure. Source: k8s.io/kubernetes pkg/apis/admissionregistration/validation/validation.go, v1.36.3.
 """
 
 from __future__ import annotations
@@ -10,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from aggserver.admissionregistration.expressions import Expressions
-from aggserver.meta.field import FieldError, Path, duplicate, forbidden, invalid, not_supported, required, too_many
+from aggserver.meta.field import FieldError, Path, duplicate, invalid, not_supported, required, too_many
 from aggserver.meta.golang import trim_space
 from aggserver.meta.json_types import JSONMapping
-from aggserver.meta.names import label_value, path_segment_name, qualified_name
-from aggserver.scheme.object_meta import validate_labels
+from aggserver.meta.names import path_segment_name, qualified_name
+from aggserver.scheme.selectors import label_selector
 
-__all__ = ["MATCH_POLICIES", "Errors", "label_selector", "match_conditions", "match_resources", "one_of", "rule_with_operations"]
+__all__ = ["MATCH_POLICIES", "Errors", "match_conditions", "match_resources", "one_of", "rule_with_operations"]
 
 Errors = Iterator[FieldError]
 
@@ -116,30 +115,6 @@ def _resources(resources: Sequence[str], path: Path) -> Errors:
         yield invalid(path, resources, "if '*/*' is present, must not specify other resources")
     if "*" in resources and whole:
         yield invalid(path, resources, "if '*' is present, must not specify other resources without subresources")
-
-
-def label_selector(selector: JSONMapping, path: Path, *, any_values: bool = False) -> Errors:
-    """The errors of a meta/v1 LabelSelector. any_values: values may be no label values, as they could be in old objects."""
-    yield from validate_labels(selector.get("matchLabels") or {}, path.child("matchLabels"))
-    for index, expression in enumerate(selector.get("matchExpressions") or ()):
-        yield from _requirement(expression, path.child("matchExpressions").index(index), any_values=any_values)
-
-
-def _requirement(expression: JSONMapping, path: Path, *, any_values: bool) -> Errors:
-    operator, values = expression.get("operator") or "", expression.get("values") or []
-    if operator in ("In", "NotIn"):
-        if not values:
-            yield required(path.child("values"), "must be specified when `operator` is 'In' or 'NotIn'")
-    elif operator in ("Exists", "DoesNotExist"):
-        if values:
-            yield forbidden(path.child("values"), "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
-    else:
-        yield invalid(path.child("operator"), operator, "not a valid selector operator")
-    key = expression.get("key") or ""
-    yield from (invalid(path.child("key"), key, text) for text in qualified_name(key))
-    if not any_values:
-        for index, value in enumerate(values):
-            yield from (invalid(path.child("values").index(index), value, text) for text in label_value(value))
 
 
 def match_conditions(conditions: Sequence[JSONMapping], path: Path, expressions: Expressions) -> Errors:

@@ -15,6 +15,7 @@ from aggserver.admissionregistration.matching import Errors, one_of
 from aggserver.meta.field import FieldError, Path, duplicate, invalid, required
 from aggserver.meta.json_types import JSONMapping
 from aggserver.meta.names import dns1123_subdomain
+from aggserver.scheme.selectors import label_selector
 from aggserver.webhook import client_config
 
 __all__ = ["FAILURE_POLICIES", "REINVOCATION_POLICIES", "validate"]
@@ -86,7 +87,7 @@ def _webhook(webhook: JSONMapping, path: Path, strictness: _Strictness) -> Error
     if timeout is not None and not 1 <= timeout <= _LONGEST_TIMEOUT:
         yield invalid(path.child("timeoutSeconds"), timeout, "the timeout value must be between 1 and 30 seconds")
     for name in ("namespaceSelector", "objectSelector"):
-        yield from matching.label_selector(webhook.get(name) or {}, path.child(name), any_values=strictness.any_values)
+        yield from label_selector(webhook.get(name) or {}, path.child(name), any_values=strictness.any_values)
     yield from one_of(webhook.get("reinvocationPolicy"), REINVOCATION_POLICIES, path.child("reinvocationPolicy"))
     yield from client_config.url_or_service(webhook.get("clientConfig") or {}, path.child("clientConfig"))
     if strictness.conditions:
@@ -109,7 +110,7 @@ def _has_recognized_version(webhook: JSONMapping) -> bool:
 
 def _has_invalid_selector(webhook: JSONMapping) -> bool:
     selectors = (webhook.get(name) or {} for name in ("namespaceSelector", "objectSelector"))
-    return any(True for selector in selectors for _ in matching.label_selector(selector, Path()))
+    return any(True for selector in selectors for _ in label_selector(selector, Path()))
 
 
 def _conditions(webhook: JSONMapping) -> Sequence[JSONMapping]:

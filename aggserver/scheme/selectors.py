@@ -1,0 +1,54 @@
+"""Validation of selectors: meta/v1 LabelSelector, and the requirements of label and field selectors.
+
+Objects have the right form when they come here.
+Pure. Source: k8s.io/apimachinery pkg/apis/meta/v1/validation/validation.go, v0.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from aggserver.meta.field import FieldError, Path, forbidden, invalid, required
+from aggserver.meta.json_types import JSONMapping
+from aggserver.meta.names import label_value, qualified_name
+from aggserver.scheme.object_meta import validate_labels
+
+__all__ = ["field_requirement", "label_requirement", "label_selector"]
+
+Errors = Iterator[FieldError]
+
+
+def label_selector(selector: JSONMapping, path: Path, *, any_values: bool = False) -> Errors:
+    """The errors of a meta/v1 LabelSelector. any_values: values may be no label values, as they could be in old objects."""
+    yield from validate_labels(selector.get("matchLabels") or {}, path.child("matchLabels"))
+    for index, expression in enumerate(selector.get("matchExpressions") or ()):
+        yield from label_requirement(expression, path.child("matchExpressions").index(index), any_values=any_values)
+
+
+def label_requirement(requirement: JSONMapping, path: Path, *, any_values: bool = False, any_operator: bool = False) -> Errors:
+    """any_operator: whether operators that nobody knows are valid, too."""
+    yield from _operator(requirement, path, any_operator=any_operator)
+    key = requirement.get("key") or ""
+    yield from (invalid(path.child("key"), key, text) for text in qualified_name(key))
+    if not any_values:
+        for index, value in enumerate(requirement.get("values") or ()):
+            yield from (invalid(path.child("values").index(index), value, text) for text in label_value(value))
+
+
+def field_requirement(requirement: JSONMapping, path: Path, *, any_operator: bool = False) -> Errors:
+    """any_operator: as of `label_requirement`."""
+    if not requirement.get("key"):
+        yield required(path.child("key"), "must be specified")
+    yield from _operator(requirement, path, any_operator=any_operator)
+
+
+def _operator(requirement: JSONMapping, path: Path, *, any_operator: bool) -> Errors:
+    operator, values = requirement.get("operator") or "", requirement.get("values") or []
+    if operator in ("In", "NotIn"):
+        if not values:
+            yield required(path.child("values"), "must be specified when `operator` is 'In' or 'NotIn'")
+    elif operator in ("Exists", "DoesNotExist"):
+        if values:
+            yield forbidden(path.child("values"), "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+    elif not any_operator:
+        yield invalid(path.child("operator"), operator, "not a valid selector operator")
