@@ -279,6 +279,17 @@ MISTAKES = {
     "old TLS": (["serve", "--tls-min-version=VersionTLS10"], {}, "--tls-min-version: must be one of VersionTLS12, VersionTLS13"),
     "half a pair": (["serve", "--tls-cert-file=/c"], {}, "--tls-cert-file and --tls-private-key-file go together"),
     "CAs of nothing": (["serve", "--ca-bundle-file=/b"], {}, "--ca-bundle-file has no meaning without --tls-cert-file"),
+    "no mode": (["dev", "--authorization-mode", ""], {}, "at least one authorization-mode must be passed"),
+    "another mode": (
+        ["dev", "--authorization-mode=RBAC,ABAC"],
+        {},
+        'authorization-mode "ABAC" is not a valid mode; known are AlwaysAllow, AlwaysDeny, Node, RBAC',
+    ),
+    "a mode twice": (
+        ["dev", "--authorization-mode=RBAC,Node,RBAC"],
+        {},
+        'authorization-mode ["RBAC" "Node" "RBAC"] has mode specified more than once',
+    ),
     "no header to look at": (
         ["serve", "--requestheader-client-ca-file=/c", "--requestheader-username-headers="],
         {},

@@ -34,7 +34,7 @@ from aggserver.app.memory import give_back_memory
 from aggserver.app.processes import run_command, until_orphaned
 from aggserver.app.storage import IN_MEMORY, compaction, data_folder, open_storage
 from aggserver.app.tasks import supervise
-from aggserver.authorization.delegating import StandaloneAuthorizer
+from aggserver.authorization.standalone import StandaloneAuthorizer
 from aggserver.certificates.issuing import Names
 from aggserver.endpoints import front_page
 from aggserver.endpoints.installer import Served
@@ -90,7 +90,7 @@ async def _run(
         namespace_store = environment.own_store(namespaces.NamespaceStrategy())
         crds = environment.own_store(DefinitionStrategy(rule_options), StoredDefinitions())
         registrations = registration_stores(environment)
-        authorizer = StandaloneAuthorizer(options.authorization_always_allow_paths)
+        authorizer = StandaloneAuthorizer(modes=options.authorization_mode, open_paths=options.authorization_always_allow_paths)
         identities = read_identities(options.admission_control_config_file)
         common = Common(options, authorizer, webhooks, identities, environment.new_uid)
         admission = StandaloneAdmission(common, registrations, namespaces.StoredNamespaces(namespace_store))
@@ -239,7 +239,7 @@ def _install(
         kinds.namespace_kind(namespace_store, engine.admission),
         definition_kind(crds, engine.admission.then(protection)),
         *registration_kinds(registrations, engine.admission),
-        *kinds.review_kinds(authorizer, engine.admission, time.time),
+        *kinds.review_kinds(authorizer, authorizer, engine.admission, time.time),
         *(built_in.served() if built_in is not None else ()),
     ]
     own.sort(key=lambda served: (GROUPS.index(served.group), served.resource.name))  # the order of discovery

@@ -1,74 +1,96 @@
-"""Bootstrap rules: what RBAC's default roles and bindings of a new cluster allow each group.
+"""The bootstrap roles and bindings: what RBAC allows in a new cluster, before anybody has made a role.
 
-A server without a cluster has no RBAC. It applies the cluster roles that every client depends on: `cluster-admin`,
-`system:discovery`, `system:basic-user` (reviews of oneself) and `system:public-info-viewer` (health and version).
-`StandaloneAuthorizer` decides by them, and SelfSubjectRulesReview lists them. Pure.
-Source: k8s.io/kubernetes plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go, pkg/apis/rbac/v1/evaluation_helpers.go,
-v1.36.3.
+`bootstrap_roles.txt` has them, in the order of their kinds and names:
+
+    ClusterRole edit to=admin aggregates=edit     a role, with what its labels say; its rules follow
+      get,list "",apps pods,deployments NAME      verbs, API groups, resources and, for some, the names of objects
+      get /api,/api/*                             verbs and paths
+    RoleBinding kube-system/x role=y              a binding; without `role=`, of the role of the same name
+      ServiceAccount kube-system/z                its subjects follow
+
+tests/integration/bootstrap_roles.py writes that file from what kube-apiserver serves; a test compares the two. Roles that
+aggregate others get their rules from them here, as the controller gives them later.
+Pure. Source: k8s.io/kubernetes plugin/pkg/auth/authorizer/rbac/bootstrappolicy, v1.36.3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
 
-from aggserver.authentication.user import ALL_AUTHENTICATED, ALL_UNAUTHENTICATED, PRIVILEGED_GROUP, UserInfo
-from aggserver.authorization.attributes import Attributes
+from aggserver.authorization.aggregation import aggregate
+from aggserver.authorization.rbac import GROUP, Policy
+from aggserver.meta.json_types import JSONObject
 
-__all__ = ["Rule", "rules_for"]
+__all__ = ["AUTOUPDATE", "objects", "policy"]
 
+AUTOUPDATE = "rbac.authorization.kubernetes.io/autoupdate"
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A PolicyRule: verbs on resources of API groups, or on paths. `*` matches all; a path may end with it."""
-
-    verbs: tuple[str, ...]
-    groups: tuple[str, ...] = ()
-    resources: tuple[str, ...] = ()
-    paths: tuple[str, ...] = ()
-
-    def allows(self, attributes: Attributes) -> bool:
-        if not _has(self.verbs, attributes.verb):
-            return False
-        if not attributes.resource:
-            return any(_covers(path, attributes.path) for path in self.paths)
-        subresource = attributes.subresource
-        resource = f"{attributes.resource}/{subresource}" if subresource else attributes.resource
-        return _has(self.groups, attributes.group) and _has(self.resources, resource)
+_FILE = Path(__file__).with_name("bootstrap_roles.txt")
+_BOOTSTRAPPING = {"kubernetes.io/bootstrapping": "rbac-defaults"}
+_NO_GROUP = '""'
 
 
-_CLUSTER_ADMIN = (Rule(("*",), ("*",), ("*",)), Rule(("*",), paths=("*",)))
-_DISCOVERY = (
-    Rule(
-        ("get",),
-        paths=(
-            *("/api", "/api/*", "/apis", "/apis/*"),
-            *("/healthz", "/livez", "/openapi", "/openapi/*", "/readyz", "/version", "/version/"),
-        ),
-    ),
-)
-_BASIC_USER = (
-    Rule(("create",), ("authorization.k8s.io",), ("selfsubjectaccessreviews", "selfsubjectrulesreviews")),
-    Rule(("create",), ("authentication.k8s.io",), ("selfsubjectreviews",)),
-)
-_PUBLIC_INFO_VIEWER = (Rule(("get",), paths=("/healthz", "/livez", "/readyz", "/version", "/version/")),)
-
-# The rules of each group. Upstream binds these roles to no other subject.
-_BOUND: Mapping[str, tuple[Rule, ...]] = {
-    PRIVILEGED_GROUP: _CLUSTER_ADMIN,
-    ALL_AUTHENTICATED: (*_DISCOVERY, *_BASIC_USER, *_PUBLIC_INFO_VIEWER),
-    ALL_UNAUTHENTICATED: _PUBLIC_INFO_VIEWER,
-}
+@cache
+def policy() -> Policy:
+    """What they allow. Shared: must not be changed."""
+    return Policy(objects())
 
 
-def rules_for(user: UserInfo) -> list[Rule]:
-    """The rules of all groups of the user. They hold in every namespace."""
-    return [rule for group in user.groups for rule in _BOUND.get(group, ())]
+def objects() -> list[JSONObject]:
+    """New objects, as a client would send them."""
+    found: list[JSONObject] = []
+    for line in _FILE.read_text().splitlines():
+        if not line.startswith(" "):
+            found.append(_object(*line.split()))
+            continue
+        obj = found[-1]
+        if "roleRef" in obj:
+            obj.setdefault("subjects", []).append(_subject(*line.split()))
+        else:
+            obj.setdefault("rules", []).append(_rule(*line.split()))
+    roles = [obj for obj in found if obj["kind"] == "ClusterRole"]
+    for name, rules in aggregate(roles).items():
+        next(role for role in roles if role["metadata"]["name"] == name)["rules"] = rules
+    return found
 
 
-def _has(known: tuple[str, ...], wanted: str) -> bool:
-    return "*" in known or wanted in known
+def _object(kind: str, path: str, *more: str) -> JSONObject:
+    said = dict(part.split("=") for part in more)
+    namespace, slash, name = path.rpartition("/")
+    metadata: dict[str, Any] = {"name": name}
+    if slash:
+        metadata["namespace"] = namespace
+    metadata["labels"] = dict(_BOOTSTRAPPING)
+    if "to" in said:
+        metadata["labels"][_aggregates_to(said["to"])] = "true"
+    metadata["annotations"] = {AUTOUPDATE: "true"}
+    obj: JSONObject = {"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": metadata}
+    if kind.endswith("Binding"):
+        ref = {"apiGroup": GROUP, "kind": kind.removesuffix("Binding"), "name": said.get("role", name)}
+        return {**obj, "roleRef": ref}
+    if "aggregates" in said:
+        obj["aggregationRule"] = {"clusterRoleSelectors": [{"matchLabels": {_aggregates_to(said["aggregates"]): "true"}}]}
+    return obj
 
 
-def _covers(path: str, wanted: str) -> bool:
-    return wanted == path or (path.endswith("*") and wanted.startswith(path.rstrip("*")))
+def _aggregates_to(role: str) -> str:
+    return f"{GROUP}/aggregate-to-{role}"
+
+
+def _rule(verbs: str, *what: str) -> JSONObject:
+    names = ("nonResourceURLs",) if len(what) == 1 else ("apiGroups", "resources", "resourceNames")
+    members = {name: _texts(text) for name, text in zip(names, what, strict=False)}
+    return {**members, "verbs": _texts(verbs)}
+
+
+def _texts(text: str) -> list[str]:
+    return ["" if part == _NO_GROUP else part for part in text.split(",")]
+
+
+def _subject(kind: str, path: str) -> JSONObject:
+    if kind != "ServiceAccount":
+        return {"apiGroup": GROUP, "kind": kind, "name": path}
+    namespace, _, name = path.partition("/")
+    return {"kind": kind, "name": name, "namespace": namespace}

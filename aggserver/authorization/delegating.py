@@ -1,4 +1,4 @@
-"""Authorization: allow or deny for given Attributes, by the hosting API server or, without one, by the bootstrap rules.
+"""Authorization: allow or deny for given Attributes, by the hosting API server.
 
 Members of system:masters and the always allowed paths (health) pass without a review. For everything else a SubjectAccessReview
 decides, and its decision is cached for ten seconds by default. A cache hit costs a few microseconds: the attributes are the key.
@@ -15,13 +15,12 @@ from typing import NamedTuple, Protocol
 
 from aggserver.authentication.user import PRIVILEGED_GROUP
 from aggserver.authorization.attributes import Attributes, review_body
-from aggserver.authorization.bootstrap import rules_for
 from aggserver.cluster import Cluster, ClusterError, Unreachable
 from aggserver.cluster.answers import Answers
 from aggserver.cluster.pacing import Sleep, TokenBucket, retrying
 from aggserver.meta import errors
 
-__all__ = ["HEALTH_PATHS", "Authorizer", "Decision", "DelegatingAuthorizer", "OpenPaths", "StandaloneAuthorizer"]
+__all__ = ["ALLOWED", "HEALTH_PATHS", "Authorizer", "Decision", "DelegatingAuthorizer", "OpenPaths", "is_always_allowed"]
 
 ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
@@ -78,24 +77,9 @@ class OpenPaths:
 ALLOWED = Decision(True)
 
 
-def _always_allowed(attributes: Attributes, open_paths: OpenPaths) -> bool:
+def is_always_allowed(attributes: Attributes, open_paths: OpenPaths) -> bool:
+    """For members of system:masters and open paths nobody is asked."""
     return PRIVILEGED_GROUP in attributes.user.groups or (not attributes.resource and attributes.path in open_paths)
-
-
-class StandaloneAuthorizer:
-    """For a server without a cluster: everything for the administrator, the bootstrap rules for everybody else."""
-
-    def __init__(self, open_paths: Iterable[str] = HEALTH_PATHS) -> None:
-        self._open_paths = OpenPaths(open_paths)
-
-    async def authorize(self, attributes: Attributes) -> Decision:
-        if _always_allowed(attributes, self._open_paths):
-            return ALLOWED
-        if any(rule.allows(attributes) for rule in rules_for(attributes.user)):
-            return ALLOWED
-        return Decision(
-            False, f"without a cluster to ask, only members of {PRIVILEGED_GROUP} are allowed; use the kubeconfig of this server"
-        )
 
 
 class DelegatingAuthorizer:
@@ -125,7 +109,7 @@ class DelegatingAuthorizer:
         self._answers: Answers[Hashable, Decision] = Answers(KEPT_DECISIONS, clock)
 
     async def authorize(self, attributes: Attributes) -> Decision:
-        if _always_allowed(attributes, self._open_paths):
+        if is_always_allowed(attributes, self._open_paths):
             return ALLOWED
         key = _key(attributes)
         kept = self._answers.get(key)

@@ -15,7 +15,17 @@ from typing import Any, NoReturn
 from aggserver.errors import AggserverError
 from aggserver.meta.golang import quote
 from aggserver.options import convert
-from aggserver.options.table import ADMISSION_PLUGINS, COMMANDS, COMPLETION, FLAGS, PREFIX, WITH_COMMAND, Flag, Options
+from aggserver.options.table import (
+    ADMISSION_PLUGINS,
+    AUTHORIZATION_MODES,
+    COMMANDS,
+    COMPLETION,
+    FLAGS,
+    PREFIX,
+    WITH_COMMAND,
+    Flag,
+    Options,
+)
 
 __all__ = ["OptionsError", "parse"]
 
@@ -102,6 +112,7 @@ def _check(options: Options) -> None:
     if options.requestheader_client_ca_file and not options.requestheader_username_headers:
         raise OptionsError("--requestheader-username-headers: at least one is required with --requestheader-client-ca-file")
     _check_plugins(options)
+    _check_modes(options.authorization_mode)
     if options.command == _USER:
         _check_user(options)
     if options.command == "cel":
@@ -119,6 +130,19 @@ def _check_plugins(options: Options) -> None:
                 raise OptionsError(f"{flag} plugin {quote(name)} is unknown; known are {', '.join(ADMISSION_PLUGINS)}")
     if both := sorted(set(enabled) & set(disabled)):
         raise OptionsError(f"[{' '.join(both)}] in enable-admission-plugins and disable-admission-plugins overlapped")
+
+
+def _check_modes(modes: tuple[str, ...]) -> None:
+    """With upstream's texts."""
+    if not modes:
+        raise OptionsError("at least one authorization-mode must be passed")
+    for mode in modes:
+        if mode not in AUTHORIZATION_MODES:
+            known = ", ".join(AUTHORIZATION_MODES)
+            raise OptionsError(f"authorization-mode {quote(mode)} is not a valid mode; known are {known}")
+    if len(set(modes)) < len(modes):
+        listed = " ".join(map(quote, modes))
+        raise OptionsError(f"authorization-mode [{listed}] has mode specified more than once")
 
 
 def _check_user(options: Options) -> None:

@@ -15,7 +15,18 @@ from typing import Any
 
 from aggserver.options import convert
 
-__all__ = ["ADMISSION_PLUGINS", "COMMANDS", "COMPLETION", "FLAGS", "PREFIX", "STORAGE", "WITH_COMMAND", "Flag", "Options"]
+__all__ = [
+    "ADMISSION_PLUGINS",
+    "AUTHORIZATION_MODES",
+    "COMMANDS",
+    "COMPLETION",
+    "FLAGS",
+    "PREFIX",
+    "STORAGE",
+    "WITH_COMMAND",
+    "Flag",
+    "Options",
+]
 
 PREFIX = "AGGSERVER_"
 COMMANDS = {
@@ -45,6 +56,9 @@ OUTPUTS = ("text", "json")
 SHELLS = ("bash", "zsh", "fish")
 KINDS = ("all", "none")
 TLS_VERSIONS = ("VersionTLS12", "VersionTLS13")
+
+# Upstream's, without ABAC and Webhook.
+AUTHORIZATION_MODES = ("AlwaysAllow", "AlwaysDeny", "Node", "RBAC")
 
 # Admission plugins in the order in which they are asked, and whether they are enabled by default.
 ADMISSION_PLUGINS = {
@@ -486,6 +500,15 @@ class Options:
         commands=DEV_USER,
     )
 
+    authorization_mode: tuple[str, ...] = _option(
+        ("RBAC",),
+        "authorization-mode",
+        convert.texts,
+        _AUTHORIZATION,
+        f"modes that are asked in order, comma-separated: {', '.join(AUTHORIZATION_MODES)}; Node decides nothing",
+        metavar="MODES",
+        commands=DEV,
+    )
     authorization_kubeconfig: Path | None = _option(
         None,
         "authorization-kubeconfig",

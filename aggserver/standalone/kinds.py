@@ -1,4 +1,4 @@
-"""The kinds that a server without a cluster serves beside definitions: namespaces and self reviews."""
+"""The kinds that a server without a cluster serves beside definitions: namespaces and reviews."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from aggserver.admission.chain import Chain
 from aggserver.authorization.delegating import Authorizer
+from aggserver.authorization.standalone import RuleResolver
 from aggserver.endpoints.fixed import FixedResource, Subresource
 from aggserver.meta.resource import ResourceInfo
 from aggserver.publish.table import Column, TableConvertor
@@ -13,7 +14,7 @@ from aggserver.registry.own_kinds import conformer
 from aggserver.registry.store import Store
 from aggserver.registry.subresources import StatusStore
 from aggserver.standalone import namespaces
-from aggserver.standalone.reviews import SelfSubjectAccessReviews, SelfSubjectReviews, SelfSubjectRulesReviews
+from aggserver.standalone.reviews import ACCESS_REVIEWS, AccessReviews, SelfSubjectReviews, SelfSubjectRulesReviews
 
 __all__ = ["namespace_kind", "review_kinds"]
 
@@ -43,16 +44,20 @@ def namespace_kind(store: Store, admission: Chain) -> FixedResource:
     )
 
 
-def review_kinds(authorizer: Authorizer, admission: Chain, clock: Callable[[], float]) -> list[FixedResource]:
+def review_kinds(
+    authorizer: Authorizer, resolver: RuleResolver, admission: Chain, clock: Callable[[], float]
+) -> list[FixedResource]:
     """clock: seconds since the epoch."""
+    reviews: dict[str, object] = {kind: AccessReviews(kind, authorizer, clock) for kind in ACCESS_REVIEWS}
+    reviews["SelfSubjectRulesReview"] = SelfSubjectRulesReviews(resolver)
     kinds: list[tuple[str, str, object]] = [
         ("authentication", "SelfSubjectReview", SelfSubjectReviews(clock)),
-        ("authorization", "SelfSubjectAccessReview", SelfSubjectAccessReviews(authorizer, clock)),
-        ("authorization", "SelfSubjectRulesReview", SelfSubjectRulesReviews()),
+        *(("authorization", kind, reviews[kind]) for kind in sorted(reviews)),
     ]
     resources = []
     for group, kind, rest in kinds:
-        info = ResourceInfo(f"{group}.k8s.io", "v1", f"{kind.lower()}s", kind, "", namespaced=False)
+        namespaced = ACCESS_REVIEWS.get(kind, False)
+        info = ResourceInfo(f"{group}.k8s.io", "v1", f"{kind.lower()}s", kind, "", namespaced=namespaced)
         table = TableConvertor([])
         conform = conformer(f"{group}/v1.{kind}")
         resources.append(

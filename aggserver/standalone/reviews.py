@@ -1,27 +1,37 @@
-"""Self reviews: who am I (`kubectl auth whoami`), may I (`kubectl auth can-i`), what may I (`kubectl auth can-i --list`).
+"""Reviews: who am I (`kubectl auth whoami`), may I (`kubectl auth can-i`), what may I (`--list`), and may somebody else.
 
 These resources can only be created; nothing is stored. In a cluster, kube-apiserver serves them.
-Source: k8s.io/kubernetes pkg/registry/authentication/selfsubjectreview, pkg/registry/authorization/{selfsubjectaccessreview,
-selfsubjectrulesreview}, v1.36.3.
+Source: k8s.io/kubernetes pkg/registry/authentication/selfsubjectreview, pkg/registry/authorization, v1.36.3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
-from aggserver.authentication.user import UserInfo
-from aggserver.authorization.attributes import Attributes
-from aggserver.authorization.bootstrap import Rule, rules_for
 from aggserver.authorization.delegating import Authorizer
-from aggserver.meta import codec, errors, field, times
-from aggserver.meta.field import FieldError, Path
+from aggserver.authorization.standalone import RuleResolver
+from aggserver.meta import codec, errors, times
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
+from aggserver.registry import preparation
 from aggserver.registry.own_kinds import own_fields
 from aggserver.registry.rest import NO_ADMISSION, Admission, Context, WriteOptions
 from aggserver.registry.stored import StoredObject
 
-__all__ = ["SelfSubjectAccessReviews", "SelfSubjectReviews", "SelfSubjectRulesReviews"]
+if TYPE_CHECKING:
+    from aggserver.authorization.rbac import Rule
+
+__all__ = ["ACCESS_REVIEWS", "AccessReviews", "SelfSubjectReviews", "SelfSubjectRulesReviews"]
+
+_GROUP = "authorization.k8s.io"
+
+# kind -> whether it is in a namespace
+ACCESS_REVIEWS: Mapping[str, bool] = {
+    "LocalSubjectAccessReview": True,
+    "SelfSubjectAccessReview": False,
+    "SubjectAccessReview": False,
+}
 
 
 class SelfSubjectReviews:
@@ -45,76 +55,68 @@ class SelfSubjectReviews:
         return _answer({**_type_of(obj), "metadata": metadata, "status": {"userInfo": info}})
 
 
-class SelfSubjectAccessReviews:
-    """authorization.k8s.io/v1 SelfSubjectAccessReview. clock: seconds since the epoch.
+class AccessReviews:
+    """One of the kinds in ACCESS_REVIEWS. clock: seconds since the epoch.
 
     The answer is the request's object with a status, so it has managedFields, as upstream's.
     """
 
-    _FIELDS = own_fields(
-        ResourceInfo("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", "", namespaced=False),
-        "authorization/v1.SelfSubjectAccessReview",
-    )
-
-    def __init__(self, authorizer: Authorizer, clock: Callable[[], float]) -> None:
+    def __init__(self, kind: str, authorizer: Authorizer, clock: Callable[[], float]) -> None:
+        self._kind = kind
         self._authorizer = authorizer
         self._clock = clock
+        info = ResourceInfo(_GROUP, "v1", f"{kind.lower()}s", kind, "", namespaced=ACCESS_REVIEWS[kind])
+        self._fields = own_fields(info, f"authorization/v1.{kind}")
 
     async def create(
         self, context: Context, obj: JSONObject, options: WriteOptions, admission: Admission = NO_ADMISSION
     ) -> StoredObject:
-        spec = obj.get("spec") or {}
-        problems = _problems(spec)
+        from aggserver.standalone import access_reviews
+
+        metadata = obj["metadata"]
+        preparation.place_in_namespace(metadata, context.namespace, namespaced=ACCESS_REVIEWS[self._kind])
+        owned = {**_type_of(obj), "metadata": metadata, "spec": obj.get("spec") or {}}
+        self._fields.update(None, owned, options.field_manager, times.format_time(self._clock()))
+        problems = access_reviews.problems(self._kind, owned)
         if problems:
-            raise errors.invalid("authorization.k8s.io", "SelfSubjectAccessReview", "", problems)
-        decision = await self._authorizer.authorize(_attributes(spec, context.user))
+            raise errors.invalid(_GROUP, self._kind, "", problems)
+        spec = owned["spec"]
+        who = context.user if self._kind == "SelfSubjectAccessReview" else access_reviews.user(spec)
+        decision = await self._authorizer.authorize(access_reviews.attributes(spec, who))
         status: JSONObject = {"allowed": decision.allowed}
         if decision.reason:
             status["reason"] = decision.reason
-        owned = {**_type_of(obj), "metadata": {}, "spec": spec}
-        self._FIELDS.update(None, owned, options.field_manager, times.format_time(self._clock()))
+        if trouble := access_reviews.selector_problems(spec):
+            status["evaluationError"] = trouble
         return _answer({**owned, "status": status})
 
 
 class SelfSubjectRulesReviews:
     """authorization.k8s.io/v1 SelfSubjectRulesReview. As upstream, paths that a flag opens to everyone are not listed."""
 
+    def __init__(self, resolver: RuleResolver) -> None:
+        self._resolver = resolver
+
     async def create(
         self, context: Context, obj: JSONObject, options: WriteOptions, admission: Admission = NO_ADMISSION
     ) -> StoredObject:
-        if not (obj.get("spec") or {}).get("namespace"):
+        namespace = (obj.get("spec") or {}).get("namespace")
+        if not namespace:
             raise errors.bad_request("no namespace on request")
-        rules = rules_for(context.user)
-        status = {
+        rules, incomplete, trouble = await self._resolver.rules_for(context.user, namespace)
+        status: JSONObject = {
             "resourceRules": [_resource_rule(rule) for rule in rules if rule.resources],
             "nonResourceRules": [{"verbs": rule.verbs, "nonResourceURLs": rule.paths} for rule in rules if rule.paths],
-            "incomplete": False,
+            "incomplete": incomplete,
         }
+        if trouble:
+            status["evaluationError"] = trouble
         return _answer({**_type_of(obj), "metadata": {}, "spec": {}, "status": status})
 
 
 def _resource_rule(rule: Rule) -> JSONObject:
-    return {"verbs": rule.verbs, "apiGroups": rule.groups, "resources": rule.resources}
-
-
-def _problems(spec: JSONObject) -> list[FieldError]:
-    path, resource = spec.get("nonResourceAttributes"), spec.get("resourceAttributes")
-    if path is not None and resource is not None:
-        why = "cannot be specified in combination with resourceAttributes"
-        return [field.invalid(Path("spec.nonResourceAttributes"), path, why)]
-    if path is None and resource is None:
-        why = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-        return [field.invalid(Path("spec.resourceAttributes"), None, why)]
-    return []
-
-
-def _attributes(spec: JSONObject, user: UserInfo) -> Attributes:
-    path = spec.get("nonResourceAttributes")
-    if path is not None:
-        return Attributes(user, path.get("verb", ""), path=path.get("path", ""))
-    given = spec["resourceAttributes"]
-    names = ("verb", "group", "version", "resource", "subresource", "namespace", "name")
-    return Attributes(user, *(given.get(name, "") for name in names))
+    of = {"verbs": rule.verbs, "apiGroups": rule.groups, "resources": rule.resources, "resourceNames": rule.names}
+    return {name: values for name, values in of.items() if values}
 
 
 def _type_of(obj: JSONObject) -> JSONObject:

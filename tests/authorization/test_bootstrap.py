@@ -6,8 +6,8 @@ import pytest
 
 from aggserver.authentication.user import ANONYMOUS, UserInfo
 from aggserver.authorization.attributes import Attributes
-from aggserver.authorization.bootstrap import rules_for
-from aggserver.authorization.delegating import StandaloneAuthorizer
+from aggserver.authorization.bootstrap import policy
+from aggserver.authorization.standalone import StandaloneAuthorizer
 
 JANE = UserInfo("jane", groups=("developers",)).authenticated()
 ROOT = UserInfo("root", groups=("system:masters",))
@@ -33,7 +33,7 @@ PATHS = {
 
 @pytest.mark.parametrize("path", PATHS)
 async def test_paths(path: str) -> None:
-    authorizer = StandaloneAuthorizer([])
+    authorizer = StandaloneAuthorizer(open_paths=[])
     allowed = [(await authorizer.authorize(Attributes(user, "get", path=path))).allowed for user in (JANE, ANONYMOUS)]
     assert tuple(allowed) == PATHS[path]
     for verb in ("post", "head", "delete", "*"):
@@ -69,4 +69,4 @@ async def test_resources(asked: tuple[str, str, str, str]) -> None:
 
 
 def test_who_is_in_no_group_has_no_rules() -> None:
-    assert rules_for(UserInfo("jane")) == []
+    assert policy().found(UserInfo("jane"), "default").rules == []

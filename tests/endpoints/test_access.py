@@ -4,7 +4,7 @@ import pytest
 
 from aggserver.authentication.user import UserInfo
 from aggserver.authorization.attributes import Attributes
-from aggserver.authorization.delegating import StandaloneAuthorizer
+from aggserver.authorization.standalone import StandaloneAuthorizer
 from aggserver.endpoints.access import attributes_of, require
 from aggserver.endpoints.request_info import parse
 from aggserver.meta.errors import StatusError

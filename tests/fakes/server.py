@@ -21,7 +21,9 @@ from aggserver.app.engine import Engine
 from aggserver.authentication.delegating import Authenticator, Outcome
 from aggserver.authentication.user import ANONYMOUS, PRIVILEGED_GROUP, UserInfo
 from aggserver.authorization.attributes import Attributes
-from aggserver.authorization.delegating import HEALTH_PATHS, Decision, StandaloneAuthorizer
+from aggserver.authorization.delegating import Decision
+from aggserver.authorization.standalone import Rules as UserRules
+from aggserver.authorization.standalone import StandaloneAuthorizer
 from aggserver.endpoints.installer import Served
 from aggserver.endpoints.request import AnyResponse, Request
 from aggserver.meta import errors
@@ -91,13 +93,16 @@ class Rules:
     def __init__(self) -> None:
         self.allowed: set[tuple[str, str, str]] = set()
         self.asked: list[Attributes] = []
-        self._base = StandaloneAuthorizer(HEALTH_PATHS)
+        self._base = StandaloneAuthorizer()
 
     async def authorize(self, attributes: Attributes) -> Decision:
         self.asked.append(attributes)
         if (attributes.user.name, attributes.verb, attributes.resource or attributes.path) in self.allowed:
             return Decision(True)
         return Decision((await self._base.authorize(attributes)).allowed, "")
+
+    async def rules_for(self, user: UserInfo, namespace: str) -> UserRules:
+        return await self._base.rules_for(user, namespace)
 
 
 class LocalServer:
@@ -161,7 +166,7 @@ class LocalServer:
         own: list[tuple[str, list[Served]]] = [
             ("namespaces", [kinds.namespace_kind(self.namespaces, admission)]),
             ("customresourcedefinitions", [definition_kind(self.crds, admission)]),
-            ("reviews", list(kinds.review_kinds(self.rules, admission, self.clock))),
+            ("reviews", list(kinds.review_kinds(self.rules, self.rules, admission, self.clock))),
         ]
         self.engine.installer.install(own)
 

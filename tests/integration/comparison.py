@@ -55,11 +55,8 @@ CONTROLLERS = ("aggserver", "kube-apiserver", "kube-controller-manager")
 _HEADERS = ("content-type", "warning", "retry-after", "allow", "cache-control", "x-content-type-options")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-# What standalone tells beside upstream's words, and upstream beside ours.
-_ONE_SIDED = re.compile(
-    r": without a cluster to ask, only members of system:masters are allowed; use the kubeconfig of this server"
-    r"|(?<=Key: )/registry"
-)
+# What upstream tells beside our words.
+_ONE_SIDED = re.compile(r"(?<=Key: )/registry")
 # Of objects that stand in texts.
 _QUOTED = ((re.compile(r'("resourceVersion": ?)"\d+"'), r'\1"<revision>"'),)
 _GENERATED = re.compile(r"([Gg]enerated-|widgets-|g{58})[bcdfghjklmnpqrstvwxz2456789]{5}\b")

@@ -12,8 +12,9 @@ from tests.integration.test_commands import Shell
 
 USER = "aggserver dev user alice --group developers --kubeconfig alice.kubeconfig"
 WHOAMI = "kubectl --kubeconfig alice.kubeconfig auth whoami"
+MAY = "kubectl --kubeconfig alice.kubeconfig auth can-i --list"
 
-RUNS = [USER, WHOAMI]
+RUNS = [USER, WHOAMI, MAY]
 
 
 @pytest.fixture
@@ -27,6 +28,7 @@ def test_a_second_user(shell: Shell) -> None:
         assert "alice" in shell.run(WHOAMI)
         info = json.loads(shell.run(f"{WHOAMI} -o json"))["status"]["userInfo"]
         assert (info["username"], info["groups"]) == ("alice", ["developers", "system:authenticated"])
+        assert "selfsubjectaccessreviews.authorization.k8s.io" in shell.run(MAY)
         assert "namespaces is forbidden" in shell.run("kubectl --kubeconfig alice.kubeconfig get namespaces 2>&1 || true")
 
 

@@ -1,4 +1,4 @@
-"""Who am I, and may I: reviews of oneself."""
+"""Who am I, and may I; and may somebody else."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from tests.fakes.server import ALICE, LocalServer
 WHO = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 MAY = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 WHAT = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
+MAY_THEY = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+MAY_THEY_HERE = "/apis/authorization.k8s.io/v1/namespaces/default/localsubjectaccessreviews"
 
 
 def may(**spec: Any) -> dict[str, Any]:
@@ -65,7 +67,8 @@ REFUSED: dict[str, tuple[dict[str, Any], int, str]] = {
     "both": (
         {"resourceAttributes": {}, "nonResourceAttributes": {"path": "/"}},
         422,
-        'spec.nonResourceAttributes: Invalid value: {"path":"/"}: cannot be specified in combination with resourceAttributes',
+        'spec.nonResourceAttributes: Invalid value: {"Path":"/","Verb":""}: '
+        "cannot be specified in combination with resourceAttributes",
     ),
 }
 
@@ -107,9 +110,12 @@ async def test_unknown_attributes_are_warned_of(client: Client) -> None:
 async def test_discovery(client: Client) -> None:
     resources = (await client.get("/apis/authorization.k8s.io/v1")).json()["resources"]
     assert [(resource["name"], resource["verbs"]) for resource in resources] == [
+        ("localsubjectaccessreviews", ["create"]),
         ("selfsubjectaccessreviews", ["create"]),
         ("selfsubjectrulesreviews", ["create"]),
+        ("subjectaccessreviews", ["create"]),
     ]
+    assert [resource["namespaced"] for resource in resources] == [True, False, False, False]
 
 
 def what(**spec: Any) -> dict[str, Any]:
@@ -132,3 +138,112 @@ async def test_what_may_i(client: Client) -> None:
 async def test_what_may_i_where(client: Client) -> None:
     answer = await client.post(WHAT, what())
     assert (answer.status, answer.message) == (400, "no namespace on request")
+
+
+def may_they(kind: str = "SubjectAccessReview", **spec: Any) -> dict[str, Any]:
+    return {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": {"user": "bob", **spec}}
+
+
+async def test_may_they(server: LocalServer, client: Client) -> None:
+    server.rules.allowed = {("bob", "get", "crontabs")}
+    about = {"groups": ["team"], "uid": "u-1", "extra": {"scopes": ["a"]}}
+    answer = await client.post(MAY_THEY, may_they(**about, resourceAttributes={"verb": "get", "resource": "crontabs"}))
+    assert (answer.status, answer.json()["status"]) == (201, {"allowed": True})
+    assert server.rules.asked[-1].user == UserInfo("bob", "u-1", ("team",), {"scopes": ("a",)})
+    answer = await client.post(MAY_THEY, may_they(resourceAttributes={"verb": "list", "resource": "crontabs"}))
+    assert (answer.status, answer.json()["status"]) == (201, {"allowed": False})
+    body = may_they(nonResourceAttributes={"verb": "get", "path": "/healthz"})
+    assert (await client.post(MAY_THEY, body)).json()["status"] == {"allowed": True}
+
+
+async def test_may_they_here(server: LocalServer, client: Client) -> None:
+    server.rules.allowed = {("bob", "get", "crontabs")}
+    asked = {"verb": "get", "resource": "crontabs", "namespace": "default"}
+    body = may_they("LocalSubjectAccessReview", resourceAttributes=asked)
+    for metadata in ({}, {"namespace": "default"}):
+        answer = await client.post(MAY_THEY_HERE, {**body, "metadata": metadata})
+        assert (answer.status, answer.json()["status"]) == (201, {"allowed": True})
+        assert answer.json()["metadata"]["namespace"] == "default"
+    answer = await client.post(MAY_THEY_HERE, {**body, "metadata": {"namespace": "other"}})
+    assert answer.status == 400
+
+
+REFUSED_FOR_OTHERS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
+    # name: (kind, object, causes)
+    "nobody": (
+        "SubjectAccessReview",
+        {"metadata": {"name": "x"}, "spec": {}},
+        [
+            "spec.resourceAttributes: Invalid value: null: "
+            "exactly one of nonResourceAttributes or resourceAttributes must be specified",
+            'spec.user: Invalid value: "": at least one of user or group must be specified',
+            'metadata: Invalid value: {"name":"x"}: must be empty',
+        ],
+    ),
+    "selectors": (
+        "SubjectAccessReview",
+        {
+            "spec": {
+                "groups": ["g"],
+                "resourceAttributes": {
+                    "fieldSelector": {},
+                    "labelSelector": {"rawSelector": "a", "requirements": [{"key": "b", "operator": "x"}]},
+                },
+            }
+        },
+        [
+            "spec.resourceAttributes.fieldSelector.requirements: Required value: "
+            "when spec.resourceAttributes.fieldSelector is specified, requirements or rawSelector is required",
+            'spec.resourceAttributes.labelSelector.rawSelector: Invalid value: "a": '
+            "may not specified at the same time as requirements",
+        ],
+    ),
+    "another namespace": (
+        "LocalSubjectAccessReview",
+        {"spec": {"user": "bob", "resourceAttributes": {"namespace": "other"}}},
+        ['spec.resourceAttributes.namespace: Invalid value: "other": must match metadata.namespace'],
+    ),
+    "a path in a namespace": (
+        "LocalSubjectAccessReview",
+        {"spec": {"user": "bob", "nonResourceAttributes": {"path": "/"}}},
+        ['spec.nonResourceAttributes: Invalid value: {"Path":"/","Verb":""}: disallowed on this kind of request'],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_FOR_OTHERS)
+async def test_refused_for_others(client: Client, name: str) -> None:
+    kind, obj, causes = REFUSED_FOR_OTHERS[name]
+    path = MAY_THEY_HERE if kind.startswith("Local") else MAY_THEY
+    answer = await client.post(path, {"apiVersion": "authorization.k8s.io/v1", "kind": kind, **obj})
+    listed = causes[0] if len(causes) == 1 else f"[{', '.join(causes)}]"
+    assert (answer.status, answer.message) == (422, f'{kind}.authorization.k8s.io "" is invalid: {listed}')
+
+
+TROUBLES: dict[str, tuple[dict[str, Any], str]] = {
+    "readable": ({"fieldSelector": {"rawSelector": "a=b"}, "labelSelector": {"rawSelector": "!a"}}, ""),
+    "raw": (
+        {"fieldSelector": {"rawSelector": "!a"}, "labelSelector": {"rawSelector": "a b c"}},
+        "spec.resourceAttributes.fieldSelector ignored due to parse error; "
+        "spec.resourceAttributes.labelSelector ignored due to parse error",
+    ),
+    "one of two": (
+        {
+            "fieldSelector": {
+                "requirements": [{"key": "a", "operator": "Exists"}, {"key": "b", "operator": "In", "values": ["c"]}]
+            }
+        },
+        "spec.resourceAttributes.fieldSelector partially ignored due to parse error",
+    ),
+    "an operator that nobody knows": (
+        {"labelSelector": {"requirements": [{"key": "a", "operator": "Near"}]}},
+        "spec.resourceAttributes.labelSelector ignored due to parse error",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TROUBLES)
+async def test_selectors_that_can_not_be_read(client: Client, name: str) -> None:
+    attributes, trouble = TROUBLES[name]
+    answer = await client.post(MAY_THEY, may_they(resourceAttributes={"verb": "list", **attributes}))
+    assert (answer.status, answer.json()["status"].get("evaluationError", "")) == (201, trouble)

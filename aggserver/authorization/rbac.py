@@ -1,0 +1,274 @@
+"""RBAC: what roles and bindings allow.
+
+A `Policy` holds compiled roles and bindings. It finds the bindings of a request by the user's name and groups, and keeps the
+rules that concern a question, so that a question that was asked before costs two look-ups. Rules only ever allow: what none of
+them allows is denied.
+
+Where several bindings allow the same, the reason names the first by name, those of the whole cluster before those of the
+namespace; upstream names any one of them.
+Pure. Source: k8s.io/kubernetes plugin/pkg/auth/authorizer/rbac/rbac.go, pkg/registry/rbac/validation/rule.go,
+pkg/apis/rbac/v1/evaluation_helpers.go, v1.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from aggserver.authentication.user import UserInfo
+from aggserver.authorization.attributes import Attributes
+from aggserver.meta.golang import quote
+from aggserver.meta.json_types import JSONMapping, JSONObject
+
+__all__ = ["BINDINGS", "GROUP", "ROLES", "Found", "Granted", "MissingRole", "Policy", "Rule"]
+
+GROUP = "rbac.authorization.k8s.io"
+# kind -> resource
+ROLES = {"ClusterRole": "clusterroles", "Role": "roles"}
+BINDINGS = {"ClusterRoleBinding": "clusterrolebindings", "RoleBinding": "rolebindings"}
+
+_SERVICE_ACCOUNT = "system:serviceaccount:"
+
+# Clients choose the questions, so what is kept of them is bounded: their number, and the characters of each.
+_KEPT_QUESTIONS = 4096
+_KEPT_USERS = 512
+_KEPT_LENGTH = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A PolicyRule: verbs on resources of API groups, or on paths. `*` matches all, `*/scale` that subresource of all resources;
+    a path may end with `*`. names: of objects; empty for all of them.
+    """
+
+    verbs: tuple[str, ...]
+    groups: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, rule: JSONMapping) -> Rule:
+        members = ("verbs", "apiGroups", "resources", "resourceNames", "nonResourceURLs")
+        return cls(*(tuple(rule.get(member) or ()) for member in members))
+
+    def as_json(self) -> JSONObject:
+        members = {
+            "apiGroups": self.groups,
+            "nonResourceURLs": self.paths,
+            "resourceNames": self.names,
+            "resources": self.resources,
+        }
+        return {**{name: list(values) for name, values in members.items() if values}, "verbs": list(self.verbs)}
+
+    def allows(self, attributes: Attributes) -> bool:
+        return self.concerns(attributes) and (not attributes.resource or not self.names or attributes.name in self.names)
+
+    def concerns(self, attributes: Attributes) -> bool:
+        """Whether it allows this for some object: `allows` without regard to the object's name."""
+        if not _has(self.verbs, attributes.verb):
+            return False
+        if not attributes.resource:
+            return any(covers_path(path, attributes.path) for path in self.paths)
+        if not _has(self.groups, attributes.group):
+            return False
+        subresource = attributes.subresource
+        if not subresource:
+            return _has(self.resources, attributes.resource)
+        return _has(self.resources, f"{attributes.resource}/{subresource}") or f"*/{subresource}" in self.resources
+
+
+class MissingRole(NamedTuple):
+    """A role that a binding refers to, and that does not exist. kind: Role or ClusterRole, or what the binding has there."""
+
+    kind: str
+    name: str
+
+    def text(self, *, plural: bool) -> str:
+        """plural: as the storage names a resource; without it, as the cache does by which upstream's authorizer decides."""
+        if self.kind not in ROLES:
+            return f"unsupported role reference kind: {quote(self.kind)}"
+        resource = ROLES[self.kind] if plural else self.kind.lower()
+        return f"{resource}.{GROUP} {quote(self.name)} not found"
+
+
+class Granted(NamedTuple):
+    """A rule, and what gives it to the user: the reason of a decision."""
+
+    rule: Rule
+    reason: str
+
+
+class Found(NamedTuple):
+    """What a user has in a namespace: rules, and roles that should have had some."""
+
+    granted: Sequence[Granted]
+    missing: Sequence[MissingRole]
+
+    @property
+    def rules(self) -> list[Rule]:
+        return [each.rule for each in self.granted]
+
+    def trouble(self, *, plural: bool) -> str:
+        """The texts of `missing` as upstream's Aggregate has them; '' if there are none. plural: see `MissingRole.text`."""
+        texts = list(dict.fromkeys(each.text(plural=plural) for each in self.missing))
+        return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]" if texts else ""
+
+
+class _Subject(NamedTuple):
+    """key: by which users are found. text: as reasons name it."""
+
+    key: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Binding:
+    name: str
+    source: str  # the reason, up to the subject
+    role: tuple[str, str, str]  # kind, namespace, name
+    subjects: tuple[_Subject, ...]
+
+
+# Of one question: the names that a rule is restricted to, empty for all, and the reason.
+_Answer = tuple[tuple[tuple[str, ...], str], ...]
+
+
+class Policy:
+    """Roles and bindings, to be kept current by `put` and `remove`."""
+
+    def __init__(self, objects: Iterable[JSONMapping] = ()) -> None:
+        """objects: of the four kinds."""
+        self._roles: dict[tuple[str, str, str], tuple[Rule, ...]] = {}
+        self._bindings: dict[tuple[str, str], _Binding] = {}  # by namespace, '' for the whole cluster, and name
+        self._of_subjects: dict[tuple[str, str], dict[str, _Binding]] = {}  # by namespace and subject, then by name
+        self._found: dict[tuple[str, tuple[str, ...], str], Found] = {}
+        self._answers: dict[tuple[str | tuple[str, ...], ...], _Answer] = {}
+        for obj in objects:
+            self.put(obj)
+
+    def put(self, obj: JSONMapping) -> None:
+        """A new object of one of the four kinds, or one that has changed."""
+        kind, metadata = obj["kind"], obj["metadata"]
+        namespace, name = metadata.get("namespace", ""), metadata["name"]
+        if kind in ROLES:
+            self._roles[kind, namespace, name] = tuple(map(Rule.of, obj.get("rules") or ()))
+        else:
+            self._forget(namespace, name)
+            binding = _binding(obj)
+            self._bindings[namespace, name] = binding
+            for subject in binding.subjects:
+                self._of_subjects.setdefault((namespace, subject.key), {})[name] = binding
+        self._changed()
+
+    def remove(self, kind: str, namespace: str, name: str) -> None:
+        """namespace: '' for the kinds that are in none."""
+        if kind in ROLES:
+            self._roles.pop((kind, namespace, name), None)
+        else:
+            self._forget(namespace, name)
+        self._changed()
+
+    def why(self, attributes: Attributes) -> str | None:
+        """The reason for which this is allowed; None if it is not."""
+        for names, reason in self._answer(attributes):
+            if not names or attributes.name in names:
+                return reason
+        return None
+
+    def found(self, user: UserInfo, namespace: str) -> Found:
+        """What the user has in this namespace, the rules for the whole cluster first. namespace: '' for these alone."""
+        key = (user.name, user.groups, namespace)
+        found = self._found.get(key)
+        if found is None:
+            if len(self._found) >= _KEPT_USERS:
+                self._found.clear()
+            found = self._found[key] = self._find(user, namespace)
+        return found
+
+    def _answer(self, attributes: Attributes) -> _Answer:
+        user, verb, namespace = attributes.user, attributes.verb, attributes.namespace
+        of_resource = (attributes.group, attributes.resource, attributes.subresource, namespace)
+        what = (verb, *of_resource) if attributes.resource else (verb, attributes.path)
+        key = (user.name, user.groups, *what)
+        answer = self._answers.get(key)
+        if answer is None:
+            granted = [each for each in self.found(user, namespace).granted if each.rule.concerns(attributes)]
+            answer = tuple((each.rule.names if attributes.resource else (), each.reason) for each in granted)
+            if sum(map(len, what)) <= _KEPT_LENGTH:
+                if len(self._answers) >= _KEPT_QUESTIONS:
+                    self._answers.clear()
+                self._answers[key] = answer
+        return answer
+
+    def _find(self, user: UserInfo, namespace: str) -> Found:
+        granted: list[Granted] = []
+        missing: list[MissingRole] = []
+        keys = [_user_key(user.name), *map(_group_key, user.groups)]
+        for where in ("", namespace) if namespace else ("",):
+            bindings = {name: each for key in keys for name, each in self._of_subjects.get((where, key), {}).items()}
+            for name in sorted(bindings):
+                binding = bindings[name]
+                rules = self._roles.get(binding.role)
+                if rules is None:
+                    missing.append(MissingRole(binding.role[0], binding.role[2]))
+                    continue
+                subject = next(each.text for each in binding.subjects if each.key in keys)
+                granted += (Granted(rule, f"{binding.source} to {subject}") for rule in rules)
+        return Found(granted, missing)
+
+    def _forget(self, namespace: str, name: str) -> None:
+        binding = self._bindings.pop((namespace, name), None)
+        if binding is None:
+            return
+        for key in {(namespace, subject.key) for subject in binding.subjects}:
+            named = self._of_subjects[key]
+            del named[name]
+            if not named:
+                del self._of_subjects[key]
+
+    def _changed(self) -> None:
+        self._found.clear()
+        self._answers.clear()
+
+
+def covers_path(path: str, wanted: str) -> bool:
+    """Whether a path of a rule includes another, which may end with `*`, too."""
+    return wanted == path or (path.endswith("*") and wanted.startswith(path.rstrip("*")))
+
+
+def _has(known: tuple[str, ...], wanted: str) -> bool:
+    return "*" in known or wanted in known
+
+
+def _binding(obj: JSONMapping) -> _Binding:
+    kind, metadata, ref = obj["kind"], obj["metadata"], obj.get("roleRef") or {}
+    namespace, name = metadata.get("namespace", ""), metadata["name"]
+    role_kind, role = ref.get("kind", ""), ref.get("name", "")
+    full = f"{name}/{namespace}" if kind == "RoleBinding" else name
+    source = f"RBAC: allowed by {kind} {quote(full)} of {role_kind} {quote(role)}"
+    subjects = [_subject(subject, namespace) for subject in obj.get("subjects") or ()]
+    where = namespace if role_kind == "Role" else ""
+    return _Binding(name, source, (role_kind, where, role), tuple(filter(None, subjects)))
+
+
+def _subject(subject: JSONMapping, namespace: str) -> _Subject | None:
+    """None for one that is nobody. namespace: of the binding, in which a service account is that has none."""
+    kind, name = subject.get("kind", ""), subject.get("name", "")
+    if kind == "User":
+        return _Subject(_user_key(name), f"User {quote(name)}")
+    if kind == "Group":
+        return _Subject(_group_key(name), f"Group {quote(name)}")
+    where = subject.get("namespace") or namespace
+    if kind != "ServiceAccount" or not where:
+        return None
+    return _Subject(_user_key(f"{_SERVICE_ACCOUNT}{where}:{name}"), f"ServiceAccount {quote(f'{name}/{where}')}")
+
+
+def _user_key(name: str) -> str:
+    return f"User {name}"
+
+
+def _group_key(name: str) -> str:
+    return f"Group {name}"
