@@ -1,48 +1,24 @@
 """Kinds: the types of objects that have no schema of a definition: the server's own kinds, and Scale.
 
-Derived from the Go types in `scheme/`. Go's struct tags do not say which lists are maps or sets and which structs are atomic, so
-that is said here.
-Pure. Source: the `+listType`, `+listMapKey` and `+structType` markers of k8s.io/apiextensions-apiserver
-pkg/apis/apiextensions/v1/types.go, k8s.io/apimachinery pkg/apis/meta/v1/types.go and k8s.io/api core/v1/types.go,
-autoscaling/v1/types.go, admissionregistration/v1/types.go, v0.36.3.
+Derived from the tables in `scheme/`, which say which lists are maps or sets and which structs are atomic.
+Pure. Source: k8s.io/kube-openapi pkg/schemaconv/{openapi,smd}.go, from which upstream has its types of all kinds.
 """
 
 from __future__ import annotations
 
 from functools import cache
 
-from aggserver.merge.atom import DEDUCED, OBJECT_META, Atom, ListType, MapType
+from aggserver.merge.atom import DEDUCED, OBJECT_META, UNTYPED, Atom, ListType, MapType
 from aggserver.meta.json_types import JSONObject
-from aggserver.scheme.types import Type, lookup
+from aggserver.scheme.types import Member, Type, lookup
 
 __all__ = ["of_type", "zero"]
-
-# Type and member -> the keys that tell the items of the list apart; none for a set. All other lists are atomic.
-_ASSOCIATIVE: dict[tuple[str, str], tuple[str, ...]] = {
-    ("v1.CustomResourceDefinitionStatus", "conditions"): ("type",),
-    ("v1.JSONSchemaProps", "x-kubernetes-validations"): ("rule",),
-    ("v1.MutatingAdmissionPolicySpec", "matchConditions"): ("name",),
-    ("v1.MutatingWebhook", "matchConditions"): ("name",),
-    ("v1.MutatingWebhookConfiguration", "webhooks"): ("name",),
-    ("v1.NamespaceStatus", "conditions"): ("type",),
-    ("v1.ValidatingAdmissionPolicyBindingSpec", "validationActions"): (),
-    ("v1.ValidatingAdmissionPolicySpec", "matchConditions"): ("name",),
-    ("v1.ValidatingAdmissionPolicySpec", "variables"): ("name",),
-    ("v1.ValidatingAdmissionPolicyStatus", "conditions"): ("type",),
-    ("v1.ValidatingWebhook", "matchConditions"): ("name",),
-    ("v1.ValidatingWebhookConfiguration", "webhooks"): ("name",),
-}
-
-# Structs that have one owner as a whole.
-_ATOMIC = frozenset(
-    {"v1.LabelSelector", "v1.MatchResources", "v1.NamedRuleWithOperations", "v1.ParamKind", "v1.ParamRef", "v1.Variable"}
-)
 
 _SCALARS = {
     **dict.fromkeys(("int32", "int64", "float64"), "numeric"),
     **dict.fromkeys(("string", "bytes"), "string"),
     "bool": "boolean",
-    **dict.fromkeys(("time", "micro-time", "quantity", "int-or-string"), "untyped"),
+    **dict.fromkeys(("time", "micro-time", "quantity"), "untyped"),
 }
 
 
@@ -79,7 +55,8 @@ def _atom(of: Type, made: dict[int, Atom]) -> Atom:
     if of.kind in _SCALARS:
         return Atom(_SCALARS[of.kind])
     if of.kind not in ("list", "map", "struct"):
-        return DEDUCED  # any JSON, and unions: their OpenAPI says nothing of them
+        # Of any JSON, of unions and of int-or-string, OpenAPI has no type.
+        return UNTYPED if of.name == "runtime.RawExtension" else DEDUCED
     if id(of) in made:
         return made[id(of)]
     atom = made[id(of)] = Atom()  # before its members: types contain themselves
@@ -90,16 +67,20 @@ def _atom(of: Type, made: dict[int, Atom]) -> Atom:
         assert of.element is not None
         atom.map = MapType(element=_atom(of.element, made))
     else:
+        fields = {name: _member(member, made) for name, member in of.members.items()}
         # Only keys of lists are ever looked for among the defaults.
-        texts = {name: "" for name, member in of.members.items() if member.type.kind == "string" and not member.omitempty}
-        fields = {name: _member(of, name, made) for name in of.members}
-        atom.map = MapType(fields, texts, atomic=of.name in _ATOMIC)
+        defaults = {
+            name: each.default for name, each in of.members.items() if each.type.kind in _ZEROS and each.default is not None
+        }
+        atom.map = MapType(fields, defaults, None if fields else DEDUCED, atomic=of.map_type == "atomic")
     return atom
 
 
-def _member(of: Type, name: str, made: dict[int, Atom]) -> Atom:
-    atom = _atom(of.members[name].type, made)
-    keys = _ASSOCIATIVE.get((of.name, name))
-    if keys is None or atom.list is None:
-        return atom
-    return Atom(list=ListType(atom.list.element, associative=True, keys=keys))
+def _member(member: Member, made: dict[int, Atom]) -> Atom:
+    atom = _atom(member.type, made)
+    if atom.list is not None and member.list_type in ("map", "set"):
+        return Atom(list=ListType(atom.list.element, associative=True, keys=member.list_keys))
+    if atom.map is not None and member.map_type:
+        inner = atom.map
+        return Atom(map=MapType(inner.fields, inner.defaults, inner.element, atomic=member.map_type == "atomic"))
+    return atom

@@ -1,7 +1,8 @@
 """Types: the Go types of Kubernetes' kinds, read from the tables beside this module.
 
-A table has the types of one group and version, as tests/controlplane/types prints them from upstream's packages by reflection. A
-test compares the two; to add a kind, add a root there. A line that does not start with a space declares a type:
+A table has the types of one group and version, as tests/controlplane/types prints them from upstream's packages by reflection,
+and markers from the OpenAPI of kube-apiserver; `python -m tests.scheme.tables` writes them. To add a kind, add a root there and
+the kind to `kinds.py`. A line that does not start with a space declares a type:
 
     ResourceScope string                     a name for another type: string, []T, map[string]T
     JSONSchemaProps struct                   its members follow
@@ -10,13 +11,23 @@ test compares the two; to add a kind, add a root there. A line that does not sta
 
 and an indented one a member: JSON name, type, protobuf field number (`-` for none), then `omitempty` and what else its tags say,
 and Go's name where that is not the JSON name with a capital. `inline` embeds a struct: in JSON its members are those of the outer
-struct, in protobuf it is a message of its own. Types of other packages have the package before them (meta/v1.Time).
+struct, in protobuf it is a message of its own. Types of other packages have the package before them (meta/v1.Time). The markers:
+
+    enum=A,B%20C                at a name for a string: its values, with %20 for a space
+    map=atomic, map=granular    at a struct, or a member: whether it has one owner as a whole
+    union=D:a,b                 at a struct: which member says which of the others is set, if any, and the others
+    list=map:k,l  list=set  list=atomic    at a member: how its items are told apart, if they are
+    required, optional          at a member whose omitempty says the opposite
+    default="TCP"               at a member: JSON, if it is not the zero that a plain member without omitempty has
+    bare                        at a member that refers to a model and has no description of its own
+
 A type is read when it is first asked for, and with it only the types that it contains.
 Pure. Source: the struct tags of k8s.io/{api,apimachinery,apiextensions-apiserver,kube-aggregator}, v0.36.3.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -62,6 +73,10 @@ _PLAIN = {
 }
 
 
+# As OpenAPI has them.
+_ZEROS: Mapping[str, str | bool | int] = {"string": "", "bool": False, "int32": 0, "int64": 0, "float64": 0}
+
+
 @dataclass(slots=True, eq=False)
 class Type:
     """One Go type. Shared, and never changed after it was read. Types contain each other, so they are compared by identity.
@@ -71,7 +86,9 @@ class Type:
     six digits of a second), quantity (a string or a number), int-or-string, json or union.
     element: of a list or map, else None. members: of a struct, by JSON name in Go's order; of a union, by Go's names.
     is_message: of a list, whether protobuf has it as a message with the items as its field 1.
-    embedded: of a struct, the structs in it whose members are among its own, by their protobuf numbers.
+    embedded: of a struct, the structs in it whose members are among its own, by their protobuf numbers. package: of a named type,
+    the table that declares it. enum: the values of a string, none if it may have any. map_type: of a struct, `atomic`,
+    `granular` or ''. unions: of a struct, the members that say which other members are set ('' for none), and these.
     """
 
     name: str
@@ -80,6 +97,10 @@ class Type:
     members: dict[str, Member] = field(default_factory=dict)
     is_message: bool = False
     embedded: dict[int, Type] = field(default_factory=dict)
+    package: str = ""
+    enum: tuple[str, ...] = ()
+    map_type: str = ""
+    unions: tuple[tuple[str, tuple[str, ...]], ...] = ()
     _plain: dict[str, frozenset[type]] | None = field(default=None, repr=False)
 
     @property
@@ -91,6 +112,11 @@ class Type:
     def short_name(self) -> str:
         """The name without the package."""
         return self.name.rpartition(".")[2]
+
+    @property
+    def full_name(self) -> str:
+        """The argument of `lookup` for a named type: `core/v1.Pod`."""
+        return f"{self.package}.{self.short_name}"
 
     def is_plain(self, value: Any) -> bool:
         """Whether `value` is an object of this struct with only scalar members, of the right types and not zero.
@@ -122,7 +148,9 @@ class Member:
     name: in JSON. number: in protobuf, 0 if it has no field there. pointer: Go distinguishes zero from missing. omitempty: zero
     is not written to JSON. omitzero: nor is that of a struct. embedded: the structs through which it is in this one, each with a
     dot, as Go's decoder names them. strategy, merge_key: for a strategic merge patch: `merge` for a list that is merged, and the
-    member of its items by which.
+    member of its items by which. required: by OpenAPI. default: by OpenAPI, None if it has none; to be shared, and not changed.
+    list_type: `map`, `set`, `atomic` or ''; list_keys: those of a map. map_type: as that of a type, which it overrides. bare: see
+    above.
     """
 
     name: str
@@ -135,6 +163,12 @@ class Member:
     embedded: str = ""
     strategy: str = ""
     merge_key: str = ""
+    required: bool = False
+    default: Any = None
+    list_type: str = ""
+    list_keys: tuple[str, ...] = ()
+    map_type: str = ""
+    bare: bool = False
 
     def is_omitted(self, value: Any) -> bool:
         """Whether Go omits this value, which has the member's type or is None."""
@@ -180,7 +214,16 @@ def _read(name: str, being_read: set[str]) -> Type:
         (_, what, *more), lines = _declarations(package)[short]
     except OSError:
         raise KeyError(name) from None
-    made = _TYPES.setdefault(name, Type(f"{package.rpartition('/')[2]}.{short}", is_message="message" in more))
+    marks = _marks(more)
+    new = Type(
+        f"{package.rpartition('/')[2]}.{short}",
+        is_message="message" in more,
+        package=package,
+        enum=tuple(marks["enum"].replace("%20", " ").split(",")) if "enum" in marks else (),
+        map_type=marks.get("map", ""),
+        unions=tuple(_union(word) for word in more if word.startswith("union=")),
+    )
+    made = _TYPES.setdefault(name, new)
     being_read.add(name)
     if what in ("struct", "custom"):
         made.kind = "struct" if what == "struct" else _CUSTOM[name]
@@ -204,8 +247,10 @@ def _members(lines: list[list[str]], package: str, being_read: set[str]) -> tupl
             if number != "-":
                 embedded[int(number)] = made
             continue
-        tag = next((word.removeprefix("patch=") for word in rest if word.startswith("patch=")), "")
-        strategy, _, key = tag.partition(":")
+        marks = _marks(rest)
+        strategy, _, key = marks.get("patch", "").partition(":")
+        list_type, _, list_keys = marks.get("list", "").partition(":")
+        omits = "omitempty" in rest or "omitzero" in rest
         members[name] = Member(
             name,
             next((word for word in rest if word[0].isupper()), name[0].upper() + name[1:]),
@@ -216,8 +261,30 @@ def _members(lines: list[list[str]], package: str, being_read: set[str]) -> tupl
             "omitzero" in rest,
             strategy=strategy,
             merge_key=key,
+            required="required" in rest or not (omits or "optional" in rest),
+            default=json.loads(marks["default"]) if "default" in marks else _zero(made, wanted, omits=omits),
+            list_type=list_type,
+            list_keys=tuple(list_keys.split(",")) if list_keys else (),
+            map_type=marks.get("map", ""),
+            bare="bare" in rest,
         )
     return members, embedded
+
+
+def _zero(of: Type, wanted: str, *, omits: bool) -> Any:
+    """The default that OpenAPI has for a member without one of its own."""
+    if wanted.startswith("*") or (omits and of.kind != "struct"):
+        return None
+    return {} if of.kind == "struct" else _ZEROS.get(of.kind)
+
+
+def _marks(words: list[str]) -> dict[str, str]:
+    return dict(word.split("=", 1) for word in words if "=" in word)
+
+
+def _union(word: str) -> tuple[str, tuple[str, ...]]:
+    discriminator, _, others = word.removeprefix("union=").partition(":")
+    return discriminator, tuple(others.split(","))
 
 
 def _resolve(name: str, package: str, being_read: set[str]) -> Type:

@@ -1,21 +1,16 @@
-"""The tables: what is read from their lines, and that they are upstream's types."""
+"""The tables: what is read from their lines."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from aggserver.scheme import protobuf_codec, types
 from aggserver.scheme.decoding import decode_error
 from aggserver.scheme.types import lookup
-from tests.controlplane.binaries import obtain_program
-
-TABLES = sorted(Path(types.__file__).with_name("tables").glob("*.txt"))
 
 
 def test_a_struct() -> None:
@@ -54,6 +49,34 @@ def test_what_is_embedded_is_in_it() -> None:
 )
 def test_kinds(name: str, kind: str) -> None:
     assert lookup(name).kind == kind
+
+
+MARKERS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "keys of a list": ("core/v1.Container", "ports", {"list_type": "map", "list_keys": ("containerPort", "protocol")}),
+    "a set": ("core/v1.LoadBalancerIngress", "ports", {"list_type": "atomic"}),
+    "required by its tag": ("core/v1.Container", "name", {"required": True, "default": ""}),
+    "required beyond its tag": ("core/v1.ResourceClaim", "name", {"required": True}),
+    "optional beyond its tag": ("apps/v1.StatefulSetSpec", "serviceName", {"required": False, "default": ""}),
+    "a default of its own": ("core/v1.ContainerPort", "protocol", {"default": "TCP", "required": False}),
+    "of a struct": ("core/v1.Pod", "spec", {"default": {}, "required": False}),
+    "of a pointer": ("core/v1.Container", "securityContext", {"default": None}),
+    "not atomic here": ("core/v1.PersistentVolumeSpec", "claimRef", {"map_type": "granular"}),
+}
+
+
+@pytest.mark.parametrize("name", MARKERS)
+def test_markers_of_members(name: str) -> None:
+    of, member, wanted = MARKERS[name]
+    found = lookup(of).members[member]
+    assert {each: getattr(found, each) for each in wanted} == wanted
+
+
+def test_markers_of_types() -> None:
+    assert lookup("core/v1.Protocol").enum == ("SCTP", "TCP", "UDP")
+    assert "code signing" in lookup("certificates/v1.KeyUsage").enum
+    assert lookup("core/v1.ObjectReference").map_type == "atomic"
+    assert lookup("core/v1.SeccompProfile").unions == (("type", ("localhostProfile",)),)
+    assert lookup("core/v1.Protocol").full_name == "core/v1.Protocol"
 
 
 def test_types_contain_themselves() -> None:
@@ -124,19 +147,3 @@ def test_an_alternative(value: object, chosen: str | None) -> None:
 )
 def test_what_go_leaves_out(member: str, value: object, omitted: bool) -> None:
     assert lookup("apiextensions/v1.CustomResourceDefinitionSpec").members[member].is_omitted(value) is omitted
-
-
-@pytest.mark.integration
-def test_the_tables_are_upstream(capfd: pytest.CaptureFixture[str]) -> None:
-    """As `tests/controlplane/types` prints them: what it prints goes into the table."""
-
-    def say(line: str) -> None:
-        with capfd.disabled():
-            print(line, file=sys.stderr)
-
-    program = obtain_program("types", os.environ, say)
-    assert TABLES
-    for table in TABLES:
-        package = "/".join(table.stem.rsplit("_", 1))
-        printed = subprocess.run([program, package], capture_output=True, text=True, check=True).stdout
-        assert printed == table.read_text(), package

@@ -1,15 +1,17 @@
 // types prints the Go types of Kubernetes kinds as aggserver/scheme/tables holds them: what their JSON and protobuf forms are.
 //
 // Argument: a group and version, such as meta/v1; the types of its kinds, and all that these reach in the same package, are printed.
-// The form is described in aggserver/scheme/types.py.
+// The form is described in aggserver/scheme/types.py. Without an argument: the groups and versions.
 package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -110,6 +112,12 @@ var kinds = map[string][]any{
 var marshaler = regexp.MustCompile(`^(Marshal|Unmarshal)JSON$`)
 
 func main() {
+	if len(os.Args) == 1 {
+		for _, each := range slices.Sorted(maps.Keys(kinds)) {
+			fmt.Println(each)
+		}
+		return
+	}
 	roots, known := kinds[os.Args[1]]
 	if !known {
 		fmt.Fprintln(os.Stderr, "unknown:", os.Args[1])
