@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import glob
 import re
+import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -30,6 +31,9 @@ _MARKED = "_aggserver_marked_definitions"
 _SERVERS = pytest.StashKey[list["Server"]]()
 # By server, how long its log was when the test began.
 _OFFSETS = pytest.StashKey[dict["Server", int]]()
+# Modules of clients that read KUBECONFIG when they are imported, which they may be before a test, and where they keep it.
+_READ_AT_IMPORT = tuple(f"{each}.config{below}" for each in ("kubernetes", "kubernetes.aio") for below in ("", ".kube_config"))
+_LOCATION = "KUBE_CONFIG_DEFAULT_LOCATION"
 # Namespaces have 63 characters at most; the server adds a hyphen and five of its own.
 _PREFIX_LENGTH = 50
 
@@ -153,8 +157,11 @@ def aggserver_namespace(aggserver: Server, request: pytest.FixtureRequest) -> It
 
 @pytest.fixture
 def aggserver_kubeconfig(aggserver: Server, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The path of an administrator's kubeconfig, to which KUBECONFIG is set during the test."""
+    """The path of an administrator's kubeconfig, to which KUBECONFIG is set during the test, for all clients that read it."""
     monkeypatch.setenv("KUBECONFIG", str(aggserver.kubeconfig))
+    for name in _READ_AT_IMPORT:
+        if hasattr(sys.modules.get(name), _LOCATION):
+            monkeypatch.setattr(sys.modules[name], _LOCATION, str(aggserver.kubeconfig))
     return aggserver.kubeconfig
 
 

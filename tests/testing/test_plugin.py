@@ -51,7 +51,7 @@ FIXTURES = """
 import asyncio
 import os
 import pytest
-from kubernetes import client, dynamic
+from kubernetes import client, config, dynamic
 
 CRONTABS = {"group": "stable.example.com", "version": "v1", "plural": "crontabs"}
 CRONTAB = THE_CRONTAB
@@ -87,10 +87,16 @@ def test_each_has_a_namespace_of_its_own(aggserver_namespace, aggserver_core):
 
 def test_kubeconfig(aggserver, aggserver_kubeconfig):
     assert os.environ["KUBECONFIG"] == str(aggserver_kubeconfig) == str(aggserver.kubeconfig)
+    for load in (config.load_config, config.load_kube_config):
+        configuration = client.Configuration()
+        load(client_configuration=configuration)
+        assert configuration.host == aggserver.url
 
 
 def test_the_variable_is_as_before():
     assert os.environ["KUBECONFIG"] == "mine"
+    assert config.KUBE_CONFIG_DEFAULT_LOCATION == config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION != "server.kubeconfig"
+    assert not os.path.isabs(config.KUBE_CONFIG_DEFAULT_LOCATION)
 
 
 def test_other_users(aggserver_client_as):
