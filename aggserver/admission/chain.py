@@ -195,6 +195,11 @@ class Chain:
         before = (plugin for plugin, _ in self._validating)
         return Chain([plugin for plugin, _ in self._mutating], (*before, *validating), self._observe)
 
+    def after(self, *mutating: Mutating) -> Chain:
+        """The same chain with further mutating plugins before all others, for resources with rules of their own."""
+        behind = (plugin for plugin, _ in self._mutating)
+        return Chain((*mutating, *behind), [plugin for plugin, _ in self._validating], self._observe)
+
     def bind(self, attributes: Attributes) -> BoundChain:
         """attributes: of the request; the operation follows from the objects, and the name where it was not known."""
         return BoundChain(self._mutating, self._validating, attributes, self._observe)

@@ -19,6 +19,7 @@ from aggserver.meta.golang import quote
 from aggserver.meta.json_types import JSONMapping, JSONObject
 from aggserver.meta.resource import ResourceInfo
 from aggserver.registry.own_kinds import conformer, own_fields
+from aggserver.registry.rest import Context
 from aggserver.registry.strategy import StrategyDefaults, Verdict
 from aggserver.scheme import object_meta
 
@@ -117,7 +118,7 @@ class RegistrationStrategy(StrategyDefaults):
     def default(self, obj: JSONObject) -> None:
         self.conform(obj)
 
-    def prepare_for_create(self, obj: JSONObject) -> None:
+    def prepare_for_create(self, obj: JSONObject, context: Context, now: str) -> None:
         obj["metadata"]["generation"] = 1
         if self.kind.has_status:
             obj["status"] = {}
@@ -125,7 +126,7 @@ class RegistrationStrategy(StrategyDefaults):
     def validate(self, obj: JSONObject) -> Verdict:
         return self._verdict(obj, None)
 
-    def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
+    def prepare_for_update(self, obj: JSONObject, old: JSONObject, now: str) -> None:
         if self.kind.has_status:
             obj["status"] = old.get("status") or {}
         content = self.kind.content
@@ -164,7 +165,7 @@ class RegistrationStatusStrategy(RegistrationStrategy):
     def field_manager(self) -> FieldManager | None:
         return own_fields(self.info, self.kind.type_name, "status", resets=("spec", "metadata"))
 
-    def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
+    def prepare_for_update(self, obj: JSONObject, old: JSONObject, now: str) -> None:
         obj["spec"] = old.get("spec") or {}
         metadata, before = obj["metadata"], old["metadata"]
         for name in _KEPT_BY_STATUS:

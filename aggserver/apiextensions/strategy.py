@@ -17,6 +17,7 @@ from aggserver.meta.golang import quote
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
 from aggserver.registry.own_kinds import own_fields
+from aggserver.registry.rest import Context
 from aggserver.registry.strategy import StrategyDefaults, Verdict
 from aggserver.schema.rules import UPSTREAM, RuleOptions
 from aggserver.scheme import object_meta
@@ -86,7 +87,7 @@ class DefinitionStrategy(StrategyDefaults):
     def default(self, obj: JSONObject) -> None:
         self.conform(obj)
 
-    def prepare_for_create(self, obj: JSONObject) -> None:
+    def prepare_for_create(self, obj: JSONObject, context: Context, now: str) -> None:
         obj["metadata"]["generation"] = 1
         obj["status"] = conditions.initial_status(obj)
 
@@ -96,7 +97,7 @@ class DefinitionStrategy(StrategyDefaults):
         )
         return self._verdict_of(obj, None, lambda: problems + validation.validate(obj, self._rule_options))
 
-    def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
+    def prepare_for_update(self, obj: JSONObject, old: JSONObject, now: str) -> None:
         obj["status"] = dict(old.get("status") or {})
         obj["status"]["storedVersions"] = conditions.stored_versions(obj)
         if obj.get("spec") != old.get("spec"):
@@ -149,7 +150,7 @@ class DefinitionStatusStrategy(DefinitionStrategy):
     def field_manager(self) -> FieldManager | None:
         return _STATUS_FIELDS
 
-    def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
+    def prepare_for_update(self, obj: JSONObject, old: JSONObject, now: str) -> None:
         if "spec" in old:
             obj["spec"] = old["spec"]
 

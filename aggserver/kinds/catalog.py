@@ -30,7 +30,8 @@ class Kind:
     counted: what increments the generation when it changes: members, with dots for those of metadata. generation: of a new
     object, 0 for none. kept_by_status: what of metadata `/status` does not change; `*` for all.
     unconditional: updates need no resourceVersion. creates: an update creates what is not there. returns_deleted: a delete
-    answers with the object, and not with a Status. graceful: a delete gives the object time to end.
+    answers with the object, and not with a Status. deprecated: text of the warning for each request. graceful: a delete gives the
+    object time to end.
     fields: the selectable ones beside those of metadata, each `NAME[@PATH[|PATH]][=ZERO]`: where it is in the stored object, if
     not at its name, and how its zero is written, if not as an empty text.
     stored_as: the version in which the objects are stored, if it is another, as (group, version).
@@ -56,6 +57,7 @@ class Kind:
     creates: bool = False
     returns_deleted: bool = False
     graceful: bool = False
+    deprecated: str = ""
     fields: tuple[str, ...] = ()
     stored_as: tuple[str, str] | None = None
 
@@ -117,6 +119,7 @@ _OF_PODS = (
     APISubresource("eviction", "Eviction", _CREATE, "policy", "v1"),
     APISubresource("resize", "Pod", discovery.SUBRESOURCE_VERBS),
 )
+_ENDPOINTS = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
 _INVOLVED = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 
 KINDS: tuple[Kind, ...] = (
@@ -124,7 +127,7 @@ KINDS: tuple[Kind, ...] = (
         "",
         "v1",
         Kind("configmaps", "ConfigMap", "cm"),
-        Kind("endpoints", "Endpoints", "ep", creates=True),
+        Kind("endpoints", "Endpoints", "ep", creates=True, deprecated=_ENDPOINTS),
         Kind(
             "events",
             "Event",

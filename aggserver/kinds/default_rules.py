@@ -63,7 +63,7 @@ def _pod_spec(spec: JSONObject) -> None:
 def _pod(pod: JSONObject) -> None:
     """What holds for Pods, but not for their templates."""
     spec = pod["spec"]
-    containers = [*spec.get("containers", ()), *spec.get("initContainers", ())]
+    containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     for container in containers:
         resources = container.get("resources") or {}
         if resources.get("limits"):

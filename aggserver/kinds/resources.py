@@ -31,10 +31,10 @@ def pod_limits(spec: JSONMapping) -> _Amounts:
 
 def _aggregated(spec: JSONMapping, which: str) -> _Amounts:
     """Init containers run one after the other, before the others; those that are restarted go on beside all later ones."""
-    total = _sum(_amounts(each, which) for each in spec.get("containers", ()))
+    total = _sum(_amounts(each, which) for each in (spec.get("containers") or ()))
     beside: _Amounts = {}
     highest: _Amounts = {}
-    for container in spec.get("initContainers", ()):
+    for container in spec.get("initContainers") or ():
         now = _sum((_amounts(container, which), beside))
         if container.get("restartPolicy") == "Always":
             total = _sum((total, _amounts(container, which)))
@@ -68,7 +68,7 @@ def _larger(left: Mapping[str, str], right: Mapping[str, str]) -> _Amounts:
 
 def qos_class(spec: JSONMapping) -> str:
     """BestEffort, Burstable or Guaranteed, of a Pod with defaults."""
-    containers = [*spec.get("containers", ()), *spec.get("initContainers", ())]
+    containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     holders = containers if spec.get("resources") is None else [spec]
     requests = _sum(_positive(_amounts(each, "requests")) for each in holders)
     limits = [_positive(_amounts(each, "limits")) for each in holders]

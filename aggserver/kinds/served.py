@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
-from aggserver.admission.chain import Chain
+from aggserver.admission.chain import Attributes, Chain
 from aggserver.conversion.converter import NONE, ConversionError, Converter
 from aggserver.endpoints.fixed import of_kind
 from aggserver.endpoints.installer import ResourceScope
@@ -29,6 +30,9 @@ from aggserver.registry.store import Store
 from aggserver.registry.subresources import StatusStore
 from aggserver.registry.views import Views
 
+if TYPE_CHECKING:
+    from aggserver.kinds.admission import KindDefaults
+
 __all__ = ["Kinds", "ServedKind"]
 
 # (group, resource, subresource) -> makes its implementation of the store of the resource.
@@ -45,7 +49,8 @@ class Kinds:
         self._storages: dict[tuple[str, str], ResourceStorage] = {}
         self._stores: dict[Kind, Store] = {}
         self._stored = {(kind.group, kind.plural): kind for kind in KINDS if kind.stored_as is None}
-        self._served = [ServedKind(self, kind, admission, below or {}) for kind in KINDS]
+        chain = admission.after(_KindDefaults(self.store))
+        self._served = [ServedKind(self, kind, chain, below or {}) for kind in KINDS]
 
     def served(self) -> list[ServedKind]:
         """For the installer, in the order of discovery."""
@@ -116,6 +121,25 @@ def _converting(converter: Converter) -> Callable[[JSONObject, str], JSONObject]
             raise MissingVersionError(api_version) from None
 
     return convert
+
+
+class _KindDefaults:
+    """`KindDefaults`, imported with the first write of a built-in kind."""
+
+    def __init__(self, store: Callable[[str, str], Store]) -> None:
+        self._store = store
+
+    def concerns(self, attributes: Attributes) -> bool:
+        return self._plugin.concerns(attributes)
+
+    async def mutate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> bool:
+        return await self._plugin.mutate(attributes, obj, old)
+
+    @cached_property
+    def _plugin(self) -> KindDefaults:
+        from aggserver.kinds.admission import KindDefaults
+
+        return KindDefaults(self._store)
 
 
 class ServedKind:
@@ -206,6 +230,7 @@ class ServedKind:
             admission=self._admission,
             verbs=verbs,
             selectable_fields=names(kind),
+            deprecation=kind.deprecated,
             typed=True,
             built_in=True,
             type_name=kind.type_name,

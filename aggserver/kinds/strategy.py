@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 
+from aggserver.authentication.user import UserInfo
 from aggserver.kinds.catalog import Kind, type_name
+from aggserver.kinds.creation import Request, prepare_new
+from aggserver.kinds.defaults import set_defaults
 from aggserver.merge import fieldset, kinds
 from aggserver.merge.atom import Atom
 from aggserver.merge.fieldset import FieldSet
@@ -21,6 +24,7 @@ from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
 from aggserver.meta.versions import parse_group_version
 from aggserver.registry.own_kinds import conformer
+from aggserver.registry.rest import Context
 from aggserver.registry.strategy import StrategyDefaults, Verdict
 from aggserver.scheme import object_meta
 
@@ -43,7 +47,14 @@ def type_conformer(type_name: str) -> Callable[[JSONObject], list[str]]:
 
     It returns the paths of unknown fields, and raises 400 for fields of a wrong type. type_name: in the tables of `scheme/`.
     """
-    return conformer(type_name)
+    decode = conformer(type_name)
+
+    def conform(obj: JSONObject) -> list[str]:
+        unknown = decode(obj)
+        set_defaults(obj, type_name)
+        return unknown
+
+    return conform
 
 
 class KindStrategy(StrategyDefaults):
@@ -97,19 +108,22 @@ class KindStrategy(StrategyDefaults):
     def default(self, obj: JSONObject) -> None:
         self._conform(obj)
 
-    def prepare_for_create(self, obj: JSONObject) -> None:
+    def prepare_for_create(self, obj: JSONObject, context: Context, now: str) -> None:
         kind = self.kind
         if kind.generation:
             obj["metadata"]["generation"] = kind.generation
         else:
             obj["metadata"].pop("generation", None)
         if kind.has_status and not kind.keeps_status:
-            obj["status"] = _copy(kinds.zero(kind.type_name)["status"])
+            obj.pop("status", None)
+            self._conform(obj)
+        prepare_new(obj, kind.type_name, Request(obj["metadata"].get("uid", ""), now, _user(context.user)))
+        self._conform(obj)  # what was added has defaults, too
 
     def validate(self, obj: JSONObject) -> Verdict:
         return Verdict(self._metadata_problems(obj))
 
-    def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
+    def prepare_for_update(self, obj: JSONObject, old: JSONObject, now: str) -> None:
         if self.kind.has_status:
             _keep(obj, old, "status")
         if any(_counted(obj, path) != _counted(old, path) for path in self.kind.counted):
@@ -149,7 +163,7 @@ class KindStatusStrategy(KindStrategy):
         metadata: FieldSet = {} if "*" in kept else {fieldset.field(name): {} for name in sorted(kept)}
         return {**({fieldset.field("metadata"): metadata} if kept else {}), fieldset.field("spec"): {}}
 
-    def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
+    def prepare_for_update(self, obj: JSONObject, old: JSONObject, now: str) -> None:
         for name in (obj.keys() | old.keys()) - {"apiVersion", "kind", "metadata", "status"}:
             _keep(obj, old, name)
         kept = self.kind.kept_by_status
@@ -162,6 +176,11 @@ class KindStatusStrategy(KindStrategy):
     @property
     def creates_on_update(self) -> bool:
         return False
+
+
+def _user(user: UserInfo) -> JSONObject:
+    extra = {name: list(values) for name, values in user.extra.items()}
+    return {"username": user.name, "uid": user.uid, "groups": list(user.groups), "extra": extra}
 
 
 def _pod_grace(pod: JSONObject, seconds: int | None) -> int:
@@ -195,8 +214,3 @@ def _keep(obj: JSONObject, old: JSONObject, name: str) -> None:
         obj[name] = old[name]
     else:
         obj.pop(name, None)
-
-
-def _copy(status: JSONObject) -> JSONObject:
-    """`kinds.zero` is shared."""
-    return {name: _copy(value) if isinstance(value, dict) else value for name, value in status.items()}

@@ -85,7 +85,7 @@ class CustomResourceStrategy(StrategyDefaults):
     def prune(self, obj: JSONObject) -> None:
         self._schema.prune_converted(obj)
 
-    def prepare_for_create(self, obj: JSONObject) -> None:
+    def prepare_for_create(self, obj: JSONObject, context: Context, now: str) -> None:
         if self._has_status:
             obj.pop("status", None)
         obj["metadata"]["generation"] = 1
@@ -103,7 +103,7 @@ class CustomResourceStrategy(StrategyDefaults):
             problems += values + self._validate_scale(obj)
         return self._with_rules(obj, None, problems + structure)
 
-    def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
+    def prepare_for_update(self, obj: JSONObject, old: JSONObject, now: str) -> None:
         if self._has_status:
             if "status" in old:
                 obj["status"] = old["status"]
@@ -179,7 +179,7 @@ class CustomResourceStrategy(StrategyDefaults):
 class StatusStrategy(CustomResourceStrategy):
     """The rules for `/status`: only `.status` and managedFields can be written; even labels and annotations are kept."""
 
-    def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
+    def prepare_for_update(self, obj: JSONObject, old: JSONObject, now: str) -> None:
         given = dict(obj)
         obj.clear()
         obj.update(old)

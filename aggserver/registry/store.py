@@ -144,7 +144,7 @@ class Store(Reader):
         metadata["creationTimestamp"] = self.now()
         self._strategy.check_context(context)
         given = list(obj)
-        self._strategy.prepare_for_create(obj)
+        self._strategy.prepare_for_create(obj, context, metadata["creationTimestamp"])
         is_whole = given == list(obj)
         verdict = await _final(self._strategy.validate(obj))
         context.warnings.extend(verdict.warnings)
@@ -283,7 +283,7 @@ class Store(Reader):
         before = old["metadata"]
         _keep(obj["metadata"], before, "generation")
         obj["metadata"].pop("selfLink", None)
-        self._strategy.prepare_for_update(obj, old)
+        self._strategy.prepare_for_update(obj, old, self.now())
         metadata: JSONObject = obj["metadata"]  # the strategy may have replaced it
         if not metadata.get("uid"):
             _keep(metadata, before, "uid")
@@ -610,8 +610,10 @@ def _updating(write: _Write, transform: Transform) -> _Make:
         # There is none only where a PUT may create it, and that needs none.
         obj = await transform({} if current is None else current.decoded())
         obj["metadata"] = dict(obj["metadata"])
-        if current is None and write.options.uid:
-            raise store._uid_of_nothing(obj["metadata"].get("name", ""), write.options.uid)
+        if current is None:
+            if write.options.uid:
+                raise store._uid_of_nothing(obj["metadata"].get("name", ""), write.options.uid)
+            obj["metadata"].pop("resourceVersion", None)
         await store._own(write.context, current, old, obj, write.options)
         return obj
 

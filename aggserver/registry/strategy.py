@@ -56,13 +56,16 @@ class Strategy(Protocol):
     def prune(self, obj: JSONObject) -> None:
         """Prune the result of an apply in place, after validation, so that it is stored as readers see it."""
 
-    def prepare_for_create(self, obj: JSONObject) -> None:
-        """Before validation: set the generation, and drop what clients can't set. The store has set the system fields already."""
+    def prepare_for_create(self, obj: JSONObject, context: Context, now: str) -> None:
+        """Before validation: set the generation, and drop what clients can't set. The store has set the system fields already.
+
+        now: as in metadata.
+        """
 
     def validate(self, obj: JSONObject) -> Verdict:
         """Validate a new object, including its metadata, since the rule for names differs by resource. Does not mutate."""
 
-    def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
+    def prepare_for_update(self, obj: JSONObject, old: JSONObject, now: str) -> None:
         """Before validation: restore from `old` what this endpoint can't change, and increment the generation if needed."""
 
     def validate_update(self, obj: JSONObject, old: JSONObject) -> Verdict:

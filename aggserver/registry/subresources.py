@@ -14,7 +14,8 @@ from aggserver.merge import kinds
 from aggserver.merge.managed_fields import FieldManager, set_entries
 from aggserver.merge.managers import no_other_version
 from aggserver.merge.scale_owners import ScaleOwners
-from aggserver.meta import codec, errors
+from aggserver.meta import codec, errors, field
+from aggserver.meta.field import Path
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry import preparation
 from aggserver.registry.custom_resource import ScalePaths
@@ -125,6 +126,9 @@ class ScaleStore:
         replicas = _replicas(scale)
         if replicas == _UNSET:
             raise errors.bad_request(f'the spec replicas field "{self._paths.spec_replicas}" cannot be empty')
+        if replicas < 0 and self._selector is not None:
+            problem = field.invalid(Path("spec").child("replicas"), replicas, "must be greater than or equal to 0")
+            raise errors.invalid("autoscaling", "Scale", scale["metadata"]["name"], [problem])
         with _failing():
             put(parent, self._paths.spec_replicas, replicas)
         given = (scale.get("metadata") or {}).get("resourceVersion")

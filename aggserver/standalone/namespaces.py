@@ -72,7 +72,7 @@ class NamespaceStrategy(StrategyDefaults):
     def default(self, obj: JSONObject) -> None:
         self.conform(obj)
 
-    def prepare_for_create(self, obj: JSONObject) -> None:
+    def prepare_for_create(self, obj: JSONObject, context: Context, now: str) -> None:
         obj["status"] = {"phase": "Active"}
         wanted = _finalizers(obj)
         obj["spec"] = {"finalizers": wanted if _FINALIZER in wanted else [*wanted, _FINALIZER]}
@@ -86,7 +86,7 @@ class NamespaceStrategy(StrategyDefaults):
             problems += _finalizer_problems(name, _FINALIZERS)
         return Verdict(problems)
 
-    def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
+    def prepare_for_update(self, obj: JSONObject, old: JSONObject, now: str) -> None:
         obj["spec"] = old.get("spec", {})
         obj["status"] = old.get("status", {})
         _label(obj)
@@ -113,7 +113,7 @@ class NamespaceStatusStrategy(NamespaceStrategy):
     def field_manager(self) -> FieldManager | None:
         return _STATUS_FIELDS
 
-    def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
+    def prepare_for_update(self, obj: JSONObject, old: JSONObject, now: str) -> None:
         obj["spec"] = old.get("spec", {})
         _label(obj)
 
@@ -134,7 +134,7 @@ class NamespaceFinalizeStrategy(NamespaceStrategy):
     def field_manager(self) -> FieldManager | None:
         return _FINALIZE_FIELDS
 
-    def prepare_for_update(self, obj: JSONObject, old: JSONObject) -> None:
+    def prepare_for_update(self, obj: JSONObject, old: JSONObject, now: str) -> None:
         left = _finalizers(obj)
         obj["spec"] = {"finalizers": left} if left else {}
         obj["status"] = old.get("status", {})

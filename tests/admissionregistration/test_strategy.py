@@ -9,6 +9,8 @@ import pytest
 
 from aggserver.admissionregistration.kinds import registration_kinds, registration_stores
 from aggserver.admissionregistration.strategy import KINDS, RegistrationStatusStrategy, RegistrationStrategy
+from aggserver.authentication.user import UserInfo
+from aggserver.registry.rest import Context
 from tests.fakes.server import LocalServer
 
 BY_NAME = {kind.name: kind for kind in KINDS}
@@ -61,6 +63,9 @@ DEFAULTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "unknown fields": ("MutatingAdmissionPolicyBinding", {"spec": {"a": 1}, "b": 2}, {"spec": {}}),
 }
 
+CONTEXT = Context(UserInfo("someone"))
+NOW = "2026-01-02T03:04:05Z"
+
 
 @pytest.mark.parametrize("name", DEFAULTS)
 def test_conform(name: str) -> None:
@@ -73,11 +78,11 @@ def test_conform(name: str) -> None:
 def test_generations() -> None:
     strategy = RegistrationStrategy(BY_NAME["ValidatingWebhookConfiguration"])
     obj: dict[str, Any] = {"metadata": {}, "webhooks": []}
-    strategy.prepare_for_create(obj)
+    strategy.prepare_for_create(obj, CONTEXT, NOW)
     assert obj["metadata"]["generation"] == 1
     for webhooks, wanted in ([], 1), ([HOOK], 2):
         new = {"metadata": {"generation": 1, "labels": {"a": "b"}}, "webhooks": webhooks}
-        strategy.prepare_for_update(new, obj)
+        strategy.prepare_for_update(new, obj, NOW)
         assert new["metadata"]["generation"] == wanted
 
 
@@ -86,9 +91,9 @@ def test_only_status_writes_the_status() -> None:
     old = {"metadata": {"generation": 1, "labels": {"a": "b"}}, "spec": {"failurePolicy": "Fail"}, "status": {"x": 1}}
     new = {"metadata": {"generation": 1, "annotations": {"a": "b"}}, "spec": {}, "status": {"x": 2}}
     by_main, by_status = copy.deepcopy(new), copy.deepcopy(new)
-    RegistrationStrategy(kind).prepare_for_update(by_main, old)
+    RegistrationStrategy(kind).prepare_for_update(by_main, old, NOW)
     assert by_main == {**new, "metadata": {**new["metadata"], "generation": 2}, "status": {"x": 1}}
-    RegistrationStatusStrategy(kind).prepare_for_update(by_status, old)
+    RegistrationStatusStrategy(kind).prepare_for_update(by_status, old, NOW)
     assert by_status == {
         "metadata": {"generation": 1, "labels": {"a": "b"}},
         "spec": {"failurePolicy": "Fail"},

@@ -10,7 +10,9 @@ import pytest
 
 from aggserver.apiextensions import conditions, manifest, validation
 from aggserver.apiextensions.strategy import CLEANUP_FINALIZER, DefinitionStatusStrategy, DefinitionStrategy, set_defaults
+from aggserver.authentication.user import UserInfo
 from aggserver.meta.field import Path
+from aggserver.registry.rest import Context
 from aggserver.schema.rules import RuleOptions
 from aggserver.scheme.decoding import decode_error
 from tests.fakes.definitions import CRONTABS
@@ -31,6 +33,9 @@ DEFAULTS: dict[str, tuple[Any, Any]] = {
     ),
 }
 
+CONTEXT = Context(UserInfo("someone"))
+NOW = "2026-01-02T03:04:05Z"
+
 
 @pytest.mark.parametrize("name", DEFAULTS)
 def test_defaults(name: str) -> None:
@@ -49,7 +54,7 @@ def stored() -> Any:
 def test_create() -> None:
     crd = copy.deepcopy(CRONTABS)
     crd["status"] = {"storedVersions": ["mine"]}
-    DefinitionStrategy().prepare_for_create(crd)
+    DefinitionStrategy().prepare_for_create(crd, CONTEXT, NOW)
     assert crd["metadata"]["generation"] == 1
     assert crd["status"]["storedVersions"] == ["v1"]
     assert DefinitionStrategy().validate(crd).errors == []
@@ -122,14 +127,14 @@ def test_plain_schemas_cost_no_path(name: str, monkeypatch: pytest.MonkeyPatch) 
 def test_update_keeps_the_status() -> None:
     old, new = stored(), stored()
     new["status"] = {"conditions": [{"type": "Established", "status": "True"}]}
-    DefinitionStrategy().prepare_for_update(new, old)
+    DefinitionStrategy().prepare_for_update(new, old, NOW)
     assert new == old
 
 
 def test_update_of_the_spec() -> None:
     old, new = stored(), stored()
     new["spec"]["versions"][0]["storage"], new["spec"]["versions"][1]["storage"] = False, True
-    DefinitionStrategy().prepare_for_update(new, old)
+    DefinitionStrategy().prepare_for_update(new, old, NOW)
     assert new["metadata"]["generation"] == 5
     assert new["status"]["storedVersions"] == ["v1", "v1beta1"]
     assert old == stored()
@@ -140,7 +145,7 @@ def test_update_of_the_status() -> None:
     new["spec"]["scope"] = "Cluster"
     new["metadata"]["finalizers"] = []
     new["status"]["storedVersions"] = ["v1beta1"]
-    DefinitionStatusStrategy().prepare_for_update(new, old)
+    DefinitionStatusStrategy().prepare_for_update(new, old, NOW)
     assert new["spec"] == old["spec"]
     assert new["metadata"]["finalizers"] == []
     assert new["status"]["storedVersions"] == ["v1beta1"]
