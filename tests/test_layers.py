@@ -52,7 +52,7 @@ IMPORTERS = {
 DOORS = {
     "aiohttp": ("aggserver.cluster", "aggserver.webhook.client"),
     "argparse": ("aggserver.options",),
-    "cryptography": ("aggserver.certificates", "aggserver.authentication.x509"),
+    "cryptography": ("aggserver.certificates", "aggserver.authentication.jws", "aggserver.authentication.x509"),
     "grpc": ("aggserver.storage.etcd_client",),
     "hypercorn": ("aggserver.server",),
     "jh2": ("aggserver.server.http2",),
@@ -143,6 +143,7 @@ PURE = (
     "aggserver.registry.stored",
     "aggserver.endpoints.handlers.options",
     "aggserver.authentication.requestheader",
+    "aggserver.authentication.service_accounts",
     "aggserver.authentication.user",
     "aggserver.authentication.x509",
     "aggserver.authorization.aggregation",

@@ -16,7 +16,7 @@ from pathlib import Path
 from aggserver import disk
 from aggserver.app.pem_files import ServingPair, client_ca_files, client_ca_from, serving_files, serving_pair_from
 from aggserver.app.tasks import Task
-from aggserver.authentication.delegating import AuthenticationConfig, Authenticator, ClientCA, TrustError
+from aggserver.authentication.delegating import AuthenticationConfig, Authenticator, ClientCA, Tokens, TrustError
 from aggserver.authentication.user import PRIVILEGED_GROUP
 from aggserver.authentication.x509 import Roots
 from aggserver.certificates.issuing import Names, issue_client
@@ -39,16 +39,27 @@ def keeper_in(folder: Path, names: Names, clock: Callable[[], float]) -> Certifi
 
 
 class Credentials:
-    """Call `start` first; `tasks` are the background tasks. folder: the data folder. clock: seconds since the epoch."""
+    """Call `start` first; `tasks` are the background tasks. folder: the data folder. clock: seconds since the epoch.
 
-    def __init__(self, folder: Path, names: Names, tls: TLSConfig, clock: Callable[[], float], options: Options) -> None:
-        self.authenticator = Authenticator(AuthenticationConfig(), anonymous=options.anonymous_auth)
+    tokens: whose bearer tokens are accepted.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        names: Names,
+        tls: TLSConfig,
+        clock: Callable[[], float],
+        options: Options,
+        tokens: Tokens | None = None,
+    ) -> None:
+        self.authenticator = Authenticator(AuthenticationConfig(), tokens=tokens, anonymous=options.anonymous_auth)
         self.kubeconfig = folder / "kubeconfig"
         self._shared = options.kubeconfig_to_write
         self._keeper = keeper_in(folder, names, clock)
         self._tls = tls
         self._clock = clock
-        self._url = ""
+        self.url = ""  # of the server, once it is published
         self._certificates: Certificates
         self._files = {**client_ca_files(options), **serving_files(options)}
         self._watcher = FileWatcher(self._files, self._read_again)
@@ -65,7 +76,7 @@ class Credentials:
 
         Raises FileError and KubeconfigError.
         """
-        self._url = url
+        self.url = url
         admin = issue_client(self._certificates.ca, _ADMIN, [PRIVILEGED_GROUP], self._clock())
         _, pair = self._given
         bundle = pair.ca_bundle if pair is not None else self._certificates.ca_bundle
@@ -106,5 +117,5 @@ class Credentials:
         serving = self._certificates.serving if pair is None else pair
         self._tls.update(cert_pem=serving.cert_pem, key_pem=serving.key_pem, client_ca_pem=trusted)
         self.authenticator.replace(AuthenticationConfig(client_ca=ClientCA(trusted, Roots.from_pem(trusted))))
-        if self._url:
-            self.publish(self._url)
+        if self.url:
+            self.publish(self.url)

@@ -47,7 +47,7 @@ from aggserver.webhook.config import ServiceResolver
 from aggserver.webhook.lazy import LazyWebhooks
 from aggserver.webhook.services import MappedServices
 
-__all__ = ["Engine", "listen", "new_environment", "open_webhooks"]
+__all__ = ["Engine", "listen", "new_environment", "new_uids", "open_webhooks"]
 
 
 def listen(options: Options) -> socket.socket:
@@ -81,14 +81,14 @@ def new_environment(storage: Storage, options: Options, webhooks: Caller) -> Env
         storage=storage,
         clock=time.time,
         monotonic=time.monotonic,
-        new_uid=_random_uuids(),
+        new_uid=new_uids(),
         random=secrets.randbelow,
         max_object_bytes=options.max_object_bytes,
         webhooks=webhooks,
     )
 
 
-def _random_uuids() -> Callable[[], str]:
+def new_uids() -> Callable[[], str]:
     """A source of UUIDs that gets randomness from the system for many at once.
 
     Each system call gives up the interpreter's lock, and the storage's writer thread, once it has the lock, keeps it for a while.
@@ -124,7 +124,7 @@ class Engine:
     ) -> None:
         self._environment = environment
         self._clock = environment.clock
-        self._new_audit_id = new_audit_id or _random_uuids()
+        self._new_audit_id = new_audit_id or new_uids()
         self.installer = Installer()
         self.checks = HealthChecks()
         # Not liveness checks, because a restart would repair nothing.

@@ -13,6 +13,7 @@ import shlex
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,10 @@ from aggserver.apiextensions.v1beta1 import StoredDefinitions, to_v1
 from aggserver.app.admission import Common, StandaloneAdmission
 from aggserver.app.admission_configuration import read_identities
 from aggserver.app.credentials import Credentials
-from aggserver.app.engine import Engine, listen, new_environment, open_webhooks
+from aggserver.app.engine import Engine, listen, new_environment, new_uids, open_webhooks
 from aggserver.app.memory import give_back_memory
 from aggserver.app.processes import run_command, until_orphaned
+from aggserver.app.service_accounts import ServiceAccounts
 from aggserver.app.storage import IN_MEMORY, compaction, data_folder, open_storage
 from aggserver.app.tasks import supervise
 from aggserver.authorization.standalone import StandaloneAuthorizer
@@ -46,7 +48,8 @@ from aggserver.registry.store import Store
 from aggserver.schema.rules import RuleOptions
 from aggserver.server.serving import Server
 from aggserver.server.tls import TLSConfig
-from aggserver.standalone import kinds, kubeconfig, manifests, namespaces, seed
+from aggserver.standalone import kinds, kubeconfig, manifests, namespaces, openid, seed
+from aggserver.standalone.token_reviews import TokenReviews, token_review_kind
 from aggserver.storage.interface import Storage
 
 __all__ = ["run"]
@@ -81,7 +84,8 @@ async def _run(
         folder = await stack.enter_async_context(_folder(options.data))
         storage = await stack.enter_async_context(_storage(options))
         tls = TLSConfig(min_version=options.tls_min_version, cipher_suites=options.tls_cipher_suites)
-        credentials = Credentials(folder, _names(options), tls, time.time, options)
+        accounts = ServiceAccounts(options, folder, time.time, new_uids())
+        credentials = Credentials(folder, _names(options), tls, time.time, options, accounts)
         await credentials.start()
 
         webhooks = await stack.enter_async_context(open_webhooks(options))
@@ -95,7 +99,10 @@ async def _run(
         common = Common(options, authorizer, webhooks, identities, environment.new_uid)
         admission = StandaloneAdmission(common, registrations, namespaces.StoredNamespaces(namespace_store))
         engine = Engine(environment, admission.chain, rule_options)
-        built_in = Kinds(environment, engine.admission) if options.kinds == "all" else None
+        below = {("", "serviceaccounts", "token"): accounts.requests}
+        built_in = Kinds(environment, engine.admission, below) if options.kinds == "all" else None
+        if built_in is not None:
+            accounts.look_in(partial(built_in.store, ""))
         _install(
             engine,
             crds,
@@ -105,6 +112,8 @@ async def _run(
             authorizer,
             protect_definitions=options.protect_definitions,
         )
+        reviews = TokenReviews(accounts.tokens, time.time)
+        engine.installer.install([("token reviews", [token_review_kind(reviews, engine.admission)])])
 
         migrations = _migrations(engine, crds) if options.migrate_storage else None
         definition_controller = DefinitionController(crds, engine.definitions, time.time, migrations=migrations)
@@ -144,8 +153,11 @@ async def _run(
                 built_in.end_watches()
 
         browsers = front_page.for_browsers(engine.installer, authorizer, aggserver.__version__)
+        chain = engine.chain(credentials.authenticator, authorizer, options, {"front_page": browsers})
+        if (discovery := openid.for_issuer(accounts.issuers[0], accounts.keys, lambda: credentials.url)) is not None:
+            chain["openid_discovery"] = discovery
         server = Server(
-            engine.asgi(credentials.authenticator, authorizer, options, {"front_page": browsers}),
+            engine.application(chain),
             [listener],
             tls,
             on_stopping=engine.checks.begin_shutdown,

@@ -2,7 +2,7 @@
 
 The authenticators are tried in order: front proxy (certificate and headers), client certificate, bearer token. If none finds
 a user, the request is anonymous, unless one of them was given credentials and rejected them: then the answer is 401. `aggserver
-dev` uses the same code with a client CA only.
+dev` uses the same code without a front proxy, and knows the tokens that it has signed itself.
 Source: k8s.io/apiserver pkg/authentication/authenticatorfactory/delegating.go, request/union, request/anonymous, v0.36.3.
 """
 
@@ -11,16 +11,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from aggserver.authentication import requestheader
 from aggserver.authentication.requestheader import Headers, RequestHeaderConfig
-from aggserver.authentication.tokens import TokenError, TokenReviewer, bearer_token, websocket_token
+from aggserver.authentication.tokens import TokenError, bearer_token, websocket_token
 from aggserver.authentication.user import ANONYMOUS, UserInfo
 from aggserver.authentication.x509 import CertificateError, PeerCertificate, Roots, user_from, verify
 from aggserver.errors import AggserverError
 from aggserver.meta import errors
 
-__all__ = ["AuthenticationConfig", "Authenticator", "ClientCA", "Outcome", "TrustError"]
+__all__ = ["AuthenticationConfig", "Authenticator", "ClientCA", "Outcome", "Tokens", "TrustError"]
 
 logger = logging.getLogger(__name__)
 
@@ -77,8 +78,15 @@ class Outcome:
     headers: Headers
 
 
+class Tokens(Protocol):
+    """Whose bearer tokens are known: a TokenReviewer, or a server's own tokens."""
+
+    async def review(self, token: str, /) -> UserInfo:
+        """The token's user. Raises TokenError."""
+
+
 class Authenticator:
-    """`tokens` is None if there is no API server to review tokens. `on_change` is called with a changed handshake bundle (PEM).
+    """`tokens` is None if no bearer token is accepted. `on_change` is called with a changed handshake bundle (PEM).
 
     If `anonymous` is false, a request without credentials gets 401, like one with invalid credentials.
     """
@@ -87,7 +95,7 @@ class Authenticator:
         self,
         config: AuthenticationConfig,
         *,
-        tokens: TokenReviewer | None = None,
+        tokens: Tokens | None = None,
         on_change: Callable[[bytes], None] | None = None,
         anonymous: bool = True,
     ) -> None:
@@ -144,7 +152,7 @@ def _by_certificate(
     return None
 
 
-async def _by_token(headers: Headers, tokens: TokenReviewer, failures: list[str]) -> tuple[UserInfo | None, Headers]:
+async def _by_token(headers: Headers, tokens: Tokens, failures: list[str]) -> tuple[UserInfo | None, Headers]:
     token = bearer_token(headers)
     if token:
         try:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from aggserver.meta.json_types import JSONObject
+
 __all__ = ["ALL_AUTHENTICATED", "ALL_UNAUTHENTICATED", "ANONYMOUS", "PRIVILEGED_GROUP", "UserInfo"]
 
 PRIVILEGED_GROUP = "system:masters"
@@ -23,6 +25,17 @@ class UserInfo:
     uid: str = ""
     groups: tuple[str, ...] = ()
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def to_json(self) -> JSONObject:
+        """authentication.k8s.io/v1 UserInfo, without what is empty."""
+        info: JSONObject = {"username": self.name}
+        if self.uid:
+            info["uid"] = self.uid
+        if self.groups:
+            info["groups"] = list(self.groups)
+        if self.extra:
+            info["extra"] = {key: list(values) for key, values in self.extra.items()}
+        return info
 
     def authenticated(self) -> UserInfo:
         """The same user with `system:authenticated` added to the groups, unless it is already there."""

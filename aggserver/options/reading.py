@@ -113,6 +113,7 @@ def _check(options: Options) -> None:
         raise OptionsError("--requestheader-username-headers: at least one is required with --requestheader-client-ca-file")
     _check_plugins(options)
     _check_modes(options.authorization_mode)
+    _check_issuers(options)
     if options.command == _USER:
         _check_user(options)
     if options.command == "cel":
@@ -143,6 +144,18 @@ def _check_modes(modes: tuple[str, ...]) -> None:
     if len(set(modes)) < len(modes):
         listed = " ".join(map(quote, modes))
         raise OptionsError(f"authorization-mode [{listed}] has mode specified more than once")
+
+
+def _check_issuers(options: Options) -> None:
+    """With upstream's texts."""
+    issuers = options.service_account_issuers
+    if "" in issuers:
+        raise OptionsError("service-account-issuer should not be an empty string")
+    if repeated := next((issuer for issuer in issuers if issuers.count(issuer) > 1), None):
+        raise OptionsError(f"service-account-issuer {quote(repeated)} is already specified")
+    longest = options.service_account_max_token_expiration_seconds
+    if longest and not 3600 <= longest <= 1 << 32:
+        raise OptionsError("the service-account-max-token-expiration must be between 1 hour and 2^32 seconds")
 
 
 def _check_user(options: Options) -> None:

@@ -477,6 +477,52 @@ class Options:
         commands=BOTH,
     )
 
+    service_account_key_files: tuple[str, ...] = _option(
+        (),
+        "service-account-key-file",
+        convert.sources,
+        _AUTHENTICATION,
+        "public or private keys (RSA or ECDSA, PEM) to verify tokens of ServiceAccounts with; may be repeated",
+        metavar="FILE",
+        commands=DEV,
+    )
+    service_account_signing_key_file: Path | None = _option(
+        None,
+        "service-account-signing-key-file",
+        convert.path,
+        _AUTHENTICATION,
+        "private key to sign tokens of ServiceAccounts with (default: a key in the --data folder, made at its first use)",
+        metavar="FILE",
+        commands=DEV,
+    )
+    service_account_issuers: tuple[str, ...] = _option(
+        (),
+        "service-account-issuer",
+        convert.sources,
+        _AUTHENTICATION,
+        "issuer of tokens of ServiceAccounts; may be repeated: the first makes tokens, those of all are accepted (default: "
+        "https://kubernetes.default.svc.cluster.local)",
+        metavar="URL",
+        commands=DEV,
+    )
+    api_audiences: tuple[str, ...] = _option(
+        (),
+        "api-audiences",
+        convert.texts,
+        _AUTHENTICATION,
+        "audiences of which a token must have one to be accepted, comma-separated (default: the issuers)",
+        metavar="NAMES",
+        commands=DEV,
+    )
+    service_account_max_token_expiration_seconds: float = _option(
+        0.0,
+        "service-account-max-token-expiration",
+        convert.seconds,
+        _AUTHENTICATION,
+        "how long tokens of ServiceAccounts hold at most, whatever is requested; 0 is no limit",
+        metavar="DURATION",
+        commands=DEV,
+    )
     user: str = _option(
         "", "user", convert.text, _AUTHENTICATION, "name of the user", metavar="NAME", commands=DEV_USER, positional=True
     )

@@ -59,7 +59,8 @@ class ControlPlane(Cluster):
     `apiserver_arguments` are added to kube-apiserver's flags, and win.
 
     Attributes: `server` and `etcd` are URLs (etcd without TLS); `client_ca` and `front_proxy_ca` can issue certificates;
-    `front_proxy` is the aggregator's own client certificate, `serving` kube-apiserver's certificate, which `client_ca` signed.
+    `front_proxy` is the aggregator's own client certificate, `serving` kube-apiserver's certificate, which `client_ca` signed;
+    `token_key` and `token_public_key` are files of the key that signs tokens of ServiceAccounts.
     """
 
     def __init__(
@@ -124,7 +125,7 @@ class ControlPlane(Cluster):
         self.front_proxy_ca = Authority(pki, "front-proxy-ca")
         self.front_proxy = self.front_proxy_ca.client("front-proxy-client", "front-proxy-client")
         self.serving = self.client_ca.server("apiserver", API_HOSTS)
-        self._token_key, self._token_public_key = write_service_account_key(pki)
+        self.token_key, self.token_public_key = write_service_account_key(pki)
         self._admin = self.client_ca.client("admin", "kubernetes-admin", ("system:masters",))
 
     def _write_user(self, path: Path, name: str, groups: Sequence[str]) -> None:
@@ -166,8 +167,8 @@ class ControlPlane(Cluster):
             "--requestheader-extra-headers-prefix=X-Remote-Extra-",
             f"--proxy-client-cert-file={self.front_proxy.certificate}",
             f"--proxy-client-key-file={self.front_proxy.key}",
-            f"--service-account-key-file={self._token_public_key}",
-            f"--service-account-signing-key-file={self._token_key}",
+            f"--service-account-key-file={self.token_public_key}",
+            f"--service-account-signing-key-file={self.token_key}",
             "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
             f"--service-cluster-ip-range={SERVICE_RANGE}",
             "--authorization-mode=Node,RBAC",
@@ -182,7 +183,7 @@ class ControlPlane(Cluster):
             f"--controllers={','.join(self._controllers)}",
             # As kubeadm: each controller has an account and role of its own; the manager's may not delete what GC deletes.
             "--use-service-account-credentials=true",
-            f"--service-account-private-key-file={self._token_key}",
+            f"--service-account-private-key-file={self.token_key}",
             f"--root-ca-file={self.client_ca.pair.certificate}",
             "--leader-elect=false",
             "--bind-address=127.0.0.1",

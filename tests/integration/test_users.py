@@ -14,7 +14,9 @@ USER = "aggserver dev user alice --group developers --kubeconfig alice.kubeconfi
 WHOAMI = "kubectl --kubeconfig alice.kubeconfig auth whoami"
 MAY = "kubectl --kubeconfig alice.kubeconfig auth can-i --list"
 
-RUNS = [USER, WHOAMI, MAY]
+ACCOUNT, TOKEN = "kubectl create serviceaccount robot", "kubectl create token robot"
+
+RUNS = [USER, WHOAMI, MAY, ACCOUNT, TOKEN]
 
 
 @pytest.fixture
@@ -30,6 +32,16 @@ def test_a_second_user(shell: Shell) -> None:
         assert (info["username"], info["groups"]) == ("alice", ["developers", "system:authenticated"])
         assert "selfsubjectaccessreviews.authorization.k8s.io" in shell.run(MAY)
         assert "namespaces is forbidden" in shell.run("kubectl --kubeconfig alice.kubeconfig get namespaces 2>&1 || true")
+
+
+def test_a_token(shell: Shell) -> None:
+    with shell.running("aggserver dev --secure-port 0", "aggserver serves https://127.0.0.1:"):
+        shell.variables["KUBECONFIG"] = f"{shell.folder}/.aggserver/kubeconfig"
+        assert shell.run(ACCOUNT) == "serviceaccount/robot created\n"
+        token = shell.run(TOKEN).strip()
+        shell.run(f"kubectl config set-credentials robot --token {token}")
+        whoami = shell.run("kubectl config set-context --current --user robot > /dev/null; kubectl auth whoami -o json")
+        assert json.loads(whoami)["status"]["userInfo"]["username"] == "system:serviceaccount:default:robot"
 
 
 def test_a_user_of_a_server_in_memory(shell: Shell) -> None:
