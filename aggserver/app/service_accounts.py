@@ -139,7 +139,9 @@ class ServiceAccounts:
                 content = path.read_bytes()
                 if flag == _SIGNING_KEY:
                     self._signing = signing_key(content)
-                keys = verifying_keys(content)
+                    keys = [self._signing.public]
+                else:
+                    keys = verifying_keys(content)
             except (OSError, KeyFileError) as error:
                 why = error.strerror if isinstance(error, OSError) else error
                 raise StartError(f"--{flag} {path}: {why}") from None

@@ -43,16 +43,8 @@ class SelfSubjectReviews:
     async def create(
         self, context: Context, obj: JSONObject, options: WriteOptions, admission: Admission = NO_ADMISSION
     ) -> StoredObject:
-        user = context.user
-        info: JSONObject = {"username": user.name}
-        if user.uid:
-            info["uid"] = user.uid
-        if user.groups:
-            info["groups"] = list(user.groups)
-        if user.extra:
-            info["extra"] = {key: list(values) for key, values in user.extra.items()}
         metadata = {"creationTimestamp": times.format_time(self._clock())}
-        return _answer({**_type_of(obj), "metadata": metadata, "status": {"userInfo": info}})
+        return _answer({**_type_of(obj), "metadata": metadata, "status": {"userInfo": context.user.to_json()}})
 
 
 class AccessReviews:
