@@ -23,7 +23,7 @@ from aggserver.meta.json_types import JSONObject
 from aggserver.publish import discovery
 from aggserver.publish.discovery import APIResource, APISubresource
 from aggserver.publish.models import Published
-from aggserver.publish.table import TableConvertor, age_column, scale_convertor
+from aggserver.publish.table import TableConvertor, scale_convertor
 from aggserver.registry.environment import Environment
 from aggserver.registry.resource_storage import ResourceStorage
 from aggserver.registry.store import Store
@@ -218,6 +218,7 @@ class ServedKind:
         return self._scope_of_another(below, rest, TableConvertor([]))
 
     def _scope(self, subresource: str, rest: object, verbs: tuple[str, ...]) -> ResourceScope:
+        from aggserver.kinds.columns import table
         from aggserver.kinds.fields import names
 
         kind, store = self._kind, self.store()
@@ -226,7 +227,7 @@ class ServedKind:
             subresource,
             rest,
             conform=of_kind(kind.name, store.strategy.conform),
-            table=TableConvertor([age_column()]),
+            table=table(kind.type_name),
             admission=self._admission,
             verbs=verbs,
             selectable_fields=names(kind),

@@ -27,11 +27,13 @@ __all__ = [
     "ComputedColumn",
     "Row",
     "TableConvertor",
+    "Timed",
     "age_column",
     "encode_table",
     "partial_object_metadata",
     "row_encoder",
     "scale_convertor",
+    "since",
     "table_head",
 ]
 
@@ -92,25 +94,47 @@ class _Moment(float):
     """Seconds since 1970, a placeholder for the age that is computed from it."""
 
 
+class Timed(NamedTuple):
+    """A cell with an age in its text. at: seconds since 1970. render: returns the text for the age at a request, such as `5m`."""
+
+    at: float
+    render: Callable[[str], str]
+
+
 class Row(NamedTuple):
-    """The parts of one object that a table needs. cells: ready to encode, except for a `_Moment`. metadata: start and end of the
-    object's metadata in `raw`, or its own bytes if `raw` has it in another form.
+    """The parts of one object that a table needs.
+
+    cells: ready to encode, except for a `_Moment` or a `Timed`. metadata: start and end of the object's metadata in `raw`, or its
+    own bytes if `raw` has it in another form. conditions: the member of a row that has them, with a comma; mostly empty.
     """
 
     cells: list[Any]
     metadata: tuple[int, int] | bytes
     raw: bytes
+    conditions: bytes = b""
 
 
 class TableConvertor:
-    """The compiled columns of a resource. definitions: the Table's columnDefinitions, with Name first.
+    """The compiled columns of a resource. definitions: the Table's columnDefinitions.
 
-    Age is added only if no columns are declared. A path that does not parse ends the columns: only those before it are shown.
+    Name is first, unless it is among the columns that are given (named=False). Age is added only if no columns are declared. A
+    path that does not parse ends the columns: only those before it are shown.
+    conditions: returns the conditions of an object's row, or None.
     """
 
-    def __init__(self, columns: Sequence[ColumnSpec | ComputedColumn]) -> None:
-        self.definitions: list[JSONObject] = [_definition("Name", "string", _described("name"), "name")]
+    def __init__(
+        self,
+        columns: Sequence[ColumnSpec | ComputedColumn],
+        *,
+        named: bool = True,
+        conditions: Callable[[Mapping[str, Any]], list[JSONObject] | None] | None = None,
+    ) -> None:
+        self.definitions: list[JSONObject] = []
         self._cells: list[_Cell] = []
+        self._conditions = conditions
+        if named:
+            self.definitions.append(_definition("Name", "string", _described("name"), "name"))
+            self._cells.append(_name)
         for column in columns or (_AGE,):
             text = column.description
             if isinstance(column, ComputedColumn):
@@ -126,15 +150,30 @@ class TableConvertor:
 
     def row(self, obj: JSONObject, raw: bytes) -> Row:
         """The row of an object. obj: the decoded `raw`. The row may be cached until the object changes."""
-        cells = [obj["metadata"].get("name", ""), *(cell(obj) for cell in self._cells)]
+        cells = [cell(obj) for cell in self._cells]
         metadata = orjson.dumps(obj["metadata"])
         start = raw.find(_METADATA) + len(_METADATA)
         end = start + len(metadata)
-        return Row(cells, (start, end) if raw[start:end] == metadata else metadata, raw)
+        conditions = self._conditions(obj) if self._conditions is not None else None
+        encoded = b'"conditions":%b,' % orjson.dumps(conditions) if conditions else b""
+        return Row(cells, (start, end) if raw[start:end] == metadata else metadata, raw, encoded)
+
+
+def _name(obj: Mapping[str, Any]) -> Any:
+    return obj["metadata"].get("name", "")
 
 
 def _aged(cells: list[Any], now: float) -> list[Any]:
-    return [times.human_duration(now - cell) if type(cell) is _Moment else cell for cell in cells]
+    return [_aged_cell(cell, now) if type(cell) in _AGING else cell for cell in cells]
+
+
+def _aged_cell(cell: _Moment | Timed, now: float) -> str:
+    if isinstance(cell, Timed):
+        return cell.render(times.human_duration(now - cell.at))
+    return times.human_duration(now - cell)
+
+
+_AGING = frozenset({_Moment, Timed})
 
 
 def _described(name: str) -> str:
@@ -163,7 +202,7 @@ def _cell(kind: str, find: Callable[[Mapping[str, Any]], Any]) -> _Cell:
 
         def date_cell(obj: Mapping[str, Any]) -> Any:
             value = find(obj)
-            return _moment(value) if isinstance(value, str) else None
+            return since(value) if isinstance(value, str) else None
 
         return date_cell
     convert: Callable[[Any], Any] = _CONVERSIONS.get(kind, _nothing)
@@ -214,7 +253,8 @@ _CONVERSIONS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-def _moment(text: str) -> _Moment | str:
+def since(text: str) -> float | str:
+    """A cell with the age of a timestamp at each request. `<unknown>` if it is empty, `<invalid>` if it is malformed."""
     if text in ("", "null"):
         return "<unknown>"
     try:
@@ -239,7 +279,7 @@ _AGE = Column("Age", "date", ".metadata.creationTimestamp", _described("creation
 
 def age_column() -> ComputedColumn:
     """The age of an object as upstream's built-in kinds have it: a string, where a definition's column is a date."""
-    return ComputedColumn("Age", "string", lambda obj: _moment(obj["metadata"].get("creationTimestamp", "")), _AGE.description)
+    return ComputedColumn("Age", "string", lambda obj: since(obj["metadata"].get("creationTimestamp", "")), _AGE.description)
 
 
 @cache
@@ -292,7 +332,7 @@ def row_encoder(include: str, now: float, api_version: str = "meta.k8s.io/v1") -
     partial = orjson.dumps({"kind": "PartialObjectMetadata", "apiVersion": api_version})[:-1] + b',"metadata":%b}'
 
     def encode(row: Row) -> bytes:
-        return b'{"cells":%b,"object":%b}' % (orjson.dumps(_aged(row.cells, now)), carried(row, partial))
+        return b'{"cells":%b,%b"object":%b}' % (orjson.dumps(_aged(row.cells, now)), row.conditions, carried(row, partial))
 
     return encode
 

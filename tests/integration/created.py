@@ -15,7 +15,7 @@ from typing import Any
 from tests.cases.kind_objects import CREATED, NOW, api_version, given, is_namespaced
 from tests.integration.raw import Client
 
-__all__ = ["created"]
+__all__ = ["collection", "created"]
 
 _HEAD = """\
 # What kube-apiserver returns for the objects of given.yaml when they are created, made by `python -m tests.integration.created`.
@@ -28,12 +28,13 @@ def created(client: Client) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Type, name and answer, or the Status where the object is refused."""
     for type_name, name, obj in given():
         body = json.dumps(obj).encode()
-        path = f"{_path(type_name, obj['metadata'].get('namespace', ''))}?dryRun=All"
+        path = f"{collection(type_name, obj['metadata'].get('namespace', ''))}?dryRun=All"
         answer = client.request("POST", path, {"content-type": "application/json", "accept": "application/json"}, body)
         yield type_name, name, _lasting(json.loads(answer.body), obj)
 
 
-def _path(type_name: str, namespace: str) -> str:
+def collection(type_name: str, namespace: str) -> str:
+    """The path of all objects of a type in a namespace."""
     kind = type_name.partition(".")[2]
     plural = kind.lower()
     if kind.endswith("ss"):
@@ -60,7 +61,7 @@ def _lasting(answer: dict[str, Any], obj: Mapping[str, Any]) -> dict[str, Any]:
     elif answer["kind"] == "Pod":
         if not {"serviceAccount", "serviceAccountName"} & set(obj["spec"]):
             for name in ("serviceAccount", "serviceAccountName"):
-                answer["spec"].pop(name)
+                answer["spec"].pop(name, None)
         _without_tokens(answer["spec"])
     elif answer["kind"] == "Service":
         # Allocated.

@@ -7,32 +7,13 @@ from typing import Any
 
 import pytest
 
-from aggserver.kinds.creation import Request, admitted_defaults, prepare_new
 from aggserver.kinds.defaults import set_defaults
-from aggserver.registry.own_kinds import conformer
-from tests.cases.kind_objects import NOW, created, given
+from tests.cases.kind_objects import created, given
+from tests.kinds.written import written
 
 ANSWERS = created()
 OBJECTS = {(type_name, name): obj for type_name, name, obj in given()}
-# Kinds that may be created with a status.
-_KEEP_STATUS = ("core/v1.Node",)
 _ALLOCATED = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
-
-
-def _written(type_name: str, obj: dict[str, Any]) -> dict[str, Any]:
-    """What is stored of a new object."""
-    user = ANSWERS["certificates/v1.CertificateSigningRequest", "minimal"]["spec"]
-    request = Request("UID", NOW, {name: user[name] for name in ("username", "groups")})
-    conform = conformer(type_name)
-    conform(obj)
-    set_defaults(obj, type_name)
-    admitted_defaults(obj, type_name, None)
-    if "status" in obj and type_name not in _KEEP_STATUS:
-        obj["status"] = {}
-    prepare_new(obj, type_name, request)
-    conform(obj)
-    set_defaults(obj, type_name)
-    return obj
 
 
 def _without_allocated(obj: dict[str, Any]) -> dict[str, Any]:
@@ -47,8 +28,8 @@ def _without_allocated(obj: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(("type_name", "name"), OBJECTS)
 def test_object_is_as_upstreams(type_name: str, name: str) -> None:
     answer = copy.deepcopy(ANSWERS[type_name, name])
-    written = _written(type_name, copy.deepcopy(OBJECTS[type_name, name]))
-    assert _without_allocated(written) == _without_allocated(answer)
+    made = written(type_name, copy.deepcopy(OBJECTS[type_name, name]))
+    assert _without_allocated(made) == _without_allocated(answer)
 
 
 @pytest.mark.parametrize(("type_name", "name"), OBJECTS)

@@ -1,0 +1,30 @@
+"""What our modules make of a new object, in the order of a request: for the tests of defaults and of columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aggserver.kinds.creation import Request, admitted_defaults, prepare_new
+from aggserver.kinds.defaults import set_defaults
+from aggserver.registry.own_kinds import conformer
+from tests.cases.kind_objects import NOW
+
+__all__ = ["written"]
+
+# Kinds that may be created with a status.
+_KEEP_STATUS = ("core/v1.Node",)
+_REQUEST = Request("UID", NOW, {"username": "kubernetes-admin", "groups": ["system:masters", "system:authenticated"]})
+
+
+def written(type_name: str, obj: dict[str, Any]) -> dict[str, Any]:
+    """What is stored of a new object, which is changed."""
+    conform = conformer(type_name)
+    conform(obj)
+    set_defaults(obj, type_name)
+    admitted_defaults(obj, type_name, None)
+    if "status" in obj and type_name not in _KEEP_STATUS:
+        obj["status"] = {}
+    prepare_new(obj, type_name, _REQUEST)
+    conform(obj)
+    set_defaults(obj, type_name)
+    return obj
