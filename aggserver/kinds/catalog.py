@@ -32,7 +32,7 @@ class Kind:
     unconditional: updates need no resourceVersion. creates: an update creates what is not there. returns_deleted: a delete
     answers with the object, and not with a Status. deprecated: text of the warning for each request. graceful: a delete gives the
     object time to end.
-    fields: the selectable ones beside those of metadata, each `NAME[@PATH[|PATH]][=ZERO]`: where it is in the stored object, if
+    fields: the selectable ones beside those of metadata, each `NAME[@PATH[|PATH]][=ZERO]`: where it is in the object, if
     not at its name, and how its zero is written, if not as an empty text.
     stored_as: the version in which the objects are stored, if it is another, as (group, version).
     """
@@ -262,9 +262,9 @@ KINDS: tuple[Kind, ...] = (
             "ev",
             creates=True,
             fields=(
-                *(f"regarding.{name}@involvedObject.{name}" for name in _INVOLVED),
+                *(f"regarding.{name}" for name in _INVOLVED),
                 "reason",
-                "reportingController@reportingComponent",
+                "reportingController",
                 "type",
             ),
             stored_as=("", "v1"),

@@ -1,4 +1,5 @@
-"""Selectable fields of the built-in kinds: what a field selector compares with, read from a stored object.
+"""Selectable fields of the built-in kinds: what a field selector compares with, read from an object in the version that is
+requested.
 
 Pure. Source: k8s.io/kubernetes pkg/registry/*/*/strategy.go (ToSelectableFields), v1.36.3.
 """
@@ -21,7 +22,7 @@ def names(kind: Kind) -> frozenset[str]:
 
 
 def field_reader(kinds: Iterable[Kind]) -> Callable[[JSONObject], Mapping[str, str]]:
-    """A function that reads the fields of a stored object, by their names in all the versions that are given."""
+    """A function that reads the fields of an object in one of the versions that are given, by their names in all of them."""
     parsed = [_parsed(entry) for kind in kinds for entry in kind.fields]
 
     def read(obj: JSONObject) -> dict[str, str]:

@@ -34,10 +34,7 @@ _SERVICE = {"namespace": "ns", "name": "hook"}
 
 
 def _without_status(body: Any) -> Any:
-    """Without what the controller writes in its own time, wherever it is; items of lists without their kind, as Go has them."""
-    if isinstance(body, dict) and isinstance(body.get("items"), list):
-        bare = [{key: value for key, value in item.items() if key not in ("kind", "apiVersion")} for item in body["items"]]
-        return {**body, "items": _without_status(bare)}
+    """Without what the controller writes in its own time, wherever it is."""
     if isinstance(body, list):
         return [_without_status(each) for each in body if not (isinstance(each, dict) and each.get("type") == "MODIFIED")]
     if not isinstance(body, dict):

@@ -49,13 +49,19 @@ def list_reply(scope: ResourceScope, request: Request, media: MediaType, result:
     if media.convert:
         before = {"kind": media.convert, "apiVersion": media.api_version, "metadata": meta}
         return forms.listing_response(media, forms.Listing(before, "items", result.items, {}, _metadata_of(media)), 200)
-    after = {"kind": scope.info.list_kind, "metadata": meta}
-    return forms.listing_response(media, forms.Listing({"apiVersion": scope.info.api_version}, "items", result.items, after), 200)
+    before, after = {"apiVersion": scope.info.api_version}, {"kind": scope.info.list_kind, "metadata": meta}
+    entry = _without_type if scope.typed else None
+    return forms.listing_response(media, forms.Listing(before, "items", result.items, after, entry), 200)
 
 
 def tree_reply(media: MediaType, tree: JSONObject, status: int = 200) -> Response:
     body, content_type = media.encode(tree)
     return Response(status, body, content_type)
+
+
+def _without_type(obj: Object) -> bytes:
+    """The JSON of an item of a list of a Go type, which has neither apiVersion nor kind. They come first in an object's bytes."""
+    return b"{" + obj.raw[obj.raw.index(b'"metadata":{') :]
 
 
 def _metadata_of(media: MediaType) -> Callable[[Object], bytes]:

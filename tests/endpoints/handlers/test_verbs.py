@@ -295,6 +295,14 @@ async def test_list(client: Client) -> None:
     assert (await client.get(ALL_NAMESPACES)).json()["items"] == [made]
 
 
+@pytest.mark.parametrize("query", ["", "?pretty=true"])
+async def test_items_of_a_go_type_have_no_type(client: Client, query: str) -> None:
+    one = (await client.get("/api/v1/namespaces/default")).json()
+    listed = (await client.get(f"/api/v1/namespaces{query}")).json()
+    assert (listed["apiVersion"], listed["kind"]) == ("v1", "NamespaceList")
+    assert listed["items"] == [{name: value for name, value in one.items() if name not in ("apiVersion", "kind")}]
+
+
 async def test_list_in_parts(client: Client) -> None:
     for name in ("a", "b", "c"):
         await created(client, name=name)
