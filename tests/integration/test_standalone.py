@@ -147,8 +147,8 @@ def test_categories(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", "-", input=pages.MY_CRONTAB)
     header, row = rows(out(kubectl("get", "all")))
     assert header == ["NAME", "AGE"]
-    # kubectl puts the kind before the name only where it got several, and in the page's cluster there are services too.
-    assert row[0] == "my-new-cron-object"
+    # kubectl puts the kind before the name where there may be several, as in the category `all`.
+    assert row[0] == "crontab.stable.example.com/my-new-cron-object"
 
 
 def test_finalizers(kubectl: Kubectl) -> None:
