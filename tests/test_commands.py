@@ -12,6 +12,7 @@ import pytest
 
 from aggserver.options import parse
 from tests import test_cel_page, test_conversion_page, test_readme
+from tests.app import test_controllers
 from tests.fenced import PAGES, blocks, commands
 from tests.integration import test_commands as integration
 from tests.integration import test_users
@@ -49,7 +50,14 @@ READ = [
     " --etcd-cafile ca.crt --etcd-certfile client.crt --etcd-keyfile client.key --definitions DIR",
 ]
 
-RUN = [*test_readme.RUNS, *test_cel_page.RUNS, *test_conversion_page.RUNS, *integration.RUNS, *test_users.RUNS]
+RUN = [
+    *test_readme.RUNS,
+    *test_cel_page.RUNS,
+    *test_conversion_page.RUNS,
+    *integration.RUNS,
+    *test_users.RUNS,
+    *test_controllers.RUNS,
+]
 
 
 def test_every_command_is_run_or_has_a_reason() -> None:

@@ -6,7 +6,7 @@ changed; removing a definition ends them. The controller (standalone) or the wat
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from aggserver.admission.chain import Chain
 from aggserver.apiextensions.definition import Definition
@@ -17,7 +17,6 @@ from aggserver.registry.environment import Environment
 from aggserver.registry.informer import CONTROLLER
 from aggserver.registry.rest import Context
 from aggserver.registry.storage_version import Fence, Identity, StorageVersions
-from aggserver.registry.store import Store
 from aggserver.schema.rules import UPSTREAM, RuleOptions
 
 __all__ = ["Definitions"]
@@ -76,12 +75,6 @@ class Definitions:
         if resource is None:
             return 0
         return await resource.store(resource.definition.storage_version).count(Context(CONTROLLER))
-
-    def namespaced_stores(self) -> Iterator[Store]:
-        """One store for each namespaced resource, of any version."""
-        for resource in self._resources.values():
-            if resource.definition.namespaced:
-                yield resource.store(resource.definition.storage_version)
 
     def end_watches(self) -> None:
         """End all watches, since the server stops. Requests in progress are not affected."""

@@ -12,7 +12,7 @@ import os
 import shlex
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from aggserver.apiextensions.strategy import DefinitionStrategy
 from aggserver.apiextensions.v1beta1 import StoredDefinitions, to_v1
 from aggserver.app.admission import Common, StandaloneAdmission
 from aggserver.app.admission_configuration import read_identities
+from aggserver.app.controllers import controllers
 from aggserver.app.credentials import Credentials
 from aggserver.app.engine import Engine, listen, new_environment, new_uids, open_webhooks
 from aggserver.app.memory import give_back_memory
@@ -117,14 +118,6 @@ async def _run(
 
         migrations = _migrations(engine, crds) if options.migrate_storage else None
         definition_controller = DefinitionController(crds, engine.definitions, time.time, migrations=migrations)
-
-        def namespaced_stores() -> Iterator[Store]:
-            yield from engine.definitions.namespaced_stores()
-            if built_in is not None:
-                yield from built_in.namespaced_stores()
-
-        namespace_controller = namespaces.NamespaceController(namespace_store, namespaced_stores)
-
         policy_controller = PolicyStatusController(registrations["validatingadmissionpolicies"], engine.installer)
 
         async def stop_with_parent() -> None:
@@ -133,10 +126,10 @@ async def _run(
 
         background = supervise(
             ("controller of definitions", definition_controller.run),
-            ("controller of namespaces", namespace_controller.run),
             ("watch of the rules of admission", admission.run),
             ("controller of the status of policies", policy_controller.run),
             *credentials.tasks(),
+            *controllers(options.controllers, engine, storage, namespace_store, lambda: server.listening),
             *compaction(storage, options),
             *([("migration of stored objects", migrations.run)] if migrations is not None else []),
             *([("watch of the parent process", stop_with_parent)] if options.exit_with_parent else []),

@@ -7,7 +7,7 @@ Source: k8s.io/kubernetes pkg/registry/*/rest/storage_*.go, v1.36.3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
@@ -65,12 +65,6 @@ class Kinds:
         if kind not in self._stores:
             self._stores[kind] = self._made(kind)
         return self._stores[kind]
-
-    def namespaced_stores(self) -> Iterator[Store]:
-        """One for each resource whose objects are in namespaces."""
-        for kind in self._stored.values():
-            if kind.namespaced:
-                yield self.store_of(kind)
 
     def end_watches(self) -> None:
         """End all watches, since the server stops."""

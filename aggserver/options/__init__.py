@@ -4,7 +4,7 @@ Only `cli.py` and `app` import this package; they hand plain values to the packa
 `convert.py` parses their values, `reading.py` reads the three sources, `completion.py` prints shell completion scripts.
 """
 
-from aggserver.options.reading import OptionsError, parse
+from aggserver.options.reading import OptionsError, is_controller_enabled, parse
 from aggserver.options.table import ADMISSION_PLUGINS, STORAGE, Options
 
-__all__ = ["ADMISSION_PLUGINS", "STORAGE", "Options", "OptionsError", "parse"]
+__all__ = ["ADMISSION_PLUGINS", "STORAGE", "Options", "OptionsError", "is_controller_enabled", "parse"]

@@ -20,6 +20,7 @@ from aggserver.options.table import (
     AUTHORIZATION_MODES,
     COMMANDS,
     COMPLETION,
+    CONTROLLERS,
     FLAGS,
     PREFIX,
     WITH_COMMAND,
@@ -27,7 +28,7 @@ from aggserver.options.table import (
     Options,
 )
 
-__all__ = ["OptionsError", "parse"]
+__all__ = ["OptionsError", "is_controller_enabled", "parse"]
 
 # Environment variables that the kubelet adds to every container for a Service named aggserver or aggserver-*. They look like
 # options but are not, so they are ignored.
@@ -114,6 +115,7 @@ def _check(options: Options) -> None:
     _check_plugins(options)
     _check_modes(options.authorization_mode)
     _check_issuers(options)
+    _check_controllers(options)
     if options.command == _USER:
         _check_user(options)
     if options.command == "cel":
@@ -156,6 +158,26 @@ def _check_issuers(options: Options) -> None:
     longest = options.service_account_max_token_expiration_seconds
     if longest and not 3600 <= longest <= 1 << 32:
         raise OptionsError("the service-account-max-token-expiration must be between 1 hour and 2^32 seconds")
+
+
+def _check_controllers(options: Options) -> None:
+    """With upstream's text."""
+    known = {*CONTROLLERS, *CONTROLLERS.values(), "*"}
+    for name in options.controllers:
+        if name.removeprefix("-") not in known:
+            raise OptionsError(f"--controllers: {quote(name)} is not in the list of known controllers: {', '.join(CONTROLLERS)}")
+
+
+def is_controller_enabled(name: str, wanted: Sequence[str]) -> bool:
+    """wanted: `--controllers`, of which the first that names the controller counts, and then `*`.
+
+    Source: k8s.io/controller-manager app/helper.go (IsControllerEnabled), v0.36.3.
+    """
+    names = (name, CONTROLLERS[name])
+    for entry in wanted:
+        if entry.removeprefix("-") in names:
+            return not entry.startswith("-")
+    return "*" in wanted
 
 
 def _check_user(options: Options) -> None:

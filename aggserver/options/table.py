@@ -20,6 +20,7 @@ __all__ = [
     "AUTHORIZATION_MODES",
     "COMMANDS",
     "COMPLETION",
+    "CONTROLLERS",
     "FLAGS",
     "PREFIX",
     "STORAGE",
@@ -71,6 +72,12 @@ ADMISSION_PLUGINS = {
     "ResourceQuota": True,
 }
 
+# The controllers of `aggserver dev`, and the older names that kube-controller-manager still takes for them.
+CONTROLLERS = {
+    "garbage-collector-controller": "garbagecollector",
+    "namespace-controller": "namespace",
+}
+
 # Defaults of `aggserver dev -- COMMAND`, by field. Such a server runs for one command only: it takes a free port so as not to
 # collide with another, starts empty, and logs little so that the command's output stays readable.
 WITH_COMMAND = {"secure_port": 0, "data": ":memory:", "log_level": "warning"}
@@ -108,7 +115,7 @@ def _option(default: Any, name: str, converter: convert.Convert, group: str, tex
 _SERVING, _STORAGE, _TLS, _CLUSTER = "serving", "storage", "TLS", "cluster"
 _AUTHENTICATION, _AUTHORIZATION, _LIMITS = "authentication", "authorization", "limits"
 _RULES, _CONVERSION = "validation rules", "conversion"
-_ADMISSION = "admission"
+_ADMISSION, _CONTROLLERS = "admission", "controllers"
 _DEFAULT_PLUGINS = ", ".join(name for name, enabled in ADMISSION_PLUGINS.items() if enabled)
 
 
@@ -626,6 +633,17 @@ class Options:
         metavar="all|none",
         commands=DEV,
     )
+
+    controllers: tuple[str, ...] = _option(
+        ("*",),
+        "controllers",
+        convert.texts,
+        _CONTROLLERS,
+        f"controllers to run, comma-separated: * for all, NAME for one, -NAME for all but one; all are {', '.join(CONTROLLERS)}",
+        metavar="NAMES",
+        commands=DEV,
+    )
+
     protect_definitions: bool = _option(
         False,
         "protect-definitions",

@@ -1,24 +1,23 @@
 """Informer: watches a Store, caches its objects, and calls a controller's `sync` for each changed key.
 
-The base of the server's own controllers (definitions, namespaces). Like a client-go informer with a work queue: a key that fails,
-or asks for a later call, is queued again after a delay, and does not block others. When the watch is lost, the informer lists
-again.
+The base of the server's own controllers (definitions, namespaces). Like a client-go informer with a work queue
+(`work_queue.py`). When the watch is lost, the informer lists again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 
 from aggserver.authentication.user import PRIVILEGED_GROUP, UserInfo
-from aggserver.meta.backoff import Backoff
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.selectors import FieldSelector, LabelSelector
 from aggserver.registry.rest import Context, ListOptions
 from aggserver.registry.store import Store
 from aggserver.registry.watch import Watch
+from aggserver.registry.work_queue import RETRY, CallLater, WorkQueue, call_later
 from aggserver.storage import keys
 
 __all__ = ["ALL", "CONTROLLER", "CallLater", "Informer", "Sync", "call_later"]
@@ -27,19 +26,10 @@ log = logging.getLogger("aggserver.controllers")
 
 # (key, the object or None if it was deleted) -> seconds until the next call for this key, or None.
 Sync = Callable[[str, JSONObject | None], Awaitable[float | None]]
-# (seconds, callback), like an event loop's `call_later`.
-CallLater = Callable[[float, Callable[[], None]], object]
 
 CONTROLLER = UserInfo("system:apiserver", groups=(PRIVILEGED_GROUP,))
 # Objects that can't be read are skipped, so that they do not prevent the others from being handled.
 ALL = ListOptions(labels=LabelSelector.parse(""), fields=FieldSelector.parse(""), readable_only=True)
-
-# Seconds before a failed key is tried again: doubled each time, up to the last.
-_RETRY = Backoff(initial=0.05, longest=30.0)
-
-
-def call_later(seconds: float, callback: Callable[[], None]) -> object:
-    return asyncio.get_running_loop().call_later(seconds, callback)
 
 
 class Informer:
@@ -53,20 +43,14 @@ class Informer:
         self._store = store
         self._sync = sync
         self._later = later
-        self._workers = workers
-        self._waiting: dict[str, None] = {}  # the queue: in order, each name once
-        self._running: set[str] = set()
-        self._wake = asyncio.Event()
-        self._retries: dict[str, Iterator[float]] = {}  # the pauses of names whose last sync failed
-        self._watch_retries = _RETRY.pauses()
-        self._appointments: dict[str, object] = {}
+        self._queue = WorkQueue(store.strategy.info.resource, self._call, later, workers=workers)
+        self._watch_retries = RETRY.pauses()
         # Names of the first list that were not handled yet; None before the first list.
         self._initial: set[str] | None = None
         self._caught_up = asyncio.Event()
 
     def enqueue(self, name: str) -> None:
-        self._waiting[name] = None
-        self._wake.set()
+        self._queue.add(name)
 
     def learn(self, obj: JSONObject) -> None:
         """Cache an object that `sync` has just written, because the next key's `sync` must see it before the watch delivers it.
@@ -86,8 +70,7 @@ class Informer:
         """Until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch())
-            for _ in range(self._workers):
-                group.create_task(self._work())
+            group.create_task(self._queue.run())
 
     async def _watch(self) -> None:
         while True:
@@ -105,7 +88,7 @@ class Informer:
         try:
             # The watch starts with all objects. Cached ones that do not exist any more were deleted while there was no watch.
             present = {_key(obj.decoded()) for obj in (await self._store.list(Context(CONTROLLER), ALL)).items}
-            self._watch_retries = _RETRY.pauses()
+            self._watch_retries = RETRY.pauses()
             # Objects that can't be read any more stay in the cache as they were.
             unreadable = {"/".join(filter(None, keys.split(error.key)[2:])) for error in self._store.unreadable()}
             for name in self.objects.keys() - present - unreadable:
@@ -138,50 +121,17 @@ class Informer:
         self.objects.pop(name, None)
         self.enqueue(name)
 
-    async def _work(self) -> None:
-        while True:
-            name = next((name for name in self._waiting if name not in self._running), None)
-            if name is None:
-                self._wake.clear()
-                await self._wake.wait()
-                continue
-            del self._waiting[name]
-            self._running.add(name)
-            try:
-                await self._handle(name)
-            finally:
-                self._running.discard(name)
-
     def _handled(self, name: str) -> None:
         if self._initial is not None and not self._caught_up.is_set():
             self._initial.discard(name)
             if not self._initial:
                 self._caught_up.set()
 
-    async def _handle(self, name: str) -> None:
+    async def _call(self, name: str) -> float | None:
         try:
-            again = await self._sync(name, self.objects.get(name))
-        except Exception as error:
-            again = next(self._retries.setdefault(name, _RETRY.pauses()))
-            # Conflicts are normal; anything else is logged.
-            if not isinstance(error, StatusError) or error.code not in (404, 409):
-                log.warning("%s %s: %s; trying again in %.1f s", self._store.strategy.info.resource, name, error, again)
-        else:
-            self._retries.pop(name, None)
-        self._handled(name)
-        if again is not None:
-            self._enqueue_after(name, again)
-
-    def _enqueue_after(self, name: str, seconds: float) -> None:
-        """Queue a name after a delay. Only its last delay counts, otherwise every event of a failing key would add retries."""
-        token = self._appointments[name] = object()
-
-        def due() -> None:
-            if self._appointments.get(name) is token:
-                del self._appointments[name]
-                self.enqueue(name)
-
-        self._later(seconds, due)
+            return await self._sync(name, self.objects.get(name))
+        finally:
+            self._handled(name)
 
 
 def _key(obj: JSONObject) -> str:

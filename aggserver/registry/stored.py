@@ -11,6 +11,7 @@ Source: kube-apiserver's layout in etcd, with sorted keys, also begins with apiV
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -34,10 +35,12 @@ __all__ = [
     "head",
     "make",
     "make_decodable",
+    "metadata_of",
     "unstored",
     "value",
 ]
 
+_raw_decode = json.JSONDecoder().raw_decode
 FieldReader = Callable[[JSONObject], Mapping[str, str]]
 
 _HEAD = re.compile(rb'\{"apiVersion":"[^"\\]*","kind":"[^"\\]*","metadata":\{')
@@ -227,6 +230,21 @@ def _place(stored: bytes, revision: int) -> bytes:
         assert found is not None  # `encode` puts apiVersion and kind first, and _PLAIN excludes quotes in them
     cut = found.end()
     return b'%b"resourceVersion":"%d",%b' % (stored[:cut], revision, stored[cut:])
+
+
+def metadata_of(stored: bytes) -> JSONObject:
+    """The metadata of an object as it is stored. Only they are decoded, so that the time does not depend on the object's size.
+
+    Raises ValueError for what is no object.
+    """
+    found = _HEAD.match(stored)
+    if found is None:
+        # Written by another server, with a key that sorts before `metadata`.
+        tree = _object(stored)["metadata"]
+    else:
+        tree, _ = _raw_decode(stored[found.end() - 1 :].decode())
+    metadata: JSONObject = tree
+    return metadata
 
 
 def _object(encoded: bytes) -> JSONObject:

@@ -1,16 +1,13 @@
-"""Namespaces of a server without a cluster: their strategies and their controller.
+"""Namespaces of a server without a cluster: their strategies.
 
-As upstream, a namespace has a finalizer in `spec.finalizers`. A delete sets the phase Terminating; the controller then deletes
-all objects in it, of all namespaced resources, and removes the finalizer when none is left. `spec.finalizers` can be changed
-only by `/finalize`, by the controller and by clients. If a client empties the list, a deleted namespace is removed at once and
-its objects are left behind, as upstream.
-Source: k8s.io/kubernetes pkg/registry/core/namespace/{strategy.go,storage}, pkg/apis/core/validation, pkg/controller/namespace/
-deletion, v1.36.3.
+As upstream, a namespace has a finalizer in `spec.finalizers`. A delete sets the phase Terminating; the controller
+(`namespace_controller.py`) then deletes all objects in it, and removes the finalizer when none is left. `spec.finalizers` can be
+changed only by `/finalize`, by the controller and by clients. If a client empties the list, a deleted namespace is removed at
+once and its objects are left behind, as upstream.
+Source: k8s.io/kubernetes pkg/registry/core/namespace/{strategy.go,storage}, pkg/apis/core/validation, v1.36.3.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable, Iterable
 
 from aggserver.merge.managed_fields import FieldManager
 from aggserver.meta import field
@@ -19,32 +16,31 @@ from aggserver.meta.field import FieldError, Path
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.names import qualified_name
 from aggserver.meta.resource import ResourceInfo
-from aggserver.registry.informer import ALL, CONTROLLER, CallLater, Informer, call_later
+from aggserver.registry.informer import CONTROLLER
 from aggserver.registry.own_kinds import conformer, own_fields
-from aggserver.registry.rest import Context, DeleteOptions, WriteOptions
+from aggserver.registry.rest import Context, WriteOptions
 from aggserver.registry.store import Store
 from aggserver.registry.stored import StoredObject
 from aggserver.registry.strategy import StrategyDefaults, Verdict
 from aggserver.scheme import object_meta
 
 __all__ = [
+    "FINALIZER",
     "INFO",
-    "NamespaceController",
     "NamespaceFinalizeStrategy",
     "NamespaceStatusStrategy",
     "NamespaceStrategy",
     "StoredNamespaces",
     "ensure",
+    "finalizers",
 ]
 
 INFO = ResourceInfo(group="", version="v1", resource="namespaces", kind="Namespace", list_kind="NamespaceList", namespaced=False)
-_FINALIZER = "kubernetes"
+FINALIZER = "kubernetes"
 # Finalizers that need no domain prefix.
-_STANDARD_FINALIZERS = frozenset({_FINALIZER, "orphan", "foregroundDeletion"})
+_STANDARD_FINALIZERS = frozenset({FINALIZER, "orphan", "foregroundDeletion"})
 _NAME_LABEL = "kubernetes.io/metadata.name"
 _WRITE = WriteOptions(field_manager="aggserver", bounded=False)
-# Seconds until a deleted namespace is checked again while its objects wait for the finalizers of others.
-_RESYNC_SECONDS = 0.5
 
 
 _TYPE = "core/v1.Namespace"
@@ -74,15 +70,15 @@ class NamespaceStrategy(StrategyDefaults):
 
     def prepare_for_create(self, obj: JSONObject, context: Context, now: str) -> None:
         obj["status"] = {"phase": "Active"}
-        wanted = _finalizers(obj)
-        obj["spec"] = {"finalizers": wanted if _FINALIZER in wanted else [*wanted, _FINALIZER]}
+        wanted = finalizers(obj)
+        obj["spec"] = {"finalizers": wanted if FINALIZER in wanted else [*wanted, FINALIZER]}
         _label(obj)
 
     def validate(self, obj: JSONObject) -> Verdict:
         problems = object_meta.validate_object_meta(
             obj["metadata"], Path("metadata"), namespaced=False, name_rule=object_meta.dns1123_label
         )
-        for name in _finalizers(obj):
+        for name in finalizers(obj):
             problems += _finalizer_problems(name, _FINALIZERS)
         return Verdict(problems)
 
@@ -99,7 +95,7 @@ class NamespaceStrategy(StrategyDefaults):
         obj["metadata"].setdefault("deletionTimestamp", now)
 
     def may_be_removed(self, obj: JSONObject) -> bool:
-        return not _finalizers(obj)
+        return not finalizers(obj)
 
     @property
     def unconditional_updates(self) -> bool:
@@ -135,14 +131,14 @@ class NamespaceFinalizeStrategy(NamespaceStrategy):
         return _FINALIZE_FIELDS
 
     def prepare_for_update(self, obj: JSONObject, old: JSONObject, now: str) -> None:
-        left = _finalizers(obj)
+        left = finalizers(obj)
         obj["spec"] = {"finalizers": left} if left else {}
         obj["status"] = old.get("status", {})
         _label(obj)
 
     def validate_update(self, obj: JSONObject, old: JSONObject) -> Verdict:
         problems: list[FieldError] = []
-        for index, name in enumerate(_finalizers(obj)):
+        for index, name in enumerate(finalizers(obj)):
             problems += _finalizer_problems(name, _FINALIZERS.index(index))
         return Verdict(problems)
 
@@ -176,48 +172,11 @@ class StoredNamespaces:
             raise
 
 
-class NamespaceController:
-    """contents: returns the stores of all namespaced resources that are served now."""
-
-    def __init__(self, store: Store, contents: Callable[[], Iterable[Store]], later: CallLater = call_later) -> None:
-        self._writer = store.with_strategy(NamespaceFinalizeStrategy())
-        self._contents = contents
-        self._informer = Informer(store, self._sync, later)
-
-    async def run(self) -> None:
-        await self._informer.run()
-
-    async def _sync(self, name: str, namespace: JSONObject | None) -> float | None:
-        if namespace is None or "deletionTimestamp" not in namespace["metadata"] or not _finalizers(namespace):
-            return None
-        left = 0
-        context = Context(CONTROLLER, name)
-        for store in self._contents():
-            # Count first, since most resources have no objects here, and counting does not load them.
-            if await store.count(context):
-                await store.delete_collection(context, DeleteOptions(), ALL)
-                left += await store.count(context)
-        if left:
-            return _RESYNC_SECONDS
-        await self._remove_finalizer(name)
-        return None
-
-    async def _remove_finalizer(self, name: str) -> None:
-        async def without_finalizer(namespace: JSONObject) -> JSONObject:
-            namespace["spec"] = {"finalizers": [entry for entry in _finalizers(namespace) if entry != _FINALIZER]}
-            return namespace
-
-        try:
-            await self._writer.update(Context(CONTROLLER), name, without_finalizer, _WRITE)
-        except StatusError as error:
-            if error.code != 404:  # a client removed it first
-                raise
-
-
 _FINALIZERS = Path("spec").child("finalizers")
 
 
-def _finalizers(namespace: JSONObject) -> list[str]:
+def finalizers(namespace: JSONObject) -> list[str]:
+    """Those in the spec."""
     return list((namespace.get("spec") or {}).get("finalizers") or ())
 
 

@@ -79,12 +79,6 @@ def test_set_all(server: LocalServer, definitions: Definitions) -> None:
     assert definitions.get(widgets.name) is kept
 
 
-def test_namespaced_stores(definitions: Definitions) -> None:
-    for crd in (CRONTABS, WIDGETS):
-        definitions.set(parse(crd))
-    assert [store.strategy.info.resource for store in definitions.namespaced_stores()] == ["crontabs"]
-
-
 # --- the cache ---
 
 

@@ -32,6 +32,8 @@ from aggserver.options import Options
 from aggserver.registry.environment import Environment
 from aggserver.registry.rest import Context, WriteOptions
 from aggserver.standalone import kinds, namespaces
+from aggserver.standalone.garbage_collector import GarbageCollector
+from aggserver.standalone.namespace_controller import NamespaceController
 from aggserver.storage.memory import MemoryStorage
 from tests.fakes.asgi import Client
 from tests.fakes.clock import FakeClock, settled
@@ -146,9 +148,11 @@ class LocalServer:
             new_audit_id=lambda: "audit-1",
         )
         self.controller = DefinitionController(self.crds, self.engine.definitions, self.clock, self.timers.call_later)
-        self.namespace_controller = namespaces.NamespaceController(
-            self.namespaces, self.engine.definitions.namespaced_stores, self.timers.call_later
+        installer = self.engine.installer
+        self.namespace_controller = NamespaceController(
+            self.namespaces, installer, self.storage, self.clock, self.timers.call_later
         )
+        self.garbage_collector = GarbageCollector(installer, self.storage, self.timers.call_later)
         self._install()
         self.handler = self.engine.handler
         self.engine.handler = self._handle
@@ -188,7 +192,7 @@ class LocalServer:
 
     def run(self) -> None:
         """Start the controllers."""
-        for run in (self.controller.run, self.namespace_controller.run):
+        for run in (self.controller.run, self.namespace_controller.run, self.garbage_collector.run):
             self._tasks.append(asyncio.create_task(run()))
 
     async def stop(self) -> None:

@@ -1,0 +1,56 @@
+"""The controllers of a server without a cluster: the tasks of those that `--controllers` enables.
+
+They are the part of kube-controller-manager without which objects would stay that nobody wants, or be missing that everybody
+expects. None of them is needed to answer a request, so that they begin when the server listens.
+Source of the names: k8s.io/kubernetes cmd/kube-controller-manager/names, v1.36.3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from aggserver.app.engine import Engine
+from aggserver.app.tasks import Task
+from aggserver.options import is_controller_enabled
+from aggserver.registry.store import Store
+from aggserver.storage.interface import Storage
+
+__all__ = ["controllers"]
+
+_Run = Callable[[], Coroutine[Any, Any, None]]
+
+
+def controllers(
+    wanted: Sequence[str], engine: Engine, storage: Storage, namespaces: Store, listening: Callable[[], asyncio.Event]
+) -> list[Task]:
+    """wanted: `--controllers`. namespaces: their store. listening: is set when the server listens."""
+
+    def namespace() -> _Run:
+        from aggserver.standalone.namespace_controller import NamespaceController
+
+        return NamespaceController(namespaces, engine.installer, storage, time.time).run
+
+    def garbage_collector() -> _Run:
+        from aggserver.standalone.garbage_collector import GarbageCollector
+
+        return GarbageCollector(engine.installer, storage).run
+
+    makers: dict[str, Callable[[], _Run]] = {
+        "namespace-controller": namespace,
+        "garbage-collector-controller": garbage_collector,
+    }
+
+    def started(make: Callable[[], _Run]) -> _Run:
+        make = functools.cache(make)  # once, also if the task is started again
+
+        async def run() -> None:
+            await listening().wait()
+            await make()()
+
+        return run
+
+    return [(name, started(make)) for name, make in makers.items() if is_controller_enabled(name, wanted)]

@@ -1,0 +1,107 @@
+"""WorkQueue: the keys that a controller has to look at, and the workers that do.
+
+As client-go's work queue: a key waits once, however often it is added, and two workers never have the same key at a time. A key
+that fails, or asks for a later call, is added again after a delay, and does not block others.
+Source: k8s.io/client-go util/workqueue, v0.36.3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable, Iterator
+from typing import Generic, TypeVar
+
+from aggserver.meta.backoff import Backoff
+from aggserver.meta.errors import StatusError
+
+__all__ = ["RETRY", "CallLater", "WorkQueue", "call_later"]
+
+log = logging.getLogger("aggserver.controllers")
+
+# (seconds, callback), like an event loop's `call_later`.
+CallLater = Callable[[float, Callable[[], None]], object]
+
+# Seconds before a failed key is tried again: doubled each time, up to the last.
+RETRY = Backoff(initial=0.05, longest=30.0)
+
+K = TypeVar("K", bound=Hashable)
+
+
+def call_later(seconds: float, callback: Callable[[], None]) -> object:
+    return asyncio.get_running_loop().call_later(seconds, callback)
+
+
+class WorkQueue(Generic[K]):
+    """what: what the keys are, for logs. handle: returns the seconds until the next call for this key, or None.
+
+    workers: how many keys are handled concurrently.
+    """
+
+    def __init__(
+        self, what: str, handle: Callable[[K], Awaitable[float | None]], later: CallLater = call_later, *, workers: int = 1
+    ) -> None:
+        self._what = what
+        self._handle = handle
+        self._later = later
+        self._workers = workers
+        # In order, each key once. Finding the first key of a dict takes time for all that were deleted before it.
+        self._waiting: OrderedDict[K, None] = OrderedDict()
+        self._running: set[K] = set()
+        self._wake = asyncio.Event()
+        self._retries: dict[K, Iterator[float]] = {}  # the pauses of keys whose last call failed
+        self._appointments: dict[K, object] = {}
+
+    def add(self, key: K) -> None:
+        self._waiting[key] = None
+        self._wake.set()
+
+    @property
+    def idle(self) -> bool:
+        """Whether no key is waiting or being handled; some may have to be tried again later."""
+        return not self._waiting and not self._running
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self._workers):
+                group.create_task(self._work())
+
+    async def _work(self) -> None:
+        while True:
+            key = next((key for key in self._waiting if key not in self._running), None)
+            if key is None:
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            del self._waiting[key]
+            self._running.add(key)
+            try:
+                await self._call(key)
+            finally:
+                self._running.discard(key)
+
+    async def _call(self, key: K) -> None:
+        try:
+            again = await self._handle(key)
+        except Exception as error:
+            again = next(self._retries.setdefault(key, RETRY.pauses()))
+            # Conflicts are normal; anything else is logged.
+            if not isinstance(error, StatusError) or error.code not in (404, 409):
+                log.warning("%s %s: %s; trying again in %.1f s", self._what, key, error, again)
+        else:
+            self._retries.pop(key, None)
+        if again is not None:
+            self._add_after(key, again)
+
+    def _add_after(self, key: K, seconds: float) -> None:
+        """Add a key after a delay. Only its last delay counts, otherwise every event of a failing key would add retries."""
+        token = self._appointments[key] = object()
+
+        def due() -> None:
+            if self._appointments.get(key) is token:
+                del self._appointments[key]
+                self.add(key)
+
+        self._later(seconds, due)

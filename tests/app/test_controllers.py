@@ -1,0 +1,60 @@
+"""`--controllers`, as docs/controllers.md shows it and as kube-controller-manager takes it."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from aggserver.options import OptionsError, is_controller_enabled, parse
+from aggserver.options.table import CONTROLLERS
+
+GARBAGE, NAMESPACE = "garbage-collector-controller", "namespace-controller"
+
+# Commands of docs/controllers.md, and the controllers that do not run.
+SHOWN = {
+    "aggserver dev --controllers '*,-garbage-collector-controller'": {GARBAGE},
+    "aggserver dev --controllers namespace-controller": {*CONTROLLERS} - {NAMESPACE},
+    "aggserver dev --controllers=-namespace-controller": {*CONTROLLERS},
+}
+RUNS = list(SHOWN)
+
+
+def enabled(command: str) -> set[str]:
+    options = parse(shlex.split(command)[1:], {})
+    return {name for name in CONTROLLERS if is_controller_enabled(name, options.controllers)}
+
+
+@pytest.mark.parametrize("command", SHOWN)
+def test_commands_of_the_page(command: str) -> None:
+    assert enabled(command) == {*CONTROLLERS} - SHOWN[command]
+
+
+CASES: dict[str, tuple[str, set[str]]] = {
+    # name: (the value, the controllers that run)
+    "all": ("*", {*CONTROLLERS}),
+    "an older name": ("garbagecollector", {GARBAGE}),
+    "without an older name": ("*,-namespace", {*CONTROLLERS} - {NAMESPACE}),
+    "the first that names it counts": ("-namespace,*,namespace-controller", {*CONTROLLERS} - {NAMESPACE}),
+    "none": ("", set()),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_choices(name: str) -> None:
+    value, wanted = CASES[name]
+    assert enabled(f"aggserver dev --controllers={value}") == wanted
+
+
+def test_by_default_all() -> None:
+    assert enabled("aggserver dev") == {*CONTROLLERS}
+
+
+def test_an_unknown_controller() -> None:
+    with pytest.raises(OptionsError, match='"-cronjob" is not in the list of known controllers: garbage-collector-controller, '):
+        parse(["dev", "--controllers=*,-cronjob"], {})
+
+
+def test_a_cluster_has_its_own() -> None:
+    with pytest.raises(OptionsError, match="--controllers"):
+        parse(["serve", "--controllers=*"], {})
