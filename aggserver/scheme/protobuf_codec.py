@@ -137,8 +137,8 @@ def _field(member: Member) -> _Field:
         return _Field(name, _entry_reader(name, of), False, _MAP, False)
     if of.kind == "list" and of.element is not None and not of.is_message:
         return _Field(name, _value_reader(name, of.element), of.element.kind in _NUMBERS, _LIST, False)
-    # A pointer to a zero time is null in JSON, which is the same as missing.
-    keep = member.pointer and of.kind not in ("time", "micro-time")
+    # A pointer to a zero time is null in JSON, which is the same as missing. What is falsy in Python need not be Go's zero.
+    keep = of.kind in ("bytes", "json", "int-or-string") or (member.pointer and of.kind not in ("time", "micro-time"))
     return _Field(name, _value_reader(name, of), of.kind in _NUMBERS, _ONE, keep)
 
 

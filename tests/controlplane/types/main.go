@@ -2,9 +2,14 @@
 //
 // Argument: a group and version, such as meta/v1; the types of its kinds, and all that these reach in the same package, are printed.
 // The form is described in aggserver/scheme/types.py. Without an argument: the groups and versions.
+//
+// With `-`: reads lines of JSON, {"type": "core/v1.Pod", "json": ...} or {"type": ..., "protobuf": base64}, and writes for each a line
+// with the JSON and the protobuf that Go writes of what it has read, or with its error. What has protobuf is read back from it before
+// it is written as JSON, as from kube-apiserver's store.
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -44,6 +49,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	kjson "sigs.k8s.io/json"
 )
 
 var kinds = map[string][]any{
@@ -112,6 +118,10 @@ var kinds = map[string][]any{
 var marshaler = regexp.MustCompile(`^(Marshal|Unmarshal)JSON$`)
 
 func main() {
+	if len(os.Args) == 2 && os.Args[1] == "-" {
+		reread()
+		return
+	}
 	if len(os.Args) == 1 {
 		for _, each := range slices.Sorted(maps.Keys(kinds)) {
 			fmt.Println(each)
@@ -132,6 +142,66 @@ func main() {
 		p.waiting = p.waiting[1:]
 		p.declare(next)
 	}
+}
+
+type exchange struct {
+	Type     string          `json:"type,omitempty"`
+	JSON     json.RawMessage `json:"json,omitempty"`
+	Protobuf []byte          `json:"protobuf,omitempty"`
+	Error    string          `json:"error,omitempty"`
+}
+
+type message interface {
+	Marshal() ([]byte, error)
+	Unmarshal([]byte) error
+}
+
+func reread() {
+	lines, out := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
+	for lines.More() {
+		var given exchange
+		if err := lines.Decode(&given); err != nil {
+			panic(err)
+		}
+		written, err := written(given)
+		if err != nil {
+			written.Error = err.Error()
+		}
+		if err := out.Encode(written); err != nil {
+			panic(err)
+		}
+	}
+}
+
+func written(given exchange) (exchange, error) {
+	dot := strings.LastIndex(given.Type, ".")
+	var of reflect.Type
+	for _, each := range kinds[given.Type[:dot]] {
+		if reflect.TypeOf(each).Name() == given.Type[dot+1:] {
+			of = reflect.TypeOf(each)
+		}
+	}
+	if of == nil {
+		return exchange{}, fmt.Errorf("unknown: %s", given.Type)
+	}
+	obj := reflect.New(of).Interface().(message)
+	if given.JSON == nil {
+		if err := obj.Unmarshal(given.Protobuf); err != nil {
+			return exchange{}, err
+		}
+	} else if err := kjson.UnmarshalCaseSensitivePreserveInts(given.JSON, obj); err != nil {
+		return exchange{}, err
+	}
+	encoded, err := obj.Marshal()
+	if err != nil {
+		return exchange{}, err
+	}
+	stored := reflect.New(of).Interface().(message)
+	if err := stored.Unmarshal(encoded); err != nil {
+		return exchange{}, err
+	}
+	text, err := json.Marshal(stored)
+	return exchange{JSON: text, Protobuf: encoded}, err
 }
 
 type printer struct {
