@@ -159,7 +159,7 @@ async def _run(
         )
         on_server(server)
         async with background:
-            await namespaces.ensure(namespace_store, "default")
+            await namespaces.ensure(namespace_store, *(namespaces.SYSTEM if built_in is not None else ("default",)))
             await definition_controller.caught_up()
             await admission.known()
             await seed.plant(objects, engine.installer, definition_controller.settled, admission.of_files())

@@ -9,6 +9,8 @@ Source: k8s.io/kubernetes pkg/registry/core/namespace/{strategy.go,storage}, pkg
 
 from __future__ import annotations
 
+import asyncio
+
 from aggserver.merge.managed_fields import FieldManager
 from aggserver.meta import field
 from aggserver.meta.errors import StatusError
@@ -27,6 +29,7 @@ from aggserver.scheme import object_meta
 __all__ = [
     "FINALIZER",
     "INFO",
+    "SYSTEM",
     "NamespaceFinalizeStrategy",
     "NamespaceStatusStrategy",
     "NamespaceStrategy",
@@ -36,6 +39,8 @@ __all__ = [
 ]
 
 INFO = ResourceInfo(group="", version="v1", resource="namespaces", kind="Namespace", list_kind="NamespaceList", namespaced=False)
+SYSTEM = ("default", "kube-system", "kube-public", "kube-node-lease")
+"""The namespaces that each cluster has; clients take the uid of kube-system for that of the cluster."""
 FINALIZER = "kubernetes"
 # Finalizers that need no domain prefix.
 _STANDARD_FINALIZERS = frozenset({FINALIZER, "orphan", "foregroundDeletion"})
@@ -192,8 +197,12 @@ def _read_phase(namespace: JSONObject) -> dict[str, str]:
     return {"phase": str(status.get("phase", "Active"))}
 
 
-async def ensure(store: Store, name: str) -> None:
-    """Create the namespace if it does not exist."""
+async def ensure(store: Store, *names: str) -> None:
+    """Create the namespaces that do not exist, at the same time."""
+    await asyncio.gather(*(_ensure(store, name) for name in names))
+
+
+async def _ensure(store: Store, name: str) -> None:
     try:
         await store.create(Context(CONTROLLER), {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, _WRITE)
     except StatusError as error:
