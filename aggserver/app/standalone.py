@@ -101,7 +101,10 @@ async def _run(
         admission = StandaloneAdmission(common, registrations, namespaces.StoredNamespaces(namespace_store))
         engine = Engine(environment, admission.chain, rule_options)
         below = {("", "serviceaccounts", "token"): accounts.requests}
-        built_in = Kinds(environment, engine.admission, below) if options.kinds == "all" else None
+        built_in = None
+        if options.kinds == "all":
+            ips = options.service_cluster_ip_range
+            built_in = Kinds(environment, engine.admission, below, cluster_ips=ips, port=lambda: server.port)
         if built_in is not None:
             accounts.look_in(partial(built_in.store, ""))
         _install(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Container
 from dataclasses import dataclass, replace
 
-from aggserver.meta.names import NameRule, dns1035_label, dns1123_label, dns1123_subdomain, path_segment_name
+from aggserver.meta.names import NameRule, dns1123_label, dns1123_subdomain, path_segment_name
 from aggserver.meta.resource import ResourceInfo
 from aggserver.publish import discovery
 from aggserver.publish.discovery import APIResource, APISubresource
@@ -31,7 +31,7 @@ class Kind:
     object, 0 for none. kept_by_status: what of metadata `/status` does not change; `*` for all.
     unconditional: updates need no resourceVersion. creates: an update creates what is not there. returns_deleted: a delete
     answers with the object, and not with a Status. deprecated: text of the warning for each request. graceful: a delete gives the
-    object time to end.
+    object time to end. orphans: it leaves its dependents, if the options don't say otherwise.
     fields: the selectable ones beside those of metadata, each `NAME[@PATH[|PATH]][=ZERO]`: where it is in the object, if
     not at its name, and how its zero is written, if not as an empty text.
     stored_as: the version in which the objects are stored, if it is another, as (group, version).
@@ -57,6 +57,7 @@ class Kind:
     creates: bool = False
     returns_deleted: bool = False
     graceful: bool = False
+    orphans: bool = False
     deprecated: str = ""
     fields: tuple[str, ...] = ()
     stored_as: tuple[str, str] | None = None
@@ -133,6 +134,7 @@ KINDS: tuple[Kind, ...] = (
             "Event",
             "ev",
             creates=True,
+            name_rule=path_segment_name,
             fields=(
                 *(f"involvedObject.{name}" for name in _INVOLVED),
                 "reason",
@@ -184,6 +186,7 @@ KINDS: tuple[Kind, ...] = (
             "ReplicationController",
             "rc",
             "all",
+            orphans=True,
             has_status=True,
             scale="replicas",
             counted=("spec",),
@@ -205,7 +208,7 @@ KINDS: tuple[Kind, ...] = (
             "svc",
             "all",
             has_status=True,
-            name_rule=dns1035_label,
+            name_rule=dns1123_label,
             creates=True,
             returns_deleted=True,
             fields=("spec.clusterIP", "spec.type"),
@@ -221,6 +224,7 @@ KINDS: tuple[Kind, ...] = (
             namespaced=False,
             has_status=True,
             kept_by_status=_ALL,
+            name_rule=path_segment_name,
             unconditional=False,
         ),
     ),
@@ -261,6 +265,7 @@ KINDS: tuple[Kind, ...] = (
             "Event",
             "ev",
             creates=True,
+            name_rule=path_segment_name,
             fields=(
                 *(f"regarding.{name}" for name in _INVOLVED),
                 "reason",
@@ -283,6 +288,7 @@ KINDS: tuple[Kind, ...] = (
             "jobs",
             "Job",
             categories="all",
+            orphans=True,
             has_status=True,
             counted=("spec",),
             generation=1,

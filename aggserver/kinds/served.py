@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Kinds", "ServedKind"]
 
+# Names of those in `subresources.py`.
+_OWN = frozenset({"approval", "binding", "ephemeralcontainers", "eviction", "resize"})
 # (group, resource, subresource) -> makes its implementation of the store of the resource.
 Below = Mapping[tuple[str, str, str], Callable[[Store], object]]
 
@@ -42,10 +44,22 @@ Below = Mapping[tuple[str, str, str], Callable[[Store], object]]
 class Kinds:
     """All built-in kinds. below: subresources that are implemented elsewhere; those of the catalog that nobody implements are not
     served.
+
+    cluster_ips: the range of the addresses of Services. port: returns the server's own.
     """
 
-    def __init__(self, environment: Environment, admission: Chain, below: Below | None = None) -> None:
+    def __init__(
+        self,
+        environment: Environment,
+        admission: Chain,
+        below: Below | None = None,
+        *,
+        cluster_ips: str = "10.0.0.0/24",
+        port: Callable[[], int] = lambda: 443,
+    ) -> None:
         self._environment = environment
+        self._cluster_ips = cluster_ips
+        self._port = port
         self._storages: dict[tuple[str, str], ResourceStorage] = {}
         self._stores: dict[Kind, Store] = {}
         self._stored = {(kind.group, kind.plural): kind for kind in KINDS if kind.stored_as is None}
@@ -75,6 +89,13 @@ class Kinds:
         from aggserver.kinds.strategy import KindStrategy
 
         storage = self._storage(kind)
+        if kind.plural == "services":
+            from ipaddress import IPv4Network
+
+            from aggserver.kinds.services import ServiceStore
+
+            views = Views(storage, kind.info, _keep_all)
+            return ServiceStore(storage, kind, views, IPv4Network(self._cluster_ips), self._port)
         strategy = KindStrategy(kind, convert=_converting(storage.converter))
         return Store(storage, strategy, Views(storage, kind.info, _keep_all), partial(self._sibling, kind))
 
@@ -88,6 +109,10 @@ class Kinds:
             info = self._stored[key].info
             cacher = self._environment.cacher(info.group, info.resource)
             read_fields = field_reader(self._versions(kind))
+            if kind.plural == "services":
+                from aggserver.kinds.services import service_fields
+
+                read_fields = service_fields(read_fields)
             found = self._environment.own_storage(info, cacher, CONVERTERS.get(key, NONE), read_fields)
             self._storages[key] = found
         return found
@@ -143,11 +168,13 @@ class ServedKind:
         self._kinds = kinds
         self._kind = kind
         self._admission = admission
-        self._below = {
-            each.name: below[kind.group, kind.plural, each.name]
-            for each in kind.subresources
-            if (kind.group, kind.plural, each.name) in below
-        }
+        self._below: dict[str, Callable[[Store], object]] = {}
+        for each in kind.subresources:
+            make = below.get((kind.group, kind.plural, each.name))
+            if make is not None:
+                self._below[each.name] = make
+            elif each.name in _OWN:
+                self._below[each.name] = partial(self._own, each.name)
         self._scopes: dict[str, ResourceScope | None] = {}
 
     @property
@@ -210,6 +237,11 @@ class ServedKind:
         if below.kind == kind.name:
             return self._scope(subresource, rest, below.verbs)
         return self._scope_of_another(below, rest, TableConvertor([]))
+
+    def _own(self, subresource: str, store: Store) -> object:
+        from aggserver.kinds.subresources import OWN
+
+        return OWN[self._kind.plural, subresource](store, self._kinds.store)
 
     def _scope(self, subresource: str, rest: object, verbs: tuple[str, ...]) -> ResourceScope:
         from aggserver.kinds.columns import table

@@ -11,9 +11,11 @@ from collections.abc import Callable
 from functools import cached_property
 
 from aggserver.authentication.user import UserInfo
+from aggserver.kinds.behaviours import ON_CREATE, ON_DECODE, ON_STATUS_UPDATE, ON_UPDATE
 from aggserver.kinds.catalog import Kind, type_name
 from aggserver.kinds.creation import Request, prepare_new
 from aggserver.kinds.defaults import set_defaults
+from aggserver.kinds.immutable import changed_immutables
 from aggserver.merge import fieldset, kinds
 from aggserver.merge.atom import Atom
 from aggserver.merge.fieldset import FieldSet
@@ -28,10 +30,10 @@ from aggserver.registry.rest import Context
 from aggserver.registry.strategy import StrategyDefaults, Verdict
 from aggserver.scheme import object_meta
 
-__all__ = ["KindStatusStrategy", "KindStrategy", "type_conformer"]
+__all__ = ["ALL_METADATA", "KindStatusStrategy", "KindStrategy", "type_conformer"]
 
 # What ResetObjectMetaForStatus keeps. Of managedFields, it tells who wrote the status.
-_KEPT_METADATA = (
+ALL_METADATA = (
     "deletionTimestamp",
     "generation",
     "selfLink",
@@ -48,10 +50,13 @@ def type_conformer(type_name: str) -> Callable[[JSONObject], list[str]]:
     It returns the paths of unknown fields, and raises 400 for fields of a wrong type. type_name: in the tables of `scheme/`.
     """
     decode = conformer(type_name)
+    change = ON_DECODE.get(type_name)
 
     def conform(obj: JSONObject) -> list[str]:
         unknown = decode(obj)
         set_defaults(obj, type_name)
+        if change is not None:
+            change(obj)
         return unknown
 
     return conform
@@ -118,6 +123,9 @@ class KindStrategy(StrategyDefaults):
             obj.pop("status", None)
             self._conform(obj)
         prepare_new(obj, kind.type_name, Request(obj["metadata"].get("uid", ""), now, _user(context.user)))
+        change = ON_CREATE.get(kind.type_name)
+        if change is not None:
+            change(obj, now)
         self._conform(obj)  # what was added has defaults, too
 
     def validate(self, obj: JSONObject) -> Verdict:
@@ -126,11 +134,14 @@ class KindStrategy(StrategyDefaults):
     def prepare_for_update(self, obj: JSONObject, old: JSONObject, now: str) -> None:
         if self.kind.has_status:
             _keep(obj, old, "status")
+        change = ON_UPDATE.get(self.kind.type_name)
+        if change is not None:
+            change(obj, old, now)
         if any(_counted(obj, path) != _counted(old, path) for path in self.kind.counted):
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
     def validate_update(self, obj: JSONObject, old: JSONObject) -> Verdict:
-        return Verdict([])
+        return Verdict(changed_immutables(self.kind.type_name, obj, old))
 
     @property
     def unconditional_updates(self) -> bool:
@@ -143,6 +154,10 @@ class KindStrategy(StrategyDefaults):
     @property
     def returns_deleted(self) -> bool:
         return self.kind.returns_deleted
+
+    @property
+    def orphans_dependents(self) -> bool:
+        return self.kind.orphans
 
     def grace_period(self, obj: JSONObject, seconds: int | None) -> int | None:
         return _pod_grace(obj, seconds) if self.kind.graceful else None
@@ -166,9 +181,21 @@ class KindStatusStrategy(KindStrategy):
     def prepare_for_update(self, obj: JSONObject, old: JSONObject, now: str) -> None:
         for name in (obj.keys() | old.keys()) - {"apiVersion", "kind", "metadata", "status"}:
             _keep(obj, old, name)
-        kept = self.kind.kept_by_status
-        for name in _KEPT_METADATA if "*" in kept else kept:
+        self._keep_metadata(obj, old)
+
+        self._changed(obj, old, now)
+
+    def _changed(self, obj: JSONObject, old: JSONObject, now: str) -> None:
+        change = ON_STATUS_UPDATE.get(self.kind.type_name)
+        if change is not None:
+            change(obj, old, now)
+
+    def _keep_metadata(self, obj: JSONObject, old: JSONObject) -> None:
+        for name in self._kept_metadata():
             _keep(obj["metadata"], old["metadata"], name)
+
+    def _kept_metadata(self) -> tuple[str, ...]:
+        return ALL_METADATA if "*" in self.kind.kept_by_status else self.kind.kept_by_status
 
     def validate_update(self, obj: JSONObject, old: JSONObject) -> Verdict:
         return Verdict([])

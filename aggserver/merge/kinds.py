@@ -26,6 +26,10 @@ _SCALARS = {
 _ZEROS: dict[str, str | bool | int] = {"string": "", "bool": False, "int32": 0, "int64": 0, "float64": 0}
 
 
+# Structs in Go, so that they are never omitted.
+_TIMES = frozenset({"time", "micro-time"})
+
+
 @cache
 def of_type(name: str) -> Atom:
     """The type of the objects of a kind, by its name in the tables: `apiextensions/v1.CustomResourceDefinition`."""
@@ -46,6 +50,8 @@ def _zero(of: Type) -> JSONObject:
             written[name] = _zero(member.type)
         elif not member.omitempty:
             written[name] = None if member.pointer else _ZEROS.get(member.type.kind)
+        elif member.type.kind in _TIMES and not member.pointer:
+            written[name] = None
     return written
 
 

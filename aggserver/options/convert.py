@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from ipaddress import ip_address
+from ipaddress import IPv4Network, ip_address
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +101,15 @@ def services(value: Any) -> Services:
             raise ValueError("must be NAMESPACE/NAME=HOST:PORT")
         found.append(((parts[1], parts[2]), (parts[3].strip("[]"), int(parts[4]))))
     return tuple(found)
+
+
+def ipv4_network(value: Any) -> str:
+    """A range of IPv4 addresses; of several, separated by commas as for two families, the first counts."""
+    written = text(value).partition(",")[0]
+    try:
+        return str(IPv4Network(written, strict=False))
+    except ValueError as error:
+        raise ValueError(f"must be a range of IPv4 addresses, such as 10.0.0.0/24: {error}") from None
 
 
 def address(value: Any) -> str:

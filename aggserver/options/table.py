@@ -633,6 +633,15 @@ class Options:
         metavar="all|none",
         commands=DEV,
     )
+    service_cluster_ip_range: str = _option(
+        "10.0.0.0/24",
+        "service-cluster-ip-range",
+        convert.ipv4_network,
+        _SERVING,
+        "range of IPv4 addresses for Services",
+        metavar="CIDR",
+        commands=DEV,
+    )
 
     controllers: tuple[str, ...] = _option(
         ("*",),

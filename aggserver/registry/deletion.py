@@ -26,17 +26,18 @@ FOREGROUND = "foregroundDeletion"
 _COLLECTED = (ORPHAN, FOREGROUND)
 
 
-def finalizers_for(finalizers: list[str], options: DeleteOptions) -> list[str]:
+def finalizers_for(finalizers: list[str], options: DeleteOptions, *, orphans: bool = False) -> list[str]:
     """The object's new finalizers: the garbage collector's two are added or removed as the options say.
 
-    Without an explicit policy, one that is there already stays, and else deletion is in the background.
+    Without an explicit policy, one that is there already stays, and else deletion is in the background, or orphans for the kinds
+    that do so.
     """
     if options.orphan_dependents is not None:
         wanted = ORPHAN if options.orphan_dependents else ""
     elif options.propagation:
         wanted = {"Orphan": ORPHAN, "Foreground": FOREGROUND}.get(options.propagation, "")
     else:
-        wanted = next((name for name in finalizers if name in _COLLECTED), "")
+        wanted = next((name for name in finalizers if name in _COLLECTED), ORPHAN if orphans else "")
     kept = [name for name in finalizers if name not in _COLLECTED]
     result = [*kept, wanted] if wanted else kept
     return finalizers if set(result) == set(finalizers) else result

@@ -331,7 +331,7 @@ class Store(Reader):
         if period is not None and metadata.get("deletionGracePeriodSeconds", 1):
             return await self._delete_gracefully(context, current, obj, old, options, period)
         before = metadata.get("finalizers") or []
-        finalizers = deletion.finalizers_for(before, options)
+        finalizers = deletion.finalizers_for(before, options, orphans=self._strategy.orphans_dependents)
         if finalizers is not before:
             metadata["finalizers"] = finalizers
         if not finalizers:
@@ -358,7 +358,7 @@ class Store(Reader):
         if not deletion.begin_gracefully(metadata, options.grace_period_seconds, period, self.now()):
             return Deleted(current, gone=False)
         before = metadata.get("finalizers") or []
-        if (finalizers := deletion.finalizers_for(before, options)) is not before:
+        if (finalizers := deletion.finalizers_for(before, options, orphans=self._strategy.orphans_dependents)) is not before:
             metadata["finalizers"] = finalizers
         write = _Write(context, WriteOptions(options.dry_run, bounded=False), NO_ADMISSION)
         marked = await self._commit(write, current, obj, old, is_whole=True)

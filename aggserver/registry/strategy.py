@@ -99,6 +99,10 @@ class Strategy(Protocol):
     def returns_deleted(self) -> bool:
         """Whether a delete that removes the object answers with the object, and not with a Status."""
 
+    @property
+    def orphans_dependents(self) -> bool:
+        """Whether a delete without a propagation policy leaves the dependents of the object."""
+
     def grace_period(self, obj: JSONObject, seconds: int | None) -> int | None:
         """For kinds that are deleted gracefully, the time that the object gets to end. None for all others.
 
@@ -138,6 +142,10 @@ class StrategyDefaults:
 
     @property
     def returns_deleted(self) -> bool:
+        return False
+
+    @property
+    def orphans_dependents(self) -> bool:
         return False
 
     def grace_period(self, obj: JSONObject, seconds: int | None) -> int | None:

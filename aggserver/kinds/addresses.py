@@ -1,0 +1,229 @@
+"""Addresses of Services: cluster IPs, IP families and node ports, for a cluster with one range of IPv4 addresses.
+
+What is taken follows from the Services that there are, so that nothing has to be kept beside them.
+Pure: chance is an argument.
+Source: k8s.io/kubernetes pkg/registry/core/service/{strategy.go,storage/{alloc,storage}.go}, v1.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from ipaddress import IPv4Address, IPv4Network
+from typing import Any, NamedTuple
+
+from aggserver.meta import field
+from aggserver.meta.field import FieldError, Path
+from aggserver.meta.json_types import JSONMapping, JSONObject
+
+__all__ = ["NODE_PORTS", "Pool", "assign", "first_address", "node_ports", "release"]
+
+NODE_PORTS = range(30000, 32768)
+_SPEC = Path("spec")
+_NONE = "None"
+_SINGLE, _DUAL = "SingleStack", "RequireDualStack"
+
+
+class Pool(NamedTuple):
+    """network: the range of cluster IPs. ips, ports: those that are taken by others. random: an integer in [0, argument)."""
+
+    network: IPv4Network
+    ips: Collection[str]
+    ports: Collection[int]
+    random: Callable[[int], int]
+
+
+def first_address(network: IPv4Network) -> str:
+    """That of the Service `kubernetes`."""
+    return str(network[1])
+
+
+def node_ports(spec: JSONMapping) -> list[int]:
+    found = [port.get("nodePort") or 0 for port in spec.get("ports") or ()]
+    return [port for port in (*found, spec.get("healthCheckNodePort") or 0) if port]
+
+
+def release(obj: JSONObject, old: JSONObject) -> None:
+    """Before the defaults of an update are decided: drop what the new type has no use for, and take over what it leaves open."""
+    spec, before = obj["spec"], old["spec"]
+    if _needs_ip(before):
+        same = spec.get("clusterIPs") in (None, before.get("clusterIPs"))
+        if not _needs_ip(spec):
+            if same and spec.get("clusterIP") in (None, "", before.get("clusterIP")):
+                _drop(spec, "clusterIP", "clusterIPs")
+            for name in ("ipFamilies", "ipFamilyPolicy"):
+                if spec.get(name) == before.get(name):
+                    _drop(spec, name)
+        elif not spec.get("clusterIP"):
+            for name in ("clusterIP", "clusterIPs"):
+                if name in before and not spec.get(name):
+                    spec[name] = before[name]
+    _release_ports(spec, before)
+    if spec.get("type") != "LoadBalancer" and before.get("type") == "LoadBalancer":
+        for name in ("allocateLoadBalancerNodePorts", "loadBalancerClass"):
+            if spec.get(name) == before.get(name):
+                _drop(spec, name)
+        obj["status"] = {**(obj.get("status") or {}), "loadBalancer": {}}
+    is_outside = _has_node_ports(before) and not _has_node_ports(spec)
+    if is_outside and spec.get("externalTrafficPolicy") == before.get("externalTrafficPolicy"):
+        _drop(spec, "externalTrafficPolicy")
+
+
+def _release_ports(spec: JSONObject, before: JSONObject) -> None:
+    if not _has_node_ports(before):
+        return
+    if not _has_node_ports(spec):
+        if node_ports({"ports": spec.get("ports")}) == node_ports({"ports": before.get("ports")}):
+            for port in spec.get("ports") or ():
+                _drop(port, "nodePort")
+    else:
+        known = {(port.get("protocol"), port.get("port")): port.get("nodePort") for port in before.get("ports") or ()}
+        used = set(node_ports(spec))
+        for port in spec.get("ports") or ():
+            kept = known.get((port.get("protocol"), port.get("port")))
+            if not port.get("nodePort") and kept and kept not in used:
+                port["nodePort"] = kept
+    if not _has_health_port(spec):
+        if spec.get("healthCheckNodePort") == before.get("healthCheckNodePort"):
+            _drop(spec, "healthCheckNodePort")
+    elif _has_health_port(before) and not spec.get("healthCheckNodePort") and before.get("healthCheckNodePort"):
+        spec["healthCheckNodePort"] = before["healthCheckNodePort"]
+
+
+def assign(obj: JSONObject, old: JSONObject | None, pool: Pool) -> list[FieldError]:
+    """Give the Service the addresses and ports that it lacks. Returns why it can't have those that it asks for."""
+    spec = obj["spec"]
+    if spec.get("clusterIP") and not spec.get("clusterIPs"):
+        spec["clusterIPs"] = [spec["clusterIP"]]
+    problems = [] if spec.get("type") == "ExternalName" else _families(spec, old["spec"] if old else {})
+    if problems:
+        return problems
+    if old is not None and _needs_ip(old["spec"]) and _needs_ip(spec):
+        before, now = old["spec"].get("clusterIPs") or [], spec.get("clusterIPs") or []
+        if before and now and before[0] != now[0]:
+            return [field.invalid(_SPEC.child("clusterIPs").index(0), now, "may not change once set")]
+    if _needs_ip(spec):
+        problems += _address(spec, pool)
+    if _has_node_ports(spec):
+        problems += _ports(spec, pool)
+    return problems
+
+
+def _families(spec: JSONObject, before: JSONMapping) -> list[FieldError]:
+    """Set the policy and the families."""
+    is_free = spec.get("clusterIP") == _NONE and not spec.get("selector")  # headless, and with endpoints of a user's own
+    policy = spec.setdefault("ipFamilyPolicy", before.get("ipFamilyPolicy") or (_DUAL if is_free else _SINGLE))
+    families: list[Any] = list(spec.get("ipFamilies") or ())
+    where = _SPEC.child("ipFamilyPolicy")
+    if policy == _SINGLE and len(families) == 2:
+        why = "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified"
+        return [field.invalid(where, policy, why)]
+    if is_free:
+        families = families or ["IPv4"]
+        if len(families) < 2 and policy != _SINGLE:
+            families.append("IPv6" if families[0] == "IPv4" else "IPv4")
+        spec["ipFamilies"] = families
+        return []
+    problems = []
+    if policy == _DUAL:
+        problems.append(field.invalid(where, policy, "this cluster is not configured for dual-stack services"))
+    for index, family in enumerate(families):
+        if family != "IPv4":
+            at = _SPEC.child("ipFamilies").index(index)
+            problems.append(field.invalid(at, family, "not configured on this cluster"))
+    spec["ipFamilies"] = families or ["IPv4"]
+    return problems
+
+
+def _address(spec: JSONObject, pool: Pool) -> list[FieldError]:
+    wanted = spec.get("clusterIPs") or []
+    if spec.get("clusterIP") == _NONE:
+        spec["clusterIPs"] = [_NONE]
+        return []
+    if not wanted:
+        address = _free_address(pool)
+        if address is None:
+            return [field.invalid(_SPEC.child("clusterIPs"), [""], "failed to allocate IP: range is full")]
+        spec["clusterIP"], spec["clusterIPs"] = address, [address]
+        return []
+    why = _address_problem(str(wanted[0]), pool)
+    if why:
+        return [field.invalid(_SPEC.child("clusterIPs"), wanted, f"failed to allocate IP {wanted[0]}: {why}")]
+    spec["clusterIP"] = wanted[0]
+    return []
+
+
+def _address_problem(address: str, pool: Pool) -> str:
+    try:
+        is_in_range = IPv4Address(address) in pool.network
+    except ValueError:
+        is_in_range = False
+    if not is_in_range:
+        return f"the provided IP ({address}) is not in the valid range. The range of valid IPs is {pool.network}"
+    return "provided IP is already allocated" if address in pool.ips else ""
+
+
+def _free_address(pool: Pool) -> str | None:
+    """By chance; of a nearly full range the next one that is free. Neither the network's own address nor the broadcast's."""
+    size = pool.network.num_addresses - 2
+    if size <= 0 or len(pool.ips) >= size:
+        return None
+    start = pool.random(size)
+    for offset in range(size):
+        address = str(pool.network[1 + (start + offset) % size])
+        if address not in pool.ips:
+            return address
+    return None
+
+
+def _ports(spec: JSONObject, pool: Pool) -> list[FieldError]:
+    problems = []
+    taken = set(pool.ports)
+    own: set[int] = set()
+    wants_all = spec.get("type") == "NodePort" or spec.get("allocateLoadBalancerNodePorts", True)
+    ports = spec.get("ports") or []
+    for index, port in enumerate(ports):
+        number = port.get("nodePort") or 0
+        if number:
+            where = _SPEC.child("ports").index(index).child("nodePort")
+            problems += _port_problem(number, taken - own, where)
+            own.add(number)
+    for port in ports:
+        if not port.get("nodePort") and wants_all and (number := _free_port(taken | own, pool)):
+            port["nodePort"] = number
+            own.add(number)
+    if _has_health_port(spec):
+        number = spec.get("healthCheckNodePort") or 0
+        if number:
+            problems += _port_problem(number, taken | own, _SPEC.child("healthCheckNodePort"))
+        elif number := _free_port(taken | own, pool):
+            spec["healthCheckNodePort"] = number
+    return problems
+
+
+def _port_problem(number: int, taken: Collection[int], where: Path) -> list[FieldError]:
+    if number not in NODE_PORTS:
+        valid = f"{NODE_PORTS.start}-{NODE_PORTS.stop - 1}"
+        return [field.invalid(where, number, f"provided port is not in the valid range. The range of valid ports is {valid}")]
+    return [field.invalid(where, number, "provided port is already allocated")] if number in taken else []
+
+
+def _free_port(taken: Iterable[int], pool: Pool) -> int:
+    free = sorted(set(NODE_PORTS).difference(taken))
+    return free[pool.random(len(free))] if free else 0
+
+
+def _needs_ip(spec: JSONMapping) -> bool:
+    return spec.get("type") != "ExternalName"
+
+
+def _has_node_ports(spec: JSONMapping) -> bool:
+    return spec.get("type") in ("NodePort", "LoadBalancer")
+
+
+def _has_health_port(spec: JSONMapping) -> bool:
+    return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
+
+
+def _drop(members: JSONObject, *names: str) -> None:
+    for name in names:
+        members.pop(name, None)

@@ -1,0 +1,126 @@
+"""Immutable fields: what an update of a built-in kind can't change, with upstream's errors.
+
+Pure. Source: Validate...Update in k8s.io/kubernetes pkg/apis/*/validation/validation.go, v1.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from aggserver.meta import codec, field
+from aggserver.meta.field import FieldError, Path
+from aggserver.meta.json_types import JSONObject
+
+__all__ = ["changed_immutables"]
+
+_IMMUTABLE = "field is immutable"
+
+# Path -> why it can't change. `!` before the text makes it forbidden, and not an invalid value.
+_RULES: Mapping[str, Mapping[str, str]] = {
+    "apps/v1.ControllerRevision": {"data": _IMMUTABLE},
+    "apps/v1.DaemonSet": {"spec.selector": _IMMUTABLE},
+    "apps/v1.Deployment": {"spec.selector": _IMMUTABLE},
+    "apps/v1.ReplicaSet": {"spec.selector": _IMMUTABLE},
+    "batch/v1.Job": {
+        "spec.selector": _IMMUTABLE,
+        "spec.template": _IMMUTABLE,
+        "spec.completionMode": _IMMUTABLE,
+        "spec.podFailurePolicy": _IMMUTABLE,
+        "spec.backoffLimitPerIndex": _IMMUTABLE,
+        "spec.managedBy": _IMMUTABLE,
+    },
+    "core/v1.Secret": {"type": _IMMUTABLE},
+    "discovery/v1.EndpointSlice": {"addressType": _IMMUTABLE},
+    "networking/v1.IngressClass": {"spec.controller": _IMMUTABLE},
+    "node/v1.RuntimeClass": {"handler": _IMMUTABLE},
+    "rbac/v1.ClusterRoleBinding": {"roleRef": "cannot change roleRef"},
+    "rbac/v1.RoleBinding": {"roleRef": "cannot change roleRef"},
+    "resource/v1.ResourceClaim": {"spec": _IMMUTABLE},
+    "resource/v1.ResourceClaimTemplate": {"spec": _IMMUTABLE},
+    "resource/v1.ResourceSlice": {"spec.driver": _IMMUTABLE, "spec.nodeName": _IMMUTABLE},
+    "scheduling/v1.PriorityClass": {"value": "!may not be changed in an update.", "preemptionPolicy": _IMMUTABLE},
+    "storage/v1.CSIDriver": {"spec.attachRequired": _IMMUTABLE, "spec.volumeLifecycleModes": _IMMUTABLE},
+    "storage/v1.StorageClass": {
+        "parameters": "!updates to parameters are forbidden.",
+        "provisioner": "!updates to provisioner are forbidden.",
+        "reclaimPolicy": "!updates to reclaimPolicy are forbidden.",
+        "volumeBindingMode": _IMMUTABLE,
+    },
+    "storage/v1.VolumeAttachment": {"spec": _IMMUTABLE},
+}
+# The kinds with `immutable`, and what it protects.
+_FROZEN = {"core/v1.ConfigMap": ("data", "binaryData"), "core/v1.Secret": ("data",)}
+_WHEN_FROZEN = "field is immutable when `immutable` is set"
+
+# Kinds whose spec can't change but for some members, and the text.
+_FIXED: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "apps/v1.StatefulSet": (
+        (
+            "replicas",
+            "ordinals",
+            "template",
+            "updateStrategy",
+            "revisionHistoryLimit",
+            "persistentVolumeClaimRetentionPolicy",
+            "minReadySeconds",
+        ),
+        "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "
+        "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden",
+    ),
+    "core/v1.PersistentVolumeClaim": (
+        ("resources", "volumeAttributesClassName", "volumeName", "storageClassName"),
+        "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims",
+    ),
+    "core/v1.Pod": (
+        (
+            "activeDeadlineSeconds",
+            "containers",
+            "initContainers",
+            "schedulingGates",
+            "terminationGracePeriodSeconds",
+            "tolerations",
+        ),
+        "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+        "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+        "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)",
+    ),
+}
+
+
+def changed_immutables(type_name: str, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    """type_name: in the tables of `scheme/`."""
+    problems = _frozen(type_name, obj, old)
+    for path, why in _RULES.get(type_name, {}).items():
+        value, before = _at(obj, path), _at(old, path)
+        if not codec.same(value or None, before or None):
+            where = Path(path)
+            problems.append(field.forbidden(where, why[1:]) if why[0] == "!" else field.invalid(where, value, why))
+    fixed = _FIXED.get(type_name)
+    if fixed is not None and _fixed_part(type_name, obj, fixed[0]) != _fixed_part(type_name, old, fixed[0]):
+        problems.append(field.forbidden(Path("spec"), fixed[1]))
+    return problems
+
+
+def _frozen(type_name: str, obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    protected = _FROZEN.get(type_name)
+    if protected is None or not old.get("immutable"):
+        return []
+    problems = [] if obj.get("immutable") else [field.forbidden(Path("immutable"), _WHEN_FROZEN)]
+    changed = (name for name in protected if (obj.get(name) or {}) != (old.get(name) or {}))
+    return problems + [field.forbidden(Path(name), _WHEN_FROZEN) for name in changed]
+
+
+def _fixed_part(type_name: str, obj: JSONObject, free: tuple[str, ...]) -> Any:
+    spec = {name: value for name, value in (obj.get("spec") or {}).items() if name not in free and value not in (None, {}, [])}
+    if type_name == "core/v1.Pod":
+        containers = {name: (obj.get("spec") or {}).get(name) or () for name in ("containers", "initContainers")}
+        spec |= {name: [{**each, "image": ""} for each in found] for name, found in containers.items()}
+    return spec
+
+
+def _at(obj: JSONObject, path: str) -> Any:
+    value: Any = obj
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    return value

@@ -1,0 +1,309 @@
+"""What can be done with a Pod beside writing it: `/binding`, `/eviction`, `/ephemeralcontainers` and `/resize`.
+
+A Binding gives the Pod a node. An Eviction deletes it if its disruption budget allows that. The other two change a part of the
+spec that nothing else can change.
+Source: k8s.io/kubernetes pkg/registry/core/pod/{strategy.go,storage/{storage,eviction}.go}, v1.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from aggserver.kinds.strategy import ALL_METADATA, KindStatusStrategy, KindStrategy
+from aggserver.merge import fieldset
+from aggserver.merge.fieldset import FieldSet
+from aggserver.meta import codec, errors
+from aggserver.meta.errors import Cause, StatusError
+from aggserver.meta.json_types import JSONObject
+from aggserver.meta.selectors import LabelSelector, SelectorError
+from aggserver.registry.informer import ALL
+from aggserver.registry.rest import NO_ADMISSION, Admission, Context, DeleteOptions, WriteOptions
+from aggserver.registry.store import Store
+from aggserver.registry.stored import StoredObject
+from aggserver.registry.strategy import Verdict
+from aggserver.scheme.types import lookup
+
+__all__ = ["Bindings", "EphemeralContainersStrategy", "Evictions", "ResizeStrategy", "set_condition"]
+
+_ENDED = ("Succeeded", "Failed")
+_BUDGET = "Cannot evict pod as it would violate the pod's disruption budget."
+_TOO_MANY = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+
+
+def _success() -> StoredObject:
+    """What a create of something that is not stored answers. Its code is in it, as upstream."""
+    status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+    return StoredObject("", codec.encode_json(status), 0)
+
+
+def set_condition(status: JSONObject, type_: str, now: str, **members: str) -> None:
+    """Set a condition to true. now: as in metadata."""
+    conditions = list(status.get("conditions") or ())
+    new = {"type": type_, "status": "True", "lastProbeTime": None, "lastTransitionTime": now, **members}
+    for index, each in enumerate(conditions):
+        if each.get("type") == type_:
+            if each.get("status") == "True" and each.get("lastTransitionTime"):
+                new["lastTransitionTime"] = each["lastTransitionTime"]
+            conditions[index] = new
+            break
+    else:
+        conditions.append(new)
+    status["conditions"] = conditions
+
+
+class _ByServer(KindStrategy):
+    """For writes that the server itself decides: nothing is checked, and nobody owns what is written."""
+
+    def prepare_for_update(self, obj: JSONObject, old: JSONObject, now: str) -> None:
+        return None
+
+    def validate_update(self, obj: JSONObject, old: JSONObject) -> Verdict:
+        return Verdict([])
+
+
+def _by_server(store: Store) -> Store:
+    strategy = store.strategy
+    assert isinstance(strategy, KindStrategy)
+    return store.with_strategy(_ByServer(strategy.kind, tracks_fields=False))
+
+
+class Bindings:
+    """store: of Pods."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = _by_server(store)
+
+    async def create(
+        self, context: Context, obj: JSONObject, options: WriteOptions, admission: Admission = NO_ADMISSION
+    ) -> StoredObject:
+        metadata = obj["metadata"]
+        name = context.name or metadata.get("name", "")
+        if name != metadata.get("name", ""):
+            raise errors.bad_request("name in URL does not match name in Binding object")
+        if why := _target_problem(obj.get("target") or {}):
+            raise StatusError(500, "", why)
+        await admission.mutate(obj, None)
+        await admission.validate(obj, None)
+
+        async def bound(pod: JSONObject) -> JSONObject:
+            self._bind(name, pod, obj)
+            return pod
+
+        write = replace(options, uid=metadata.get("uid") or "")
+        await self._store.update(context, name, bound, write)
+        return _success()
+
+    def _bind(self, name: str, pod: JSONObject, binding: JSONObject) -> None:
+        why = ""
+        if "deletionTimestamp" in pod["metadata"]:
+            why = f"pod {name} is being deleted, cannot be assigned to a host"
+        elif node := pod["spec"].get("nodeName"):
+            why = f'pod {name} is already assigned to node "{node}"'
+        elif pod["spec"].get("schedulingGates"):
+            why = f"pod {name} has non-empty .spec.schedulingGates"
+        if why:
+            raise errors.conflict("", "pods/binding", name, why)
+        pod["spec"]["nodeName"] = binding["target"]["name"]
+        metadata, given = pod["metadata"], binding["metadata"]
+        for part in ("annotations", "labels"):
+            if given.get(part):
+                metadata[part] = {**(metadata.get(part) or {}), **given[part]}
+        status = pod.setdefault("status", {})
+        status.pop("nominatedNodeName", None)
+        set_condition(status, "PodScheduled", self._store.now())
+
+
+def _target_problem(target: JSONObject) -> str:
+    kind, found = target.get("kind") or "", []
+    if kind not in ("", "Node"):
+        found.append(f'target.kind: Unsupported value: "{kind}": supported values: "<empty>", "Node"')
+    if not target.get("name"):
+        found.append("target.name: Required value")
+    return found[0] if len(found) == 1 else f"[{', '.join(found)}]" if found else ""
+
+
+class Evictions:
+    """store: of Pods. budgets: returns the store of PodDisruptionBudgets."""
+
+    def __init__(self, store: Store, budgets: Callable[[], Store]) -> None:
+        self._pods = store
+        self._server_pods = _by_server(store)
+        self._budgets = budgets
+
+    async def create(
+        self, context: Context, obj: JSONObject, options: WriteOptions, admission: Admission = NO_ADMISSION
+    ) -> StoredObject:
+        name = context.name
+        if name != obj["metadata"].get("name", ""):
+            raise errors.bad_request("name in URL does not match name in Eviction object")
+        given = _options(obj.get("deleteOptions") or {}, options)
+        await admission.mutate(obj, None)
+        await admission.validate(obj, None)
+        pod = (await self._pods.get(context, name)).decoded()
+        status = pod.get("status") or {}
+        is_over = status.get("phase") in _ENDED or "deletionTimestamp" in pod["metadata"]
+        if not is_over and status.get("phase") != "Pending":
+            await self._ask_budget(context, pod, given.dry_run)
+        await self._evict(context, name, given)
+        return _success()
+
+    async def _ask_budget(self, context: Context, pod: JSONObject, dry_run: bool) -> None:
+        """Raises 429 where the budget has no disruptions left, else takes one of them."""
+        budgets = self._budgets()
+        labels = pod["metadata"].get("labels") or {}
+        found = [each.decoded() for each in (await budgets.list(context, ALL)).items]
+        found = [budget for budget in found if _selects(budget, labels)]
+        if len(found) > 1:
+            raise StatusError(500, "", _TOO_MANY)
+        if not found:
+            return
+        (budget,) = found
+        if not _is_ready(pod) and _lets_unready_go(budget):
+            return
+        writer = _by_server(budgets)
+
+        async def decremented(current: JSONObject) -> JSONObject:
+            _decrement(current, pod["metadata"]["name"], writer.now())
+            return current
+
+        await writer.update(context, budget["metadata"]["name"], decremented, WriteOptions(dry_run=dry_run))
+
+    async def _evict(self, context: Context, name: str, options: DeleteOptions) -> None:
+        async def marked(pod: JSONObject) -> JSONObject:
+            members = {"reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"}
+            set_condition(pod.setdefault("status", {}), "DisruptionTarget", self._pods.now(), **members)
+            return pod
+
+        if not options.dry_run:
+            written = await self._server_pods.update(context, name, marked, WriteOptions(uid=options.uid or ""))
+            if options.resource_version is not None:
+                options = replace(options, resource_version=str(written.revision))
+        await self._pods.delete(context, name, options)
+
+
+def _options(given: JSONObject, options: WriteOptions) -> DeleteOptions:
+    preconditions = given.get("preconditions") or {}
+    return DeleteOptions(
+        dry_run=options.dry_run or bool(given.get("dryRun")),
+        uid=preconditions.get("uid"),
+        resource_version=preconditions.get("resourceVersion"),
+        propagation=given.get("propagationPolicy") or "",
+        orphan_dependents=given.get("orphanDependents"),
+        grace_period_seconds=given.get("gracePeriodSeconds"),
+    )
+
+
+def _selects(budget: JSONObject, labels: JSONObject) -> bool:
+    selector = budget["spec"].get("selector")
+    if selector is None:
+        return False
+    try:
+        return LabelSelector.from_object(selector).matches(labels)
+    except SelectorError:
+        return False
+
+
+def _is_ready(pod: JSONObject) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
+
+
+def _lets_unready_go(budget: JSONObject) -> bool:
+    status = budget.get("status") or {}
+    desired = status.get("desiredHealthy") or 0
+    is_healthy = 0 < desired <= (status.get("currentHealthy") or 0)
+    return budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow" or is_healthy
+
+
+def _decrement(budget: JSONObject, pod: str, now: str) -> None:
+    name, status = budget["metadata"]["name"], budget["status"]
+    if (status.get("observedGeneration") or 0) < (budget["metadata"].get("generation") or 0):
+        raise _refused(f"The disruption budget {name} is still being processed by the server.", retry_after=10)
+    allowed = status.get("disruptionsAllowed") or 0
+    if allowed < 0:
+        raise errors.forbidden("policy", "poddisruptionbudget", name, "pdb disruptions allowed is negative")
+    if allowed == 0:
+        needed, has = status.get("desiredHealthy") or 0, status.get("currentHealthy") or 0
+        raise _refused(f"The disruption budget {name} needs {needed} healthy pods and has {has} currently")
+    status["disruptionsAllowed"] = allowed - 1
+    if allowed == 1:
+        _set_no_disruptions(status, now, budget["metadata"].get("generation") or 0)
+    status["disruptedPods"] = {**(status.get("disruptedPods") or {}), pod: now}
+
+
+def _set_no_disruptions(status: JSONObject, now: str, generation: int) -> None:
+    """The condition that no Pod may be disrupted any more."""
+    new = {
+        "type": "DisruptionAllowed",
+        "status": "False",
+        "reason": "InsufficientPods",
+        "message": "",
+        "lastTransitionTime": now,
+        "observedGeneration": generation,
+    }
+    kept = [each for each in status.get("conditions") or () if each.get("type") != new["type"]]
+    status["conditions"] = [*kept, new]
+
+
+def _refused(message: str, retry_after: int = 0) -> StatusError:
+    causes = [Cause("DisruptionBudget", message)]
+    return StatusError(429, "TooManyRequests", _BUDGET, causes=causes, retry_after=retry_after)
+
+
+class _OfPart(KindStatusStrategy):
+    """A strategy that keeps all but a part of the spec."""
+
+    def _resets(self) -> FieldSet:
+        others = lookup("core/v1.PodSpec").members.keys() - set(self._changes)
+        kept: FieldSet = {fieldset.field(name): {} for name in sorted(others)}
+        return {fieldset.field("metadata"): {}, fieldset.field("spec"): kept, fieldset.field("status"): {}}
+
+    @property
+    def _changes(self) -> tuple[str, ...]:
+        """Members of the spec."""
+        raise NotImplementedError
+
+    def _part(self, spec: JSONObject, old: JSONObject) -> JSONObject:
+        """What is new in the spec."""
+        return {name: spec[name] for name in self._changes if name in spec}
+
+    def _kept_metadata(self) -> tuple[str, ...]:
+        return ALL_METADATA
+
+    def prepare_for_update(self, obj: JSONObject, old: JSONObject, now: str) -> None:
+        kept = {name: value for name, value in old["spec"].items() if name not in self._changes}
+        spec: JSONObject = {**kept, **self._part(obj["spec"], old["spec"])}
+        self._keep_metadata(obj, old)
+        obj["spec"] = spec
+        if "status" in old:
+            obj["status"] = old["status"]
+        if spec != old["spec"]:
+            obj["metadata"]["generation"] = (old["metadata"].get("generation") or 0) + 1
+
+
+class EphemeralContainersStrategy(_OfPart):
+    subresource = "ephemeralcontainers"
+    _changes = ("ephemeralContainers",)
+
+
+class ResizeStrategy(_OfPart):
+    subresource = "resize"
+    _changes = ("containers", "initContainers", "resources")
+
+    def _part(self, spec: JSONObject, old: JSONObject) -> JSONObject:
+        part = {name: _resized(spec.get(name) or [], old.get(name) or []) for name in ("containers", "initContainers")}
+        if "resources" in spec:
+            part["resources"] = spec["resources"]
+        return {name: value for name, value in part.items() if value}
+
+
+def _resized(containers: list[Any], old: list[Any]) -> list[Any]:
+    """The old containers with the new resources; containers can't be added, removed or renamed."""
+    if [each.get("name") for each in containers] != [each.get("name") for each in old]:
+        return old
+    return [
+        {**before, **{name: after[name] for name in ("resources", "resizePolicy") if name in after}}
+        for before, after in zip(old, containers, strict=True)
+    ]

@@ -1,0 +1,165 @@
+"""Services: their store, which gives them addresses, and the Service `kubernetes`, which every cluster has.
+
+An address is taken from the moment in which it is chosen: until the cache has its Service, it is remembered here.
+Source: k8s.io/kubernetes pkg/registry/core/service/storage/storage.go, pkg/controlplane/controller/kubernetesservice, v1.36.3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from ipaddress import IPv4Network
+
+from aggserver.kinds.addresses import Pool, assign, first_address, node_ports, release
+from aggserver.kinds.catalog import Kind
+from aggserver.kinds.strategy import KindStrategy
+from aggserver.meta.errors import StatusError
+from aggserver.meta.json_types import JSONObject
+from aggserver.registry.informer import CONTROLLER
+from aggserver.registry.resource_storage import ResourceStorage
+from aggserver.registry.rest import NO_ADMISSION, Admission, Context, ListOptions, WriteOptions
+from aggserver.registry.store import Store
+from aggserver.registry.stored import StoredObject
+from aggserver.registry.strategy import Verdict
+from aggserver.registry.views import Views
+from aggserver.registry.watch import Watch
+
+__all__ = ["ServiceStore", "service_fields"]
+
+# Choices that are remembered at most; far more than writes that are in progress at the same time.
+_REMEMBERED = 256
+# Beside the selectable fields, those by which taken addresses are known without decoding the objects again.
+_IPS, _PORTS = "-clusterIPs", "-nodePorts"
+_WRITE = WriteOptions(field_manager="kube-apiserver")
+
+
+def service_fields(read: Callable[[JSONObject], Mapping[str, str]]) -> Callable[[JSONObject], Mapping[str, str]]:
+    """read: of the selectable fields. The result has the addresses, too."""
+
+    def read_addresses(obj: JSONObject) -> dict[str, str]:
+        spec = obj.get("spec") or {}
+        ips = [ip for ip in spec.get("clusterIPs") or () if ip != "None"]
+        return {**read(obj), _IPS: " ".join(ips), _PORTS: " ".join(map(str, node_ports(spec)))}
+
+    return read_addresses
+
+
+class _ServiceStrategy(KindStrategy):
+    """pool: what is free for the Service of this namespace and name. chosen: is told of what was given to one.
+
+    As upstream, addresses are given only to a Service that is valid, so that it is its validation that sets them.
+    """
+
+    def __init__(self, kind: Kind, pool: Callable[[JSONObject], Pool], chosen: Callable[[JSONObject], None]) -> None:
+        super().__init__(kind)
+        self._pool = pool
+        self._chosen = chosen
+
+    def validate(self, obj: JSONObject) -> Verdict:
+        verdict = super().validate(obj)
+        return verdict if verdict.errors else self._assigned(obj, None)
+
+    def prepare_for_update(self, obj: JSONObject, old: JSONObject, now: str) -> None:
+        super().prepare_for_update(obj, old, now)
+        release(obj, old)
+
+    def validate_update(self, obj: JSONObject, old: JSONObject) -> Verdict:
+        verdict = super().validate_update(obj, old)
+        return verdict if verdict.errors else self._assigned(obj, old)
+
+    def _assigned(self, obj: JSONObject, old: JSONObject | None) -> Verdict:
+        problems = assign(obj, old, self._pool(obj))
+        if not problems:
+            self._chosen(obj)
+        return Verdict(problems)
+
+
+class ServiceStore(Store):
+    """network: the range of cluster IPs. port: returns the server's own."""
+
+    def __init__(
+        self, resource: ResourceStorage, kind: Kind, views: Views, network: IPv4Network, port: Callable[[], int]
+    ) -> None:
+        super().__init__(resource, _ServiceStrategy(kind, self._pool, self._remember), views)
+        self._network = network
+        self._port = port
+        self._recent: OrderedDict[str, tuple[tuple[str, ...], tuple[int, ...]]] = OrderedDict()
+        self._beginning: asyncio.Task[None] | None = None
+
+    async def create(
+        self, context: Context, obj: JSONObject, options: WriteOptions, admission: Admission = NO_ADMISSION
+    ) -> StoredObject:
+        await self._catch_up("")  # which addresses are taken is known from the cache
+        return await super().create(context, obj, options, admission)
+
+    async def watch(self, context: Context, options: ListOptions) -> Watch:
+        await self._begun()
+        return await super().watch(context, options)
+
+    async def _catch_up(self, resource_version: str) -> None:
+        await self._begun()
+        await super()._catch_up(resource_version)
+
+    async def _begun(self) -> None:
+        """Before the first request is answered, there is the Service `kubernetes`."""
+        if self._beginning is None:
+            self._beginning = asyncio.create_task(self._begin())
+        if self._beginning is not asyncio.current_task():
+            await asyncio.shield(self._beginning)
+
+    async def _begin(self) -> None:
+        try:
+            await self.create(Context(CONTROLLER, "default"), _kubernetes(self._network, self._port()), _WRITE)
+        except StatusError as error:
+            if error.reason not in ("AlreadyExists", "Invalid"):
+                self._beginning = None  # the next request tries again
+                raise
+
+    def _pool(self, obj: JSONObject) -> Pool:
+        metadata = obj["metadata"]
+        own = self._resource.key_of(metadata.get("namespace") or "", metadata["name"])
+        ips: set[str] = set()
+        ports: set[int] = set()
+        for key, taken in self._recent.items():
+            if key != own:
+                ips.update(taken[0])
+                ports.update(taken[1])
+        for service in self._cacher.sound(self._resource.prefix):
+            if service.key == own:
+                continue
+            fields = service.fields(self._resource.read_fields)
+            ips.update(fields[_IPS].split())
+            ports.update(map(int, fields[_PORTS].split()))
+        return Pool(self._network, ips, ports, self._resource.random)
+
+    def _remember(self, obj: JSONObject) -> None:
+        metadata, spec = obj["metadata"], obj["spec"]
+        key = self._resource.key_of(metadata.get("namespace") or "", metadata["name"])
+        for known in [known for known in self._recent if self._cacher.get(known) is not None]:
+            del self._recent[known]
+        self._recent[key] = tuple(spec.get("clusterIPs") or ()), tuple(node_ports(spec))
+        while len(self._recent) > _REMEMBERED:
+            self._recent.popitem(last=False)
+
+
+def _kubernetes(network: IPv4Network, port: int) -> JSONObject:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": "kubernetes",
+            "namespace": "default",
+            "labels": {"component": "apiserver", "provider": "kubernetes"},
+        },
+        "spec": {
+            "clusterIP": first_address(network),
+            "clusterIPs": [first_address(network)],
+            "internalTrafficPolicy": "Cluster",
+            "ipFamilies": ["IPv4"],
+            "ipFamilyPolicy": "SingleStack",
+            "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}],
+            "sessionAffinity": "None",
+            "type": "ClusterIP",
+        },
+    }
