@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import functools
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from aggserver.app.engine import Engine
 from aggserver.app.tasks import Task
-from aggserver.options import is_controller_enabled
+from aggserver.options import Options, is_controller_enabled
 from aggserver.registry.store import Store
 from aggserver.storage.interface import Storage
 
@@ -25,9 +25,14 @@ _Run = Callable[[], Coroutine[Any, Any, None]]
 
 
 def controllers(
-    wanted: Sequence[str], engine: Engine, storage: Storage, namespaces: Store, listening: Callable[[], asyncio.Event]
+    options: Options,
+    engine: Engine,
+    storage: Storage,
+    namespaces: Store,
+    ca_bundle: Callable[[], bytes],
+    listening: Callable[[], asyncio.Event],
 ) -> list[Task]:
-    """wanted: `--controllers`. namespaces: their store. listening: is set when the server listens."""
+    """namespaces: their store. ca_bundle: by which clients know the server. listening: is set when the server listens."""
 
     def namespace() -> _Run:
         from aggserver.standalone.namespace_controller import NamespaceController
@@ -39,10 +44,23 @@ def controllers(
 
         return GarbageCollector(engine.installer, storage).run
 
+    def service_accounts() -> _Run:
+        from aggserver.standalone.namespace_objects import NamespaceObjects, default_service_account
+
+        return NamespaceObjects(default_service_account(), namespaces, engine.installer, storage).run
+
+    def root_ca_publisher() -> _Run:
+        from aggserver.standalone.namespace_objects import NamespaceObjects, root_ca
+
+        return NamespaceObjects(root_ca(ca_bundle().decode()), namespaces, engine.installer, storage).run
+
     makers: dict[str, Callable[[], _Run]] = {
         "namespace-controller": namespace,
         "garbage-collector-controller": garbage_collector,
     }
+    if options.kinds == "all":
+        makers["serviceaccount-controller"] = service_accounts
+        makers["root-ca-certificate-publisher-controller"] = root_ca_publisher
 
     def started(make: Callable[[], _Run]) -> _Run:
         make = functools.cache(make)  # once, also if the task is started again
@@ -53,4 +71,4 @@ def controllers(
 
         return run
 
-    return [(name, started(make)) for name, make in makers.items() if is_controller_enabled(name, wanted)]
+    return [(name, started(make)) for name, make in makers.items() if is_controller_enabled(name, options.controllers)]

@@ -78,13 +78,17 @@ class Credentials:
         """
         self.url = url
         admin = issue_client(self._certificates.ca, _ADMIN, [PRIVILEGED_GROUP], self._clock())
-        _, pair = self._given
-        bundle = pair.ca_bundle if pair is not None else self._certificates.ca_bundle
-        config = kubeconfig.config(url, bundle, admin.cert_pem, admin.key_pem)
+        config = kubeconfig.config(url, self.ca_bundle, admin.cert_pem, admin.key_pem)
         with disk.file_errors():
             disk.replace(self.kubeconfig, kubeconfig.render(config))
         if self._shared is not None:
             kubeconfig.write_into(self._shared, config)
+
+    @property
+    def ca_bundle(self) -> bytes:
+        """The CAs by which clients know the server, as PEM."""
+        _, pair = self._given
+        return pair.ca_bundle if pair is not None else self._certificates.ca_bundle
 
     def tasks(self) -> list[Task]:
         watch = [("watch of the certificate files", lambda: self._watcher.run(asyncio.sleep))]

@@ -132,7 +132,7 @@ async def _run(
             ("watch of the rules of admission", admission.run),
             ("controller of the status of policies", policy_controller.run),
             *credentials.tasks(),
-            *controllers(options.controllers, engine, storage, namespace_store, lambda: server.listening),
+            *controllers(options, engine, storage, namespace_store, lambda: credentials.ca_bundle, lambda: server.listening),
             *compaction(storage, options),
             *([("migration of stored objects", migrations.run)] if migrations is not None else []),
             *([("watch of the parent process", stop_with_parent)] if options.exit_with_parent else []),

@@ -76,6 +76,8 @@ ADMISSION_PLUGINS = {
 CONTROLLERS = {
     "garbage-collector-controller": "garbagecollector",
     "namespace-controller": "namespace",
+    "serviceaccount-controller": "serviceaccount",
+    "root-ca-certificate-publisher-controller": "root-ca-cert-publisher",
 }
 
 # Defaults of `aggserver dev -- COMMAND`, by field. Such a server runs for one command only: it takes a free port so as not to

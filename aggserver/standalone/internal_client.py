@@ -30,7 +30,7 @@ from aggserver.registry.rest import (
 )
 from aggserver.standalone.owner_graph import Kind, Resource
 from aggserver.storage import keys
-from aggserver.storage.interface import Corrupt, Storage
+from aggserver.storage.interface import Corrupt, KeyValue, Storage
 from aggserver.storage.keys import ObjectKey
 
 __all__ = ["Found", "InternalClient", "service_account"]
@@ -98,15 +98,24 @@ class InternalClient:
 
     async def read(self, key: str) -> Found | None:
         """The metadata of the object at a key. Raises StorageError, Corrupt among them."""
-        kv = await self._storage.get(key)
+        kv = await self._value(key)
         if kv is None:
             return None
-        if kv.fault:
-            raise Corrupt(key, kv.revision, kv.fault)
         try:
             return Found(stored.metadata_of(kv.value), kv.revision)
         except ValueError as error:
             raise Corrupt(key, kv.revision, str(error)) from None
+
+    async def read_whole(self, key: str) -> JSONObject | None:
+        """The object at a key, as it is stored. Raises StorageError, Corrupt among them."""
+        kv = await self._value(key)
+        return None if kv is None else stored.make(kv).decoded()
+
+    async def _value(self, key: str) -> KeyValue | None:
+        kv = await self._storage.get(key)
+        if kv is not None and kv.fault:
+            raise Corrupt(key, kv.revision, kv.fault)
+        return kv
 
     async def count(self, group: str, resource: str, namespace: str) -> int:
         """How many objects of a resource are in a namespace."""
@@ -138,10 +147,10 @@ class InternalClient:
         assert isinstance(scope.rest, Creater)
         return await scope.rest.create(self._context(namespace), obj, WriteOptions(field_manager=_MANAGER), admission)
 
-    async def update(self, at: ObjectKey, transform: Transform, *, uid: str = "") -> Object:
-        """Change nothing but metadata. uid: what the object must have."""
+    async def update(self, at: ObjectKey, transform: Transform, *, uid: str = "", of_metadata: bool = True) -> Object:
+        """uid: what the object must have. of_metadata: whether nothing but metadata is changed."""
         scope = self._scope(at.group, at.resource)
-        options = WriteOptions(field_manager=_MANAGER, uid=uid, bounded=False, of_metadata=True)
+        options = WriteOptions(field_manager=_MANAGER, uid=uid, bounded=False, of_metadata=of_metadata)
         admission = self._admission(scope, UPDATE, at.namespace, at.name, {})
         assert isinstance(scope.rest, Updater)
         return await scope.rest.update(self._context(at.namespace), at.name, transform, options, admission)
