@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from aggserver.app.engine import Engine
@@ -31,8 +31,12 @@ def controllers(
     namespaces: Store,
     ca_bundle: Callable[[], bytes],
     listening: Callable[[], asyncio.Event],
+    rare: Mapping[str, _Run],
 ) -> list[Task]:
-    """namespaces: their store. ca_bundle: by which clients know the server. listening: is set when the server listens."""
+    """namespaces: their store. ca_bundle: by which clients know the server. listening: is set when the server listens.
+
+    rare: further ones, by their names.
+    """
 
     def namespace() -> _Run:
         from aggserver.standalone.namespace_controller import NamespaceController
@@ -57,6 +61,7 @@ def controllers(
     makers: dict[str, Callable[[], _Run]] = {
         "namespace-controller": namespace,
         "garbage-collector-controller": garbage_collector,
+        **{name: functools.partial(lambda run: run, run) for name, run in rare.items()},
     }
     if options.kinds == "all":
         makers["serviceaccount-controller"] = service_accounts

@@ -19,7 +19,7 @@ from aggserver.app.tasks import Task
 from aggserver.authentication.delegating import AuthenticationConfig, Authenticator, ClientCA, Tokens, TrustError
 from aggserver.authentication.user import PRIVILEGED_GROUP
 from aggserver.authentication.x509 import Roots
-from aggserver.certificates.issuing import Names, issue_client
+from aggserver.certificates.issuing import KeyPair, Names, issue_client
 from aggserver.certificates.keeper import CertificateKeeper, Certificates
 from aggserver.certificates.store import FolderStore
 from aggserver.options import Options
@@ -70,6 +70,11 @@ class Credentials:
         self._given = self._read(self._watcher.read())
         with disk.file_errors():
             await self._take(await self._keeper.ensure())
+
+    @property
+    def ca(self) -> KeyPair:
+        """The own CA, which signs client certificates."""
+        return self._certificates.ca
 
     def publish(self, url: str) -> None:
         """Writes the kubeconfig for the server at `url`, and again whenever a certificate is renewed.

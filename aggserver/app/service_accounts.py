@@ -94,10 +94,11 @@ class ServiceAccounts:
 
         assert self._stores is not None
         longest = int(self._options.service_account_max_token_expiration_seconds)
-        issuing = Issuing(self.issuers[0], self.audiences, longest, self._signing_key, self._new_id, self._clock)
+        issuing = Issuing(self.issuers[0], self.audiences, longest, self.signing_key, self._new_id, self._clock)
         return TokenRequests(issuing, self._stores)
 
-    async def _signing_key(self) -> SigningKey:
+    async def signing_key(self) -> SigningKey:
+        """Raises StatusError 500 if the server's own key can't be used."""
         try:
             return await self._key()
         except AggserverError as error:

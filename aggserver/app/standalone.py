@@ -34,6 +34,7 @@ from aggserver.app.credentials import Credentials
 from aggserver.app.engine import Engine, listen, new_environment, new_uids, open_webhooks
 from aggserver.app.memory import give_back_memory
 from aggserver.app.processes import run_command, until_orphaned
+from aggserver.app.rare_controllers import rare_controllers
 from aggserver.app.service_accounts import ServiceAccounts
 from aggserver.app.storage import IN_MEMORY, compaction, data_folder, open_storage
 from aggserver.app.tasks import supervise
@@ -127,12 +128,15 @@ async def _run(
             await until_orphaned(parent)
             server.request_stop()
 
+        rare = rare_controllers(storage, built_in, accounts, credentials) if built_in is not None else {}
         background = supervise(
             ("controller of definitions", definition_controller.run),
             ("watch of the rules of admission", admission.run),
             ("controller of the status of policies", policy_controller.run),
             *credentials.tasks(),
-            *controllers(options, engine, storage, namespace_store, lambda: credentials.ca_bundle, lambda: server.listening),
+            *controllers(
+                options, engine, storage, namespace_store, lambda: credentials.ca_bundle, lambda: server.listening, rare
+            ),
             *compaction(storage, options),
             *([("migration of stored objects", migrations.run)] if migrations is not None else []),
             *([("watch of the parent process", stop_with_parent)] if options.exit_with_parent else []),

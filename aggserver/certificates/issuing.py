@@ -6,23 +6,41 @@ Keys are ECDSA P-256: quick to make at start, and accepted by every TLS client o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
+from typing import TypeAlias
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-__all__ = ["BACKDATE_SECONDS", "KeyPair", "Names", "issue_client", "issue_serving", "load_key", "new_ca"]
+__all__ = [
+    "BACKDATE_SECONDS",
+    "KeyPair",
+    "Names",
+    "RequestError",
+    "issue_client",
+    "issue_serving",
+    "load_key",
+    "new_ca",
+    "sign_request",
+]
+
+PublicKey: TypeAlias = ec.EllipticCurvePublicKey | rsa.RSAPublicKey
 
 CA_DAYS = 3650
 SERVING_DAYS = 365
 
 # Clients' clocks may be behind ours; kubeadm backdates by 5 minutes, cert-manager by an hour.
 BACKDATE_SECONDS = 3600
+
+
+class RequestError(ValueError):
+    """A certificate signing request that can't be signed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +94,34 @@ def issue_serving(ca: KeyPair, dns_names: Sequence[str], ips: Sequence[str], now
     return _issue(ca, subject, [(san, False)], ExtendedKeyUsageOID.SERVER_AUTH, now, days)
 
 
+def sign_request(
+    ca: KeyPair, request_pem: bytes, usages: Collection[str], now: float, seconds: float, *, refused_group: str
+) -> bytes:
+    """A client certificate (PEM) for a certificate signing request, with its subject and key, for so many seconds at most.
+
+    usages: as in a CertificateSigningRequest. refused_group: which no subject may be in. Raises RequestError.
+    """
+    try:
+        request = x509.load_pem_x509_csr(request_pem)
+        if not request.is_signature_valid:
+            raise RequestError("unable to verify certificate request signature")
+        extensions: list[tuple[x509.ExtensionType, bool]] = []
+        bits = {"digital_signature": "digital signature" in usages, "key_encipherment": "key encipherment" in usages}
+        if any(bits.values()):
+            extensions.append((_key_usage(**bits), True))
+        names = (each for each in request.extensions if isinstance(each.value, x509.SubjectAlternativeName))
+        extensions.extend((each.value, each.critical) for each in names)
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise RequestError(f"unable to parse certificate request: {error}") from None
+    if refused_group in (one.value for one in request.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)):
+        raise RequestError(f"use of kubernetes.io/kube-apiserver-client signer with {refused_group} group is not allowed")
+    key = request.public_key()
+    if not isinstance(key, ec.EllipticCurvePublicKey | rsa.RSAPublicKey):
+        raise RequestError("unable to sign a certificate for a key that is neither RSA nor ECDSA")
+    signed = _signed(ca, request.subject, key, extensions, ExtendedKeyUsageOID.CLIENT_AUTH, now, seconds)
+    return signed.public_bytes(serialization.Encoding.PEM)
+
+
 def issue_client(ca: KeyPair, user: str, groups: Sequence[str], now: float) -> KeyPair:
     """A client certificate that authenticates as `user` (CN) in `groups` (O)."""
     attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
@@ -91,25 +137,35 @@ def _issue(
     now: float,
     days: int,
 ) -> KeyPair:
+    key = ec.generate_private_key(ec.SECP256R1())
+    more = [(_key_usage(digital_signature=True), True), *extensions]
+    return _pair(_signed(ca, subject, key.public_key(), more, purpose, now, days * 86400), key)
+
+
+def _signed(
+    ca: KeyPair,
+    subject: x509.Name,
+    key: PublicKey,
+    extensions: Sequence[tuple[x509.ExtensionType, bool]],
+    purpose: x509.ObjectIdentifier,
+    now: float,
+    seconds: float,
+) -> x509.Certificate:
     authority = x509.load_pem_x509_certificate(ca.cert_pem)
     authority_key = load_key(ca.key_pem)
-    end = min(now + days * 86400, authority.not_valid_after_utc.timestamp())
-    key = ec.generate_private_key(ec.SECP256R1())
+    end = min(now + seconds, authority.not_valid_after_utc.timestamp())
     builder = (
-        _builder(subject, authority.subject, key.public_key(), now, end)
+        _builder(subject, authority.subject, key, now, end)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_key_usage(digital_signature=True), critical=True)
         .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False)
     )
     for extension, critical in extensions:
         builder = builder.add_extension(extension, critical)
-    return _pair(builder.sign(authority_key, hashes.SHA256()), key)
+    return builder.sign(authority_key, hashes.SHA256())
 
 
-def _builder(
-    subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey, now: float, end: float
-) -> x509.CertificateBuilder:
+def _builder(subject: x509.Name, issuer: x509.Name, public_key: PublicKey, now: float, end: float) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -122,11 +178,17 @@ def _builder(
     )
 
 
-def _key_usage(*, digital_signature: bool = False, key_cert_sign: bool = False, crl_sign: bool = False) -> x509.KeyUsage:
+def _key_usage(
+    *,
+    digital_signature: bool = False,
+    key_encipherment: bool = False,
+    key_cert_sign: bool = False,
+    crl_sign: bool = False,
+) -> x509.KeyUsage:
     return x509.KeyUsage(
         digital_signature=digital_signature,
         content_commitment=False,
-        key_encipherment=False,
+        key_encipherment=key_encipherment,
         data_encipherment=False,
         key_agreement=False,
         key_cert_sign=key_cert_sign,

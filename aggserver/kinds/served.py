@@ -74,6 +74,13 @@ class Kinds:
         """The store of a resource, made at first use. Raises KeyError for one that is not served."""
         return self.store_of(self._stored[group, resource])
 
+    def status_store(self, group: str, resource: str) -> Store:
+        """The same objects, with the rules of `/status`."""
+        from aggserver.kinds.strategy import KindStatusStrategy
+
+        kind = self._stored[group, resource]
+        return self.store_of(kind).with_strategy(KindStatusStrategy(kind))
+
     def store_of(self, kind: Kind) -> Store:
         """The store of one version of a resource, made at first use. Those of all its versions share the objects."""
         if kind not in self._stores:

@@ -78,6 +78,8 @@ CONTROLLERS = {
     "namespace-controller": "namespace",
     "serviceaccount-controller": "serviceaccount",
     "root-ca-certificate-publisher-controller": "root-ca-cert-publisher",
+    "serviceaccount-token-controller": "serviceaccount-token",
+    "certificatesigningrequest-signing-controller": "csrsigning",
 }
 
 # Defaults of `aggserver dev -- COMMAND`, by field. Such a server runs for one command only: it takes a free port so as not to

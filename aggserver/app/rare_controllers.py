@@ -1,0 +1,52 @@
+"""Controllers for objects that most servers never have: they begin with the first one, and cost nothing before.
+
+Names as in k8s.io/kubernetes cmd/kube-controller-manager/names, v1.36.3.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any
+
+from aggserver.app.credentials import Credentials
+from aggserver.app.service_accounts import ServiceAccounts
+from aggserver.authentication.user import PRIVILEGED_GROUP
+from aggserver.certificates.issuing import sign_request
+from aggserver.kinds.served import Kinds
+from aggserver.standalone.first_use import until_stored
+from aggserver.storage import keys
+from aggserver.storage.interface import Storage
+
+__all__ = ["rare_controllers"]
+
+
+def rare_controllers(
+    storage: Storage, kinds: Kinds, accounts: ServiceAccounts, credentials: Credentials
+) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
+    """What runs each, by its name."""
+    return {
+        "serviceaccount-token-controller": partial(_fill_secrets, storage, kinds, accounts, credentials),
+        "certificatesigningrequest-signing-controller": partial(_sign_requests, storage, kinds, credentials),
+    }
+
+
+async def _fill_secrets(storage: Storage, kinds: Kinds, accounts: ServiceAccounts, credentials: Credentials) -> None:
+    await until_stored(storage, keys.resource_prefix("", "secrets"), b'"kubernetes.io/service-account-token"')
+    from aggserver.standalone.token_secrets import TokenSecretsController
+
+    secrets, owners = kinds.store("", "secrets"), kinds.store("", "serviceaccounts")
+    await TokenSecretsController(secrets, owners, accounts.signing_key, lambda: credentials.ca_bundle).run()
+
+
+async def _sign_requests(storage: Storage, kinds: Kinds, credentials: Credentials) -> None:
+    group, resource = "certificates.k8s.io", "certificatesigningrequests"
+    await until_stored(storage, keys.resource_prefix(group, resource))
+    from aggserver.standalone.signer import CertificateSigner
+
+    def sign(request: bytes, usages: Sequence[str], seconds: int) -> bytes:
+        # As upstream's admission plugin CertificateSubjectRestriction: else whoever may approve could make administrators.
+        return sign_request(credentials.ca, request, usages, time.time(), seconds, refused_group=PRIVILEGED_GROUP)
+
+    await CertificateSigner(kinds.status_store(group, resource), sign, time.time).run()
