@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from benchmarks import admission
+from benchmarks import admission, testing
 from benchmarks.__main__ import main, sizes_problem
 from benchmarks.cel import CASES, agreed, answer, definition_with_rules, in_all
 from benchmarks.cel_report import RULES_SECTION, TWENTY_RULES, cel_document
@@ -536,4 +536,17 @@ def test_rules_are_those_of_their_title(case):
             "one validating webhook": {"Policy": 0, "Binding": 0, "Configuration": 1},
             "one validating webhook that is down and ignored": {"Policy": 0, "Binding": 0, "Configuration": 1},
         }[case.title]
+    )
+
+
+def test_the_table_of_servers_for_tests() -> None:
+    ours = testing.Figures(ready=[0.4, 0.3, 9.0], memory=[60e6, 70e6, 71e6], deleted=[0.01, 0.02, 0.03], stopped=[0.1])
+    theirs = testing.Figures(ready=[3.0], memory=[1.2e9], deleted=None, stopped=[1.0])
+    assert testing.table({"aggserver": ours, "envtest": theirs}) == (
+        "| | aggserver | envtest |\n"
+        "|---|---|---|\n"
+        "| start until ready | 0.40 s | 3.00 s |\n"
+        "| memory when ready | 70 MB | 1,200 MB |\n"
+        "| a deleted namespace is gone after | 0.02 s | never |\n"
+        "| stop | 0.10 s | 1.00 s |"
     )

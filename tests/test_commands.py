@@ -24,6 +24,7 @@ NOT_RUN = {
     "docker build --tag aggserver:0.1.0 .": "needs docker and a registry of images",
     "kubectl rollout status deployment/aggserver --namespace aggserver-system": "needs a node to run the pod: tests/kind has one",
     "pip install 'aggserver[etcd]'": "needs a release on the package index",
+    "pip install 'aggserver[pytest]'": "needs a release on the package index",
 }
 
 # Each takes minutes, or machines of its own: here the command's parser takes its options.
@@ -42,6 +43,7 @@ READ = [
     "python -m benchmarks.definitions",
     "python -m benchmarks.encodings",
     "python -m benchmarks.merging",
+    "python -m benchmarks.testing",
     "python -m benchmarks.watchers",
     "python -m benchmarks --write-docs",
     "python -m benchmarks --report benchmarks/results/20260101T000000Z.json --write-docs",

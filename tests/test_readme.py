@@ -13,6 +13,7 @@ import pytest
 REPOSITORY = Path(__file__).parents[1]
 README = (REPOSITORY / "README.md").read_text()
 PYTHON = dict(re.findall(r"```python\n# (\S+)\n(.*?)```", README, re.DOTALL))
+[INI] = re.findall(r"```text\n# pytest.ini\n(.*?)```", README, re.DOTALL)
 INSTALL = "pip install ."
 COMMAND = "aggserver dev -f crd.yaml -- pytest"
 RUNS = [INSTALL, COMMAND]
@@ -24,6 +25,7 @@ PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A project as README.md has it."""
+    (tmp_path / "pytest.ini").write_text(INI)
     for name, text in PYTHON.items():
         (tmp_path / name).write_text(text)
     (tmp_path / "crd.yaml").write_bytes(EXAMPLE.read_bytes())
@@ -39,20 +41,19 @@ def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_fixture(project: Path) -> None:
-    assert set(PYTHON) == {"conftest.py", "test_crontab.py"}
-    assert "1 passed" in run([sys.executable, "-m", "pytest", "-q"], project).stdout
+    assert set(PYTHON) == {"test_crontab.py"}
+    assert "1 passed" in run([sys.executable, "-m", "pytest", "-q", "-p", "aggserver.testing.plugin"], project).stdout
 
 
 def test_a_server_for_one_command(project: Path) -> None:
     """The line of the shell, word for word; pytest has nothing to do but to see KUBECONFIG."""
-    (project / "conftest.py").unlink()
     (project / "test_crontab.py").write_text(
         "import os, pathlib\ndef test(): assert pathlib.Path(os.environ['KUBECONFIG']).exists()"
     )
     done = run([sys.executable, "-m", *COMMAND.split()], project)
     assert "1 passed" in done.stdout
     assert done.stderr == ""
-    assert {path.name for path in project.iterdir()} == {"crd.yaml", "test_crontab.py"}
+    assert {path.name for path in project.iterdir()} == {"crd.yaml", "pytest.ini", "test_crontab.py"}
 
 
 def test_other_options_are_there(capsys: pytest.CaptureFixture[str]) -> None:
