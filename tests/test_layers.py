@@ -133,6 +133,7 @@ PURE = (
     "aggserver.kinds.defaults",
     "aggserver.kinds.network_cells",
     "aggserver.kinds.pod_cells",
+    "aggserver.kinds.rbac_validation",
     "aggserver.kinds.resources",
     "aggserver.kinds.addresses",
     "aggserver.kinds.behaviours",

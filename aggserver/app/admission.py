@@ -100,10 +100,16 @@ class AggregatedAdmission:
 
 
 class StandaloneAdmission:
-    """By the rules that the server itself stores; there are no ResourceQuotas. stores: of admissionregistration.k8s.io."""
+    """By the rules that the server itself stores; there are no ResourceQuotas. stores: of admissionregistration.k8s.io.
 
-    def __init__(self, common: Common, stores: Mapping[str, Store], namespaces: StoredNamespaces) -> None:
+    last: asked after all others that may change an object.
+    """
+
+    def __init__(
+        self, common: Common, stores: Mapping[str, Store], namespaces: StoredNamespaces, last: Sequence[Mutating] = ()
+    ) -> None:
         self._common = common
+        self._last = last
         self._sources = OwnSources(stores)
         self._namespaces = namespaces
         self._params: OwnParams | None = None
@@ -112,7 +118,7 @@ class StandaloneAdmission:
         rules = self._sources.rules
         self._params = OwnParams(installer, _policies(rules))
         world = _World(self._namespaces, self._params.find, partial(own_kinds, installer), observer)
-        return _chain(_plugins(self._common, rules, world), self._common.enabled(), [], observer)
+        return _chain(_plugins(self._common, rules, world), self._common.enabled(), [], observer, self._last)
 
     def of_files(self) -> Chain:
         """What the objects of files go through at the start: no webhooks and no policies (see `seed`)."""
@@ -241,14 +247,18 @@ class _ValidatingPolicies(_Policies):
 
 
 def _chain(
-    plugins: Mapping[str, _Plugin], enabled: frozenset[str], first: Sequence[Mutating], observer: AdmissionObserver
+    plugins: Mapping[str, _Plugin],
+    enabled: frozenset[str],
+    first: Sequence[Mutating],
+    observer: AdmissionObserver,
+    last: Sequence[Mutating] = (),
 ) -> Chain:
-    """first: before all others."""
+    """first, last: before and after all others that may change an object."""
     ordered = [(name, plugins[name]) for name in ADMISSION_PLUGINS if name in enabled and name in plugins]
     clock = time.monotonic
     mutating = [ObservedMutating(name, plugin, observer, clock) for name, plugin in ordered if isinstance(plugin, Mutating)]
     validating = [ObservedValidating(name, plugin, observer, clock) for name, plugin in ordered if isinstance(plugin, Validating)]
-    return Chain([*first, *mutating], validating, steps(observer, clock))
+    return Chain([*first, *mutating, *last], validating, steps(observer, clock))
 
 
 def _policies(rules: Sources) -> tuple[Collection, ...]:

@@ -27,6 +27,7 @@ from aggserver.apiextensions.protection import DefinitionProtection
 from aggserver.apiextensions.stored_versions import StatusLedger, StatusMigrations
 from aggserver.apiextensions.strategy import DefinitionStrategy
 from aggserver.apiextensions.v1beta1 import StoredDefinitions, to_v1
+from aggserver.app.access import Access
 from aggserver.app.admission import Common, StandaloneAdmission
 from aggserver.app.admission_configuration import read_identities
 from aggserver.app.controllers import controllers
@@ -38,7 +39,6 @@ from aggserver.app.rare_controllers import rare_controllers
 from aggserver.app.service_accounts import ServiceAccounts
 from aggserver.app.storage import IN_MEMORY, compaction, data_folder, open_storage
 from aggserver.app.tasks import supervise
-from aggserver.authorization.standalone import StandaloneAuthorizer
 from aggserver.certificates.issuing import Names
 from aggserver.endpoints import front_page
 from aggserver.endpoints.installer import Served
@@ -96,10 +96,15 @@ async def _run(
         namespace_store = environment.own_store(namespaces.NamespaceStrategy())
         crds = environment.own_store(DefinitionStrategy(rule_options), StoredDefinitions())
         registrations = registration_stores(environment)
-        authorizer = StandaloneAuthorizer(modes=options.authorization_mode, open_paths=options.authorization_always_allow_paths)
+
+        def built_in_store(group: str, resource: str) -> Store:
+            assert built_in is not None
+            return built_in.store(group, resource)
+
+        access = Access(options, built_in_store, namespace_store)
         identities = read_identities(options.admission_control_config_file)
-        common = Common(options, authorizer, webhooks, identities, environment.new_uid)
-        admission = StandaloneAdmission(common, registrations, namespaces.StoredNamespaces(namespace_store))
+        common = Common(options, access.authorizer, webhooks, identities, environment.new_uid)
+        admission = StandaloneAdmission(common, registrations, namespaces.StoredNamespaces(namespace_store), access.plugins)
         engine = Engine(environment, admission.chain, rule_options)
         below = {("", "serviceaccounts", "token"): accounts.requests}
         built_in = None
@@ -114,7 +119,7 @@ async def _run(
             namespace_store,
             registrations,
             built_in,
-            authorizer,
+            access,
             protect_definitions=options.protect_definitions,
         )
         reviews = TokenReviews(accounts.tokens, time.time)
@@ -133,6 +138,7 @@ async def _run(
             ("controller of definitions", definition_controller.run),
             ("watch of the rules of admission", admission.run),
             ("controller of the status of policies", policy_controller.run),
+            *access.tasks,
             *credentials.tasks(),
             *controllers(
                 options, engine, storage, namespace_store, lambda: credentials.ca_bundle, lambda: server.listening, rare
@@ -152,8 +158,9 @@ async def _run(
             if built_in is not None:
                 built_in.end_watches()
 
-        browsers = front_page.for_browsers(engine.installer, authorizer, aggserver.__version__)
-        chain = engine.chain(credentials.authenticator, authorizer, options, {"front_page": browsers})
+        browsers = front_page.for_browsers(engine.installer, access.authorizer, aggserver.__version__)
+        filters = {"front_page": browsers, **access.filters}
+        chain = engine.chain(credentials.authenticator, access.authorizer, options, filters)
         if (discovery := openid.for_issuer(accounts.issuers[0], accounts.keys, lambda: credentials.url)) is not None:
             chain["openid_discovery"] = discovery
         server = Server(
@@ -242,7 +249,7 @@ def _install(
     namespace_store: Store,
     registrations: Mapping[str, Store],
     built_in: Kinds | None,
-    authorizer: StandaloneAuthorizer,
+    access: Access,
     *,
     protect_definitions: bool,
 ) -> None:
@@ -251,7 +258,7 @@ def _install(
         kinds.namespace_kind(namespace_store, engine.admission),
         definition_kind(crds, engine.admission.then(protection)),
         *registration_kinds(registrations, engine.admission),
-        *kinds.review_kinds(authorizer, authorizer, engine.admission, time.time),
+        *kinds.review_kinds(access.reviewer, access.reviewer, engine.admission, time.time),
         *(built_in.served() if built_in is not None else ()),
     ]
     own.sort(key=lambda served: (GROUPS.index(served.group), served.resource.name))  # the order of discovery

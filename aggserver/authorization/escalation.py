@@ -24,15 +24,15 @@ EVERYTHING = (Rule(("*",), ("*",), ("*",)), Rule(("*",), paths=("*",)))
 _MAX_PERMISSIONS = 50_000
 
 
-def problem(user: UserInfo, found: Found, wanted: Sequence[Rule]) -> str | None:
-    """Why the user, who has `found`, can't grant `wanted`; None if nothing is missing."""
+def problem(user: UserInfo, found: Found, wanted: Sequence[Rule], resource: str) -> str | None:
+    """Why the user, who has `found`, can't grant `wanted`; None if nothing is missing. resource: of the request."""
     missing = uncovered(found.rules, wanted)
     if not missing:
         return None
     lines = "\n".join(sorted({_text(rule) for rule in _compact(missing)}))
     who = f"user {quote(user.name)} (groups={_list(user.groups)})"
     message = f"{who} is attempting to grant RBAC permissions not currently held:\n{lines}"
-    trouble = found.trouble(plural=True)
+    trouble = found.trouble(resource)
     return f"{message}; resolution errors: [{trouble}]" if trouble else message
 
 

@@ -85,12 +85,11 @@ class MissingRole(NamedTuple):
     kind: str
     name: str
 
-    def text(self, *, plural: bool) -> str:
-        """plural: as the storage names a resource; without it, as the cache does by which upstream's authorizer decides."""
+    def text(self, resource: str) -> str:
+        """resource: see `Found.trouble`."""
         if self.kind not in ROLES:
             return f"unsupported role reference kind: {quote(self.kind)}"
-        resource = ROLES[self.kind] if plural else self.kind.lower()
-        return f"{resource}.{GROUP} {quote(self.name)} not found"
+        return f"{resource or self.kind.lower()}.{GROUP} {quote(self.name)} not found"
 
 
 class Granted(NamedTuple):
@@ -110,9 +109,12 @@ class Found(NamedTuple):
     def rules(self) -> list[Rule]:
         return [each.rule for each in self.granted]
 
-    def trouble(self, *, plural: bool) -> str:
-        """The texts of `missing` as upstream's Aggregate has them; '' if there are none. plural: see `MissingRole.text`."""
-        texts = list(dict.fromkeys(each.text(plural=plural) for each in self.missing))
+    def trouble(self, resource: str = "") -> str:
+        """The texts of `missing` as upstream's Aggregate has them; '' if there are none.
+
+        resource: of a request that reads roles from the storage. There, upstream names what is missing by the request.
+        """
+        texts = list(dict.fromkeys(each.text(resource) for each in self.missing))
         return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]" if texts else ""
 
 

@@ -76,7 +76,7 @@ class StandaloneAuthorizer:
                 why = policy.why(attributes)
                 if why is not None:
                     return Decision(True, why)
-                trouble = policy.found(attributes.user, attributes.namespace).trouble(plural=False)
+                trouble = policy.found(attributes.user, attributes.namespace).trouble()
                 reasons += [f"RBAC: {trouble}"] if trouble else []
         return Decision(False, "\n".join(reasons))
 
@@ -96,5 +96,5 @@ class StandaloneAuthorizer:
             elif mode == "RBAC":
                 found = (await self._policy()).found(user, namespace)
                 rules += found.rules
-                troubles += filter(None, [found.trouble(plural=False)])
+                troubles += filter(None, [found.trouble()])
         return Rules(rules, incomplete, troubles[0] if len(troubles) == 1 else f"[{', '.join(troubles)}]" if troubles else "")

@@ -34,8 +34,6 @@ _RULES: Mapping[str, Mapping[str, str]] = {
     "discovery/v1.EndpointSlice": {"addressType": _IMMUTABLE},
     "networking/v1.IngressClass": {"spec.controller": _IMMUTABLE},
     "node/v1.RuntimeClass": {"handler": _IMMUTABLE},
-    "rbac/v1.ClusterRoleBinding": {"roleRef": "cannot change roleRef"},
-    "rbac/v1.RoleBinding": {"roleRef": "cannot change roleRef"},
     "resource/v1.ResourceClaim": {"spec": _IMMUTABLE},
     "resource/v1.ResourceClaimTemplate": {"spec": _IMMUTABLE},
     "resource/v1.ResourceSlice": {"spec.driver": _IMMUTABLE, "spec.nodeName": _IMMUTABLE},

@@ -129,6 +129,10 @@ class KindStrategy(StrategyDefaults):
         self._conform(obj)  # what was added has defaults, too
 
     def validate(self, obj: JSONObject) -> Verdict:
+        if self.kind.group == "rbac.authorization.k8s.io":
+            from aggserver.kinds import rbac_validation
+
+            return Verdict(self._metadata_problems(obj) + rbac_validation.problems(obj))
         return Verdict(self._metadata_problems(obj))
 
     def prepare_for_update(self, obj: JSONObject, old: JSONObject, now: str) -> None:
@@ -141,6 +145,11 @@ class KindStrategy(StrategyDefaults):
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
     def validate_update(self, obj: JSONObject, old: JSONObject) -> Verdict:
+        if self.kind.group == "rbac.authorization.k8s.io":
+            from aggserver.kinds import rbac_validation
+
+            found = self._metadata_problems(obj) + rbac_validation.problems(obj, old)
+            return Verdict(found + rbac_validation.update_problems(obj, old))
         return Verdict(changed_immutables(self.kind.type_name, obj, old))
 
     @property

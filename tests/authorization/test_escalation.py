@@ -100,7 +100,7 @@ CASES: dict[str, tuple[list[Rule], list[Rule], list[str]]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_missing(name: str) -> None:
     owned, wanted, missing = CASES[name]
-    said = problem(JANE, _found(owned), wanted)
+    said = problem(JANE, _found(owned), wanted, "roles")
     if not missing:
         assert said is None
         return
@@ -114,7 +114,7 @@ def _found(owned: list[Rule], *missing: MissingRole) -> Found:
 
 
 def test_missing_roles_are_told() -> None:
-    said = problem(JANE, _found([], MissingRole("Role", "lost")), [at("get", "/")])
+    said = problem(JANE, _found([], MissingRole("Role", "lost")), [at("get", "/")], "roles")
     assert said is not None
     assert said.endswith('Verbs:["get"]}; resolution errors: [roles.rbac.authorization.k8s.io "lost" not found]')
 

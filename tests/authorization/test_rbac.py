@@ -178,24 +178,24 @@ def test_rules_come_with_those_of_the_cluster_first() -> None:
 def test_missing_roles() -> None:
     policy = Policy([cluster_binding("lost", user("jane")), READER])
     found = policy.found(JANE, "ns")
-    assert found.trouble(plural=False) == 'clusterrole.rbac.authorization.k8s.io "lost" not found'
-    assert found.trouble(plural=True) == 'clusterroles.rbac.authorization.k8s.io "lost" not found'
+    assert found.trouble() == 'clusterrole.rbac.authorization.k8s.io "lost" not found'
+    assert found.trouble("clusterroles") == 'clusterroles.rbac.authorization.k8s.io "lost" not found'
     policy.put(binding("ns", "x", user("jane"), of="y"))
     policy.put(binding("ns", "z", user("jane"), of="y"))
-    assert policy.found(JANE, "ns").trouble(plural=False) == (
+    assert policy.found(JANE, "ns").trouble() == (
         '[clusterrole.rbac.authorization.k8s.io "lost" not found, role.rbac.authorization.k8s.io "y" not found]'
     )
-    assert policy.found(JANE, "other").trouble(plural=False) == 'clusterrole.rbac.authorization.k8s.io "lost" not found'
-    assert policy.found(ROBOT, "ns").trouble(plural=False) == ""
+    assert policy.found(JANE, "other").trouble() == 'clusterrole.rbac.authorization.k8s.io "lost" not found'
+    assert policy.found(ROBOT, "ns").trouble() == ""
     # A role in another namespace is another role, and one that exists without rules is not missing.
     policy.put(cluster_role("lost"))
     policy.put(role("other", "y"))
-    assert policy.found(JANE, "ns").trouble(plural=False) == 'role.rbac.authorization.k8s.io "y" not found'
+    assert policy.found(JANE, "ns").trouble() == 'role.rbac.authorization.k8s.io "y" not found'
 
 
 def test_an_unsupported_role() -> None:
     policy = Policy([{**cluster_binding("x", user("jane")), "roleRef": {"kind": "Robot", "name": "y"}}])
-    assert policy.found(JANE, "").trouble(plural=True) == 'unsupported role reference kind: "Robot"'
+    assert policy.found(JANE, "").trouble("clusterroles") == 'unsupported role reference kind: "Robot"'
 
 
 def test_changes_count_at_once() -> None:

@@ -12,11 +12,13 @@ from tests.integration.test_commands import Shell
 
 USER = "aggserver dev user alice --group developers --kubeconfig alice.kubeconfig"
 WHOAMI = "kubectl --kubeconfig alice.kubeconfig auth whoami"
-MAY = "kubectl --kubeconfig alice.kubeconfig auth can-i --list"
+BIND = "kubectl create rolebinding alice --clusterrole edit --user alice"
+MAY = "kubectl --kubeconfig alice.kubeconfig auth can-i create deployments"
+WHAT = "kubectl --kubeconfig alice.kubeconfig auth can-i --list"
 
 ACCOUNT, TOKEN = "kubectl create serviceaccount robot", "kubectl create token robot"
 
-RUNS = [USER, WHOAMI, MAY, ACCOUNT, TOKEN]
+RUNS = [USER, WHOAMI, BIND, MAY, WHAT, ACCOUNT, TOKEN]
 
 
 @pytest.fixture
@@ -30,7 +32,11 @@ def test_a_second_user(shell: Shell) -> None:
         assert "alice" in shell.run(WHOAMI)
         info = json.loads(shell.run(f"{WHOAMI} -o json"))["status"]["userInfo"]
         assert (info["username"], info["groups"]) == ("alice", ["developers", "system:authenticated"])
-        assert "selfsubjectaccessreviews.authorization.k8s.io" in shell.run(MAY)
+        assert "selfsubjectaccessreviews.authorization.k8s.io" in shell.run(WHAT)
+        assert shell.run(f"{MAY} || true").startswith("no")
+        shell.run(BIND)
+        assert shell.run(MAY).startswith("yes")
+        assert "deployments.apps/scale" in shell.run(WHAT)
         assert "namespaces is forbidden" in shell.run("kubectl --kubeconfig alice.kubeconfig get namespaces 2>&1 || true")
 
 

@@ -1,0 +1,41 @@
+"""Access: what decides in `aggserver dev` who may do what, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from aggserver.admission.chain import Mutating
+from aggserver.app.tasks import Task
+from aggserver.authorization.standalone import StandaloneAuthorizer, bootstrap_policy
+from aggserver.endpoints.request import Filter
+from aggserver.options import Options
+from aggserver.registry.store import Store
+from aggserver.standalone.escalation import EscalationCheck
+from aggserver.standalone.roles import RoleController
+
+__all__ = ["Access"]
+
+
+class Access:
+    """With the built-in kinds, roles and bindings are the server's own; without them, the bootstrap roles are all there is.
+
+    stores: returns the store of a built-in resource; called when roles are needed. namespaces: the store of Namespaces.
+
+    authorizer: for requests. reviewer: for access reviews, to which open paths are none, as in kube-apiserver.
+    """
+
+    def __init__(self, options: Options, stores: Callable[[str, str], Store], namespaces: Store) -> None:
+        self.plugins: Sequence[Mutating] = ()
+        self.filters: Mapping[str, Filter] = {}
+        self.tasks: Sequence[Task] = ()
+        policy = bootstrap_policy
+        if options.kinds != "none":
+            roles = RoleController(stores, namespaces)
+            policy = roles.policy
+            self.filters = {"roles": roles.before}
+            self.tasks = [("controller of roles", roles.run)]
+        modes = options.authorization_mode
+        self.authorizer = StandaloneAuthorizer(policy, modes=modes, open_paths=options.authorization_always_allow_paths)
+        self.reviewer = StandaloneAuthorizer(policy, modes=modes, open_paths=())
+        if options.kinds != "none":
+            self.plugins = [EscalationCheck(self.authorizer, policy, stores)]
