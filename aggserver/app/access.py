@@ -8,7 +8,7 @@ from aggserver.admission.chain import Mutating
 from aggserver.app.tasks import Task
 from aggserver.authorization.standalone import StandaloneAuthorizer, bootstrap_policy
 from aggserver.endpoints.request import Filter
-from aggserver.options import Options
+from aggserver.options import Options, is_controller_enabled
 from aggserver.registry.store import Store
 from aggserver.standalone.escalation import EscalationCheck
 from aggserver.standalone.roles import RoleController
@@ -30,7 +30,8 @@ class Access:
         self.tasks: Sequence[Task] = ()
         policy = bootstrap_policy
         if options.kinds != "none":
-            roles = RoleController(stores, namespaces)
+            aggregates = is_controller_enabled("clusterrole-aggregation-controller", options.controllers)
+            roles = RoleController(stores, namespaces, aggregates=aggregates)
             policy = roles.policy
             self.filters = {"roles": roles.before}
             self.tasks = [("controller of roles", roles.run)]

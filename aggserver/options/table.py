@@ -80,6 +80,7 @@ CONTROLLERS = {
     "root-ca-certificate-publisher-controller": "root-ca-cert-publisher",
     "serviceaccount-token-controller": "serviceaccount-token",
     "certificatesigningrequest-signing-controller": "csrsigning",
+    "clusterrole-aggregation-controller": "clusterrole-aggregation",
 }
 
 # Defaults of `aggserver dev -- COMMAND`, by field. Such a server runs for one command only: it takes a free port so as not to

@@ -50,12 +50,22 @@ _RETRY = Backoff(initial=0.1, longest=10.0)
 
 
 class RoleController:
-    """stores: returns the store of a resource of the group. namespaces: the store of Namespaces. `run` is the task."""
+    """stores: returns the store of a resource of the group. namespaces: the store of Namespaces. aggregates: whether ClusterRoles
+    get the rules of others. `run` is the task.
+    """
 
-    def __init__(self, stores: Callable[[str, str], Store], namespaces: Store, later: CallLater = call_later) -> None:
+    def __init__(
+        self,
+        stores: Callable[[str, str], Store],
+        namespaces: Store,
+        later: CallLater = call_later,
+        *,
+        aggregates: bool = True,
+    ) -> None:
         self._stores = stores
         self._namespaces = namespaces
         self._later = later
+        self._aggregates = aggregates
         self._wanted = asyncio.Event()
         self._ready: asyncio.Future[Policy] | None = None
         self._cluster_roles: Mapping[str, JSONObject] = {}  # empty until all are known: none must lose rules for that
@@ -108,8 +118,9 @@ class RoleController:
                 tasks.create_task(informer.run())
             for informer in informers.values():
                 await informer.caught_up()
-            self._cluster_roles = informers["ClusterRole"].objects
-            await self._aggregate()
+            if self._aggregates:
+                self._cluster_roles = informers["ClusterRole"].objects
+                await self._aggregate()
             self._waited_for().set_result(policy)
 
     async def _sync(self, kind: str, policy: Policy, key: str, obj: JSONObject | None) -> float | None:
@@ -139,6 +150,8 @@ class RoleController:
         from aggserver.authorization import bootstrap
 
         objects = bootstrap.objects()
+        if not self._aggregates:
+            objects = [{name: value for name, value in obj.items() if not _is_aggregated(obj, name)} for obj in objects]
         for pause in _RETRY.pauses():
             failed = await self._reconcile_all(objects)
             if not failed:
@@ -196,6 +209,10 @@ async def _create(store: Store, context: Context, obj: JSONObject) -> None:
     except StatusError as error:
         if error.reason != "AlreadyExists":  # another server on the same store was quicker
             raise
+
+
+def _is_aggregated(obj: JSONMapping, member: str) -> bool:
+    return member == "rules" and "aggregationRule" in obj
 
 
 def _is_protected(obj: JSONMapping) -> bool:

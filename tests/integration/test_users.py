@@ -34,7 +34,7 @@ def test_a_second_user(shell: Shell) -> None:
         assert (info["username"], info["groups"]) == ("alice", ["developers", "system:authenticated"])
         assert "selfsubjectaccessreviews.authorization.k8s.io" in shell.run(WHAT)
         assert shell.run(f"{MAY} || true").startswith("no")
-        shell.run(BIND)
+        shell.run(f"KUBECONFIG=.aggserver/kubeconfig {BIND}")
         assert shell.run(MAY).startswith("yes")
         assert "deployments.apps/scale" in shell.run(WHAT)
         assert "namespaces is forbidden" in shell.run("kubectl --kubeconfig alice.kubeconfig get namespaces 2>&1 || true")

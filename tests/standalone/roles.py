@@ -45,8 +45,8 @@ class World:
         await self.storage.start()
         self.run()
 
-    def run(self) -> None:
-        self.controller = RoleController(self.kinds.store, self.namespaces, self.timers.call_later)
+    def run(self, *, aggregates: bool = True) -> None:
+        self.controller = RoleController(self.kinds.store, self.namespaces, self.timers.call_later, aggregates=aggregates)
         self._task = asyncio.create_task(self.controller.run())
 
     async def stop(self) -> None:

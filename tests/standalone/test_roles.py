@@ -126,6 +126,18 @@ async def test_aggregation(world: World) -> None:
     assert SECRETS not in (await world.get("ClusterRole", "view"))["rules"]
 
 
+async def test_without_aggregation(world: World) -> None:
+    """As in a cluster without a controller manager."""
+    await world.stop()
+    world.run(aggregates=False)
+    await world.controller.policy()
+    await world.create(role("things", PODS, labels={"rbac.authorization.k8s.io/aggregate-to-view": "true"}))
+    await settled()
+    for name in ("admin", "edit", "view"):
+        assert not (await world.get("ClusterRole", name))["rules"]
+    assert (await world.get("ClusterRole", "system:aggregate-to-view"))["rules"]
+
+
 async def test_rules_of_others_stay_without_any_part(world: World) -> None:
     """As upstream: an apply of no rules takes away only those that the controller has applied."""
     policy = await world.controller.policy()
