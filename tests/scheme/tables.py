@@ -2,7 +2,8 @@
 
 Go's side (`tests/controlplane/types`) prints the types with what their tags say. The markers beside them come from the OpenAPI v3
 documents of a real kube-apiserver: which lists are maps or sets, what is atomic, what is required, enums and defaults. Only what
-does not follow from the tags is written (see `aggserver/scheme/types.py`). No descriptions are carried over.
+does not follow from the tags is written (see `aggserver/scheme/types.py`). No descriptions are carried over. What it refuses is
+found out by asking it (`checks.py`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from aggserver.scheme import openapi, types
 from tests.controlplane.binaries import obtain, obtain_program
 from tests.controlplane.cluster import Cluster
 from tests.controlplane.plane import ControlPlane
+from tests.scheme.checks import answered, asking, checks
 
 __all__ = ["FOLDER", "made_anew", "models_of", "served_models"]
 
@@ -29,8 +31,8 @@ Model = dict[str, Any]
 _Declared = tuple[list[str], list[list[str]]]
 
 
-def made_anew(models: Mapping[str, Model], say: Callable[[str], None]) -> dict[str, str]:
-    """All tables by the names of their files. models: those of OpenAPI, by their names."""
+def made_anew(models: Mapping[str, Model], checked: str, say: Callable[[str], None]) -> dict[str, str]:
+    """All tables by the names of their files. models: those of OpenAPI, by their names. checked: the result of `checks`."""
     program = obtain_program("types", os.environ, say)
     packages = subprocess.run([program], capture_output=True, text=True, check=True).stdout.split()
     declared: dict[str, dict[str, _Declared]] = {}
@@ -42,7 +44,8 @@ def made_anew(models: Mapping[str, Model], say: Callable[[str], None]) -> dict[s
         for name, (head, members) in kinds.items():
             if (model := by_type.get(f"{package}.{name}")) is not None and head[1] == "struct":
                 _mark(declared, package, head, members, model)
-    return {f"{package.replace('/', '_')}.txt": _written(kinds) for package, kinds in declared.items()}
+    tables = {f"{package.replace('/', '_')}.txt": _written(kinds) for package, kinds in declared.items()}
+    return {**tables, "checks.txt": checked}
 
 
 def _parsed(printed: str) -> dict[str, _Declared]:
@@ -147,7 +150,9 @@ def main() -> None:
         print(line, file=sys.stderr)
 
     with ControlPlane(obtain(os.environ, say)) as plane:
-        tables = made_anew(served_models(plane), say)
+        with asking(plane) as ask:
+            checked = checks(answered(ask))
+        tables = made_anew(served_models(plane), checked, say)
     for name, text in tables.items():
         (FOLDER / name).write_text(text)
 
