@@ -29,6 +29,8 @@ from aggserver.registry.own_kinds import conformer
 from aggserver.registry.rest import Context
 from aggserver.registry.strategy import StrategyDefaults, Verdict
 from aggserver.scheme import object_meta
+from aggserver.scheme.types import lookup
+from aggserver.scheme.validation import validate
 
 __all__ = ["ALL_METADATA", "KindStatusStrategy", "KindStrategy", "type_conformer"]
 
@@ -133,7 +135,7 @@ class KindStrategy(StrategyDefaults):
             from aggserver.kinds import rbac_validation
 
             return Verdict(self._metadata_problems(obj) + rbac_validation.problems(obj))
-        return Verdict(self._metadata_problems(obj))
+        return Verdict(self._metadata_problems(obj) + validate(obj, lookup(self.kind.type_name)))
 
     def prepare_for_update(self, obj: JSONObject, old: JSONObject, now: str) -> None:
         if self.kind.has_status:
@@ -150,7 +152,7 @@ class KindStrategy(StrategyDefaults):
 
             found = self._metadata_problems(obj) + rbac_validation.problems(obj, old)
             return Verdict(found + rbac_validation.update_problems(obj, old))
-        return Verdict(changed_immutables(self.kind.type_name, obj, old))
+        return Verdict(changed_immutables(self.kind.type_name, obj, old) + validate(obj, lookup(self.kind.type_name)))
 
     @property
     def unconditional_updates(self) -> bool:
