@@ -93,7 +93,7 @@ async def _run(
         webhooks = await stack.enter_async_context(open_webhooks(options))
         environment = new_environment(storage, options, webhooks)
         rule_options = RuleOptions(options.rules_see_labels, options.rules_budget)
-        namespace_store = environment.own_store(namespaces.NamespaceStrategy())
+        namespace_store = environment.own_store(namespaces.NamespaceStrategy(), read_fields=namespaces.read_fields)
         crds = environment.own_store(DefinitionStrategy(rule_options), StoredDefinitions())
         registrations = registration_stores(environment)
 

@@ -52,6 +52,7 @@ class FixedResource:
         subresources: Mapping[str, Subresource] | None = None,
         short_names: tuple[str, ...] = (),
         categories: tuple[str, ...] = (),
+        selectable_fields: frozenset[str] = frozenset(),
         conform: Callable[[JSONObject], list[str]],
         type_name: str = "",
     ) -> None:
@@ -67,6 +68,7 @@ class FixedResource:
                 table=table,
                 admission=admission,
                 verbs=part.verbs,
+                selectable_fields=selectable_fields,
                 typed=True,
                 built_in=True,
                 type_name=type_name,

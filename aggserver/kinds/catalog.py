@@ -265,7 +265,6 @@ KINDS: tuple[Kind, ...] = (
             "Event",
             "ev",
             creates=True,
-            name_rule=path_segment_name,
             fields=(
                 *(f"regarding.{name}" for name in _INVOLVED),
                 "reason",
@@ -326,6 +325,7 @@ KINDS: tuple[Kind, ...] = (
             has_status=True,
             counted=("spec",),
             generation=1,
+            name_rule=path_segment_name,
             unconditional=False,
         ),
     ),

@@ -16,7 +16,8 @@ __all__ = ["changed_immutables"]
 
 _IMMUTABLE = "field is immutable"
 
-# Path -> why it can't change. `!` before the text makes it forbidden, and not an invalid value.
+# Path -> why it can't change. `!` before the text makes it forbidden, and not an invalid value. What stands behind `>` is the
+# path that the error has.
 _RULES: Mapping[str, Mapping[str, str]] = {
     "apps/v1.ControllerRevision": {"data": _IMMUTABLE},
     "apps/v1.DaemonSet": {"spec.selector": _IMMUTABLE},
@@ -31,6 +32,21 @@ _RULES: Mapping[str, Mapping[str, str]] = {
         "spec.managedBy": _IMMUTABLE,
     },
     "core/v1.Secret": {"type": _IMMUTABLE},
+    "events/v1.Event": {
+        "regarding>involvedObject": _IMMUTABLE,
+        "reason": _IMMUTABLE,
+        "note>message": _IMMUTABLE,
+        "deprecatedSource>source": _IMMUTABLE,
+        "deprecatedFirstTimestamp>firstTimestamp": _IMMUTABLE,
+        "deprecatedLastTimestamp>lastTimestamp": _IMMUTABLE,
+        "deprecatedCount>count": _IMMUTABLE,
+        "eventTime": _IMMUTABLE,
+        "action": _IMMUTABLE,
+        "related": _IMMUTABLE,
+        "reportingController": _IMMUTABLE,
+        "reportingInstance": _IMMUTABLE,
+        "type": _IMMUTABLE,
+    },
     "discovery/v1.EndpointSlice": {"addressType": _IMMUTABLE},
     "networking/v1.IngressClass": {"spec.controller": _IMMUTABLE},
     "node/v1.RuntimeClass": {"handler": _IMMUTABLE},
@@ -40,9 +56,9 @@ _RULES: Mapping[str, Mapping[str, str]] = {
     "scheduling/v1.PriorityClass": {"value": "!may not be changed in an update.", "preemptionPolicy": _IMMUTABLE},
     "storage/v1.CSIDriver": {"spec.attachRequired": _IMMUTABLE, "spec.volumeLifecycleModes": _IMMUTABLE},
     "storage/v1.StorageClass": {
-        "parameters": "!updates to parameters are forbidden.",
-        "provisioner": "!updates to provisioner are forbidden.",
-        "reclaimPolicy": "!updates to reclaimPolicy are forbidden.",
+        "parameters": _IMMUTABLE,
+        "provisioner": _IMMUTABLE,
+        "reclaimPolicy": _IMMUTABLE,
         "volumeBindingMode": _IMMUTABLE,
     },
     "storage/v1.VolumeAttachment": {"spec": _IMMUTABLE},
@@ -89,10 +105,13 @@ _FIXED: Mapping[str, tuple[tuple[str, ...], str]] = {
 def changed_immutables(type_name: str, obj: JSONObject, old: JSONObject) -> list[FieldError]:
     """type_name: in the tables of `scheme/`."""
     problems = _frozen(type_name, obj, old)
-    for path, why in _RULES.get(type_name, {}).items():
+    for paths, why in _RULES.get(type_name, {}).items():
+        path, _, shown = paths.partition(">")
         value, before = _at(obj, path), _at(old, path)
         if not codec.same(value or None, before or None):
-            where = Path(path)
+            where = Path(shown or path)
+            if path == "roleRef":
+                value = {f"{name[0].upper()}{name[1:]}".replace("Api", "API"): value[name] for name in value}
             problems.append(field.forbidden(where, why[1:]) if why[0] == "!" else field.invalid(where, value, why))
     fixed = _FIXED.get(type_name)
     if fixed is not None and _fixed_part(type_name, obj, fixed[0]) != _fixed_part(type_name, old, fixed[0]):

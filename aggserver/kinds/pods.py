@@ -12,18 +12,17 @@ from dataclasses import replace
 from typing import Any
 
 from aggserver.kinds.strategy import ALL_METADATA, KindStatusStrategy, KindStrategy
-from aggserver.merge import fieldset
 from aggserver.merge.fieldset import FieldSet
 from aggserver.meta import codec, errors
 from aggserver.meta.errors import Cause, StatusError
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.selectors import LabelSelector, SelectorError
+from aggserver.registry.deletion import check_preconditions
 from aggserver.registry.informer import ALL
 from aggserver.registry.rest import NO_ADMISSION, Admission, Context, DeleteOptions, WriteOptions
 from aggserver.registry.store import Store
 from aggserver.registry.stored import StoredObject
 from aggserver.registry.strategy import Verdict
-from aggserver.scheme.types import lookup
 
 __all__ = ["Bindings", "EphemeralContainersStrategy", "Evictions", "ResizeStrategy", "set_condition"]
 
@@ -118,7 +117,7 @@ class Bindings:
 def _target_problem(target: JSONObject) -> str:
     kind, found = target.get("kind") or "", []
     if kind not in ("", "Node"):
-        found.append(f'target.kind: Unsupported value: "{kind}": supported values: "<empty>", "Node"')
+        found.append(f'target.kind: Unsupported value: "{kind}": supported values: "Node", "<empty>"')
     if not target.get("name"):
         found.append("target.name: Required value")
     return found[0] if len(found) == 1 else f"[{', '.join(found)}]" if found else ""
@@ -172,12 +171,13 @@ class Evictions:
 
     async def _evict(self, context: Context, name: str, options: DeleteOptions) -> None:
         async def marked(pod: JSONObject) -> JSONObject:
+            check_preconditions("", "Pod", pod["metadata"], options)
             members = {"reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"}
             set_condition(pod.setdefault("status", {}), "DisruptionTarget", self._pods.now(), **members)
             return pod
 
         if not options.dry_run:
-            written = await self._server_pods.update(context, name, marked, WriteOptions(uid=options.uid or ""))
+            written = await self._server_pods.update(context, name, marked, WriteOptions())
             if options.resource_version is not None:
                 options = replace(options, resource_version=str(written.revision))
         await self._pods.delete(context, name, options)
@@ -256,9 +256,7 @@ class _OfPart(KindStatusStrategy):
     """A strategy that keeps all but a part of the spec."""
 
     def _resets(self) -> FieldSet:
-        others = lookup("core/v1.PodSpec").members.keys() - set(self._changes)
-        kept: FieldSet = {fieldset.field(name): {} for name in sorted(others)}
-        return {fieldset.field("metadata"): {}, fieldset.field("spec"): kept, fieldset.field("status"): {}}
+        return {}  # as upstream, a writer owns what it has sent, also where that was not taken over
 
     @property
     def _changes(self) -> tuple[str, ...]:

@@ -34,6 +34,10 @@ from aggserver.scheme.validation import validate
 
 __all__ = ["ALL_METADATA", "KindStatusStrategy", "KindStrategy", "type_conformer"]
 
+_JOBS_STAY = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
+    "propagationPolicy=Orphan to suppress this warning"
+)
 # What ResetObjectMetaForStatus keeps. Of managedFields, it tells who wrote the status.
 ALL_METADATA = (
     "deletionTimestamp",
@@ -169,6 +173,10 @@ class KindStrategy(StrategyDefaults):
     @property
     def orphans_dependents(self) -> bool:
         return self.kind.orphans
+
+    @property
+    def orphans_warning(self) -> str:
+        return _JOBS_STAY if self.kind.name == "Job" else ""
 
     def grace_period(self, obj: JSONObject, seconds: int | None) -> int | None:
         return _pod_grace(obj, seconds) if self.kind.graceful else None

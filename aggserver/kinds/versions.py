@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from aggserver.conversion.converter import ComputedConverter, ConversionError
 from aggserver.meta.json_types import JSONObject
+from aggserver.scheme.rewriting import rewrite
+from aggserver.scheme.types import lookup
 
 __all__ = ["CONVERTERS", "Events"]
 
@@ -21,6 +23,8 @@ _RENAMED = {
     "reportingComponent": "reportingController",
 }
 _BACK = {there: here for here, there in _RENAMED.items()}
+# apiVersion -> names of members in it, and its type.
+_EVENTS = {"v1": (_BACK, "core/v1.Event"), "events.k8s.io/v1": (_RENAMED, "events/v1.Event")}
 
 
 class Events(ComputedConverter):
@@ -29,10 +33,12 @@ class Events(ComputedConverter):
     def at_once(self, obj: JSONObject, api_version: str) -> JSONObject:
         if obj["apiVersion"] == api_version:
             return obj
-        names = {"v1": _BACK, "events.k8s.io/v1": _RENAMED}.get(api_version)
-        if names is None:
+        if api_version not in _EVENTS:
             raise ConversionError(f"Event is not served in {api_version}")
-        return {names.get(name, name): value for name, value in obj.items()} | {"apiVersion": api_version}
+        names, of = _EVENTS[api_version]
+        converted = {names.get(name, name): value for name, value in obj.items()} | {"apiVersion": api_version}
+        rewrite(converted, lookup(of))  # they do not omit the same members
+        return converted
 
 
 # Group and resource of what is stored -> its converter.

@@ -66,14 +66,20 @@ class Environment:
         prefix = keys.resource_prefix(group, resource)
         return Cacher(self.storage, prefix, make=make, at=stored.at, prepare=prepare, clock=self.monotonic, corrupt=self.corrupt)
 
-    def own_store(self, strategy: Strategy, converter: Converter | None = None) -> Store:
-        """A store for one of the server's own kinds that has one version, no schema, no selectable fields and few objects.
+    def own_store(
+        self,
+        strategy: Strategy,
+        converter: Converter | None = None,
+        read_fields: Callable[[JSONObject], Mapping[str, str]] | None = None,
+    ) -> Store:
+        """A store for one of the server's own kinds that has one version, no schema and few objects.
 
-        converter: for objects that another server has stored in a version that is not served here.
+        converter: for objects that another server has stored in a version that is not served here. read_fields: the selectable
+        fields.
         """
         info = strategy.info
         cacher = self.cacher(info.group, info.resource, stored.make_decodable)
-        resource = self.own_storage(info, cacher, converter or NONE, _no_fields)
+        resource = self.own_storage(info, cacher, converter or NONE, read_fields or _no_fields)
         return Store(resource, strategy, Views(resource, info, _keep_all))
 
     def own_storage(

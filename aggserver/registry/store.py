@@ -298,6 +298,9 @@ class Store(Reader):
     # --- deleting ---
 
     async def delete(self, context: Context, name: str, options: DeleteOptions, admission: Admission = NO_ADMISSION) -> Deleted:
+        warning = self._strategy.orphans_warning
+        if warning and not options.propagation and options.orphan_dependents is None:
+            context.warnings.append(warning)
         return await self._delete_one(context, name, options, admission)
 
     async def _delete_one(self, context: Context, name: str, options: DeleteOptions, admission: Admission) -> Deleted:
@@ -565,7 +568,7 @@ class Store(Reader):
         if problems:
             # The object's own kind, even if that is what is invalid, as upstream.
             kind = obj.get("kind") or self._info.kind
-            raise errors.invalid(self._info.group, kind, obj["metadata"].get("name", ""), problems)
+            raise errors.invalid(self._resource.group, kind, obj["metadata"].get("name", ""), problems)
 
     def _check_revision(self, name: str, metadata: JSONObject, current: StoredObject) -> None:
         info = self._info

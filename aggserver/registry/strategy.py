@@ -103,6 +103,10 @@ class Strategy(Protocol):
     def orphans_dependents(self) -> bool:
         """Whether a delete without a propagation policy leaves the dependents of the object."""
 
+    @property
+    def orphans_warning(self) -> str:
+        """The text of a Warning header for such a delete, '' for none."""
+
     def grace_period(self, obj: JSONObject, seconds: int | None) -> int | None:
         """For kinds that are deleted gracefully, the time that the object gets to end. None for all others.
 
@@ -147,6 +151,10 @@ class StrategyDefaults:
     @property
     def orphans_dependents(self) -> bool:
         return False
+
+    @property
+    def orphans_warning(self) -> str:
+        return ""
 
     def grace_period(self, obj: JSONObject, seconds: int | None) -> int | None:
         return None

@@ -39,6 +39,7 @@ def namespace_kind(store: Store, admission: Chain) -> FixedResource:
             "status": Subresource(StatusStore(store.with_strategy(namespaces.NamespaceStatusStrategy()))),
         },
         short_names=("ns",),
+        selectable_fields=frozenset({"status.phase"}),
         conform=store.strategy.conform,
         type_name="core/v1.Namespace",
     )

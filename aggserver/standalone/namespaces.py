@@ -192,6 +192,11 @@ def _finalizer_problems(name: str, path: Path) -> list[FieldError]:
     return problems
 
 
+def read_fields(namespace: JSONObject) -> dict[str, str]:
+    """The selectable fields."""
+    return {"status.phase": _read_phase(namespace)["phase"]}
+
+
 def _read_phase(namespace: JSONObject) -> dict[str, str]:
     status = namespace.get("status") or {}
     return {"phase": str(status.get("phase", "Active"))}

@@ -51,7 +51,8 @@ def both(
             pair.append(Side(client, stack.enter_context(Client(kubeconfig, certificate=False))))
         yield pair[0], pair[1]
         cluster.kubectl("delete", "namespace", *namespaces, "--wait=false")
-        cluster.kubectl("delete", "crd", *(entry["metadata"]["name"] for entry in definitions), "--wait=false")
+        if definitions:
+            cluster.kubectl("delete", "crd", *(entry["metadata"]["name"] for entry in definitions), "--wait=false")
 
 
 def played(sides: tuple[Side, Side], name: str, case: Case) -> tuple[list[Seen], list[Seen]]:
@@ -67,4 +68,5 @@ def _plant(cluster: Cluster, kubeconfig: Path, definitions: Iterable[dict[str, A
     documents = "".join(f"---\n{json.dumps(entry)}\n" for entry in (*definitions, *made))
     cluster.kubectl("create", "-f", "-", user=kubeconfig, input=documents)
     names = [f"crd/{entry['metadata']['name']}" for entry in definitions]
-    cluster.kubectl("wait", "--for=condition=Established", *names, user=kubeconfig)
+    if names:
+        cluster.kubectl("wait", "--for=condition=Established", *names, user=kubeconfig)

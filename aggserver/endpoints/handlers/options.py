@@ -230,9 +230,17 @@ def _check_watch(options: ListOptions) -> list[FieldError]:
     return problems
 
 
+_NOT_SUPPORTED = "field label not supported: {}"
+# The kinds with words of their own.
+_UNSUPPORTED = {
+    "Job": 'field label "{}" not supported for Job',
+    "ResourceSlice": "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {}",
+}
+
+
 def _check_fields(fields: FieldSelector, scope: ResourceScope) -> None:
-    # Of the built-in kinds, only those of the core group have names of their own, and not the default ones.
-    by_default = scope.built_in and bool(scope.info.group)
+    # Those of the built-in kinds that have no fields of their own have upstream's default ones.
+    by_default = scope.built_in and not scope.selectable_fields
     for name in fields.fields():
         if name in scope.selectable_fields or name == "metadata.name":
             continue
@@ -241,7 +249,7 @@ def _check_fields(fields: FieldSelector, scope: ResourceScope) -> None:
         if by_default:
             why = f'{golang.quote(name)} is not a known field selector: only "metadata.name", "metadata.namespace"'
             raise errors.bad_request(why)
-        raise errors.bad_request(f"field label not supported: {name}")
+        raise errors.bad_request(_UNSUPPORTED.get(scope.kind if scope.built_in else "", _NOT_SUPPORTED).format(name))
 
 
 def _check_manager(manager: str) -> list[FieldError]:
