@@ -13,6 +13,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
+from aggserver.admission.certificates import CertificateApproval, CertificateSigning, CertificateSubjectRestriction
 from aggserver.admission.chain import Attributes, Chain, Mutating, Validating
 from aggserver.admission.cluster_kinds import ClusterKinds
 from aggserver.admission.cluster_namespaces import ClusterNamespaces
@@ -24,7 +25,10 @@ from aggserver.admission.resource_quota import ResourceQuota
 from aggserver.admission.sources import Collection, Sources
 from aggserver.admission.webhook_configurations import Conditions, WebhookIndex
 from aggserver.admission.webhooks import MutatingWebhooks, ValidatingWebhooks, WebhookCalls
+from aggserver.authentication.user import UserInfo
+from aggserver.authorization import attributes as access
 from aggserver.authorization.delegating import Authorizer
+from aggserver.certificates.issuing import requested_groups
 from aggserver.cluster import Cluster
 from aggserver.endpoints.installer import Installer
 from aggserver.meta import errors
@@ -118,7 +122,8 @@ class StandaloneAdmission:
         rules = self._sources.rules
         self._params = OwnParams(installer, _policies(rules))
         world = _World(self._namespaces, self._params.find, partial(own_kinds, installer), observer)
-        return _chain(_plugins(self._common, rules, world), self._common.enabled(), [], observer, self._last)
+        plugins = {**_plugins(self._common, rules, world), **_certificate_plugins(self._common.authorizer)}
+        return _chain(plugins, self._common.enabled(), [], observer, self._last)
 
     def of_files(self) -> Chain:
         """What the objects of files go through at the start: no webhooks and no policies (see `seed`)."""
@@ -184,6 +189,18 @@ def _plugins(common: Common, rules: Sources, world: _World) -> dict[str, _Plugin
         "ValidatingAdmissionWebhook": ValidatingWebhooks(
             WebhookIndex(rules.validating_webhooks, compile_conditions), calls("ValidatingAdmissionWebhook")
         ),
+    }
+
+
+def _certificate_plugins(authorizer: Authorizer) -> dict[str, _Plugin]:
+    async def may_use(user: UserInfo, verb: str, signer: str) -> bool:
+        attributes = access.Attributes(user, verb, "certificates.k8s.io", "*", "signers", name=signer)
+        return (await authorizer.authorize(attributes)).allowed
+
+    return {
+        "CertificateApproval": CertificateApproval(may_use),
+        "CertificateSigning": CertificateSigning(may_use),
+        "CertificateSubjectRestriction": CertificateSubjectRestriction(requested_groups),
     }
 
 

@@ -27,6 +27,7 @@ __all__ = [
     "issue_serving",
     "load_key",
     "new_ca",
+    "requested_groups",
     "sign_request",
 ]
 
@@ -113,13 +114,22 @@ def sign_request(
         extensions.extend((each.value, each.critical) for each in names)
     except (ValueError, UnsupportedAlgorithm) as error:
         raise RequestError(f"unable to parse certificate request: {error}") from None
-    if refused_group in (one.value for one in request.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)):
+    if refused_group in requested_groups(request_pem):
         raise RequestError(f"use of kubernetes.io/kube-apiserver-client signer with {refused_group} group is not allowed")
     key = request.public_key()
     if not isinstance(key, ec.EllipticCurvePublicKey | rsa.RSAPublicKey):
         raise RequestError("unable to sign a certificate for a key that is neither RSA nor ECDSA")
     signed = _signed(ca, request.subject, key, extensions, ExtendedKeyUsageOID.CLIENT_AUTH, now, seconds)
     return signed.public_bytes(serialization.Encoding.PEM)
+
+
+def requested_groups(request_pem: bytes) -> list[str]:
+    """The groups that a certificate signing request asks for: the organizations of its subject. Raises ValueError."""
+    try:
+        subject = x509.load_pem_x509_csr(request_pem).subject
+    except UnsupportedAlgorithm as error:
+        raise RequestError(str(error)) from None
+    return [str(one.value) for one in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
 
 
 def issue_client(ca: KeyPair, user: str, groups: Sequence[str], now: float) -> KeyPair:

@@ -65,6 +65,9 @@ AUTHORIZATION_MODES = ("AlwaysAllow", "AlwaysDeny", "Node", "RBAC")
 ADMISSION_PLUGINS = {
     "NamespaceLifecycle": True,
     "OwnerReferencesPermissionEnforcement": False,
+    "CertificateApproval": True,
+    "CertificateSigning": True,
+    "CertificateSubjectRestriction": True,
     "MutatingAdmissionPolicy": True,
     "MutatingAdmissionWebhook": True,
     "ValidatingAdmissionPolicy": True,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 
 import pytest
 
 from tests.controlplane.cluster import Cluster
+from tests.fenced import blocks
 from tests.integration.test_commands import Shell
 
 USER = "aggserver dev user alice --group developers --kubeconfig alice.kubeconfig"
@@ -18,7 +20,11 @@ WHAT = "kubectl --kubeconfig alice.kubeconfig auth can-i --list"
 
 ACCOUNT, TOKEN = "kubectl create serviceaccount robot", "kubectl create token robot"
 
-RUNS = [USER, WHOAMI, BIND, MAY, WHAT, ACCOUNT, TOKEN]
+REQUEST = "openssl req -new -newkey rsa:2048 -nodes -keyout carol.key -subj /O=developers/CN=carol -out carol.csr"
+CREATE, APPROVE = "kubectl create -f carol.yaml", "kubectl certificate approve carol"
+FETCH = "kubectl get csr carol -o jsonpath='{.status.certificate}' | base64 --decode > carol.crt"
+
+RUNS = [USER, WHOAMI, BIND, MAY, WHAT, ACCOUNT, TOKEN, REQUEST, CREATE, APPROVE, FETCH]
 
 
 @pytest.fixture
@@ -48,6 +54,24 @@ def test_a_token(shell: Shell) -> None:
         shell.run(f"kubectl config set-credentials robot --token {token}")
         whoami = shell.run("kubectl config set-context --current --user robot > /dev/null; kubectl auth whoami -o json")
         assert json.loads(whoami)["status"]["userInfo"]["username"] == "system:serviceaccount:default:robot"
+
+
+def test_a_certificate_signing_request(shell: Shell) -> None:
+    [manifest] = [block.text for block in blocks() if block.text.startswith("# carol.yaml\n")]
+    with shell.running("aggserver dev --secure-port 0", "aggserver serves https://127.0.0.1:"):
+        shell.variables["KUBECONFIG"] = f"{shell.folder}/.aggserver/kubeconfig"
+        shell.run(REQUEST)
+        encoded = base64.b64encode((shell.folder / "carol.csr").read_bytes()).decode()
+        (shell.folder / "carol.yaml").write_text(manifest.replace("LS0t...", encoded))
+        shell.run(CREATE)
+        shell.run(APPROVE)
+        signed = "kubectl wait csr carol --timeout 30s --for jsonpath='{.status.certificate}'"
+        shell.run(signed)
+        shell.run(FETCH)
+        shell.run("kubectl config set-credentials carol --client-certificate carol.crt --client-key carol.key")
+        whoami = shell.run("kubectl config set-context --current --user carol > /dev/null; kubectl auth whoami -o json")
+        info = json.loads(whoami)["status"]["userInfo"]
+        assert (info["username"], info["groups"]) == ("carol", ["developers", "system:authenticated"])
 
 
 def test_a_user_of_a_server_in_memory(shell: Shell) -> None:
