@@ -19,19 +19,20 @@ __all__ = ["Access"]
 class Access:
     """With the built-in kinds, roles and bindings are the server's own; without them, the bootstrap roles are all there is.
 
-    stores: returns the store of a built-in resource; called when roles are needed. namespaces: the store of Namespaces.
+    stores: returns the store of a built-in resource; called when roles are needed.
 
+    plugins: of admission, after all others that may change an object. filters: before authorization. tasks: in the background.
     authorizer: for requests. reviewer: for access reviews, to which open paths are none, as in kube-apiserver.
     """
 
-    def __init__(self, options: Options, stores: Callable[[str, str], Store], namespaces: Store) -> None:
+    def __init__(self, options: Options, stores: Callable[[str, str], Store]) -> None:
         self.plugins: Sequence[Mutating] = ()
         self.filters: Mapping[str, Filter] = {}
         self.tasks: Sequence[Task] = ()
         policy = bootstrap_policy
         if options.kinds != "none":
             aggregates = is_controller_enabled("clusterrole-aggregation-controller", options.controllers)
-            roles = RoleController(stores, namespaces, aggregates=aggregates)
+            roles = RoleController(stores, aggregates=aggregates)
             policy = roles.policy
             self.filters = {"roles": roles.before}
             self.tasks = [("controller of roles", roles.run)]

@@ -101,7 +101,7 @@ async def _run(
             assert built_in is not None
             return built_in.store(group, resource)
 
-        access = Access(options, built_in_store, namespace_store)
+        access = Access(options, built_in_store)
         identities = read_identities(options.admission_control_config_file)
         common = Common(options, access.authorizer, webhooks, identities, environment.new_uid)
         admission = StandaloneAdmission(common, registrations, namespaces.StoredNamespaces(namespace_store), access.plugins)

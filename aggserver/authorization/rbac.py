@@ -33,7 +33,7 @@ _SERVICE_ACCOUNT = "system:serviceaccount:"
 # Clients choose the questions, so what is kept of them is bounded: their number, and the characters of each.
 _KEPT_QUESTIONS = 4096
 _KEPT_USERS = 512
-_KEPT_LENGTH = 1000
+_KEPT_LENGTH = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,9 +184,11 @@ class Policy:
         key = (user.name, user.groups, namespace)
         found = self._found.get(key)
         if found is None:
-            if len(self._found) >= _KEPT_USERS:
-                self._found.clear()
-            found = self._found[key] = self._find(user, namespace)
+            found = self._find(user, namespace)
+            if _may_be_kept(user, namespace):
+                if len(self._found) >= _KEPT_USERS:
+                    self._found.clear()
+                self._found[key] = found
         return found
 
     def _answer(self, attributes: Attributes) -> _Answer:
@@ -198,7 +200,7 @@ class Policy:
         if answer is None:
             granted = [each for each in self.found(user, namespace).granted if each.rule.concerns(attributes)]
             answer = tuple((each.rule.names if attributes.resource else (), each.reason) for each in granted)
-            if sum(map(len, what)) <= _KEPT_LENGTH:
+            if _may_be_kept(user, *what):
                 if len(self._answers) >= _KEPT_QUESTIONS:
                     self._answers.clear()
                 self._answers[key] = answer
@@ -233,6 +235,10 @@ class Policy:
     def _changed(self) -> None:
         self._found.clear()
         self._answers.clear()
+
+
+def _may_be_kept(user: UserInfo, *texts: str) -> bool:
+    return sum(map(len, (user.name, *user.groups, *texts))) <= _KEPT_LENGTH
 
 
 def covers_path(path: str, wanted: str) -> bool:

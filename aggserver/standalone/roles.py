@@ -25,7 +25,6 @@ from aggserver.meta.json_types import JSONMapping, JSONObject
 from aggserver.registry.informer import CONTROLLER, CallLater, Informer, call_later
 from aggserver.registry.rest import ApplyConfiguration, Context, DeleteOptions, WriteOptions
 from aggserver.registry.store import Store
-from aggserver.standalone.namespaces import ensure
 
 if TYPE_CHECKING:
     from aggserver.authorization.rbac import Policy
@@ -50,20 +49,19 @@ _RETRY = Backoff(initial=0.1, longest=10.0)
 
 
 class RoleController:
-    """stores: returns the store of a resource of the group. namespaces: the store of Namespaces. aggregates: whether ClusterRoles
-    get the rules of others. `run` is the task.
+    """stores: returns the store of a resource of the group. aggregates: whether ClusterRoles get the rules of others.
+
+    `run` is the task.
     """
 
     def __init__(
         self,
         stores: Callable[[str, str], Store],
-        namespaces: Store,
         later: CallLater = call_later,
         *,
         aggregates: bool = True,
     ) -> None:
         self._stores = stores
-        self._namespaces = namespaces
         self._later = later
         self._aggregates = aggregates
         self._wanted = asyncio.Event()
@@ -163,12 +161,7 @@ class RoleController:
 
     async def _reconcile_all(self, objects: list[JSONObject]) -> int:
         """Returns how many could not be written. All at once, so that they are in few transactions."""
-        namespaces = {obj["metadata"].get("namespace") for obj in objects} - {None}
-        done = await asyncio.gather(
-            *(ensure(self._namespaces, namespace) for namespace in sorted(namespaces)),
-            *map(self._reconcile_one, objects),
-            return_exceptions=True,
-        )
+        done = await asyncio.gather(*map(self._reconcile_one, objects), return_exceptions=True)
         for each in done:
             if isinstance(each, BaseException) and not isinstance(each, StatusError):
                 raise each

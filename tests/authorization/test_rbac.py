@@ -227,7 +227,9 @@ def test_what_is_kept_is_bounded() -> None:
     assert len(policy._found) <= 512
     before = len(policy._answers)
     assert policy.why(at("get", "/x" * 2000)) is None
+    assert policy.why(on("get", "pods")._replace(user=UserInfo("x", groups=("developers", "y" * 3000)))) is not None
     assert len(policy._answers) == before
+    assert not any("y" * 3000 in groups for _, groups, _ in policy._found)
 
 
 def test_a_rule_as_json() -> None:

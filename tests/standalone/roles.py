@@ -14,7 +14,6 @@ from aggserver.registry.environment import Environment
 from aggserver.registry.informer import CONTROLLER
 from aggserver.registry.rest import Context, DeleteOptions, WriteOptions
 from aggserver.registry.store import Store
-from aggserver.standalone import namespaces
 from aggserver.standalone.roles import GROUP, RoleController
 from aggserver.storage.memory import MemoryStorage
 from tests.fakes.clock import FakeClock
@@ -36,9 +35,8 @@ class World:
             storage=self.storage, clock=clock, monotonic=clock, new_uid=lambda: f"uid-{next(uids)}", random=lambda below: 0
         )
         self.kinds = Kinds(self.environment, Chain())
-        self.namespaces = self.environment.own_store(namespaces.NamespaceStrategy())
         self.timers = Timers()
-        self.controller = RoleController(self.kinds.store, self.namespaces, self.timers.call_later)
+        self.controller = RoleController(self.kinds.store, self.timers.call_later)
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -46,7 +44,7 @@ class World:
         self.run()
 
     def run(self, *, aggregates: bool = True) -> None:
-        self.controller = RoleController(self.kinds.store, self.namespaces, self.timers.call_later, aggregates=aggregates)
+        self.controller = RoleController(self.kinds.store, self.timers.call_later, aggregates=aggregates)
         self._task = asyncio.create_task(self.controller.run())
 
     async def stop(self) -> None:

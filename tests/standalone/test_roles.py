@@ -48,10 +48,6 @@ async def test_nothing_is_written_before_somebody_asks(world: World) -> None:
         }
         assert (stored["metadata"]["labels"], stored["metadata"]["annotations"]) == (metadata["labels"], metadata["annotations"])
         assert stored["metadata"]["managedFields"][0]["manager"] == "kube-apiserver"
-    assert {obj.decoded()["metadata"]["name"] for obj in (await world.namespaces.list(Context(CONTROLLER), ALL)).items} == {
-        "kube-public",
-        "kube-system",
-    }
 
 
 async def test_a_second_start_writes_nothing(world: World) -> None:
