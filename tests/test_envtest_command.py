@@ -62,6 +62,10 @@ FLAG_CASES: dict[str, tuple[list[str], dict[str, Any]]] = {
             "without_effect": ("--enable-admission-plugins=PodNodeSelector",),
         },
     ),
+    "modes of authorization": (
+        ["--authorization-mode=Node,RBAC,ABAC"],
+        {"options": ("--authorization-mode=Node,RBAC",), "without_effect": ("--authorization-mode=ABAC",)},
+    ),
 }
 
 

@@ -7,10 +7,10 @@ Source: kube-apiserver --help, v1.36.3; sigs.k8s.io/controller-runtime pkg/inter
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from aggserver.options import ADMISSION_PLUGINS
+from aggserver.options import ADMISSION_PLUGINS, AUTHORIZATION_MODES
 
 __all__ = ["KNOWN", "Given", "read"]
 
@@ -38,12 +38,17 @@ SAME = frozenset(
 )
 # The same, of use only with an etcd that really is one.
 _OF_ETCD = frozenset({"etcd-cafile", "etcd-certfile", "etcd-keyfile", "etcd-prefix"})
-_PLUGINS = frozenset({"enable-admission-plugins", "disable-admission-plugins"})
+# Flags whose value is a list, and what of that is known here.
+_LISTS: Mapping[str, Collection[str]] = {
+    "authorization-mode": AUTHORIZATION_MODES,
+    "disable-admission-plugins": ADMISSION_PLUGINS,
+    "enable-admission-plugins": ADMISSION_PLUGINS,
+}
 # What these ask for is so here anyway.
 _MET = frozenset({"allow-privileged"})
 _READ_HERE = frozenset({"cert-dir", "etcd-servers"})
 
-KNOWN = SAME | _OF_ETCD | _PLUGINS | _MET | _READ_HERE
+KNOWN = SAME | _OF_ETCD | {*_LISTS} | _MET | _READ_HERE
 """The flags that have an effect, or need none. All others are accepted, and named in the log."""
 
 
@@ -52,8 +57,8 @@ class Given:
     """The flags of one command line.
 
     options: arguments of `aggserver dev`. etcd_options: more of them, for an etcd that really is one. etcd_servers: URLs, not
-    checked. cert_dir: a folder, or "" without the flag. without_effect: names of flags, and admission plugins with the flag that
-    enables them, in their order.
+    checked. cert_dir: a folder, or "" without the flag. without_effect: names of flags, and admission plugins and modes of
+    authorization with the flag that names them, in their order.
     """
 
     options: tuple[str, ...]
@@ -79,11 +84,11 @@ def read(arguments: Sequence[str]) -> Given:
             options.append(f"--{name}={value}")
         elif name in _OF_ETCD:
             etcd_options.append(f"--{name}={value}")
-        elif name in _PLUGINS:
-            there, others = _parted(value.split(","), ADMISSION_PLUGINS)
+        elif name in _LISTS:
+            there, others = _parted(value.split(","), _LISTS[name])
             if there:
                 options.append(f"--{name}={','.join(there)}")
-            if others and name == "enable-admission-plugins":
+            if others and name != "disable-admission-plugins":
                 without_effect[f"--{name}={','.join(others)}"] = None
         elif name == "etcd-servers":
             etcd_servers += filter(None, value.split(","))
