@@ -57,6 +57,7 @@ class FixedResource:
         type_name: str = "",
     ) -> None:
         self._info = info
+        self._type_name = type_name
         whole = of_kind(info.kind, conform)
         below = dict(sorted((subresources or {}).items()))
         self._scopes = {
@@ -118,6 +119,7 @@ class FixedResource:
             schema={},
             status="status" in self._scopes,
             finalize="finalize" in self._scopes,
+            type_name=self._type_name,
         )
 
     def scope(self, subresource: str) -> ResourceScope | None:

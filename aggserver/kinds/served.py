@@ -213,6 +213,7 @@ class ServedKind:
             schema={},
             status=kind.has_status,
             scale=bool(kind.scale),
+            type_name=kind.type_name,
         )
 
     def store(self) -> Store:

@@ -15,8 +15,18 @@ from typing import Any
 
 from aggserver.meta.json_types import JSONObject
 from aggserver.publish import builtin
+from aggserver.scheme import openapi
 
-__all__ = ["Dialect", "Published", "kind_schema", "list_model_name", "list_schema", "model_name"]
+__all__ = [
+    "Dialect",
+    "Published",
+    "built_in_models",
+    "kind_schema",
+    "list_model_name",
+    "list_schema",
+    "model_name",
+    "own_model_name",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +36,7 @@ class Published:
     schema: openAPIV3Schema as written; empty for a kind that publishes none, which means any object. preserves: the definition
     has preserveUnknownFields, as only definitions from before v1 can.
     selectable_fields: JSON paths, with or without a leading dot.
+    type_name: of a built-in kind, whose models are made from the tables of `scheme/`, and not from `schema`.
     """
 
     group: str
@@ -41,6 +52,7 @@ class Published:
     finalize: bool = False
     selectable_fields: tuple[str, ...] = ()
     preserves: bool = False
+    type_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +140,23 @@ def model_name(group: str, version: str, kind: str) -> str:
     return f"{prefix}.{version}.{kind}"
 
 
+def own_model_name(resource: Published) -> str:
+    if resource.type_name:
+        return openapi.model_name(resource.type_name)
+    return model_name(resource.group, resource.version, resource.kind)
+
+
 def list_model_name(resource: Published) -> str:
+    if resource.type_name:
+        return f"{openapi.model_name(resource.type_name)}List"
     return model_name(resource.group, resource.version, resource.list_kind)
+
+
+def built_in_models(resource: Published) -> dict[str, JSONObject]:
+    """The v3 models of a built-in kind, of its list, and of all that they refer to, but for those in `builtin`, by name."""
+    found = openapi.models([resource.type_name])
+    found[list_model_name(resource)] = openapi.list_model(resource.type_name)
+    return {name: model for name, model in found.items() if name not in builtin.schemas()}
 
 
 def kind_schema(resource: Published, schema: Mapping[str, Any], dialect: Dialect) -> JSONObject:

@@ -36,9 +36,11 @@ def build(resources: Sequence[Published], *, info_version: str) -> JSONObject:
     parameters: JSONObject = {}
     used: set[str] = {builtin.OBJECT_META, builtin.LIST_META} if resources else set()
     for resource in resources:
-        name = models.model_name(resource.group, resource.version, resource.kind)
-        definitions[name] = models.kind_schema(resource, _root(resource), _DIALECT)
-        definitions[models.list_model_name(resource)] = models.list_schema(resource, _DIALECT)
+        if resource.type_name:
+            definitions.update((name, _translate(model)) for name, model in models.built_in_models(resource).items())
+        else:
+            definitions[models.own_model_name(resource)] = models.kind_schema(resource, _root(resource), _DIALECT)
+            definitions[models.list_model_name(resource)] = models.list_schema(resource, _DIALECT)
         gvk = {"group": resource.group, "version": resource.version, "kind": resource.kind}
         for item in operations.paths(resource):
             paths[item.path] = _path(item, gvk, parameters)
@@ -111,6 +113,9 @@ def _translate(node: Any) -> Any:
     }
     if "allOf" in node:
         out.update(_translate(node["allOf"][0]))
+    if "oneOf" in out:  # of a quantity and of an integer or text, which v2 has as texts
+        del out["oneOf"]
+        out["type"] = "string"
     if "$ref" in out:
         out["$ref"] = out["$ref"].replace(_V3_PREFIX, _DIALECT.prefix)
     return out

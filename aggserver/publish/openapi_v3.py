@@ -31,8 +31,11 @@ def build(
     used: set[str] = {builtin.OBJECT_META, builtin.LIST_META}
     schemas: JSONObject = {}
     for resource in resources:
-        schemas[models.model_name(group, version, resource.kind)] = models.kind_schema(resource, resource.schema, _DIALECT)
-        schemas[models.list_model_name(resource)] = models.list_schema(resource, _DIALECT)
+        if resource.type_name:
+            schemas |= models.built_in_models(resource)
+        else:
+            schemas[models.own_model_name(resource)] = models.kind_schema(resource, resource.schema, _DIALECT)
+            schemas[models.list_model_name(resource)] = models.list_schema(resource, _DIALECT)
         gvk = {"group": group, "version": version, "kind": resource.kind}
         for item in operations.paths(resource):
             paths[item.path] = _path(item, gvk)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from aggserver.publish import builtin
-from aggserver.publish.models import Published, list_model_name, model_name
+from aggserver.publish.models import Published, list_model_name, own_model_name
 
 __all__ = [
     "APPLY_PATCH",
@@ -123,7 +123,7 @@ class PathItem:
 def paths(resource: Published) -> Iterator[PathItem]:
     """The resource's paths: all namespaces, collection, object, /finalize, /status, /scale, as far as its verbs need them."""
     prefix = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
-    model = model_name(resource.group, resource.version, resource.kind)
+    model = own_model_name(resource)
     builder = _Builder(resource)
     if resource.namespaced:
         yield from builder.item(f"{prefix}/{resource.plural}", "", (_LIST_EVERYWHERE, list_model_name(resource)))
