@@ -17,6 +17,7 @@ import pytest
 
 from tests.controlplane.plane import ControlPlane
 from tests.integration.comparison import comparable
+from tests.integration.protobuf import encode_body
 from tests.integration.raw import Answer, Client
 from tests.integration.server import Standalone, running
 
@@ -153,6 +154,20 @@ def parts(answer: Answer) -> Any:
         if name in holder:
             holder[name] -= start
     return head, list(claims), said(claims)
+
+
+def test_bodies_in_protobuf(sides: tuple[Side, Side]) -> None:
+    """As Go's typed clients send them."""
+    of = {"apiVersion": "authentication.k8s.io/v1", "metadata": {}}
+    for path, kind, spec in (
+        (f"{ACCOUNTS}/bob/token", "TokenRequest", {"audiences": ["a"], "expirationSeconds": 700}),
+        (REVIEWS, "TokenReview", {"token": "word"}),
+    ):
+        body = encode_body({**of, "kind": kind, "spec": spec})
+        headers = {"content-type": "application/vnd.kubernetes.protobuf", "accept": "application/json"}
+        upstream, ours = (side.admin.request("POST", path, headers, body) for side in sides)
+        assert ours.status == 201, ours.body
+        assert seen(ours) == seen(upstream)
 
 
 def test_requests_elsewhere(sides: tuple[Side, Side]) -> None:
