@@ -1,4 +1,4 @@
-"""kube-apiserver still answers what tests/cases/kinds/{created,tables}.yaml say, to which our defaults and tables are held; and
+"""kube-apiserver still answers what the files in tests/cases/kinds say, to which our defaults, tables and warnings are held; and
 aggserver answers the same.
 """
 
@@ -8,9 +8,9 @@ import json
 from typing import Any
 
 from tests.cases.kind_objects import created as recorded
-from tests.cases.kind_objects import tables
+from tests.cases.kind_objects import tables, warnings
 from tests.controlplane.cluster import Cluster
-from tests.integration.created import created
+from tests.integration.created import created, warned_of
 from tests.integration.raw import Client
 from tests.integration.server import Standalone
 from tests.integration.shown import shown_tables
@@ -27,6 +27,16 @@ def test_answers_are_those_recorded(control_plane: Cluster) -> None:
 def test_tables_are_those_recorded(control_plane: Cluster) -> None:
     with Client(control_plane.kubeconfig) as client:
         assert shown_tables(client) == tables()
+
+
+def test_warnings_are_those_recorded(control_plane: Cluster) -> None:
+    with Client(control_plane.kubeconfig) as client:
+        assert warned_of(client) == warnings()
+
+
+def test_warnings_of_dev_are_the_same(standalone: Standalone) -> None:
+    with Client(standalone.kubeconfig) as client:
+        assert warned_of(client) == warnings()
 
 
 def test_answers_of_dev_are_the_same(standalone: Standalone) -> None:
