@@ -62,7 +62,7 @@ def _run(argv: Sequence[str]) -> int:
     if argv[:1] == [_STAND_IN]:
         from aggserver.envtest_command import kube_apiserver
 
-        argv, remark = kube_apiserver.translate(argv[1:])
+        argv, remark = kube_apiserver.translate(argv[1:], os.environ)
     options = parse(argv, os.environ)
     if options.command == "version":
         print(f"aggserver {aggserver.__version__}")

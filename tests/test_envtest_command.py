@@ -27,6 +27,8 @@ from aggserver.options.table import DEV, FLAGS
 from tests.command import run
 from tests.integration.server import eventually
 
+COMMAND = "aggserver envtest assets"
+RUNS = [COMMAND]
 NAMES = ("kube-apiserver", "etcd", "kubectl")
 
 # --- flags ---
@@ -85,13 +87,30 @@ def test_the_flags_that_are_passed_on_are_options_of_dev() -> None:
 
 
 def test_without_etcd_data_is_in_memory(tmp_path: Path) -> None:
-    arguments, remark = kube_apiserver.translate(["--secure-port=1234", "--audit-log-path=-", f"--cert-dir={tmp_path}"])
-    assert arguments == ["dev", "--data=:memory:", "--secure-port=1234"]
+    arguments, remark = kube_apiserver.translate(["--secure-port=1234", "--audit-log-path=-", f"--cert-dir={tmp_path}"], {})
+    assert arguments == ["dev", "--data=:memory:", "--controllers=namespace-controller", "--secure-port=1234"]
     assert remark == "in the place of kube-apiserver; data is in memory; flags without effect: --audit-log-path"
 
 
+def test_controllers_can_be_turned_on() -> None:
+    environ = {"AGGSERVER_CONTROLLERS": "*"}
+    arguments, _ = kube_apiserver.translate([], environ)
+    assert parse(arguments, environ).controllers == ("*",)
+    assert parse(kube_apiserver.translate([], {})[0], {}).controllers == ("namespace-controller",)
+
+
+def test_the_certificate_in_the_folder_is_served(tmp_path: Path) -> None:
+    for name in ("apiserver.crt", "apiserver.key"):
+        (tmp_path / name).touch()
+    arguments, _ = kube_apiserver.translate([f"--cert-dir={tmp_path}"], {})
+    options = parse(arguments, {})
+    assert (options.tls_cert_file, options.tls_private_key_file) == (tmp_path / "apiserver.crt", tmp_path / "apiserver.key")
+    arguments, _ = kube_apiserver.translate([f"--cert-dir={tmp_path}", "--tls-cert-file=a", "--tls-private-key-file=b"], {})
+    assert parse(arguments, {}).tls_cert_file == Path("a")
+
+
 def test_another_etcd_is_used_as_one() -> None:
-    arguments, remark = kube_apiserver.translate(["--etcd-servers=https://a:1,https://b:1", "--etcd-cafile=ca.crt"])
+    arguments, remark = kube_apiserver.translate(["--etcd-servers=https://a:1,https://b:1", "--etcd-cafile=ca.crt"], {})
     options = parse(arguments, {})
     assert (options.storage, options.etcd_servers, options.etcd_cafile) == (
         "etcd",
@@ -106,11 +125,17 @@ def test_an_etcd_that_does_not_answer() -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         url = f"http://127.0.0.1:{unused.getsockname()[1]}"
     with pytest.raises(kube_apiserver.EtcdError, match=rf"^--etcd-servers={url}: Connection refused$"):
-        kube_apiserver.translate([f"--etcd-servers={url}"], waited.append, lambda: sum(waited))
+        kube_apiserver.translate([f"--etcd-servers={url}"], {}, waited.append, lambda: sum(waited))
     assert sum(waited) >= 20
 
 
 # --- the programs ---
+
+
+def test_the_command_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(COMMAND.split()[1:]) == 0
+    assert f"KUBEBUILDER_ASSETS={tmp_path}/assets " in capsys.readouterr().out
 
 
 @pytest.fixture

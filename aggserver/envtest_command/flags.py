@@ -30,6 +30,7 @@ SAME = frozenset(
         "service-account-key-file",
         "service-account-max-token-expiration",
         "service-account-signing-key-file",
+        "service-cluster-ip-range",
         "tls-cert-file",
         "tls-cipher-suites",
         "tls-min-version",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -23,6 +23,10 @@ _ETCD_SECONDS = 20.0
 _ETCD_INTERVAL = 0.1
 _LARGEST_ANSWER = 64 * 1024
 _CERTIFICATE, _KEY = "apiserver.crt", "apiserver.key"
+# Of the controllers, only the one without which deleted namespaces would stay. envtest has none: its tests make up owners, which
+# the garbage collector would miss, delete themselves what it would delete, and count ServiceAccounts.
+_CONTROLLERS = "--controllers=namespace-controller"
+_CONTROLLERS_VARIABLE = "AGGSERVER_CONTROLLERS"
 
 
 class EtcdError(AggserverError):
@@ -31,12 +35,17 @@ class EtcdError(AggserverError):
 
 def translate(
     arguments: Sequence[str],
+    environ: Mapping[str, str],
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> tuple[list[str], str]:
-    """From arguments of kube-apiserver (arguments of `aggserver`, what the log shall say of them). Raises EtcdError."""
+    """From arguments of kube-apiserver (arguments of `aggserver`, what the log shall say of them). environ: the environment.
+
+    Raises EtcdError.
+    """
     given = flags.read(arguments)
-    options = [*_certificate(given), *given.options]
+    controllers = [] if _CONTROLLERS_VARIABLE in environ else [_CONTROLLERS]
+    options = [*controllers, *_certificate(given), *given.options]
     if not given.etcd_servers:
         place, stored = "in memory", ["--data=:memory:"]
     elif (folder := _data_folder(given.etcd_servers[0], sleep, clock)) is not None:
