@@ -19,13 +19,14 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv dev test unit integration fuzz lint format controlplane bench constraints hashes clean
+.PHONY: help venv dev test unit integration operators fuzz lint format controlplane bench constraints hashes clean
 
 help:
 	@echo 'make dev           the standalone server with the CronTab of the Kubernetes pages; data in .data'
 	@echo 'make test          lint, types, every test: what CI runs (ARGS="-k name" for some)'
 	@echo 'make unit          the tests that need no control plane'
 	@echo 'make integration   the tests that need one (ARGS="--kubeconfig FILE" for a cluster of yours)'
+	@echo 'make operators     upstream tests of operators with the real binaries and with those of aggserver envtest'
 	@echo 'make fuzz          schemas, values, merging and CEL at random, for SECONDS=60'
 	@echo 'make lint          ruff and mypy'
 	@echo 'make format        let ruff mend what it can'
@@ -61,6 +62,9 @@ unit: $(READY)
 
 integration: controlplane
 	$(BIN)/python -m pytest -q -m integration $(ARGS)
+
+operators: controlplane
+	$(BIN)/python -m tests.operators $(ARGS)
 
 SECONDS := 60
 fuzz: controlplane

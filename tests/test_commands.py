@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from aggserver.options import parse
-from tests import test_cel_page, test_conversion_page, test_readme
+from tests import test_cel_page, test_conversion_page, test_envtest_command, test_readme
 from tests.app import test_controllers
 from tests.fenced import PAGES, blocks, commands
 from tests.integration import test_commands as integration
@@ -59,6 +59,7 @@ RUN = [
     *integration.RUNS,
     *test_users.RUNS,
     *test_controllers.RUNS,
+    *test_envtest_command.RUNS,
 ]
 
 
