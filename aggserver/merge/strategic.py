@@ -87,7 +87,7 @@ def _merge_member(merged: JSONObject, key: str, value: Any, of: Type) -> None:
         return
     member = _member(of, key)
     if kind == "object":
-        merged[key] = value if member.strategy == "replace" else strategic_merge(merged[key], value, member.type)
+        merged[key] = value if member.merge_strategy == "replace" else strategic_merge(merged[key], value, member.type)
     else:
         merged[key] = _merged_list(merged[key], value, member)
 
@@ -125,7 +125,7 @@ def _without_directives(value: Any) -> tuple[Any, bool]:
 
 
 def _merged_list(original: Sequence[Any], patch: Sequence[Any], member: Member) -> list[Any]:
-    if member.strategy != "merge":
+    if member.merge_strategy != "merge":
         return list(patch)
     if not original and not patch:
         return []
@@ -191,6 +191,8 @@ def _put_in_order(merged: JSONObject, patch: JSONMapping, name: str, order: Any,
         items = before
     else:
         items = _merged_list(before or [], change or [], member)
+    if not before and not change:
+        raise StrategicPatchError("no elements in any of the given slices")
     merged[name] = _ordered(items, order, before or [], member.merge_key)
 
 
@@ -198,11 +200,18 @@ def _check_order(items: Sequence[Any], order: Sequence[Any], key: str) -> None:
     """The items of the patch must be in the order that it sets."""
     if not order or not items:
         return
-    wanted = iter([_identity(_order_key(each, key)) for each in order])
-    for item in items:
-        if not (isinstance(item, dict) and _PATCH in item) and _identity(_order_key(item, key)) not in wanted:
-            shown = f"\n{go_text(items)}\n doesn't match $setElementOrder list:\n{go_text(order)}\n"
-            raise StrategicPatchError(f"The order in patch list:{shown}")
+    ordered = [item for item in items if not (key and isinstance(item, dict) and item.get(_PATCH) == "delete")]
+    met = 0
+    for each in order:
+        while met < len(ordered) and isinstance(ordered[met], dict) and _PATCH in ordered[met]:
+            met += 1
+        if met == len(ordered):
+            return
+        met += _identity(_order_key(ordered[met], key)) == _identity(_order_key(each, key))
+    # As upstream, a directive after the last item of the order is an error, too.
+    if met < len(ordered):
+        shown = f"\n{go_text(items)}\n doesn't match $setElementOrder list:\n{go_text(order)}\n"
+        raise StrategicPatchError(f"The order in patch list:{shown}")
 
 
 def _ordered(items: Sequence[Any], order: Sequence[Any], before: Sequence[Any], key: str) -> list[Any]:
@@ -249,15 +258,15 @@ def _identity(value: Any) -> Any:
 
 
 def _member(of: Type, name: str) -> Member:
-    if of.kind == "map" and of.element is not None:
-        return Member(name, name, of.element, 0, pointer=False, omitempty=False)
+    if of.kind == "map":
+        raise StrategicPatchError("merging an object in json but data type is not struct, instead is: map")
     if name not in of.members:
         raise StrategicPatchError(f"unable to find api field in struct {of.short_name} for the json field {quote(name)}")
     return of.members[name]
 
 
 def _go_type(value: Any) -> str:
-    names = {"object": "map[string]interface {}", "number": "int64", "null": "<nil>"}
+    names = {"object": "map[string]interface {}", "number": "int64", "null": "%!s(<nil>)"}
     return names.get(json_kind(value), json_kind(value))
 
 

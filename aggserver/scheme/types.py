@@ -170,6 +170,11 @@ class Member:
     map_type: str = ""
     bare: bool = False
 
+    @property
+    def merge_strategy(self) -> str:
+        """`merge`, `replace` or '': the strategy without `retainKeys`, which only tells clients what to write into patches."""
+        return ",".join(each for each in self.strategy.split(",") if each != "retainKeys")
+
     def is_omitted(self, value: Any) -> bool:
         """Whether Go omits this value, which has the member's type or is None."""
         return value is None or (self.omitempty and not self.pointer and self.type.kind != "struct" and not value)

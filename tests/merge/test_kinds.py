@@ -39,3 +39,31 @@ def test_what_go_writes_of_a_new_object() -> None:
         "spec": {"group": "", "names": names, "scope": "", "versions": None},
         "status": {"conditions": None, "acceptedNames": names, "storedVersions": None},
     }
+
+
+def test_a_key_that_is_missing_has_its_default() -> None:
+    ports = {"spec": {"containers": [{"name": "a", "ports": [{"containerPort": 80}]}]}}
+    assert field_set(ports, kinds.of_type("core/v1.Pod"))["f:spec"]["f:containers"]['k:{"name":"a"}']["f:ports"] == {
+        'k:{"containerPort":80,"protocol":"TCP"}': {".": {}, "f:containerPort": {}}
+    }
+
+
+def test_a_member_says_whether_its_type_is_atomic_there() -> None:
+    reference = {"name": "a", "namespace": "b"}
+    volume = {"spec": {"claimRef": reference, "nodeAffinity": {"required": {"nodeSelectorTerms": [{}]}}}}
+    assert field_set(volume, kinds.of_type("core/v1.PersistentVolume"))["f:spec"] == {
+        "f:claimRef": {"f:name": {}, "f:namespace": {}},
+        "f:nodeAffinity": {"f:required": {}},
+    }
+    event = {"involvedObject": reference}
+    assert field_set(event, kinds.of_type("core/v1.Event")) == {"f:involvedObject": {}}
+
+
+def test_values_without_a_type() -> None:
+    revision = {"data": {"a": {"b": 1}}, "revision": 1}
+    assert field_set(revision, kinds.of_type("apps/v1.ControllerRevision")) == {"f:data": {}, "f:revision": {}}
+    rolling = {"spec": {"strategy": {"rollingUpdate": {"maxSurge": "25%", "maxUnavailable": 1}}}}
+    assert field_set(rolling, kinds.of_type("apps/v1.Deployment"))["f:spec"]["f:strategy"]["f:rollingUpdate"] == {
+        "f:maxSurge": {},
+        "f:maxUnavailable": {},
+    }

@@ -87,3 +87,18 @@ def test_what_cannot_be_merged(name: str) -> None:
     with pytest.raises(kind) as raised:
         patched(patch)
     assert str(raised.value).startswith(text)
+
+
+def test_a_list_whose_items_retain_keys() -> None:
+    """The volumes of Pods have the strategy `merge,retainKeys`."""
+    pod = {"spec": {"volumes": [{"name": "a", "emptyDir": {}}, {"name": "b", "emptyDir": {}}]}}
+    volume = {"name": "a", "$retainKeys": ["name", "secret"], "secret": {"secretName": "s"}}
+    assert strategic_merge(pod, {"spec": {"volumes": [volume]}}, lookup("core/v1.Pod")) == {
+        "spec": {"volumes": [{"name": "a", "secret": {"secretName": "s"}}, {"name": "b", "emptyDir": {}}]}
+    }
+
+
+def test_lists_in_a_map_are_not_merged() -> None:
+    review = {"spec": {"extra": {"a": ["b"]}}}
+    with pytest.raises(StrategicPatchError, match="data type is not struct, instead is: map"):
+        strategic_merge(review, review, lookup("authorization/v1.SubjectAccessReview"))

@@ -1,4 +1,4 @@
-"""Objects of every kind as Go itself reads and writes them: random ones go through upstream's types and through ours."""
+"""Objects of every kind as Go itself reads, writes and patches them: random ones go through upstream's types and through ours."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from aggserver.merge.strategic import StrategicPatchError, strategic_merge
 from aggserver.scheme.decoding import decode_error
 from aggserver.scheme.kinds import KINDS
 from aggserver.scheme.protobuf_codec import reader, writer
@@ -20,6 +21,7 @@ from aggserver.scheme.rewriting import rewrite
 from aggserver.scheme.types import lookup
 from tests.controlplane.binaries import obtain_program
 from tests.scheme.random_objects import random_object
+from tests.scheme.random_patches import random_patch, with_keys
 
 pytestmark = pytest.mark.integration
 
@@ -31,6 +33,26 @@ COUNT = 4
 def objects() -> list[tuple[str, dict[str, Any]]]:
     random = Random(16)
     return [(kind, random_object(lookup(kind), random, full=not index)) for kind in KINDS for index in range(COUNT)]
+
+
+def test_strategic_merge_patches() -> None:
+    random = Random(17)
+    cases = []
+    for kind in KINDS:
+        for _ in range(COUNT):
+            obj = with_keys(random_object(lookup(kind), random), lookup(kind))
+            cases.append((kind, obj, random_patch(obj, lookup(kind), random)))
+    merged = 0
+    for (kind, obj, patch), go in zip(cases, _through_go([{"type": k, "json": o, "patch": p} for k, o, p in cases]), strict=True):
+        try:
+            ours = strategic_merge(obj, patch, lookup(kind))
+        except StrategicPatchError:
+            # Of several errors, Go finds any first.
+            assert "error" in go, (kind, obj, patch)
+        else:
+            assert ours == go.get("json"), (kind, obj, patch)
+            merged += 1
+    assert merged > len(cases) * 0.9
 
 
 def _through_go(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -129,3 +129,43 @@ FITTING = {
 @pytest.mark.parametrize("name", FITTING)
 def test_fits(name: str) -> None:
     assert decode_error(FITTING[name]) == ""
+
+
+_PORT = "json: cannot unmarshal {} into Go struct field ServicePort.spec.ports.targetPort of type int32"
+_QUANTITY = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+_MICRO = 'parsing time "{0}" as "2006-01-02T15:04:05.000000Z07:00": cannot parse "{1}" as "{2}"'
+
+# Types that read their JSON themselves: (type, object, error), as kube-apiserver has them.
+OWN_JSON: dict[str, tuple[str, dict[str, Any], str]] = {
+    "a boolean is no port": ("core/v1.Service", {"spec": {"ports": [{"targetPort": True}]}}, _PORT.format("bool")),
+    "a fraction is no port": ("core/v1.Service", {"spec": {"ports": [{"targetPort": 1.5}]}}, _PORT.format("number 1.5")),
+    "too large for a port": ("core/v1.Service", {"spec": {"ports": [{"targetPort": 2**40}]}}, _PORT.format(f"number {2**40}")),
+    "an object is no port": ("core/v1.Service", {"spec": {"ports": [{"targetPort": {}}]}}, _PORT.format("object")),
+    "a text is a port": ("core/v1.Service", {"spec": {"ports": [{"targetPort": "x"}]}}, ""),
+    "a text is no quantity": ("core/v1.Pod", {"spec": {"overhead": {"cpu": "x"}}}, _QUANTITY),
+    "an object is no quantity": ("core/v1.Pod", {"spec": {"overhead": {"cpu": {}}}}, _QUANTITY),
+    "a number is a quantity": ("core/v1.Pod", {"spec": {"overhead": {"cpu": 0.5, "memory": 1}}}, ""),
+    "no base64": ("core/v1.Secret", {"data": {"a": "x"}}, "illegal base64 data at input byte 0"),
+    "padding too early": ("core/v1.Secret", {"data": {"a": "YWJ=Y"}}, "illegal base64 data at input byte 4"),
+    "text after the padding": ("core/v1.Secret", {"data": {"a": "YW==YQ"}}, "illegal base64 data at input byte 4"),
+    "half of the padding": ("core/v1.Secret", {"data": {"a": "YQ="}}, "illegal base64 data at input byte 3"),
+    "base64 that is cut off": ("core/v1.Secret", {"data": {"a": "YWJjZ"}}, "illegal base64 data at input byte 4"),
+    "base64 in lines": ("core/v1.Secret", {"data": {"a": "YW\r\nJj"}}, ""),
+    "a time without a fraction": (
+        "coordination/v1.Lease",
+        {"spec": {"renewTime": "2026-01-02T03:04:05Z"}},
+        _MICRO.format("2026-01-02T03:04:05Z", "Z", ".000000"),
+    ),
+    "no time": ("coordination/v1.Lease", {"spec": {"renewTime": "x"}}, _MICRO.format("x", "x", "2006")),
+    "such an error ends decoding": (
+        "coordination/v1.Lease",
+        {"spec": {"holderIdentity": 1, "renewTime": "x"}},
+        _MICRO.format("x", "x", "2006"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OWN_JSON)
+def test_types_that_read_their_own_json(name: str) -> None:
+    of, obj, error = OWN_JSON[name]
+    assert decoding.decode_error(obj, lookup(of)) == error

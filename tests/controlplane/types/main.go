@@ -5,7 +5,7 @@
 //
 // With `-`: reads lines of JSON, {"type": "core/v1.Pod", "json": ...} or {"type": ..., "protobuf": base64}, and writes for each a line
 // with the JSON and the protobuf that Go writes of what it has read, or with its error. What has protobuf is read back from it before
-// it is written as JSON, as from kube-apiserver's store.
+// it is written as JSON, as from kube-apiserver's store. With a patch, the JSON is instead what a strategic merge patch makes of it.
 package main
 
 import (
@@ -48,6 +48,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	kjson "sigs.k8s.io/json"
 )
@@ -147,6 +148,7 @@ func main() {
 type exchange struct {
 	Type     string          `json:"type,omitempty"`
 	JSON     json.RawMessage `json:"json,omitempty"`
+	Patch    json.RawMessage `json:"patch,omitempty"`
 	Protobuf []byte          `json:"protobuf,omitempty"`
 	Error    string          `json:"error,omitempty"`
 }
@@ -185,6 +187,10 @@ func written(given exchange) (exchange, error) {
 		return exchange{}, fmt.Errorf("unknown: %s", given.Type)
 	}
 	obj := reflect.New(of).Interface().(message)
+	if given.Patch != nil {
+		patched, err := strategicpatch.StrategicMergePatch(given.JSON, given.Patch, obj)
+		return exchange{JSON: patched}, err
+	}
 	if given.JSON == nil {
 		if err := obj.Unmarshal(given.Protobuf); err != nil {
 			return exchange{}, err
