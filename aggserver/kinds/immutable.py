@@ -110,8 +110,6 @@ def changed_immutables(type_name: str, obj: JSONObject, old: JSONObject) -> list
         value, before = _at(obj, path), _at(old, path)
         if not codec.same(value or None, before or None):
             where = Path(shown or path)
-            if path == "roleRef":
-                value = {f"{name[0].upper()}{name[1:]}".replace("Api", "API"): value[name] for name in value}
             problems.append(field.forbidden(where, why[1:]) if why[0] == "!" else field.invalid(where, value, why))
     fixed = _FIXED.get(type_name)
     if fixed is not None and _fixed_part(type_name, obj, fixed[0]) != _fixed_part(type_name, old, fixed[0]):

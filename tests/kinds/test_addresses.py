@@ -1,0 +1,129 @@
+"""Addresses of Services, by tables of what is taken and what is asked for."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Network
+from typing import Any
+
+import pytest
+
+from aggserver.kinds.addresses import NODE_PORTS, Pool, assign, first_address, release
+
+NETWORK = IPv4Network("10.0.0.0/29")  # 10.0.0.1 to 10.0.0.6
+
+
+def _pool(*ips: str, ports: tuple[int, ...] = (), chance: int = 0) -> Pool:
+    return Pool(NETWORK, ips, ports, lambda n: chance % n)
+
+
+def _service(**spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "a"}, "spec": {"type": "ClusterIP", **spec}}
+
+
+def test_first_address() -> None:
+    assert first_address(NETWORK) == "10.0.0.1"
+
+
+GIVEN = {
+    "by chance": (_pool(chance=3), "10.0.0.4"),
+    "the next free one": (_pool("10.0.0.4", "10.0.0.5", chance=3), "10.0.0.6"),
+    "around the end": (_pool("10.0.0.6", chance=5), "10.0.0.1"),
+}
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_address(name: str) -> None:
+    pool, wanted = GIVEN[name]
+    service = _service()
+    assert assign(service, None, pool) == []
+    assert service["spec"]["clusterIP"] == wanted
+    assert service["spec"]["clusterIPs"] == [wanted]
+    assert (service["spec"]["ipFamilies"], service["spec"]["ipFamilyPolicy"]) == (["IPv4"], "SingleStack")
+
+
+def test_none_is_left() -> None:
+    taken = [str(address) for address in NETWORK.hosts()]
+    (problem,) = assign(_service(), None, _pool(*taken))
+    assert "range is full" in str(problem)
+
+
+REFUSED = {
+    "taken": ({"clusterIP": "10.0.0.2"}, "failed to allocate IP 10.0.0.2: provided IP is already allocated"),
+    "outside": ({"clusterIP": "10.9.0.2"}, "is not in the valid range. The range of valid IPs is 10.0.0.0/29"),
+    "no address": ({"clusterIP": "x"}, "is not in the valid range"),
+    "both families": ({"ipFamilyPolicy": "RequireDualStack"}, "this cluster is not configured for dual-stack services"),
+    "other family": ({"ipFamilies": ["IPv6"]}, "not configured on this cluster"),
+    "taken port": ({"type": "NodePort", "ports": [{"port": 1, "nodePort": 30001}]}, "provided port is already allocated"),
+    "port outside": ({"type": "NodePort", "ports": [{"port": 1, "nodePort": 80}]}, "The range of valid ports is 30000-32767"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name: str) -> None:
+    spec, wanted = REFUSED[name]
+    (problem,) = assign(_service(**spec), None, _pool("10.0.0.2", ports=(30001,)))
+    assert wanted in str(problem)
+
+
+FAMILIES = {
+    "headless with a selector": ({"clusterIP": "None", "selector": {"a": "b"}}, "SingleStack", ["IPv4"]),
+    "headless without one": ({"clusterIP": "None"}, "RequireDualStack", ["IPv4", "IPv6"]),
+    "wants both if there are": ({"ipFamilyPolicy": "PreferDualStack"}, "PreferDualStack", ["IPv4"]),
+}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_families(name: str) -> None:
+    spec, policy, families = FAMILIES[name]
+    service = _service(**spec)
+    assert assign(service, None, _pool()) == []
+    assert (service["spec"]["ipFamilyPolicy"], service["spec"]["ipFamilies"]) == (policy, families)
+
+
+def test_an_external_name_has_no_address() -> None:
+    service = _service(type="ExternalName", externalName="example.com")
+    assert assign(service, None, _pool()) == []
+    assert service["spec"] == {"type": "ExternalName", "externalName": "example.com"}
+
+
+def test_ports() -> None:
+    service = _service(type="LoadBalancer", externalTrafficPolicy="Local", ports=[{"port": 1}, {"port": 2, "nodePort": 30000}])
+    assert assign(service, None, _pool(ports=(30001,))) == []
+    assert [port["nodePort"] for port in service["spec"]["ports"]] == [30002, 30000]
+    assert service["spec"]["healthCheckNodePort"] in NODE_PORTS
+
+
+def _updated(old: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    service = _service(**spec)
+    release(service, old)
+    assert assign(service, old, _pool(chance=4)) == []
+    found: dict[str, Any] = service["spec"]
+    return found
+
+
+def _made(**spec: Any) -> dict[str, Any]:
+    service = _service(**spec)
+    assert assign(service, None, _pool()) == []
+    return service
+
+
+def test_an_update_keeps_what_it_does_not_say() -> None:
+    old = _made(type="NodePort", ports=[{"port": 80, "protocol": "TCP"}])
+    spec = _updated(old, type="NodePort", ports=[{"port": 80, "protocol": "TCP"}, {"port": 81, "protocol": "TCP"}])
+    assert spec["clusterIP"] == old["spec"]["clusterIP"]
+    assert spec["ports"][0]["nodePort"] == 30000
+    assert spec["ports"][1]["nodePort"] != 30000
+
+
+def test_another_type_drops_what_it_does_not_need() -> None:
+    old = _made(type="NodePort", ports=[{"port": 80, "protocol": "TCP"}])
+    spec = _updated(old, **{**old["spec"], "type": "ClusterIP", "ports": [dict(port) for port in old["spec"]["ports"]]})
+    assert "nodePort" not in spec["ports"][0]
+    spec = _updated(old, **{**old["spec"], "type": "ExternalName", "externalName": "x", "ports": []})
+    assert not {"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"} & spec.keys()
+
+
+def test_an_address_stays() -> None:
+    old = _made()
+    (problem,) = assign(_service(clusterIP="10.0.0.5", clusterIPs=["10.0.0.5"]), old, _pool())
+    assert str(problem).endswith("may not change once set")
