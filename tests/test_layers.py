@@ -142,6 +142,7 @@ PURE = (
     "aggserver.kinds.fields",
     "aggserver.kinds.strategy",
     "aggserver.kinds.versions",
+    "aggserver.kinds.warnings",
     "aggserver.registry.custom_resource",
     "aggserver.registry.deletion",
     "aggserver.registry.nested",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from aggserver.kinds.creation import TEMPLATE_GENERATION
+from aggserver.kinds.creation import TEMPLATE_GENERATION, pair_data_sources
 from aggserver.meta.json_types import JSONObject
 
 __all__ = ["ON_CREATE", "ON_DECODE", "ON_STATUS_UPDATE", "ON_UPDATE", "stamp_conditions"]
@@ -46,6 +46,10 @@ def _service_account(obj: JSONObject, old: JSONObject, now: str) -> None:
     """Of a reference to a Secret, only the name is kept."""
     if obj.get("secrets"):
         obj["secrets"] = [{"name": each["name"]} if "name" in each else {} for each in obj["secrets"]]
+
+
+def _claim(obj: JSONObject, old: JSONObject, now: str) -> None:
+    pair_data_sources(obj, old)
 
 
 def _signing_request(obj: JSONObject, old: JSONObject, now: str) -> None:
@@ -113,6 +117,7 @@ ON_CREATE: Mapping[str, Callable[[JSONObject, str], None]] = {
 ON_UPDATE: Mapping[str, _Change] = {
     "apps/v1.DaemonSet": _daemon_set,
     "certificates/v1.CertificateSigningRequest": _signing_request,
+    "core/v1.PersistentVolumeClaim": _claim,
     "core/v1.ServiceAccount": _service_account,
 }
 ON_STATUS_UPDATE: Mapping[str, _Change] = {

@@ -21,7 +21,7 @@ from typing import Any
 from aggserver.kinds.resources import qos_class
 from aggserver.meta.json_types import JSONMapping, JSONObject
 
-__all__ = ["CRITICAL", "Classes", "Request", "admitted_defaults", "prepare_new"]
+__all__ = ["CRITICAL", "Classes", "Request", "admitted_defaults", "pair_data_sources", "prepare_new"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +106,16 @@ def _job(job: JSONObject, request: Request) -> None:
 
 
 def _claim(claim: JSONObject, request: Request) -> None:
-    """The two members for a volume's source are kept alike; the older one can be only a claim or a snapshot."""
+    pair_data_sources(claim, {"spec": {}})
+
+
+def pair_data_sources(claim: JSONObject, old: JSONMapping) -> None:
+    """Keep the two members for a volume's source alike. The older one can be only a claim or a snapshot, unless `old` has one."""
     spec = claim["spec"]
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
+    is_in_use = any(old["spec"].get(name) is not None for name in ("dataSource", "dataSourceRef"))
     if source is not None and reference is None:
-        if (source.get("apiGroup") or "", source.get("kind")) in _SOURCES:
+        if is_in_use or (source.get("apiGroup") or "", source.get("kind")) in _SOURCES:
             spec["dataSourceRef"] = dict(source)
         else:
             del spec["dataSource"]

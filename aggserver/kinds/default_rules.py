@@ -70,6 +70,8 @@ def _pod(pod: JSONObject) -> None:
             resources["requests"] = {**resources["limits"], **resources.get("requests", {})}
     if spec.get("resources"):
         _pod_resources(spec, spec["resources"])
+    if spec.get("terminationGracePeriodSeconds", 0) < 0:
+        spec["terminationGracePeriodSeconds"] = 1
     if "enableServiceLinks" not in spec:
         spec["enableServiceLinks"] = True
     if spec.get("hostNetwork"):

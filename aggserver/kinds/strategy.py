@@ -7,7 +7,7 @@ Pure. Source: k8s.io/kubernetes pkg/registry/*/*/strategy.go, v1.36.3.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from aggserver.authentication.user import UserInfo
@@ -16,6 +16,7 @@ from aggserver.kinds.catalog import Kind, type_name
 from aggserver.kinds.creation import Request, prepare_new
 from aggserver.kinds.defaults import set_defaults
 from aggserver.kinds.immutable import changed_immutables
+from aggserver.kinds.warnings import warnings
 from aggserver.merge import fieldset, kinds
 from aggserver.merge.atom import Atom
 from aggserver.merge.fieldset import FieldSet
@@ -158,6 +159,9 @@ class KindStrategy(StrategyDefaults):
             return Verdict(found + rbac_validation.update_problems(obj, old))
         return Verdict(changed_immutables(self.kind.type_name, obj, old) + validate(obj, lookup(self.kind.type_name)))
 
+    def warnings(self, obj: JSONObject, old: JSONObject | None) -> Sequence[str]:
+        return warnings(obj, old, self.kind.type_name)
+
     @property
     def unconditional_updates(self) -> bool:
         return self.kind.unconditional
@@ -218,6 +222,9 @@ class KindStatusStrategy(KindStrategy):
 
     def validate_update(self, obj: JSONObject, old: JSONObject) -> Verdict:
         return Verdict([])
+
+    def warnings(self, obj: JSONObject, old: JSONObject | None) -> Sequence[str]:
+        return ()
 
     @property
     def creates_on_update(self) -> bool:

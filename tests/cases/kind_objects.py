@@ -1,6 +1,7 @@
 """Objects of the built-in kinds, as they are sent (kinds/given.yaml), and as kube-apiserver returns them (kinds/created.yaml).
 
-Also objects with a status (kinds/shown.yaml), and their rows in tables (kinds/tables.yaml).
+Also objects with a status (kinds/shown.yaml), and their rows in tables (kinds/tables.yaml); and objects of which it warns
+(kinds/warned.yaml, kinds/warnings.yaml).
 
 Read by tests/kinds, and by tests/integration, which ask kube-apiserver.
 """
@@ -15,11 +16,26 @@ from typing import Any
 
 import yaml
 
-__all__ = ["CREATED", "NOW", "TABLES", "api_version", "created", "given", "is_namespaced", "shown", "tables", "without_ages"]
+__all__ = [
+    "CREATED",
+    "NOW",
+    "TABLES",
+    "WARNINGS",
+    "api_version",
+    "created",
+    "given",
+    "is_namespaced",
+    "shown",
+    "tables",
+    "warned",
+    "warnings",
+    "without_ages",
+]
 
 _FOLDER = Path(__file__).with_name("kinds")
 CREATED = _FOLDER / "created.yaml"
 TABLES = _FOLDER / "tables.yaml"
+WARNINGS = _FOLDER / "warnings.yaml"
 # In place of the time at which an object was created.
 NOW = "2000-01-01T00:00:00Z"
 
@@ -69,6 +85,17 @@ def given() -> Iterator[tuple[str, str, dict[str, Any]]]:
 def shown() -> Iterator[tuple[str, str, dict[str, Any]]]:
     """The same of objects that are shown in tables. Those that are being deleted have a member `deleted`."""
     return _whole("shown.yaml")
+
+
+def warned() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """The same of objects of which kube-apiserver warns."""
+    return _whole("warned.yaml")
+
+
+def warnings() -> dict[str, dict[str, list[str]]]:
+    """What it warns of, by type and name."""
+    found: dict[str, dict[str, list[str]]] = _read("warnings.yaml")
+    return found
 
 
 def _whole(file: str) -> Iterator[tuple[str, str, dict[str, Any]]]:

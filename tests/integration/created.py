@@ -1,36 +1,54 @@
 """What kube-apiserver returns for the objects of tests/cases/kinds/given.yaml when they are created, without keeping them.
 
-`python -m tests.integration.created KUBECONFIG` writes tests/cases/kinds/created.yaml anew. `tests/kinds/test_defaults.py` holds
-our defaults to that file, and `test_created.py` the file to kube-apiserver.
+Also what it warns of for those of warned.yaml. `python -m tests.integration.created KUBECONFIG` writes created.yaml and
+warnings.yaml there anew. `tests/kinds/test_defaults.py` and `test_warnings.py` hold our modules to these files, and
+`test_created.py` the files to kube-apiserver.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.cases.kind_objects import CREATED, NOW, api_version, given, is_namespaced
+from tests.cases.kind_objects import CREATED, NOW, WARNINGS, api_version, given, is_namespaced, warned
 from tests.integration.raw import Client
 
-__all__ = ["collection", "created"]
+__all__ = ["collection", "created", "warned_of"]
 
 _HEAD = """\
 # What kube-apiserver returns for the objects of given.yaml when they are created, made by `python -m tests.integration.created`.
 # Without managedFields and what is new each time; UID stands for the object's uid, the year 2000 for the time of the request.
 """
+# The text of a warning is quoted.
+_WARNING = re.compile(r'299 - ("(?:[^"\\]|\\.)*")')
 _VOLATILE = ("managedFields", "uid", "creationTimestamp")
 
 
-def created(client: Client) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Type, name and answer, or the Status where the object is refused."""
+def created(client: Client, without: str = "") -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Type, name and answer, or the Status where the object is refused. without: a type that is left out."""
     for type_name, name, obj in given():
+        if type_name == without:
+            continue
         body = json.dumps(obj).encode()
         path = f"{collection(type_name, obj['metadata'].get('namespace', ''))}?dryRun=All"
         answer = client.request("POST", path, {"content-type": "application/json", "accept": "application/json"}, body)
         yield type_name, name, _lasting(json.loads(answer.body), obj)
+
+
+def warned_of(client: Client) -> dict[str, dict[str, list[str]]]:
+    """The texts of Warning headers, as `tests.cases.kind_objects.warnings` reads them."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for type_name, name, obj in warned():
+        path = f"{collection(type_name, obj['metadata'].get('namespace', ''))}?dryRun=All"
+        answer = client.request("POST", path, {"content-type": "application/json"}, json.dumps(obj).encode())
+        assert answer.status == 201, answer.body
+        texts = _WARNING.findall(answer.header("warning"))
+        found.setdefault(type_name, {})[name] = [json.loads(text) for text in texts]
+    return found
 
 
 def collection(type_name: str, namespace: str) -> str:
@@ -99,6 +117,11 @@ def _write(client: Client) -> None:
             before = type_name
         lines.append(f"  {name}: {json.dumps(answer, sort_keys=True)}\n")
     CREATED.write_text(_HEAD + "".join(lines))
+    lines = ["# What kube-apiserver warns of for the objects of warned.yaml, made by `python -m tests.integration.created`.\n"]
+    for type_name, found in warned_of(client).items():
+        lines.append(f"{type_name}:\n")
+        lines += [f"  {name}: {json.dumps(texts)}\n" for name, texts in found.items()]
+    WARNINGS.write_text("".join(lines))
 
 
 if __name__ == "__main__":
