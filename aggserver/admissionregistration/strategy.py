@@ -1,7 +1,7 @@
 """The strategies of the kinds of admissionregistration.k8s.io: they set defaults and validate, and count generations.
 
-A `Kind` says what differs between the six. None of them decides here what a user may refer to: without a cluster, whoever may
-write them may read all params.
+A `Kind` says what differs between the six. Whether the user may read the params that they refer to is decided elsewhere
+(`standalone/param_permissions.py`).
 Pure. Source: k8s.io/kubernetes pkg/registry/admissionregistration/*/strategy.go, v1.36.3.
 """
 

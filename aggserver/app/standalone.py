@@ -51,6 +51,8 @@ from aggserver.schema.rules import RuleOptions
 from aggserver.server.serving import Server
 from aggserver.server.tls import TLSConfig
 from aggserver.standalone import kinds, kubeconfig, manifests, namespaces, openid, seed
+from aggserver.standalone.param_permissions import ParamPermissions
+from aggserver.standalone.sources import own_kinds
 from aggserver.standalone.token_reviews import TokenReviews, token_review_kind
 from aggserver.storage.interface import Storage
 
@@ -254,10 +256,11 @@ def _install(
     protect_definitions: bool,
 ) -> None:
     protection = DefinitionProtection(engine.definitions.count_objects, everywhere=protect_definitions)
+    params = ParamPermissions(access.authorizer, partial(own_kinds, engine.installer), registrations)
     own: list[Served] = [
         kinds.namespace_kind(namespace_store, engine.admission),
         definition_kind(crds, engine.admission.then(protection)),
-        *registration_kinds(registrations, engine.admission),
+        *registration_kinds(registrations, engine.admission.then(params)),
         *kinds.review_kinds(access.reviewer, access.reviewer, engine.admission, time.time),
         *(built_in.served() if built_in is not None else ()),
     ]

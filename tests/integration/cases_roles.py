@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.integration.comparison import APPLY_PATCH, MERGE_PATCH, Ask, Cases, ask
 
-__all__ = ["ESCALATIONS", "INVALID", "NAMESPACES", "PROBE", "QUESTIONS", "USERS", "WORLD", "reviews"]
+__all__ = ["ESCALATIONS", "INVALID", "NAMESPACES", "PARAMS", "PROBE", "QUESTIONS", "USERS", "WORLD", "reviews"]
 
 NAMESPACES = ("roles-a", "roles-b")
 GROUP = "rbac.authorization.k8s.io"
@@ -162,6 +162,7 @@ def reviews() -> Iterator[dict[str, Any]]:
 # --- who writes roles ---
 
 _ANN, _ROOT_USER, _EVE, _VIV = "roles-writer", "roles-root", "roles-loser", "roles-escalator"
+_POLICIES = "roles-policies"
 
 # Users of their own, who may write roles and bindings, and have some permissions to give.
 _WRITES = rule("*", "clusterroles clusterrolebindings roles rolebindings", GROUP)
@@ -176,6 +177,14 @@ WRITERS = [
     binding("roles-writer", "ClusterRole", "roles-writer", f"User {_ANN}", f"User {_EVE}", f"User {_VIV}"),
     binding("roles-given", "ClusterRole", "roles-given", f"User {_ANN}"),
     binding("roles-escalates", "ClusterRole", "roles-escalates", f"User {_VIV}"),
+    role(
+        "roles-policies",
+        rule("*", "*", "admissionregistration.k8s.io"),
+        rule("get", "configmaps"),
+        rule("list", "secrets"),
+        rule("get", "leases", "coordination.k8s.io"),
+    ),
+    binding("roles-policies", "ClusterRole", "roles-policies", f"User {_POLICIES}"),
     binding("roles-loser", "ClusterRole", "roles-nowhere", f"User {_EVE}"),
     binding("roles-loser", "Role", "roles-nowhere", f"User {_EVE}", namespace="roles-a"),
 ]
@@ -289,6 +298,76 @@ ESCALATIONS: Cases = {
         patch(bind(""), {"roleRef": {"name": "roles-given"}}, _ANN),
         patch(bind(""), {"metadata": {"finalizers": None}}, _ANN),
         remove(bind(""), _ANN),
+    ],
+}
+
+_REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
+
+
+def _policy(kind: str, api_version: str) -> dict[str, Any]:
+    spec = {
+        "paramKind": {"apiVersion": api_version, "kind": kind},
+        "matchConstraints": {
+            "resourceRules": [{"apiGroups": ["x"], "apiVersions": ["v1"], "resources": ["y"], "operations": ["CREATE"]}]
+        },
+        "validations": [{"expression": "true"}],
+    }
+    metadata = {"name": "$name"}
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": metadata,
+        "spec": spec,
+    }
+
+
+def _bound_policy(ref: dict[str, Any], policy: str = "$name") -> dict[str, Any]:
+    spec = {"policyName": policy, "paramRef": {**ref, "parameterNotFoundAction": "Allow"}, "validationActions": ["Deny"]}
+    kind, metadata = "ValidatingAdmissionPolicyBinding", {"name": "$name"}
+    return {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def _write_policy(body: dict[str, Any], **more: Any) -> Ask:
+    return ask("POST", f"{_REGISTRATION}/validatingadmissionpolicies", body, **_as(_POLICIES), **more)
+
+
+def _write_binding(body: dict[str, Any]) -> Ask:
+    return ask("POST", f"{_REGISTRATION}/validatingadmissionpolicybindings", body, **_as(_POLICIES))
+
+
+def _remove_policy(kind: str = "validatingadmissionpolicies") -> Ask:
+    return ask("DELETE", f"{_REGISTRATION}/{kind}/$name")
+
+
+PARAMS: Cases = {
+    "a kind that one may get": [_write_policy(_policy("ConfigMap", "v1")), _remove_policy()],
+    "a kind that one may not get": [_write_policy(_policy("Secret", "v1"))],
+    "a kind of another group": [_write_policy(_policy("Lease", "coordination.k8s.io/v1")), _remove_policy()],
+    "a kind that is not served": [_write_policy(_policy("Limit", "rules.example.com/v1"))],
+    "a change of the kind": [
+        _write_policy(_policy("ConfigMap", "v1"), compared=False),
+        ask(
+            "PATCH",
+            f"{_REGISTRATION}/validatingadmissionpolicies/$name",
+            {"spec": {"paramKind": {"kind": "Secret"}}},
+            kind=MERGE_PATCH,
+            **_as(_POLICIES),
+        ),
+        _remove_policy(),
+    ],
+    "objects": [
+        _write_policy(_policy("ConfigMap", "v1"), compared=False),
+        _write_binding(_bound_policy({"name": "x", "namespace": "roles-a"})),
+        _remove_policy("validatingadmissionpolicybindings"),
+        _write_binding(_bound_policy({"selector": {}})),
+        _write_binding(_bound_policy({"name": "x"}, "roles-no-policy")),
+        _write_binding(_bound_policy({"selector": {}}, "roles-no-policy")),
+        _remove_policy(),
+    ],
+    "objects of a kind that is not served": [
+        ask("POST", f"{_REGISTRATION}/validatingadmissionpolicies", _policy("Limit", "rules.example.com/v1"), compared=False),
+        _write_binding(_bound_policy({"name": "x"})),
+        _remove_policy(),
     ],
 }
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.controlplane.cluster import Cluster
-from tests.integration.cases_roles import ESCALATIONS, INVALID, NAMESPACES, PROBE, USERS, WORLD, reviews
+from tests.integration.cases_roles import ESCALATIONS, INVALID, NAMESPACES, PARAMS, PROBE, USERS, WORLD, reviews
 from tests.integration.comparison import comparable, without_order
 from tests.integration.raw import Client
 from tests.integration.server import Standalone, eventually, running
@@ -83,6 +83,11 @@ def test_lists_of_rules(sides: tuple[Side, Side], number: int) -> None:
 @pytest.mark.parametrize("name", ESCALATIONS)
 def test_who_may_grant(sides: tuple[Side, Side], name: str) -> None:
     _compare(sides, f"roles-granted-{[*ESCALATIONS].index(name)}", ESCALATIONS[name])
+
+
+@pytest.mark.parametrize("name", PARAMS)
+def test_who_may_refer_to_params(sides: tuple[Side, Side], name: str) -> None:
+    _compare(sides, f"roles-params-{[*PARAMS].index(name)}", PARAMS[name])
 
 
 @pytest.mark.parametrize("name", INVALID)
