@@ -71,7 +71,7 @@ async def check(rights: Rights) -> AsyncIterator[ParamPermissions]:
         store = stores["validatingadmissionpolicies"]
         store.strategy.conform(policy)
         await store.create(Context(CONTROLLER), policy, WriteOptions())
-    mutation = {"patchType": "JSONPatch", "jsonPatch": {"expression": "[]"}}
+    mutation = {"patchType": "JSONPatch", "jsonPatch": {"expression": '[JSONPatch{op: "remove", path: "/x"}]'}}
     spec = {"matchConstraints": {"resourceRules": [rule]}, "mutations": [mutation], "reinvocationPolicy": "Never"}
     mutating = {"apiVersion": f"{GROUP}/v1", "kind": "MutatingAdmissionPolicy", "metadata": {"name": "none"}, "spec": spec}
     store = stores["mutatingadmissionpolicies"]
