@@ -128,7 +128,6 @@ class AccountTokens:
         revisions = tuple(obj.revision if obj is not None else 0 for obj in found)
         if revisions == known.approved:
             return
-        known.approved = ()
         objects: Mapping[Name, JSONObject | None] = {
             name: obj.decoded() if obj is not None else None for name, obj in zip(known.names, found, strict=True)
         }

@@ -20,7 +20,7 @@ from aggserver.registry.informer import CONTROLLER, CallLater, Informer, call_la
 from aggserver.registry.rest import Context, DeleteOptions, WriteOptions
 from aggserver.registry.store import Store
 
-__all__ = ["Missing", "TokenSecretsController", "account_name", "is_orphan", "missing"]
+__all__ = ["Missing", "TokenSecretsController", "account_name", "filled", "is_orphan", "missing"]
 
 _TYPE = "kubernetes.io/service-account-token"
 _NAME, _UID = "kubernetes.io/service-account.name", "kubernetes.io/service-account.uid"
@@ -98,7 +98,7 @@ class TokenSecretsController:
         if any(missing(secret, ca)):
             of = Ref(account["metadata"]["name"], account["metadata"]["uid"])
             signing = await self._key()
-            await self._secrets.update(context, name, lambda current: _filled(current, of, ca, signing), _WRITE)
+            await self._secrets.update(context, name, lambda current: filled(current, of, ca, signing), _WRITE)
         return None
 
     async def _account(self, context: Context, name: str) -> JSONObject | None:
@@ -110,8 +110,8 @@ class TokenSecretsController:
             return None
 
 
-async def _filled(secret: JSONObject, account: Ref, ca: str, key: SigningKey) -> JSONObject:
-    """The Secret with what it lacks; as it is, if it has become another one meanwhile."""
+async def filled(secret: JSONObject, account: Ref, ca: str, key: SigningKey) -> JSONObject:
+    """The Secret with what it lacks; as it is, if it has become another one meanwhile. ca: the bundle in base64."""
     lacks = missing(secret, ca)
     if account_name(secret) != account.name or not any(lacks):
         return secret

@@ -44,6 +44,7 @@ def test_the_own_key(tmp_path: Path) -> None:
 
     first, second = asyncio.run(twice())
     assert first == second
+    assert len(first) == 1
     file = tmp_path / "service-account.key"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert ids(accounts(tmp_path)) == [key_id(file.read_bytes())]

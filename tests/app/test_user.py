@@ -104,6 +104,8 @@ def test_clients_of_another_ca(tmp_path: Path) -> None:
         return (await server.authenticator.authenticate([], eve, NOW)).user.name
 
     assert asyncio.run(name()) == "eve"
+    admin = PeerCertificate(x509.load_pem_x509_certificate(parts(server.kubeconfig)[2]).public_bytes(Encoding.DER))
+    assert asyncio.run(server.authenticator.authenticate([], admin, time.time())).user.name == "aggserver-admin"
     (tmp_path / "ca").write_bytes(new_ca("third", NOW).cert_pem)
     server._watcher.poll()
     with pytest.raises(Exception, match="Unauthorized"):

@@ -79,6 +79,29 @@ def test_forged(text: str) -> None:
         jws.verified(token, [OURS.public, VerifyingKey.of(KEYS["RS256"].public_key())])
 
 
+def signed_with(head: dict[str, str], pad: bytes = b"") -> str:
+    """A token of ours with another header, and something between the two numbers of the signature."""
+    signed = f"{encoded(head)}.{CLAIMS}"
+    signature = OURS.signature(signed.encode())
+    whole = signature[:32] + pad + signature[32:]
+    return f"{signed}.{base64.urlsafe_b64encode(whole).rstrip(b'=').decode()}"
+
+
+@pytest.mark.parametrize("algorithm", ["ES384", "RS256", "HS256", "none", ""])
+def test_another_algorithm_than_the_key_has(algorithm: str) -> None:
+    token = jws.read(signed_with({"alg": algorithm, "kid": OURS.public.key_id}))
+    assert token is not None
+    with pytest.raises(SignatureError):
+        jws.verified(token, [OURS.public])
+
+
+@pytest.mark.parametrize(("pad", "valid"), [(b"", True), (b"\0", False)])
+def test_numbers_of_a_signature_have_a_size(pad: bytes, valid: bool) -> None:
+    token = jws.read(signed_with({"alg": "ES256", "kid": OURS.public.key_id}, pad))
+    assert token is not None
+    assert OURS.public.accepts(token) is valid
+
+
 NO_TOKENS = {
     "empty": "",
     "a word": "abc",

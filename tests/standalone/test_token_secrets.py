@@ -11,13 +11,13 @@ import pytest
 
 from aggserver.authentication import jws
 from aggserver.authentication.account_tokens import AccountTokens
-from aggserver.authentication.service_accounts import Name
+from aggserver.authentication.service_accounts import Name, Ref
 from aggserver.authentication.tokens import TokenError
 from aggserver.kinds.served import Kinds
 from aggserver.registry.informer import ALL
 from aggserver.registry.rest import Context, DeleteOptions, WriteOptions
 from aggserver.registry.store import Store
-from aggserver.standalone.token_secrets import Missing, TokenSecretsController, account_name, is_orphan, missing
+from aggserver.standalone.token_secrets import Missing, TokenSecretsController, account_name, filled, is_orphan, missing
 from tests.fakes.server import ADMIN, LocalServer
 
 KEY = jws.signing_key(jws.new_key())
@@ -56,6 +56,19 @@ def test_what_is_missing() -> None:
     assert missing(secret({}), "Q0E=") == Missing(ca=True, namespace=True, token=True)
     assert missing(secret({}, data={"ca.crt": "eA==", "namespace": "eA==", "token": ""}), "Q0E=") == Missing(True, False, True)
     assert not any(missing(secret({}, data={"ca.crt": "Q0E=", "namespace": "eA==", "token": "eA=="}), "Q0E="))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        secret({NAME: "eve"}),
+        secret({NAME: "bob"}, type="Opaque"),
+        secret({NAME: "bob"}, data={"ca.crt": "Q0E=", "namespace": "eA==", "token": "eA=="}),
+    ],
+    ids=["for another", "of another type", "filled"],
+)
+async def test_one_that_has_changed_meanwhile_stays_as_it_is(changed: dict[str, Any]) -> None:
+    assert await filled(changed, Ref("bob", "1"), "Q0E=", KEY) is changed
 
 
 class World:
