@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from aggserver.admission.chain import Mutating
@@ -13,7 +14,17 @@ from aggserver.registry.store import Store
 from aggserver.standalone.escalation import EscalationCheck
 from aggserver.standalone.roles import RoleController
 
-__all__ = ["Access"]
+__all__ = ["Access", "takes_anonymous"]
+
+log = logging.getLogger("aggserver")
+
+
+def takes_anonymous(options: Options) -> bool:
+    """Whether requests without credentials are let in. As upstream, not where everybody may do everything."""
+    if options.anonymous_auth and "AlwaysAllow" in options.authorization_mode:
+        log.warning("requests without credentials get 401, since --authorization-mode=AlwaysAllow would allow them everything")
+        return False
+    return options.anonymous_auth
 
 
 class Access:

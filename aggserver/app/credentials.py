@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from aggserver import disk
+from aggserver.app.access import takes_anonymous
 from aggserver.app.pem_files import ServingPair, client_ca_files, client_ca_from, serving_files, serving_pair_from
 from aggserver.app.tasks import Task
 from aggserver.authentication.delegating import AuthenticationConfig, Authenticator, ClientCA, Tokens, TrustError
@@ -53,7 +54,7 @@ class Credentials:
         options: Options,
         tokens: Tokens | None = None,
     ) -> None:
-        self.authenticator = Authenticator(AuthenticationConfig(), tokens=tokens, anonymous=options.anonymous_auth)
+        self.authenticator = Authenticator(AuthenticationConfig(), tokens=tokens, anonymous=takes_anonymous(options))
         self.kubeconfig = folder / "kubeconfig"
         self._shared = options.kubeconfig_to_write
         self._keeper = keeper_in(folder, names, clock)
