@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from benchmarks import admission, testing
+from benchmarks import admission, operators, testing
 from benchmarks.__main__ import main, sizes_problem
 from benchmarks.cel import CASES, agreed, answer, definition_with_rules, in_all
 from benchmarks.cel_report import RULES_SECTION, TWENTY_RULES, cel_document
@@ -550,3 +550,19 @@ def test_the_table_of_servers_for_tests() -> None:
         "| a deleted namespace is gone after | 0.02 s | never |\n"
         "| stop | 0.10 s | 1.00 s |"
     )
+
+
+def test_the_tables_of_operators_tests() -> None:
+    real = operators.Starts(ready=[3.0, 4.0, 9.0], memory=[300e6], stopped=[1.0])
+    ours = operators.Starts(ready=[0.5, 0.6, 0.7], memory=[81e6, 82e6, 83e6], stopped=[0.05])
+    assert operators.starts_table({"real": real, "aggserver": ours}).splitlines()[2:] == [
+        "| `Environment.Start` | 4.00 s | 0.60 s |",
+        "| memory then | 300 MB | 82 MB |",
+        "| `Environment.Stop` | 1.00 s | 0.05 s |",
+    ]
+    runs = {"client": {"real": 11.5, "aggserver": 3.6}, "cache": {"real": 97.0, "aggserver": 72.6}}
+    assert operators.runs_table(runs).splitlines()[2:] == [
+        "| client | 11.5 s | 3.6 s |",
+        "| cache | 97.0 s | 72.6 s |",
+        "| all | 108 s | 76 s |",
+    ]

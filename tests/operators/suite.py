@@ -29,7 +29,7 @@ import yaml
 
 from tests.controlplane.toolchain import go_command, go_environment
 
-__all__ = ["PACKAGES", "VERSION", "Run", "SuiteError", "build", "listed", "run", "stand_ins"]
+__all__ = ["PACKAGES", "VERSION", "Run", "SuiteError", "build", "compile_program", "listed", "run", "stand_ins"]
 
 MODULE, VERSION = "sigs.k8s.io/controller-runtime", "v0.24.1"
 # Of the module's files, as go.sum has it for modules that require it.
@@ -44,6 +44,7 @@ PACKAGES = (
     "cluster",
     "controller",
     "controller/controllerutil",
+    "envtest",
     "handler",
     "internal/controller",
     "internal/recorder",
@@ -95,6 +96,15 @@ def build(packages: Iterable[str], environ: Mapping[str, str], say: Callable[[st
             with ThreadPoolExecutor(os.cpu_count()) as pool:
                 list(pool.map(lambda package: _compile(folder, package, go, environment), missing))
     return folder
+
+
+def compile_program(folder: Path, source: Path, program: Path, environ: Mapping[str, str], say: Callable[[str], None]) -> Path:
+    """A program of one file, compiled in the copy of the module, which has the packages that it imports. Raises SuiteError."""
+    go, environment = go_command(PINS / "go.mod", say), go_environment(environ)
+    with tempfile.TemporaryDirectory(dir=folder) as package:
+        shutil.copyfile(source, Path(package, source.name))
+        _go([go, "build", "-ldflags=-s -w", "-o", str(program), f"./{Path(package).name}"], folder, environment)
+    return program
 
 
 def run(folder: Path, package: str, assets: Path, report: Path) -> Run:

@@ -23,6 +23,7 @@ AT_LEAST = {
     "cluster": 15,
     "controller": 32,
     "controller/controllerutil": 60,
+    "envtest": 28,
     "handler": 96,
     "internal/recorder": 5,
     "manager/internal/integration": 2,
