@@ -1,7 +1,7 @@
 """Objects of the built-in kinds, as they are sent (kinds/given.yaml), and as kube-apiserver returns them (kinds/created.yaml).
 
 Also objects with a status (kinds/shown.yaml), and their rows in tables (kinds/tables.yaml); and objects of which it warns
-(kinds/warned.yaml, kinds/warnings.yaml).
+(kinds/warned.yaml, kinds/warnings.yaml), and others with members that it checks (kinds/checked.yaml).
 
 Read by tests/kinds, and by tests/integration, which ask kube-apiserver.
 """
@@ -22,6 +22,7 @@ __all__ = [
     "TABLES",
     "WARNINGS",
     "api_version",
+    "checked",
     "created",
     "given",
     "is_namespaced",
@@ -96,6 +97,11 @@ def warnings() -> dict[str, dict[str, list[str]]]:
     """What it warns of, by type and name."""
     found: dict[str, dict[str, list[str]]] = _read("warnings.yaml")
     return found
+
+
+def checked() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """The same of more objects whose members are checked."""
+    return _whole("checked.yaml")
 
 
 def _whole(file: str) -> Iterator[tuple[str, str, dict[str, Any]]]:

@@ -1,7 +1,7 @@
 """What kube-apiserver refuses: aggserver/scheme/tables/checks.txt, from its answers to objects in which one member is wrong.
 
-The objects are those of tests/cases/kinds/given.yaml, which it accepts. In each, one member after the other is taken away, set to
-a text that means nothing, or to numbers out of range, and the object is sent as a dry run.
+The objects are those of given.yaml and checked.yaml in tests/cases/kinds, which it accepts. In each, one member after the other
+is taken away, set to a text that means nothing, or to numbers out of range, and the object is sent as a dry run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from aggserver.scheme.types import Type, lookup
-from tests.cases.kind_objects import api_version, given, is_namespaced
+from tests.cases.kind_objects import api_version, checked, given, is_namespaced
 from tests.controlplane.cluster import Cluster
 
 __all__ = ["Answered", "Ask", "answered", "asking", "checks", "url"]
@@ -31,14 +31,19 @@ _NUMBERS = (-1, 0, 2**31 - 1)
 _CONDITIONAL = {
     *(f"autoscaling/v2.MetricSpec.{name}" for name in ("containerResource", "external", "object", "pods", "resource")),
     "autoscaling/v2.MetricTarget.averageUtilization",
-    "batch/v1.JobSpec.selector",
+    *(f"batch/v1.JobSpec.{name}" for name in ("podReplacementPolicy", "selector")),
+    "core/v1.AppArmorProfile.localhostProfile",
     "core/v1.AzureDiskVolumeSource.diskURI",
     "core/v1.EndpointPort.name",
     *(f"core/v1.Event.{name}" for name in ("action", "reportingComponent", "reportingInstance")),
     *(f"core/v1.FCVolumeSource.{name}" for name in ("lun", "targetWWNs")),
     "core/v1.PersistentVolumeSpec.capacity",
+    "core/v1.PodDNSConfig.nameservers",
+    "core/v1.SeccompProfile.localhostProfile",
     "core/v1.ServicePort.name",
     "core/v1.ServiceSpec.externalName",
+    "meta/v1.LabelSelectorRequirement.values",
+    "networking/v1.IngressClassParametersReference.namespace",
     *(f"rbac/v1.PolicyRule.{name}" for name in ("apiGroups", "resources")),
     *(f"resource/v1.{name}Configuration.opaque" for name in ("DeviceClaim", "DeviceClass")),
 }
@@ -103,7 +108,7 @@ def url(ask: Ask, type_name: str, namespace: str) -> str:
 def answered(ask: Ask) -> Iterator[Answered]:
     """Every object with every wrong value, and what kube-apiserver says of it."""
     urls: dict[tuple[str, str], str] = {}
-    for type_name, _, obj in given():
+    for type_name, _, obj in (*given(), *checked()):
         key = (type_name, obj["metadata"].get("namespace", ""))
         if key not in urls:
             urls[key] = f"{url(ask, *key)}?dryRun=All"
