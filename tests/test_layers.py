@@ -169,6 +169,8 @@ PURE = (
     "aggserver.standalone.kubeconfig",
     "aggserver.standalone.namespace_conditions",
     "aggserver.standalone.owner_graph",
+    "aggserver.standalone.running_pods",
+    "aggserver.standalone.workloads",
     "aggserver.storage.changes",
     "aggserver.storage.etcd_wire",
     "aggserver.storage.keys",

@@ -67,6 +67,11 @@ def controllers(
         makers["serviceaccount-controller"] = service_accounts
         makers["root-ca-certificate-publisher-controller"] = root_ca_publisher
 
+    def pods() -> _Run:
+        from aggserver.standalone.pod_runner import PodRunner
+
+        return PodRunner(engine.installer, storage, time.time).run
+
     def started(make: Callable[[], _Run]) -> _Run:
         make = functools.cache(make)  # once, also if the task is started again
 
@@ -76,4 +81,5 @@ def controllers(
 
         return run
 
-    return [(name, started(make)) for name, make in makers.items() if is_controller_enabled(name, options.controllers)]
+    tasks = [(name, started(make)) for name, make in makers.items() if is_controller_enabled(name, options.controllers)]
+    return [*tasks, ("what runs Pods", started(pods))] if options.pods == "run" else tasks

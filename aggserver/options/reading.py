@@ -116,6 +116,7 @@ def _check(options: Options) -> None:
     _check_modes(options.authorization_mode)
     _check_issuers(options)
     _check_controllers(options)
+    _check_pods(options)
     if options.command == _USER:
         _check_user(options)
     if options.command == "cel":
@@ -166,6 +167,11 @@ def _check_controllers(options: Options) -> None:
     for name in options.controllers:
         if name.removeprefix("-") not in known:
             raise OptionsError(f"--controllers: {quote(name)} is not in the list of known controllers: {', '.join(CONTROLLERS)}")
+
+
+def _check_pods(options: Options) -> None:
+    if options.pods == "run" and options.kinds == "none":
+        raise OptionsError("--pods run has no meaning with --kinds none")
 
 
 def is_controller_enabled(name: str, wanted: Sequence[str]) -> bool:

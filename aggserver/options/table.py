@@ -56,6 +56,7 @@ STORAGES = ("sqlite", "etcd")
 OUTPUTS = ("text", "json")
 SHELLS = ("bash", "zsh", "fish")
 KINDS = ("all", "none")
+PODS = ("keep", "run")
 TLS_VERSIONS = ("VersionTLS12", "VersionTLS13")
 
 # Upstream's, without ABAC and Webhook.
@@ -661,6 +662,15 @@ class Options:
         commands=DEV,
     )
 
+    pods: str = _option(
+        "keep",
+        "pods",
+        convert.one_of(*PODS),
+        _CONTROLLERS,
+        "keep: Pods stay as clients make them; run: Pods are Running at once, Jobs complete, and workloads get their Pods",
+        metavar="keep|run",
+        commands=DEV,
+    )
     protect_definitions: bool = _option(
         False,
         "protect-definitions",

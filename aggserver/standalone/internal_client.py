@@ -28,6 +28,7 @@ from aggserver.registry.rest import (
     Updater,
     WriteOptions,
 )
+from aggserver.registry.store import Store
 from aggserver.standalone.owner_graph import Kind, Resource
 from aggserver.storage import keys
 from aggserver.storage.interface import Corrupt, KeyValue, Storage
@@ -94,6 +95,12 @@ class InternalClient:
             if other is None or versions.sort_key(served.version) < versions.sort_key(other.version):
                 self._served[name] = served
 
+    def store(self, group: str, resource: str) -> Store:
+        """The store of a built-in kind, to be followed."""
+        store = self._scope(group, resource).rest
+        assert isinstance(store, Store)
+        return store
+
     # --- reading, without a watch cache ---
 
     async def read(self, key: str) -> Found | None:
@@ -139,17 +146,20 @@ class InternalClient:
 
     # --- writing; all raise StatusError ---
 
-    async def create(self, group: str, resource: str, obj: JSONObject) -> Object:
-        """Create it in the namespace that its metadata name."""
-        scope = self._scope(group, resource)
+    async def create(self, group: str, resource: str, obj: JSONObject, subresource: str = "") -> Object:
+        """Create it in the namespace that its metadata name; the object of a subresource also has the name of what it is for."""
+        scope = self._scope(group, resource, subresource)
         namespace = obj["metadata"].get("namespace", "")
         admission = self._admission(scope, CREATE, namespace, "", {})
         assert isinstance(scope.rest, Creater)
-        return await scope.rest.create(self._context(namespace), obj, WriteOptions(field_manager=_MANAGER), admission)
+        context = self._context(namespace, obj["metadata"]["name"] if subresource else "")
+        return await scope.rest.create(context, obj, WriteOptions(field_manager=_MANAGER), admission)
 
-    async def update(self, at: ObjectKey, transform: Transform, *, uid: str = "", of_metadata: bool = True) -> Object:
+    async def update(
+        self, at: ObjectKey, transform: Transform, *, uid: str = "", subresource: str = "", of_metadata: bool = True
+    ) -> Object:
         """uid: what the object must have. of_metadata: whether nothing but metadata is changed."""
-        scope = self._scope(at.group, at.resource)
+        scope = self._scope(at.group, at.resource, subresource)
         options = WriteOptions(field_manager=_MANAGER, uid=uid, bounded=False, of_metadata=of_metadata)
         admission = self._admission(scope, UPDATE, at.namespace, at.name, {})
         assert isinstance(scope.rest, Updater)
@@ -168,16 +178,16 @@ class InternalClient:
         assert isinstance(scope.rest, CollectionDeleter)
         await scope.rest.delete_collection(self._context(namespace), options, _EVERYTHING, admission)
 
-    def _scope(self, group: str, resource: str) -> ResourceScope:
+    def _scope(self, group: str, resource: str, subresource: str = "") -> ResourceScope:
         self._refresh()
         served = self._served.get((group, resource))
-        scope = None if served is None else served.scope("")
+        scope = None if served is None else served.scope(subresource)
         if scope is None:
             raise errors.not_found(group, resource, "")
         return scope
 
-    def _context(self, namespace: str) -> Context:
-        return Context(self._user, namespace, metadata_only=True)
+    def _context(self, namespace: str, name: str = "") -> Context:
+        return Context(self._user, namespace, metadata_only=True, name=name)
 
     def _admission(
         self, scope: ResourceScope, operation: str, namespace: str, name: str, options: Mapping[str, Any]

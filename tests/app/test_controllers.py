@@ -16,6 +16,7 @@ SHOWN = {
     "aggserver dev --controllers '*,-garbage-collector-controller'": {GARBAGE},
     "aggserver dev --controllers namespace-controller": {*CONTROLLERS} - {NAMESPACE},
     "aggserver dev --controllers=-namespace-controller": {*CONTROLLERS},
+    "aggserver dev --pods=run": set(),
 }
 RUNS = list(SHOWN)
 
@@ -53,6 +54,12 @@ def test_by_default_all() -> None:
 def test_an_unknown_controller() -> None:
     with pytest.raises(OptionsError, match='"-cronjob" is not in the list of known controllers: garbage-collector-controller, '):
         parse(["dev", "--controllers=*,-cronjob"], {})
+
+
+def test_pods_need_their_kind() -> None:
+    assert parse(["dev", "--pods=run"], {}).pods == "run"
+    with pytest.raises(OptionsError, match="--pods run has no meaning with --kinds none"):
+        parse(["dev", "--pods=run", "--kinds=none"], {})
 
 
 def test_a_cluster_has_its_own() -> None:
