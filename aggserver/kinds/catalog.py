@@ -29,6 +29,7 @@ class Kind:
     scale: member of the status that is the number of replicas; '' without `/scale`.
     counted: what increments the generation when it changes: members, with dots for those of metadata. generation: of a new
     object, 0 for none. kept_by_status: what of metadata `/status` does not change; `*` for all.
+    own_spec: writers of the object own its spec, and those of the status its conditions: not of a CertificateSigningRequest.
     unconditional: updates need no resourceVersion. creates: an update creates what is not there. returns_deleted: a delete
     answers with the object, and not with a Status. deprecated: text of the warning for each request. graceful: a delete gives the
     object time to end. orphans: it leaves its dependents, if the options don't say otherwise.
@@ -52,6 +53,7 @@ class Kind:
     counted: tuple[str, ...] = ()
     generation: int = 0
     kept_by_status: tuple[str, ...] = ()
+    own_spec: bool = True
     name_rule: NameRule = dns1123_subdomain
     unconditional: bool = True
     creates: bool = False
@@ -303,6 +305,7 @@ KINDS: tuple[Kind, ...] = (
             "csr",
             namespaced=False,
             has_status=True,
+            own_spec=False,
             subresources=(APISubresource("approval", "CertificateSigningRequest", discovery.SUBRESOURCE_VERBS),),
             name_rule=path_segment_name,
             fields=("spec.signerName",),

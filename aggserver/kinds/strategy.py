@@ -112,7 +112,10 @@ class KindStrategy(StrategyDefaults):
 
     def _resets(self) -> FieldSet:
         """What a writer through this endpoint can't own."""
-        return {fieldset.field("status"): {}} if self.kind.has_status else {}
+        if not self.kind.has_status:
+            return {}
+        spec: FieldSet = {} if self.kind.own_spec else {fieldset.field("spec"): {}}
+        return {**spec, fieldset.field("status"): {}}
 
     def conform(self, obj: JSONObject) -> list[str]:
         return self._conform(obj)
@@ -199,7 +202,8 @@ class KindStatusStrategy(KindStrategy):
     def _resets(self) -> FieldSet:
         kept = self.kind.kept_by_status
         metadata: FieldSet = {} if "*" in kept else {fieldset.field(name): {} for name in sorted(kept)}
-        return {**({fieldset.field("metadata"): metadata} if kept else {}), fieldset.field("spec"): {}}
+        conditions: FieldSet = {} if self.kind.own_spec else {fieldset.field("status"): {fieldset.field("conditions"): {}}}
+        return {**({fieldset.field("metadata"): metadata} if kept else {}), fieldset.field("spec"): {}, **conditions}
 
     def prepare_for_update(self, obj: JSONObject, old: JSONObject, now: str) -> None:
         for name in (obj.keys() | old.keys()) - {"apiVersion", "kind", "metadata", "status"}:

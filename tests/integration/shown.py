@@ -15,7 +15,7 @@ from tests.cases.kind_objects import TABLES, shown, without_ages
 from tests.integration.created import collection
 from tests.integration.raw import Client
 
-__all__ = ["shown_tables"]
+__all__ = ["ask", "shown_tables"]
 
 _HEAD = """\
 # How kube-apiserver shows the objects of shown.yaml in tables, made by `python -m tests.integration.shown`: columns (name, type,
@@ -45,26 +45,26 @@ def _shown(client: Client, path: str, obj: dict[str, Any]) -> Any:
     deleted = obj.pop("deleted", False)
     if not deleted and "status" not in obj:
         # Not kept: the garbage collector does not wait where there is no owner.
-        return _ask(client, "POST", f"{path}?dryRun=All", obj, accept=_TABLE)
+        return ask(client, "POST", f"{path}?dryRun=All", obj, accept=_TABLE)
     if deleted:
         obj["metadata"]["finalizers"] = [_FINALIZER]
     at = f"{path}/{obj['metadata']['name']}"
-    made = _ask(client, "POST", path, obj)
+    made = ask(client, "POST", path, obj)
     try:
         if "status" in obj:
-            _ask(client, "PUT", f"{at}/status", {**made, "status": obj["status"]})
+            ask(client, "PUT", f"{at}/status", {**made, "status": obj["status"]})
         if deleted:
-            _ask(client, "DELETE", at, {"gracePeriodSeconds": 0})
-        return _ask(client, "GET", at, accept=_TABLE)
+            ask(client, "DELETE", at, {"gracePeriodSeconds": 0})
+        return ask(client, "GET", at, accept=_TABLE)
     finally:
         if not deleted:
-            _ask(client, "DELETE", at, {"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
+            ask(client, "DELETE", at, {"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
         if deleted or made["metadata"].get("finalizers"):
             free = b'{"metadata":{"finalizers":null}}'
-            _ask(client, "PATCH", at, free, media_type="application/merge-patch+json")
+            ask(client, "PATCH", at, free, media_type="application/merge-patch+json")
 
 
-def _ask(
+def ask(
     client: Client,
     method: str,
     path: str,
@@ -72,6 +72,7 @@ def _ask(
     accept: str = "application/json",
     media_type: str = "application/json",
 ) -> Any:
+    """The answer, decoded. body: an object, or bytes."""
     data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
     answer = client.request(method, path, {"accept": accept, "content-type": media_type}, data)
     assert answer.status < 300, f"{method} {path}: {answer.body.decode()}"
