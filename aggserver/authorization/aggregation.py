@@ -15,37 +15,58 @@ from aggserver.authorization.rbac import Rule
 from aggserver.meta.json_types import JSONMapping, JSONObject, json_copy
 from aggserver.meta.selectors import LabelSelector, SelectorError
 
-__all__ = ["aggregate", "reconciled"]
+__all__ = ["Aggregation", "reconciled"]
 
 # Chains of roles that aggregate roles that aggregate ... are followed so far at once; a longer one ends with a later change.
 _MAX_ROUNDS = 10
 
 
-def aggregate(roles: Iterable[JSONMapping]) -> dict[str, list[JSONObject]]:
-    """The rules of each ClusterRole that aggregates and does not have them yet. roles: all ClusterRoles.
+class Aggregation:
+    """What ClusterRoles get from each other. roles: all of them.
 
-    A role with a selector that can't be read is left as it is.
+    changed: the rules of each that aggregates and does not have them yet, by name. A role with a selector that can't be read is
+    left as it is.
     """
-    by_name = {role["metadata"]["name"]: role for role in roles}
-    aggregating = {name: role for name, role in by_name.items() if role.get("aggregationRule")}
-    rules = {name: _rules(role) for name, role in by_name.items()}
-    selected = {name: _selected(name, role, by_name) for name, role in aggregating.items()}
-    for _ in range(_MAX_ROUNDS):
-        before = {name: rules[name] for name in aggregating}
-        for name, others in selected.items():
-            if others is not None:
-                rules[name] = _union(rules, others)
-        if all(rules[name] == before[name] for name in aggregating):
-            break
-    return {name: rules[name] for name, role in aggregating.items() if not _are_same(rules[name], _rules(role))}
+
+    def __init__(self, roles: Iterable[JSONMapping]) -> None:
+        by_name = {role["metadata"]["name"]: role for role in roles}
+        self._selectors = {name: found for name, role in by_name.items() if (found := _selectors(role)) is not None}
+        rules = {name: _rules(role) for name, role in by_name.items()}
+        selected = {name: _selected(name, selectors, by_name) for name, selectors in self._selectors.items()}
+        self._parts = frozenset(part for parts in selected.values() for part in parts)
+        for _ in range(_MAX_ROUNDS):
+            before = {name: rules[name] for name in selected}
+            for name, parts in selected.items():
+                rules[name] = _union(rules, parts)
+            if all(rules[name] == before[name] for name in selected):
+                break
+        self.changed = {name: rules[name] for name in selected if not _are_same(rules[name], _rules(by_name[name]))}
+
+    def concerns(self, name: str, role: JSONMapping | None) -> bool:
+        """Whether another state of a role, None for its end, may change the rules of some."""
+        if name in self._parts or name in self._selectors:
+            return True
+        if role is None:
+            return False
+        labels = role["metadata"].get("labels") or {}
+        return bool(role.get("aggregationRule")) or any(
+            selector.matches(labels) for selectors in self._selectors.values() for selector in selectors
+        )
 
 
-def _selected(name: str, role: JSONMapping, by_name: Mapping[str, JSONMapping]) -> list[str] | None:
-    """The names of the roles whose rules it gets, in their order; some may come twice."""
+def _selectors(role: JSONMapping) -> list[LabelSelector] | None:
+    """None if it does not aggregate, or not in a way that can be read."""
+    rule = role.get("aggregationRule")
+    if not rule:
+        return None
     try:
-        selectors = [LabelSelector.from_object(each) for each in role["aggregationRule"].get("clusterRoleSelectors") or ()]
+        return [LabelSelector.from_object(each) for each in rule.get("clusterRoleSelectors") or ()]
     except SelectorError:
         return None
+
+
+def _selected(name: str, selectors: Iterable[LabelSelector], by_name: Mapping[str, JSONMapping]) -> list[str]:
+    """The names of the roles whose rules it gets, in their order; some may come twice."""
     return [
         other
         for selector in selectors

@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from aggserver.authorization.aggregation import aggregate
+from aggserver.authorization.aggregation import Aggregation
 from aggserver.authorization.rbac import GROUP, Policy
 from aggserver.meta.json_types import JSONObject
 
@@ -51,7 +51,7 @@ def objects() -> list[JSONObject]:
         else:
             obj.setdefault("rules", []).append(_rule(*line.split()))
     roles = [obj for obj in found if obj["kind"] == "ClusterRole"]
-    for name, rules in aggregate(roles).items():
+    for name, rules in Aggregation(roles).changed.items():
         next(role for role in roles if role["metadata"]["name"] == name)["rules"] = rules
     return found
 

@@ -19,8 +19,8 @@ __all__ = ["EVERYTHING", "problem", "uncovered"]
 
 EVERYTHING = (Rule(("*",), ("*",), ("*",)), Rule(("*",), paths=("*",)))
 
-# Permissions of one rule that are compared one by one, in some tenths of a second; upstream has no limit. A rule with more
-# (groups times resources times names) must be covered by a single rule of the user.
+# Permissions (groups times resources times names) of one role that are compared one by one, in some tenths of a second; upstream
+# has no limit. Each rule beyond that must be covered by a single rule of the user.
 _MAX_PERMISSIONS = 50_000
 
 
@@ -39,12 +39,15 @@ def problem(user: UserInfo, found: Found, wanted: Sequence[Rule], resource: str)
 def uncovered(owned: Sequence[Rule], wanted: Iterable[Rule]) -> list[Rule]:
     """What `owned` lacks of `wanted`, in rules of one permission each."""
     missing: list[Rule] = []
+    compared = 0
     for rule in wanted:
         if any(_covers(each, rule) for each in owned):
             continue
-        if len(rule.groups) * len(rule.resources) * max(len(rule.names), 1) > _MAX_PERMISSIONS:
+        permissions = len(rule.groups) * len(rule.resources) * max(len(rule.names), 1)
+        if compared + permissions > _MAX_PERMISSIONS:
             missing.append(rule)
             continue
+        compared += permissions
         missing += _missing_on_resources(owned, rule)
         missing += _missing_on_paths(owned, rule)
     return missing

@@ -27,6 +27,7 @@ from aggserver.registry.rest import ApplyConfiguration, Context, DeleteOptions, 
 from aggserver.registry.store import Store
 
 if TYPE_CHECKING:
+    from aggserver.authorization.aggregation import Aggregation
     from aggserver.authorization.rbac import Policy
 
 __all__ = ["GROUP", "RoleController"]
@@ -66,7 +67,8 @@ class RoleController:
         self._aggregates = aggregates
         self._wanted = asyncio.Event()
         self._ready: asyncio.Future[Policy] | None = None
-        self._cluster_roles: Mapping[str, JSONObject] = {}  # empty until all are known: none must lose rules for that
+        self._cluster_roles: Mapping[str, JSONObject] = {}
+        self._aggregation: Aggregation | None = None  # None until all roles are known: none must lose rules before
 
     async def policy(self) -> Policy:
         """The roles and bindings, once they are read. Raises StatusError (500) if that takes too long."""
@@ -100,7 +102,7 @@ class RoleController:
             await self._follow()
         finally:
             # What was known is not kept current any more.
-            self._ready, self._cluster_roles = None, {}
+            self._ready, self._aggregation = None, None
 
     def _waited_for(self) -> asyncio.Future[Policy]:
         if self._ready is None:
@@ -130,14 +132,15 @@ class RoleController:
             policy.remove(kind, namespace, name)
         else:
             policy.put(obj)
-        if kind == "ClusterRole":
+        if kind == "ClusterRole" and self._aggregation is not None and self._aggregation.concerns(key, obj):
             await self._aggregate()
         return None
 
     async def _aggregate(self) -> None:
-        from aggserver.authorization.aggregation import aggregate
+        from aggserver.authorization.aggregation import Aggregation
 
-        for name, rules in aggregate(self._cluster_roles.values()).items():
+        self._aggregation = Aggregation(self._cluster_roles.values())
+        for name, rules in self._aggregation.changed.items():
             role = {"apiVersion": f"{GROUP}/v1", "kind": "ClusterRole", "metadata": {"name": name}}
             configuration = ApplyConfiguration(codec.encode_json(role | ({"rules": rules} if rules else {})))
             await self._store("ClusterRole").apply(Context(CONTROLLER), name, configuration, _AGGREGATION)

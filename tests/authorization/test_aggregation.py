@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from aggserver.authorization.aggregation import aggregate, reconciled
+from aggserver.authorization.aggregation import Aggregation, reconciled
 
 GET = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}
 LIST = {"verbs": ["list"], "apiGroups": [""], "resources": ["pods"]}
@@ -66,7 +66,19 @@ CASES: dict[str, tuple[list[dict[str, Any]], dict[str, list[dict[str, Any]]]]] =
 @pytest.mark.parametrize("name", CASES)
 def test_aggregate(name: str) -> None:
     roles, changed = CASES[name]
-    assert aggregate(roles) == changed
+    assert Aggregation(roles).changed == changed
+
+
+def test_what_a_change_concerns() -> None:
+    found = Aggregation([role("z", of=["x"]), role("part", GET, labels="x"), role("other", GET)])
+    assert found.concerns("part", None)
+    assert found.concerns("part", role("part"))
+    assert found.concerns("z", role("z"))
+    assert found.concerns("new", role("new", labels="y x"))
+    assert found.concerns("new", role("new", of=["y"]))
+    assert not found.concerns("new", role("new", GET, labels="y"))
+    assert not found.concerns("other", role("other", LIST))
+    assert not found.concerns("other", None)
 
 
 AUTOUPDATE = {"rbac.authorization.kubernetes.io/autoupdate": "true"}
