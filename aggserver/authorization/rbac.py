@@ -21,12 +21,11 @@ from aggserver.authorization.attributes import Attributes
 from aggserver.meta.golang import quote
 from aggserver.meta.json_types import JSONMapping, JSONObject
 
-__all__ = ["BINDINGS", "GROUP", "ROLES", "Found", "Granted", "MissingRole", "Policy", "Rule"]
+__all__ = ["GROUP", "ROLES", "Found", "Granted", "MissingRole", "Policy", "Rule"]
 
 GROUP = "rbac.authorization.k8s.io"
 # kind -> resource
 ROLES = {"ClusterRole": "clusterroles", "Role": "roles"}
-BINDINGS = {"ClusterRoleBinding": "clusterrolebindings", "RoleBinding": "rolebindings"}
 
 _SERVICE_ACCOUNT = "system:serviceaccount:"
 

@@ -35,12 +35,7 @@ __all__ = ["GROUP", "RoleController"]
 log = logging.getLogger("aggserver.controllers")
 
 GROUP = "rbac.authorization.k8s.io"
-_RESOURCES = {
-    "ClusterRole": "clusterroles",
-    "Role": "roles",
-    "ClusterRoleBinding": "clusterrolebindings",
-    "RoleBinding": "rolebindings",
-}
+_KINDS = ("ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding")
 _BOOTSTRAP = WriteOptions(field_manager="kube-apiserver", bounded=False)
 _AGGREGATION = WriteOptions(field_manager="clusterrole-aggregation-controller", force=True, bounded=False)
 # Seconds that a request waits for the roles to be read.
@@ -102,7 +97,9 @@ class RoleController:
             await self._follow()
         finally:
             # What was known is not kept current any more.
-            self._ready, self._aggregation = None, None
+            self._aggregation = None
+            if self._ready is not None and self._ready.done():
+                self._ready = None
 
     def _waited_for(self) -> asyncio.Future[Policy]:
         if self._ready is None:
@@ -115,7 +112,7 @@ class RoleController:
         from aggserver.authorization.rbac import Policy
 
         policy = Policy()
-        informers = {kind: Informer(self._store(kind), partial(self._sync, kind, policy), self._later) for kind in _RESOURCES}
+        informers = {kind: Informer(self._store(kind), partial(self._sync, kind, policy), self._later) for kind in _KINDS}
         async with asyncio.TaskGroup() as tasks:
             for informer in informers.values():
                 tasks.create_task(informer.run())
@@ -146,7 +143,7 @@ class RoleController:
             await self._store("ClusterRole").apply(Context(CONTROLLER), name, configuration, _AGGREGATION)
 
     def _store(self, kind: str) -> Store:
-        return self._stores(GROUP, _RESOURCES[kind])
+        return self._stores(GROUP, f"{kind.lower()}s")
 
     # --- bootstrap objects ---
 
