@@ -298,10 +298,13 @@ class Store(Reader):
     # --- deleting ---
 
     async def delete(self, context: Context, name: str, options: DeleteOptions, admission: Admission = NO_ADMISSION) -> Deleted:
+        self._warn_of_orphans(context, options)
+        return await self._delete_one(context, name, options, admission)
+
+    def _warn_of_orphans(self, context: Context, options: DeleteOptions) -> None:
         warning = self._strategy.orphans_warning
         if warning and not options.propagation and options.orphan_dependents is None:
             context.warnings.append(warning)
-        return await self._delete_one(context, name, options, admission)
 
     async def _delete_one(self, context: Context, name: str, options: DeleteOptions, admission: Admission) -> Deleted:
         async def attempt(current: StoredObject | None) -> Deleted:
@@ -375,6 +378,7 @@ class Store(Reader):
     async def delete_collection(
         self, context: Context, options: DeleteOptions, selection: ListOptions, admission: Admission = NO_ADMISSION
     ) -> ListResult:
+        self._warn_of_orphans(context, options)
         # Without a conversion where it can be; but labels may differ between versions, and those of the requested one count.
         as_stored = context.metadata_only or (self._asks and selection.labels.empty)
         found = await self._list(replace(context, metadata_only=as_stored), selection, lenient=True)

@@ -132,6 +132,12 @@ _PODS: Cases = {
         _selected(_POD, "spec.containers%3Dx"),
         on("DELETE", _POD, compared=False),
     ],
+    "pod-watch": [
+        _made(_POD, _IN_CASE),
+        on("GET", _POD, name="", query="labelSelector=case%3D$name&watch=true&resourceVersion=0&timeoutSeconds=1"),
+        on("GET", _POD, name="", query="fieldSelector=metadata.name%3D$name,spec.nodeName%3D&watch=true&timeoutSeconds=1"),
+        on("DELETE", _POD, compared=False),
+    ],
     "pod-ephemeral-containers": [
         _made(_POD),
         _merge(_POD, {"spec": {"ephemeralContainers": [{"name": "e", "image": "i"}]}}, below="ephemeralcontainers"),

@@ -13,18 +13,20 @@ STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 
 
 # Left out: of quotas a controller keeps the status; a Job's labels and selector are its own; upstream takes no patch of a
-# ControllerRevision, since it compares the bytes of its data; and PVs and PVCs stay until a controller removes their finalizer.
+# ControllerRevision, since it compares the bytes of its data, and the metadata alone of a DaemonSet lacks there what v1 has as an
+# annotation; PVs and PVCs stay until a controller removes their finalizer.
 _LEFT_OUT = {
-    *(("core/resourcequotas", title) for title in ("life", "updates", "patches", "applies", "status")),
+    *(("core/resourcequotas", title) for title in ("life", "updates", "patches", "applies", "reads", "status")),
     *(("batch/jobs", title) for title in ("updates", "status", "bad")),
     ("apps/controllerrevisions", "patches"),
-    *((f"core/persistentvolume{end}", title) for end in ("s", "claims") for title in ("life", "patches")),
+    ("apps/daemonsets", "reads"),
+    *((f"core/persistentvolume{end}", title) for end in ("s", "claims") for title in ("life", "patches", "reads")),
 }
 _BACKGROUND = "propagationPolicy=Background"
 
 
-def _made(which: str, **more: Any) -> Any:
-    return on("POST", which, minimal(which, **more), compared=False)
+def _made(which: str, metadata: Any = None) -> Any:
+    return on("POST", which, minimal(which, metadata), compared=False)
 
 
 def _life(which: str) -> Case:
@@ -136,6 +138,35 @@ def _status(which: str) -> Case:
     ]
 
 
+_TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
+_PARTIAL = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
+
+def _reads(which: str) -> Case:
+    """In all forms, by label, and deleted as a collection."""
+    chosen = "labelSelector=case%3D$name"
+    return [
+        _made(which, metadata={"labels": {"case": "$name"}}),
+        on("GET", which, accept=_TABLE, pick=_undescribed),
+        on("GET", which, name="", query=chosen, accept=_TABLE, pick=_undescribed),
+        on("GET", which, name="", query=chosen, accept=_PARTIAL),
+        on("GET", which, name="", query=chosen, accept="application/yaml"),
+        on("GET", which, name="", query=chosen),
+        on("DELETE", which, name="", query=f"{chosen}&dryRun=All", pick=_kinds),
+        on("DELETE", which, name="", query=f"{chosen}&{_BACKGROUND}", pick=_kinds),
+        on("GET", which, name="", query=chosen),
+    ]
+
+
+def _undescribed(body: Any) -> Any:
+    """A Table without the descriptions of its columns."""
+    return {**body, "columnDefinitions": [{**column, "description": ""} for column in body["columnDefinitions"]]}
+
+
+def _kinds(body: Any) -> Any:
+    return [body.get("kind"), [item["metadata"]["name"] for item in body.get("items", ())]]
+
+
 def _scale(which: str) -> Case:
     scale = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "$name"}}
     return [
@@ -158,7 +189,14 @@ for _which, _kind in BY_NAME.items():
     if _which not in MINIMAL:
         continue
     _stem = _which.replace("/", "-").replace(".k8s.io", "").replace(".authorization", "")
-    for _title, _case in (("life", _life), ("updates", _updates), ("patches", _patches), ("applies", _applies), ("bad", _bad)):
+    for _title, _case in (
+        ("life", _life),
+        ("updates", _updates),
+        ("patches", _patches),
+        ("applies", _applies),
+        ("reads", _reads),
+        ("bad", _bad),
+    ):
         if (_which, _title) not in _LEFT_OUT:
             CASES[f"{_stem}-{_title}"] = _case(_which)
     if _kind.has_status and (_which, "status") not in _LEFT_OUT:
