@@ -18,7 +18,7 @@ from aggserver.meta.json_types import JSONObject
 from tests.controlplane.cluster import Cluster
 from tests.integration.comparison import Ask, Case, Seen, play
 from tests.integration.raw import Client
-from tests.integration.server import Standalone, running
+from tests.integration.server import NO_COLLECTOR, Standalone, running
 
 __all__ = ["GROUP", "PolicyCase", "PolicySides", "policy_sides"]
 
@@ -105,7 +105,7 @@ def policy_sides(
 ) -> Iterator[PolicySides]:
     """kube-apiserver and an aggserver of its own; the cluster is left without what was made there."""
     cases = {**cases, _PROBE: _PROBING}
-    server = Standalone(folder / "data")
+    server = Standalone(folder / "data", NO_COLLECTOR)
     with running(server), Client(cluster.kubeconfig) as upstream, Client(server.kubeconfig) as ours:
         for client in (upstream, ours):
             _plant(client, cases, definitions)

@@ -16,7 +16,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-__all__ = ["AggServer", "Aggregated", "Standalone", "eventually", "running"]
+__all__ = ["NO_COLLECTOR", "AggServer", "Aggregated", "Standalone", "eventually", "running"]
+
+# For comparisons with a kube-controller-manager that does not collect custom resources yet.
+NO_COLLECTOR = "--controllers=*,-garbage-collector-controller"
 
 
 T = TypeVar("T")

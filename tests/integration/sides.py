@@ -13,7 +13,7 @@ from typing import Any
 from tests.controlplane.cluster import Cluster
 from tests.integration.comparison import Case, Seen, comparable, play
 from tests.integration.raw import Client
-from tests.integration.server import Standalone, running
+from tests.integration.server import NO_COLLECTOR, Standalone, running
 from tests.integration.websockets import Asked, open_websocket
 
 __all__ = ["Side", "both", "played"]
@@ -42,7 +42,8 @@ def both(
 ) -> Iterator[tuple[Side, Side]]:
     """kube-apiserver and an aggserver of its own, with these definitions established; the cluster is left without them."""
     with ExitStack() as stack:
-        server = Standalone(folder / "data", "--migrate-storage=false")  # kube-apiserver does not migrate by itself
+        # kube-apiserver does not migrate by itself, and kube-controller-manager notices new kinds after half a minute only.
+        server = Standalone(folder / "data", "--migrate-storage=false", NO_COLLECTOR)
         stack.enter_context(running(server))
         pair = []
         for kubeconfig in (cluster.kubeconfig, server.kubeconfig):

@@ -24,7 +24,7 @@ from tests.controlplane.cluster import Cluster
 from tests.fakes.webhook import CA, webhook_server
 from tests.integration.comparison import Case, Seen, comparable, play
 from tests.integration.raw import Client
-from tests.integration.server import Standalone, running
+from tests.integration.server import NO_COLLECTOR, Standalone, running
 
 __all__ = ["Hook", "WebhookCase", "WebhookSides", "webhook_sides"]
 
@@ -167,7 +167,7 @@ def webhook_sides(
     """folder: for the data of an aggserver of its own. The cluster is left as it was."""
     cases = {**cases, _PROBE: _probe()}
     sides = WebhookSides(cases)
-    server = Standalone(folder / "data")
+    server = Standalone(folder / "data", NO_COLLECTOR)
     with (
         _served(sides) as port,
         running(server),
