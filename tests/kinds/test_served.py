@@ -1,0 +1,170 @@
+"""The built-in kinds in a store in memory: made at first use, addresses that nobody gets twice, evictions."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from aggserver.admission.chain import Chain
+from aggserver.authentication.user import UserInfo
+from aggserver.kinds.catalog import KINDS
+from aggserver.kinds.pods import Bindings, Evictions
+from aggserver.kinds.served import Kinds
+from aggserver.meta.errors import StatusError
+from aggserver.meta.selectors import FieldSelector, LabelSelector
+from aggserver.registry.environment import Environment
+from aggserver.registry.rest import Context, DeleteOptions, ListOptions, WriteOptions
+from aggserver.storage.memory import MemoryStorage
+from tests.fakes.clock import FakeClock
+
+NOW = 1767323045.0
+USER = UserInfo("alice")
+WRITE = WriteOptions(field_manager="test")
+ALL = ListOptions(labels=LabelSelector.parse(""), fields=FieldSelector.parse(""))
+
+
+def _kinds(storage: MemoryStorage, cluster_ips: str = "10.0.0.0/24") -> Kinds:
+    uids = itertools.count(1)
+    clock = FakeClock(NOW)
+    environment = Environment(storage, clock, clock, lambda: f"uid-{next(uids)}", lambda below: 0)
+    return Kinds(environment, Chain([]), cluster_ips=cluster_ips)
+
+
+@pytest.fixture
+async def storage() -> AsyncIterator[MemoryStorage]:
+    made = MemoryStorage()
+    await made.start()
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def kinds(storage: MemoryStorage) -> Kinds:
+    return _kinds(storage)
+
+
+def _context(name: str = "") -> Context:
+    return Context(USER, "default", name=name)
+
+
+async def _create(kinds: Kinds, group: str, resource: str, obj: dict[str, Any]) -> dict[str, Any]:
+    store = kinds.store(group, resource)
+    store.strategy.conform(obj)
+    return (await store.create(_context(), obj, WRITE)).decoded()
+
+
+def _service(name: str, **spec: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": {"ports": [{"port": 80}], **spec}}
+
+
+def _pod(**spec: Any) -> dict[str, Any]:
+    spec = {"containers": [{"name": "c", "image": "i"}], **spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels": {"a": "b"}}, "spec": spec}
+
+
+async def test_a_store_is_made_once_and_shared_by_all_versions(kinds: Kinds) -> None:
+    assert kinds.store("", "pods") is kinds.store("", "pods")
+    assert {served.resource.name for served in kinds.served()} == {kind.plural for kind in KINDS}
+    with pytest.raises(KeyError):
+        kinds.store("", "crontabs")
+    await _create(kinds, "", "events", {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"}, "message": "m"})
+    newer = next(served for served in kinds.served() if served.group == "events.k8s.io")
+    assert (await newer.store().get(_context(), "e")).decoded()["note"] == "m"
+
+
+async def test_nobody_gets_the_address_of_another(storage: MemoryStorage) -> None:
+    kinds = _kinds(storage, "10.0.0.0/28")
+    made = await asyncio.gather(*(_create(kinds, "", "services", _service(f"s{number}")) for number in range(13)))
+    addresses = {service["spec"]["clusterIP"] for service in made}
+    assert len(addresses) == 13
+    assert "10.0.0.1" not in addresses  # that of `kubernetes`
+    with pytest.raises(StatusError, match="range is full"):
+        await _create(kinds, "", "services", _service("late"))
+    with pytest.raises(StatusError, match="provided IP is already allocated"):
+        await _create(kinds, "", "services", _service("same", clusterIP=made[0]["spec"]["clusterIP"]))
+    await kinds.store("", "services").delete(_context(), "s0", DeleteOptions())
+    assert (await _create(kinds, "", "services", _service("late")))["spec"]["clusterIP"] in addresses
+
+
+async def test_addresses_stay_taken_after_a_restart(storage: MemoryStorage) -> None:
+    first = await _create(_kinds(storage), "", "services", _service("a", type="NodePort"))
+    second = await _create(_kinds(storage), "", "services", _service("b", type="NodePort"))
+    assert first["spec"]["clusterIP"] != second["spec"]["clusterIP"]
+    assert first["spec"]["ports"][0]["nodePort"] != second["spec"]["ports"][0]["nodePort"]
+    services = (await _kinds(storage).store("", "services").list(_context(), ALL)).items
+    assert [service.decoded()["metadata"]["name"] for service in services] == ["a", "b", "kubernetes"]
+
+
+async def test_a_pod_is_bound_once(kinds: Kinds) -> None:
+    await _create(kinds, "", "pods", _pod())
+    bindings = Bindings(kinds.store("", "pods"))
+    binding = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}
+    await bindings.create(_context("p"), binding, WRITE)
+    pod = (await kinds.store("", "pods").get(_context(), "p")).decoded()
+    assert pod["spec"]["nodeName"] == "n"
+    with pytest.raises(StatusError, match='already assigned to node "n"'):
+        await bindings.create(_context("p"), binding, WRITE)
+
+
+BUDGETS: dict[str, tuple[dict[str, Any], str]] = {
+    "unknown yet": ({"observedGeneration": 0, "disruptionsAllowed": 1}, "still being processed by the server"),
+    "none left": (
+        {"observedGeneration": 1, "desiredHealthy": 2, "currentHealthy": 1},
+        "needs 2 healthy pods and has 1",
+    ),
+    "negative": ({"observedGeneration": 1, "disruptionsAllowed": -1}, "pdb disruptions allowed is negative"),
+    "one left": ({"observedGeneration": 1, "disruptionsAllowed": 1}, ""),
+}
+
+
+@pytest.mark.parametrize("name", BUDGETS)
+async def test_eviction(kinds: Kinds, name: str) -> None:
+    status, why = BUDGETS[name]
+    await _create(kinds, "", "pods", _pod())
+    await _set_status(kinds, "", "pods", "p", {"phase": "Running"})
+    spec = {"selector": {"matchLabels": {"a": "b"}}}
+    budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "d"}, "spec": spec}
+    await _create(kinds, "policy", "poddisruptionbudgets", budget)
+    await _set_status(kinds, "policy", "poddisruptionbudgets", "d", status)
+    evictions = Evictions(kinds.store("", "pods"), lambda: kinds.store("policy", "poddisruptionbudgets"))
+    if why:
+        with pytest.raises(StatusError) as refusal:
+            await evictions.create(_context("p"), {"metadata": {"name": "p"}}, WRITE)
+        assert why in refusal.value.message + " ".join(cause.message for cause in refusal.value.causes)
+        return
+    await evictions.create(_context("p"), {"metadata": {"name": "p"}}, WRITE)
+    with pytest.raises(StatusError, match="not found"):
+        await kinds.store("", "pods").get(_context(), "p")
+    left = (await kinds.store("policy", "poddisruptionbudgets").get(_context(), "d")).decoded()["status"]
+    assert (left["disruptionsAllowed"], list(left["disruptedPods"])) == (0, ["p"])
+
+
+async def _set_status(kinds: Kinds, group: str, resource: str, name: str, status: dict[str, Any]) -> None:
+    scope = next(each for each in kinds.served() if (each.group, each.resource.name) == (group, resource)).scope("status")
+    assert scope is not None
+
+    async def changed(obj: dict[str, Any]) -> dict[str, Any]:
+        obj["status"] = {**obj.get("status", {}), **status}
+        scope.conform(obj)
+        return obj
+
+    rest: Any = scope.rest
+    await rest.update(_context(), name, changed, WRITE)
+
+
+async def test_a_put_creates_only_what_may_be_created_so(kinds: Kinds) -> None:
+    async def wanted(obj: dict[str, Any]) -> dict[str, Any]:
+        return {"apiVersion": "v1", "kind": "x", "metadata": {"name": "a"}}
+
+    context = _context()
+    leases = kinds.store("coordination.k8s.io", "leases")
+    await leases.update(context, "a", wanted, WriteOptions(creates=True))
+    assert context.created
+    with pytest.raises(StatusError, match="not found"):
+        await leases.update(context, "b", wanted, WRITE)
+    with pytest.raises(StatusError, match="not found"):
+        await kinds.store("", "configmaps").update(context, "a", wanted, WriteOptions(creates=True))
