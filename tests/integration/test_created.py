@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.cases.kind_objects import created as recorded
 from tests.cases.kind_objects import given, tables, warnings
-from tests.controlplane.cluster import Cluster
+from tests.controlplane.plane import ControlPlane
 from tests.integration.created import collection, created, warned_of
 from tests.integration.raw import Client
 from tests.integration.server import Standalone
@@ -20,18 +20,18 @@ from tests.integration.shown import ask, shown_tables
 _ELSEWHERE = "autoscaling/v1.HorizontalPodAutoscaler"
 
 
-def test_answers_are_those_recorded(control_plane: Cluster) -> None:
-    with Client(control_plane.kubeconfig) as client:
+def test_answers_are_those_recorded(own_control_plane: ControlPlane) -> None:
+    with Client(own_control_plane.kubeconfig) as client:
         assert {(type_name, name): answer for type_name, name, answer in created(client)} == recorded()
 
 
-def test_tables_are_those_recorded(control_plane: Cluster) -> None:
-    with Client(control_plane.kubeconfig) as client:
+def test_tables_are_those_recorded(own_control_plane: ControlPlane) -> None:
+    with Client(own_control_plane.kubeconfig) as client:
         assert shown_tables(client) == tables()
 
 
-def test_warnings_are_those_recorded(control_plane: Cluster) -> None:
-    with Client(control_plane.kubeconfig) as client:
+def test_warnings_are_those_recorded(own_control_plane: ControlPlane) -> None:
+    with Client(own_control_plane.kubeconfig) as client:
         assert warned_of(client) == warnings()
 
 
@@ -59,9 +59,9 @@ def _asked_by_kubernetes_admin(answers: dict[str, Any]) -> Any:
     return json.loads(json.dumps(answers).replace('"aggserver-admin"', '"kubernetes-admin"'))
 
 
-def test_writers_of_signing_requests_own_the_same(control_plane: Cluster, standalone: Standalone) -> None:
+def test_writers_of_signing_requests_own_the_same(own_control_plane: ControlPlane, standalone: Standalone) -> None:
     """Nobody owns the spec, which can't be changed, nor by `/status` whether the request is approved."""
-    upstream, ours = _signing_managers(control_plane.kubeconfig), _signing_managers(standalone.kubeconfig)
+    upstream, ours = _signing_managers(own_control_plane.kubeconfig), _signing_managers(standalone.kubeconfig)
     assert ours == upstream
     assert {manager for manager, *_ in ours} == {"approver", "labeler", "maker"}
 
