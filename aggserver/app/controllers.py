@@ -46,7 +46,7 @@ def controllers(
     def garbage_collector() -> _Run:
         from aggserver.standalone.garbage_collector import GarbageCollector
 
-        return GarbageCollector(engine.installer, storage).run
+        return GarbageCollector(engine.installer, storage, time.time).run
 
     def service_accounts() -> _Run:
         from aggserver.standalone.namespace_objects import NamespaceObjects, default_service_account

@@ -11,6 +11,7 @@ from enum import Enum
 
 from aggserver.meta.json_types import JSONObject
 from aggserver.standalone.owner_graph import FOREGROUND, ORPHAN, Reference
+from aggserver.storage.keys import ObjectKey
 
 __all__ = [
     "Delete",
@@ -20,6 +21,7 @@ __all__ = [
     "Verdict",
     "is_deleting_dependents",
     "judge",
+    "misplaced_owner_event",
     "standing",
     "unblock_owners",
     "without_finalizer",
@@ -94,6 +96,29 @@ def standing(reference: Reference, owner: JSONObject | None) -> Standing:
 
 def is_deleting_dependents(metadata: JSONObject) -> bool:
     return bool(metadata.get("deletionTimestamp")) and FOREGROUND in (metadata.get("finalizers") or ())
+
+
+def misplaced_owner_event(key: ObjectKey, obj: JSONObject, reference: Reference, now: str, suffix: str) -> JSONObject:
+    """The Event that says of a dependent that its owner is in another namespace.
+
+    obj: of the dependent apiVersion, kind and metadata. now: as in metadata. suffix: makes the name unique.
+    """
+    identity = f"{reference.kind.api_version}/{reference.kind.kind}, namespace: {key.namespace}, name: {reference.name}"
+    metadata = {"name": f"{key.name}.{suffix}", "namespace": key.namespace or "default"}
+    involved = {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "name": key.name, "uid": obj["metadata"].get("uid", "")}
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": metadata,
+        "involvedObject": {**involved, "namespace": key.namespace} if key.namespace else involved,
+        "reason": "OwnerRefInvalidNamespace",
+        "message": f'ownerRef [{identity}, uid: {reference.uid}] does not exist in namespace "{key.namespace}"',
+        "source": {"component": "garbage-collector-controller"},
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+        "type": "Warning",
+    }
 
 
 def without_owners(obj: JSONObject, uids: Collection[str]) -> JSONObject:

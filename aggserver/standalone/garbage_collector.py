@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 
 from aggserver.endpoints.installer import Installer
+from aggserver.meta import times
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry import stored
@@ -24,13 +25,14 @@ from aggserver.standalone.garbage import (
     Keep,
     Standing,
     judge,
+    misplaced_owner_event,
     standing,
     unblock_owners,
     without_finalizer,
     without_owners,
 )
 from aggserver.standalone.internal_client import Found, InternalClient, service_account
-from aggserver.standalone.owner_graph import ABSENT, FOREGROUND, ORPHAN, Check, OwnerGraph, Reference, address, references
+from aggserver.standalone.owner_graph import ABSENT, FOREGROUND, ORPHAN, Check, Kind, OwnerGraph, Reference, address, references
 from aggserver.storage import keys
 from aggserver.storage.interface import Compacted, Event, Storage, StorageError, Subscription, Unavailable
 from aggserver.storage.keys import ObjectKey
@@ -51,17 +53,21 @@ _OWNED, _DELETED = b'"ownerReferences"', b'"deletionTimestamp"'
 # As upstream: Events are not collected, because there are many and they expire.
 _IGNORED = (keys.resource_prefix("", "events"), keys.resource_prefix("events.k8s.io", "events"))
 _KINDS = Check("kinds", "")
+_EVENT = Kind("v1", "Event")
+_SEARCHED = 500  # namespaces in which an owner is looked for, and Events that are remembered
 
 
 class GarbageCollector:
-    """`run` is the task."""
+    """clock: seconds since the epoch. `run` is the task."""
 
-    def __init__(self, installer: Installer, storage: Storage, later: CallLater = call_later) -> None:
+    def __init__(self, installer: Installer, storage: Storage, clock: Callable[[], float], later: CallLater = call_later) -> None:
         self._storage = storage
+        self._clock = clock
         self._later = later
         self._client = InternalClient(installer, storage, USER)
         self._graph = OwnerGraph(self._client.find)
         self._queue = WorkQueue("garbage collector:", self._check, later, workers=_WORKERS)
+        self._reported: set[tuple[str, str]] = set()  # dependents and the uids of owners, of which Events tell
         self._subscription: Subscription | None = None
         self._complete = asyncio.Event()  # whether the graph has the whole store
         self._lost = asyncio.Event()
@@ -174,6 +180,9 @@ class GarbageCollector:
             return
         uid = str(metadata.get("uid") or "")
         owners = [(reference, await self._standing(reference, at)) for reference in references(metadata)]
+        for reference, found_as in owners:
+            if found_as in (Standing.DANGLING, Standing.MISPLACED):
+                await self._report(key, reference)
         dependents = self._graph.dependents(uid)
         waits = any(map(self._graph.is_deleting_dependents, dependents))
         match judge(metadata, owners, has_dependents=bool(dependents), dependents_wait=waits):
@@ -197,6 +206,36 @@ class GarbageCollector:
             return Standing.DANGLING
         owner = await self._client.read(key)
         return standing(reference, None if owner is None else owner.metadata)
+
+    async def _report(self, key: str, reference: Reference) -> None:
+        """Say in an Event if the owner is in another namespace, where its name is looked up unless it was in the right one."""
+        resource, at = self._graph.resource_of(reference.kind), keys.split(key)
+        if resource is None or not resource.namespaced or (key, reference.uid) in self._reported:
+            return
+        right = address(reference, at.namespace, resource)
+        if right is not None and self._graph.was_there(right):
+            return
+        prefix = keys.resource_prefix("", "namespaces")
+        page = await self._storage.list(prefix, limit=_SEARCHED)
+        for namespace in (item.key.removeprefix(prefix) for item in page.items):
+            elsewhere = address(reference, namespace, resource)
+            found = None if elsewhere in (None, right) else await self._client.read(str(elsewhere))
+            if found is not None and found.metadata.get("uid") == reference.uid:
+                break
+        else:
+            return
+        obj = await self._client.read_whole(key)
+        if obj is None or self._client.find(_EVENT) is None:
+            return
+        if len(self._reported) >= _SEARCHED:
+            self._reported.clear()
+        self._reported.add((key, reference.uid))
+        now = self._clock()
+        event = misplaced_owner_event(at, obj, reference, times.format_time(now), f"{int(now * 1e9):x}")
+        try:
+            await self._client.create("", "events", event)
+        except StatusError as error:
+            log.info("garbage collector: no Event about %s: %s", key, error)
 
     async def _wait_for_dependents(self, at: ObjectKey, metadata: JSONObject) -> None:
         """Remove the finalizer of an object that is deleted in the foreground, if it has to wait for none of its dependents."""

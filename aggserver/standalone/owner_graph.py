@@ -91,10 +91,14 @@ class _Node:
 
 @dataclass(slots=True)
 class _Owner:
-    """A key that references lead to. uid: of the object there; None if unknown. since: the number of the event that told so."""
+    """A key that references lead to. uid: of the object there; None if unknown. since: the number of the event that told so.
+
+    was_there: whether there was an object while the graph was kept.
+    """
 
     since: int
     uid: str | None = None
+    was_there: bool = False
     dependents: dict[str, None] = field(default_factory=dict)
 
 
@@ -158,7 +162,7 @@ class OwnerGraph:
         owner = self._owners.get(key)
         if owner is not None:
             self._events += 1
-            owner.uid, owner.since = ABSENT, self._events
+            owner.uid, owner.since, owner.was_there = ABSENT, self._events, True
             found += [Check("object", dependent) for dependent in owner.dependents]
         return found
 
@@ -193,6 +197,7 @@ class OwnerGraph:
         if owner is None or owner.since != since:
             return []
         owner.uid = uid
+        owner.was_there = owner.was_there or uid != ABSENT
         return [Check("object", dependent) for dependent in owner.dependents if not self._fits(dependent, key, uid)]
 
     # --- questions ---
@@ -206,6 +211,11 @@ class OwnerGraph:
         """Whether an owner's key is known to have no object."""
         owner = self._owners.get(key)
         return owner is not None and owner.uid == ABSENT
+
+    def was_there(self, key: str) -> bool:
+        """Whether there was an object at an owner's key, as far as it has seen."""
+        owner = self._owners.get(key)
+        return owner is not None and owner.was_there
 
     def resource_of(self, kind: Kind) -> Resource | None:
         """The resource of a kind, also of one that was served when a reference that is still there named it."""

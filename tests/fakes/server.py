@@ -152,7 +152,7 @@ class LocalServer:
         self.namespace_controller = NamespaceController(
             self.namespaces, installer, self.storage, self.clock, self.timers.call_later
         )
-        self.garbage_collector = GarbageCollector(installer, self.storage, self.timers.call_later)
+        self.garbage_collector = GarbageCollector(installer, self.storage, self.clock, self.timers.call_later)
         self._install()
         self.handler = self.engine.handler
         self.engine.handler = self._handle

@@ -120,6 +120,15 @@ class Play:
             assert self.state() == wanted
             raise
 
+    def tells(self, name: str, reason: str, message: str) -> None:
+        """Wait for an Event about an object that is beside."""
+
+        def told() -> bool:
+            answer = self._client.request("GET", f"{_path('v1', 'events', self.beside)}?fieldSelector=involvedObject.name={name}")
+            return (reason, message) in [(item["reason"], item["message"]) for item in json.loads(answer.body)["items"]]
+
+        eventually(told, f"{self.side.name} tells {message}")
+
     def state(self) -> State:
         found: State = {}
         for item in self._items():
@@ -216,6 +225,9 @@ def across_namespaces(play: Play) -> None:
     play.make("good", Owner("owner"))
     play.make("bad", Owner("owner"), beside=True)
     play.ends({"owner": ([], False), "good": (["owner"], False)})
+    reference = play.reference(Owner("owner"))
+    identity = f"v1/ConfigMap, namespace: {play.beside}, name: owner, uid: {reference['uid']}"
+    play.tells("bad", "OwnerRefInvalidNamespace", f'ownerRef [{identity}] does not exist in namespace "{play.beside}"')
 
 
 def absent_owners(play: Play) -> None:

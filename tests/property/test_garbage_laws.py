@@ -112,7 +112,9 @@ class Collector:
     def start(self) -> None:
         if self._task is None:
             server = self._server
-            server.garbage_collector = GarbageCollector(server.engine.installer, server.storage, server.timers.call_later)
+            server.garbage_collector = GarbageCollector(
+                server.engine.installer, server.storage, server.clock, server.timers.call_later
+            )
             self._task = asyncio.create_task(server.garbage_collector.run())
 
     async def stop(self) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from aggserver.conversion.webhook import Call
+from aggserver.kinds.served import Kinds
 from aggserver.standalone.garbage_collector import GarbageCollector
 from aggserver.storage.interface import Unavailable
 from tests.fakes.asgi import Client
@@ -94,7 +95,7 @@ async def test_cross_namespace_references(server: LocalServer, client: Client, f
     assert len(await there(client)) == 4
     if first == "child":
         # A collector that starts on what is stored.
-        collector = GarbageCollector(server.engine.installer, server.storage, server.timers.call_later)
+        collector = GarbageCollector(server.engine.installer, server.storage, server.clock, server.timers.call_later)
         task = asyncio.create_task(collector.run())
         await until(lambda: collector.idle)
         task.cancel()
@@ -456,3 +457,34 @@ async def test_bytes_that_are_no_object(server: LocalServer, client: Client) -> 
     await delete(client, "parent")
     await settled(server)
     assert (await client.get(f"{CRONTABS_PATH}/child")).status == 404
+
+
+# --- Events ---
+
+EVENTS_PATH = "/api/v1/namespaces/{}/events"
+
+
+async def events(client: Client, namespace: str) -> list[tuple[str, str, str]]:
+    items = (await client.get(EVENTS_PATH.format(namespace))).json()["items"]
+    return [(item["involvedObject"]["name"], item["reason"], item["message"]) for item in items]
+
+
+async def test_an_owner_in_another_namespace_is_told(server: LocalServer, client: Client) -> None:
+    kinds = Kinds(server.environment, server.engine.admission)
+    server.engine.installer.install([("built-in kinds", kinds.served())])
+    parent = await make(client, "parent")
+    await make(client, "bad", owner(parent), path=OTHER_PATH)
+    server.clock.advance(1)
+    await make(client, "cluster", owner(parent), path=WIDGETS_PATH)
+    await settled(server)
+    said = f"ownerRef [{GROUP}/v1/CronTab, namespace: {{0}}, name: parent, uid: {parent['metadata']['uid']}] does not exist"
+    reason = "OwnerRefInvalidNamespace"
+    assert await events(client, "other") == [("bad", reason, said.format("other") + ' in namespace "other"')]
+    assert await events(client, "default") == [("cluster", reason, said.format("") + ' in namespace ""')]
+    # Nothing is told of owners that are just gone.
+    await make(client, "child", owner(parent))
+    await make(client, "of-nobody", owner(parent, uid="none", name="none"))
+    await delete(client, "parent")
+    await settled(server)
+    assert len(await events(client, "default")) == 1
+    kinds.end_watches()
