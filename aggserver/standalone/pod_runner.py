@@ -68,7 +68,13 @@ class PodRunner:
             if error.reason != "AlreadyExists":
                 raise
         status = running_pods.node_status(NODE, self._now())
-        await self._write_status(ObjectKey("", "nodes", "", NODE), "", status)
+        at = ObjectKey("", "nodes", "", NODE)
+        await self._write_status(at, "", status)
+
+        async def ready(current: JSONObject) -> JSONObject:
+            return running_pods.without_not_ready(current)
+
+        await self._client.update(at, ready, of_metadata=False)
 
     def _now(self) -> str:
         return times.format_time(self._clock())
@@ -85,6 +91,8 @@ class PodRunner:
         controller = controller_of(pod)
         if "deletionTimestamp" in metadata:
             if metadata.get("deletionGracePeriodSeconds"):
+                if phase == "Running":
+                    await self._write_status(at, metadata["uid"], lambda now: running_pods.completed(pod, now))
                 await self._delete(at, metadata["uid"], grace=0)
         elif not spec.get("nodeName"):
             if spec.get("schedulerName", "") in _SCHEDULERS and not spec.get("schedulingGates"):

@@ -71,8 +71,20 @@ async def test_a_pod(client: Client) -> None:
     assert pod["spec"]["nodeName"] == "aggserver"
     node = (await client.get("/api/v1/nodes/aggserver")).json()
     assert [(entry["type"], entry["status"]) for entry in node["status"]["conditions"]] == [("Ready", "True")]
+    assert "taints" not in node["spec"]
     deleted = (await client.delete(f"{PODS}/one")).json()
     assert deleted["metadata"]["deletionGracePeriodSeconds"] == 30
+    await pods(client, 0)
+
+
+async def test_a_deleted_pod_is_not_ready_before_it_is_gone(client: Client) -> None:
+    """As the kubelet has it, for those who wait for that."""
+    await post(client, PODS, "Pod", "one", SPEC, finalizers=["example.com/mine"])
+    await comes(client, f"{PODS}/one", phase="Running")
+    await client.delete(f"{PODS}/one")
+    pod = await comes(client, f"{PODS}/one", phase="Succeeded")
+    assert {each["type"]: each["status"] for each in pod["status"]["conditions"]}["Ready"] == "False"
+    await client.merge(f"{PODS}/one", {"metadata": {"finalizers": None}})
     await pods(client, 0)
 
 
