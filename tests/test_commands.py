@@ -43,6 +43,7 @@ READ = [
     "python -m benchmarks.definitions",
     "python -m benchmarks.encodings",
     "python -m benchmarks.merging",
+    "python -m benchmarks.operators",
     "python -m benchmarks.testing",
     "python -m benchmarks.watchers",
     "python -m benchmarks --write-docs",
