@@ -65,6 +65,7 @@ integration: controlplane
 
 operators: controlplane
 	$(BIN)/python -m tests.operators $(ARGS)
+	$(BIN)/python -m pytest -q tests/operators/helm_release.py
 
 SECONDS := 60
 fuzz: controlplane

@@ -1,0 +1,96 @@
+"""helm installs, upgrades, rolls back and uninstalls a chart: after each step `aggserver dev` has what kube-apiserver has.
+
+Not in `make test`, since building helm takes a minute: `make operators` runs this file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.controlplane.binaries import cache_folder
+from tests.controlplane.cluster import Cluster
+from tests.controlplane.toolchain import go_command, go_environment
+from tests.integration.server import Standalone, running
+
+MODULE = Path(__file__).with_name("helm")
+CHART = Path(__file__).with_name("chart")
+NAMESPACE, RELEASE = "helm", "corner"
+KINDS = "serviceaccounts,secrets,configmaps,roles,rolebindings,services,deployments,shops.helm.example.com"
+STEPS = {
+    "install": ["install", RELEASE, str(CHART), "--create-namespace"],
+    "upgrade": ["upgrade", RELEASE, str(CHART), "--set", "replicas=3,password=two,sells={bread,milk}"],
+    "rollback": ["rollback", RELEASE, "1"],
+    "uninstall": ["uninstall", RELEASE],
+}
+# New each time, allocated, or the work of controllers.
+VOLATILE = ("uid", "resourceVersion", "creationTimestamp", "managedFields", "generation")
+
+
+@pytest.fixture(scope="module")
+def helm() -> Path:
+    """Built once for each content of its go.mod."""
+    key = hashlib.sha256((MODULE / "go.sum").read_bytes()).hexdigest()[:16]
+    program = cache_folder(os.environ).with_name(f"helm-{key}")
+    if not program.exists():
+        program.parent.mkdir(parents=True, exist_ok=True)
+        go = go_command(MODULE / "go.mod", lambda line: print(line, file=sys.stderr))
+        unfinished = program.with_suffix(".new")
+        command = [go, "build", "-ldflags=-s -w", "-o", str(unfinished), "helm.sh/helm/v4/cmd/helm"]
+        subprocess.run(command, cwd=MODULE, env=go_environment(os.environ), check=True)
+        unfinished.rename(program)
+    return program
+
+
+def objects(cluster: Cluster, kubeconfig: Path) -> dict[str, Any]:
+    """What is in the namespace, by kind and name, without helm's own records and what each namespace has."""
+    told = cluster.kubectl("get", KINDS, "-n", NAMESPACE, "-o", "json", user=kubeconfig).stdout
+    found = {}
+    for item in json.loads(told)["items"]:
+        name = item["metadata"]["name"]
+        if name == RELEASE:
+            found[f"{item['kind']}/{name}"] = _lasting(item)
+    return found
+
+
+def _lasting(item: dict[str, Any]) -> dict[str, Any]:
+    item["metadata"] = {name: value for name, value in item["metadata"].items() if name not in VOLATILE}
+    item["metadata"].get("annotations", {}).pop("deployment.kubernetes.io/revision", None)
+    item.pop("status", None)
+    for name in ("clusterIP", "clusterIPs"):
+        if item["kind"] == "Service":
+            item["spec"].pop(name)
+    return item
+
+
+def releases(helm: Path, kubeconfig: Path, scratch: Path) -> list[tuple[str, str, str]]:
+    listed = json.loads(run(helm, kubeconfig, scratch, "history", RELEASE, "-o", "json"))
+    return [(each["revision"], each["status"], each["description"]) for each in listed]
+
+
+def run(helm: Path, kubeconfig: Path, scratch: Path, *arguments: str) -> str:
+    homes = {f"HELM_{name}_HOME": str(scratch / name) for name in ("CACHE", "CONFIG", "DATA")}
+    command = [str(helm), *arguments, "--namespace", NAMESPACE, "--kubeconfig", str(kubeconfig)]
+    done = subprocess.run(command, env={**os.environ, **homes}, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, f"{' '.join(arguments)}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@pytest.mark.integration
+def test_the_same_objects_after_each_step(control_plane: Cluster, helm: Path, tmp_path: Path) -> None:
+    with running(server := Standalone(tmp_path / "data")):
+        for step, arguments in STEPS.items():
+            seen = []
+            for kubeconfig in (control_plane.kubeconfig, server.kubeconfig):
+                run(helm, kubeconfig, tmp_path, *arguments)
+                history = [] if step == "uninstall" else releases(helm, kubeconfig, tmp_path)
+                seen.append((objects(control_plane, kubeconfig), history))
+            assert seen[1] == seen[0], step
+            assert len(seen[0][0]) == (0 if step == "uninstall" else 8)
