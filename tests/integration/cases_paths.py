@@ -16,7 +16,8 @@ def _url(method: str, where: str, body: Any = None, **more: Any) -> list[Any]:
 
 
 _PATHS: Cases = {
-    "path-unknown": _url("GET", "/nonsense"),
+    # What is in our index depends on what is served.
+    "path-unknown": [ask("GET", "/nonsense", pick=lambda body: type(body).__name__)],
     "path-unknown-post": _url("POST", "/nonsense", {}),
     "path-unknown-group": _url("GET", "/apis/none.example.com"),
     "path-unknown-group-version": _url("GET", "/apis/none.example.com/v1"),
