@@ -25,11 +25,12 @@ from aggserver.storage.sqlite_file import FILE_NAME
 from tests.controlplane.cluster import Cluster
 from tests.controlplane.plane import ControlPlane
 from tests.fenced import REPOSITORY, blocks, printed_by
-from tests.integration.server import Standalone
+from tests.integration.server import Standalone, eventually
 
 DEV = "make dev"
 APPLY = "kubectl apply -f manifests/examples/my-crontab.yaml"
 LIST = "kubectl get crontabs"
+OF_NAMESPACES = "kubectl get serviceaccounts,configmaps -A -o jsonpath='{.items[*].metadata.name}'"
 CHECK = "aggserver storage check --data .data"
 BACKUP = "aggserver storage backup --data .data monday.db"
 MOVE = "mkdir old; mv .data/aggserver.db* old"
@@ -198,6 +199,8 @@ def test_from_the_first_command_to_a_restore(shell: Shell) -> None:
         assert "crontabs" in shell.run("kubectl api-resources")
         assert shell.run(APPLY) == "crontab.stable.example.com/my-new-cron-object created\n"
         assert "my-new-cron-object" in shell.run(LIST)
+        # Controllers write these in their own time, and the page counts them.
+        eventually(lambda: shell.run(OF_NAMESPACES).count(" ") == 7, "the ServiceAccounts and ConfigMaps of the namespaces")
         assert shell.run(CHECK) == printed_by(CHECK)
         assert shell.run(BACKUP) == printed_by(BACKUP)
     assert shell.run(MOVE) == printed_by(MOVE)
