@@ -69,7 +69,9 @@ def informer(request: pytest.FixtureRequest, standalone: Standalone, kubectl: Ku
 
 def test_an_informer_of_metadata_reads_protobuf(informer: Informer, kubectl: Kubectl) -> None:
     crontab = {"apiVersion": "stable.example.com/v1", "kind": "CronTab", "spec": {"cronSpec": "* * * * */5", "image": "i"}}
-    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "controller": True}
+    # One that exists, or the garbage collector would delete its dependents.
+    uid = kubectl("get", "namespace", "default", "-o", "jsonpath={.metadata.uid}").stdout
+    owner = {"apiVersion": "v1", "kind": "Namespace", "name": "default", "uid": uid, "controller": True}
     metadata = {"labels": {"a": "b"}, "annotations": {"empty": ""}, "finalizers": ["example.com/f"], "ownerReferences": [owner]}
     for name in ("one", "two"):
         kubectl("create", "-f", "-", input=json.dumps({**crontab, "metadata": {"name": name, **metadata}}))
