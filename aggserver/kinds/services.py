@@ -1,15 +1,18 @@
 """Services: their store, which gives them addresses, and the Service `kubernetes`, which every cluster has.
 
-An address is taken from the moment in which it is chosen: until the cache has its Service, it is remembered here.
+An address is taken from the moment in which it is chosen: it is remembered here until the write that chose it has ended. Then
+the cache has the Service, or there is none.
 Source: k8s.io/kubernetes pkg/registry/core/service/storage/storage.go, pkg/controlplane/controller/kubernetesservice, v1.36.3.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from ipaddress import IPv4Network
+from typing import NamedTuple
 
 from aggserver.kinds.addresses import Pool, assign, first_address, node_ports, release
 from aggserver.kinds.catalog import Kind
@@ -19,7 +22,7 @@ from aggserver.meta.json_types import JSONObject
 from aggserver.registry.informer import CONTROLLER
 from aggserver.registry.resource_storage import ResourceStorage
 from aggserver.registry.rest import NO_ADMISSION, Admission, Context, ListOptions, WriteOptions
-from aggserver.registry.store import Store
+from aggserver.registry.store import Make, Store, Write
 from aggserver.registry.stored import StoredObject
 from aggserver.registry.strategy import Verdict
 from aggserver.registry.views import Views
@@ -27,11 +30,21 @@ from aggserver.registry.watch import Watch
 
 __all__ = ["ServiceStore", "service_fields"]
 
-# Choices that are remembered at most; far more than writes that are in progress at the same time.
-_REMEMBERED = 256
+# How long the choice of a cancelled write is remembered: the storage may have begun to write, and has ended by then.
+_CANCELLED_SECONDS = 30.0
 # Beside the selectable fields, those by which taken addresses are known without decoding the objects again.
 _IPS, _PORTS = "-clusterIPs", "-nodePorts"
 _WRITE = WriteOptions(field_manager="kube-apiserver")
+# The write that the current task is in.
+_current: ContextVar[object] = ContextVar("write of a Service")
+
+
+class _Choice(NamedTuple):
+    """What a write has chosen for the Service at a key."""
+
+    key: str
+    ips: tuple[str, ...]
+    ports: tuple[int, ...]
 
 
 def service_fields(read: Callable[[JSONObject], Mapping[str, str]]) -> Callable[[JSONObject], Mapping[str, str]]:
@@ -84,14 +97,19 @@ class ServiceStore(Store):
         super().__init__(resource, _ServiceStrategy(kind, self._pool, self._remember), views)
         self._network = network
         self._port = port
-        self._recent: OrderedDict[str, tuple[tuple[str, ...], tuple[int, ...]]] = OrderedDict()
+        self._choices: dict[object, _Choice] = {}  # by the write
         self._beginning: asyncio.Task[None] | None = None
 
     async def create(
         self, context: Context, obj: JSONObject, options: WriteOptions, admission: Admission = NO_ADMISSION
     ) -> StoredObject:
         await self._catch_up("")  # which addresses are taken is known from the cache
-        return await super().create(context, obj, options, admission)
+        with self._choosing():
+            return await super().create(context, obj, options, admission)
+
+    async def _write(self, write: Write, name: str, make: Make, *, creates: bool = False) -> tuple[StoredObject, bool]:
+        with self._choosing():
+            return await super()._write(write, name, make, creates=creates)
 
     async def watch(self, context: Context, options: ListOptions) -> Watch:
         await self._begun()
@@ -121,10 +139,10 @@ class ServiceStore(Store):
         own = self._resource.key_of(metadata.get("namespace") or "", metadata["name"])
         ips: set[str] = set()
         ports: set[int] = set()
-        for key, taken in self._recent.items():
-            if key != own:
-                ips.update(taken[0])
-                ports.update(taken[1])
+        for choice in self._choices.values():
+            if choice.key != own:
+                ips.update(choice.ips)
+                ports.update(choice.ports)
         for service in self._cacher.sound(self._resource.prefix):
             if service.key == own:
                 continue
@@ -133,14 +151,28 @@ class ServiceStore(Store):
             ports.update(map(int, fields[_PORTS].split()))
         return Pool(self._network, ips, ports, self._resource.random)
 
+    @contextmanager
+    def _choosing(self) -> Iterator[None]:
+        """A write, which may choose addresses."""
+        write = object()
+        outer = _current.set(write)
+        try:
+            yield
+        except asyncio.CancelledError:
+            asyncio.get_running_loop().call_later(_CANCELLED_SECONDS, self._choices.pop, write, None)
+            raise
+        except BaseException:
+            self._choices.pop(write, None)
+            raise
+        else:
+            self._choices.pop(write, None)
+        finally:
+            _current.reset(outer)
+
     def _remember(self, obj: JSONObject) -> None:
         metadata, spec = obj["metadata"], obj["spec"]
         key = self._resource.key_of(metadata.get("namespace") or "", metadata["name"])
-        for known in [known for known in self._recent if self._cacher.get(known) is not None]:
-            del self._recent[known]
-        self._recent[key] = tuple(spec.get("clusterIPs") or ()), tuple(node_ports(spec))
-        while len(self._recent) > _REMEMBERED:
-            self._recent.popitem(last=False)
+        self._choices[_current.get()] = _Choice(key, tuple(spec.get("clusterIPs") or ()), tuple(node_ports(spec)))
 
 
 def _kubernetes(network: IPv4Network, port: int) -> JSONObject:

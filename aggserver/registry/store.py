@@ -54,7 +54,7 @@ from aggserver.scheme import object_meta
 from aggserver.storage import keys
 from aggserver.storage.interface import Conflict, Corrupt, KeyExists, KeyValue, NotFound, TooLarge
 
-__all__ = ["Store"]
+__all__ = ["Make", "Store", "Write"]
 
 _MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 # Names tried for generateName before the client gets a conflict (upstream's maxNameGenerationCreateAttempts).
@@ -72,11 +72,11 @@ T = TypeVar("T")
 
 # (the store whose version the write is in, the current object, the same decoded; both None if there is none) -> the new object,
 # with its managedFields.
-_Make = Callable[["Store", StoredObject | None, JSONObject | None], Awaitable[JSONObject]]
+Make = Callable[["Store", StoredObject | None, JSONObject | None], Awaitable[JSONObject]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Write:
+class Write:
     """What stays the same in every attempt of one write.
 
     applies: whether it is a server-side apply. Then managedFields are never dropped to make room, since the applier relies on
@@ -127,13 +127,13 @@ class Store(Reader):
             if not named.get("name") and base:
                 named["name"] = object_meta.generate_name(base, self._resource.random)
             try:
-                return await self._create(_Write(context, options, admission), dict(obj, metadata=named), prune=changed)
+                return await self._create(Write(context, options, admission), dict(obj, metadata=named), prune=changed)
             except KeyExists as taken:
                 if not left:
                     raise self._name_taken(named["name"], taken.current, generated=bool(base)) from None
         raise AssertionError("the last try returns or raises")
 
-    async def _create(self, write: _Write, obj: JSONObject, *, prune: bool) -> StoredObject:
+    async def _create(self, write: Write, obj: JSONObject, *, prune: bool) -> StoredObject:
         """Validate and store a new object, after mutating admission. Raises KeyExists, for the caller to handle.
 
         prune: whether it may have fields that the schema does not have. They are dropped last, as upstream.
@@ -179,7 +179,7 @@ class Store(Reader):
     ) -> StoredObject:
         """defaulted: whether `transform` sees to the defaults of what it adds."""
         stays = options.of_metadata and self._asks and not admission.looks_at_objects
-        write = _Write(context, options, admission, defaulted=defaulted, stays=stays)
+        write = Write(context, options, admission, defaulted=defaulted, stays=stays)
         creates = options.creates and self._strategy.creates_on_update
         written, context.created = await self._write(write, name, _updating(write, transform), creates=creates)
         return written
@@ -211,7 +211,7 @@ class Store(Reader):
                 raise self._uid_of_nothing(name, obj["metadata"]["uid"])
             return obj
 
-        write = _Write(context, options, admission, applies=True)
+        write = Write(context, options, admission, applies=True)
         return Written(*await self._write(write, name, make, creates=creates))
 
     async def replace(
@@ -224,9 +224,9 @@ class Store(Reader):
             return wanted
 
         name = obj["metadata"].get("name") or ""
-        return Written(*await self._write(_Write(context, options, admission), name, make, creates=True))
+        return Written(*await self._write(Write(context, options, admission), name, make, creates=True))
 
-    async def _write(self, write: _Write, name: str, make: _Make, *, creates: bool = False) -> tuple[StoredObject, bool]:
+    async def _write(self, write: Write, name: str, make: Make, *, creates: bool = False) -> tuple[StoredObject, bool]:
         """Run the write loop. Returns the object, and whether it was created. creates: create it if there is none."""
         warned = len(write.context.warnings)
 
@@ -245,7 +245,7 @@ class Store(Reader):
 
         return await self._retry(write.context, name, attempt)
 
-    async def _update(self, write: _Write, name: str, current: StoredObject, make: _Make) -> StoredObject:
+    async def _update(self, write: Write, name: str, current: StoredObject, make: Make) -> StoredObject:
         context, options = write.context, write.options
         view = await self._views.of(current, lenient=True)
         old = view.decoded()
@@ -346,7 +346,7 @@ class Store(Reader):
             if "deletionTimestamp" not in metadata:
                 deletion.mark_as_deleting(metadata, now)
             stays = self._asks and self._views.is_own(current)
-            write = _Write(context, WriteOptions(options.dry_run, bounded=False), NO_ADMISSION, stays=stays)
+            write = Write(context, WriteOptions(options.dry_run, bounded=False), NO_ADMISSION, stays=stays)
             is_whole = view.form is self._views.form
             return Deleted(await self._commit(write, current, obj, old, is_whole=is_whole), gone=False)
         shown = self._strategy.returns_deleted
@@ -366,7 +366,7 @@ class Store(Reader):
         before = metadata.get("finalizers") or []
         if (finalizers := deletion.finalizers_for(before, options, orphans=self._strategy.orphans_dependents)) is not before:
             metadata["finalizers"] = finalizers
-        write = _Write(context, WriteOptions(options.dry_run, bounded=False), NO_ADMISSION)
+        write = Write(context, WriteOptions(options.dry_run, bounded=False), NO_ADMISSION)
         marked = await self._commit(write, current, obj, old, is_whole=True)
         if finalizers or metadata["deletionGracePeriodSeconds"] or options.dry_run:
             return Deleted(marked, gone=False)
@@ -437,7 +437,7 @@ class Store(Reader):
         """Set managedFields for a write other than an apply."""
         await self._ownership.update(context, current, old, obj, options.field_manager, self.now())
 
-    async def _place_and_mutate(self, write: _Write, name: str, obj: JSONObject, old: JSONObject | None) -> bool:
+    async def _place_and_mutate(self, write: Write, name: str, obj: JSONObject, old: JSONObject | None) -> bool:
         """Returns whether admission changed the object."""
         preparation.place_in_namespace(obj["metadata"], write.context.namespace, namespaced=self._info.namespaced)
         preparation.check_name(obj, name)
@@ -469,7 +469,7 @@ class Store(Reader):
         return changed
 
     async def _commit(
-        self, write: _Write, current: StoredObject, obj: JSONObject, old: JSONObject, *, is_whole: bool
+        self, write: Write, current: StoredObject, obj: JSONObject, old: JSONObject, *, is_whole: bool
     ) -> StoredObject:
         """Compare and swap; store nothing if nothing has changed. is_whole: see `Views.as_read`. Raises Conflict for the loop.
 
@@ -498,7 +498,7 @@ class Store(Reader):
 
     async def _store(
         self,
-        write: _Write,
+        write: Write,
         obj: JSONObject,
         key: str,
         commit: Callable[[bytes], Awaitable[int]],
@@ -522,7 +522,7 @@ class Store(Reader):
                     raise
                 return await stored_as(await self._encode(write, obj, current))
 
-    async def _encode(self, write: _Write, obj: JSONObject, current: StoredObject | None = None) -> bytes:
+    async def _encode(self, write: Write, obj: JSONObject, current: StoredObject | None = None) -> bytes:
         """The bytes to store, without managedFields if the object is too large with them. Raises ObjectTooLarge."""
         encoded = await self._to_stored(write, obj)
         if self._is_too_large(encoded, write.options, current) and _drop_managed_fields(write, obj):
@@ -531,7 +531,7 @@ class Store(Reader):
             raise errors.ObjectTooLarge(self._resource.max_object_bytes)
         return encoded
 
-    async def _to_stored(self, write: _Write, obj: JSONObject) -> bytes:
+    async def _to_stored(self, write: Write, obj: JSONObject) -> bytes:
         return self._views.unchanged(obj) if write.stays else await self._views.to_stored(obj)
 
     def _is_too_large(self, encoded: bytes, options: WriteOptions, current: StoredObject | None) -> bool:
@@ -556,7 +556,7 @@ class Store(Reader):
     def _asks(self) -> bool:
         return self._resource.converter.at_once is None
 
-    async def _shown(self, written: StoredObject, write: _Write) -> StoredObject:
+    async def _shown(self, written: StoredObject, write: Write) -> StoredObject:
         """The response of an update. If only the converter fails, the object as it is stored, since the write has happened."""
         if not write.stays or write.context.metadata_only:
             return written
@@ -612,7 +612,7 @@ class Store(Reader):
         return error
 
 
-def _updating(write: _Write, transform: Transform) -> _Make:
+def _updating(write: Write, transform: Transform) -> Make:
     async def make(store: Store, current: StoredObject | None, old: JSONObject | None) -> JSONObject:
         # There is none only where a PUT may create it, and that needs none.
         obj = await transform({} if current is None else current.decoded())
@@ -627,7 +627,7 @@ def _updating(write: _Write, transform: Transform) -> _Make:
     return make
 
 
-def _drop_managed_fields(write: _Write, obj: JSONObject) -> bool:
+def _drop_managed_fields(write: Write, obj: JSONObject) -> bool:
     """Drop managedFields, the one part an object can do without, except in an apply. Returns whether there were any."""
     return not write.applies and obj["metadata"].pop("managedFields", None) is not None
 

@@ -90,6 +90,26 @@ async def test_nobody_gets_the_address_of_another(storage: MemoryStorage) -> Non
     assert (await _create(kinds, "", "services", _service("late")))["spec"]["clusterIP"] in addresses
 
 
+async def test_what_a_deleted_or_refused_service_had_is_free(storage: MemoryStorage) -> None:
+    kinds = _kinds(storage, "10.0.0.0/29")
+    services = kinds.store("", "services")
+    fixed = {"type": "NodePort", "clusterIP": "10.0.0.5", "ports": [{"port": 80, "nodePort": 30080}]}
+    for number in range(8):  # more than there are addresses
+        await _create(kinds, "", "services", _service(f"deleted-{number}", **fixed))
+        await services.delete(_context(), f"deleted-{number}", DeleteOptions())
+    for number in range(8):
+        wanted = _service(f"tried-{number}", clusterIP="10.0.0.5")
+        await services.create(_context(), wanted, WriteOptions(dry_run=True))
+    await _create(kinds, "", "services", _service("a", **fixed))
+
+    async def moved(service: dict[str, Any]) -> dict[str, Any]:
+        return {**service, "spec": {**service["spec"], "type": "ClusterIP"}}
+
+    await services.update(_context(), "a", moved, WRITE)
+    await services.delete(_context(), "a", DeleteOptions())
+    await _create(kinds, "", "services", _service("b", **fixed))
+
+
 async def test_addresses_stay_taken_after_a_restart(storage: MemoryStorage) -> None:
     first = await _create(_kinds(storage), "", "services", _service("a", type="NodePort"))
     second = await _create(_kinds(storage), "", "services", _service("b", type="NodePort"))
