@@ -13,6 +13,7 @@ import copy
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from aggserver.meta import codec
@@ -28,6 +29,8 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 # Letters and digits of which no words are made, as upstream's hashes.
 _SAFE = "bcdfghjklmnpqrstvwxz2456789"
 _HISTORY = 10
+# Pods of one plan: a workload may ask for two billions. Each Pod that is made has the next plan made.
+_BURST = 500
 _FAILURES = 6
 
 
@@ -61,7 +64,7 @@ def replica_set(owner: JSONObject, pods: Sequence[JSONObject]) -> Plan:
     active = [pod for pod in pods if _is_active(pod)]
     wanted = spec.get("replicas", 1)
     plan = Plan(
-        create=[_pod(owner, spec["template"]) for _ in range(wanted - len(active))],
+        create=[_pod(owner, spec["template"]) for _ in range(min(wanted - len(active), _BURST))],
         delete=_newest_first(active)[: max(len(active) - wanted, 0)],
     )
     ready = sum(map(_is_ready, active))
@@ -192,16 +195,17 @@ def stateful_set(owner: JSONObject, pods: Sequence[JSONObject], claims: Iterable
     revision = f"{name}-{_hash(spec['template'])}"
     by_name = {pod["metadata"]["name"]: pod for pod in pods}
     ordinals = range(start, start + wanted)
-    names = [f"{name}-{ordinal}" for ordinal in ordinals]
     known = set(claims)
-    for ordinal, pod_name in zip(ordinals, names, strict=True):
+    for ordinal in ordinals:
+        pod_name = f"{name}-{ordinal}"
         pod = by_name.get(pod_name)
         if pod is None:
             plan.create += [claim for claim in _claims(owner, pod_name) if claim["metadata"]["name"] not in known]
             plan.create.append(_stateful_pod(owner, pod_name, ordinal, revision))
-        if not in_parallel and (pod is None or not _is_ready(pod)):
+        if len(plan.create) >= _BURST or (not in_parallel and (pod is None or not _is_ready(pod))):
             break
     else:
+        names = [f"{name}-{ordinal}" for ordinal in ordinals]
         surplus = [pod for key, pod in sorted(by_name.items(), key=_ordinal) if key not in names]
         strategy = spec.get("updateStrategy") or {}
         first = start + (strategy.get("rollingUpdate") or {}).get("partition", 0)
@@ -347,10 +351,10 @@ def job(owner: JSONObject, pods: Sequence[JSONObject], now: str) -> Plan:
 def _job_pods(owner: JSONObject, present: Sequence[JSONObject], count: int) -> list[JSONObject]:
     template = owner["spec"]["template"]
     if owner["spec"].get("completionMode") != "Indexed":
-        return [_pod(owner, template) for _ in range(count)]
+        return [_pod(owner, template) for _ in range(min(count, _BURST))]
     taken = {(pod["metadata"].get("annotations") or {}).get(_INDEX) for pod in present}
-    free = [index for index in map(str, range(owner["spec"]["completions"])) if index not in taken][: max(count, 0)]
-    return [_pod(owner, template, index=index) for index in free]
+    free = (index for index in map(str, range(owner["spec"]["completions"])) if index not in taken)
+    return [_pod(owner, template, index=index) for index in islice(free, max(min(count, _BURST), 0))]
 
 
 # --- Pods ---

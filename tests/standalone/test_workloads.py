@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -83,6 +84,22 @@ def test_a_pod_of_a_template() -> None:
     assert made["metadata"] == {"namespace": "default", "generateName": "web-", "labels": {"a": "b"}, "ownerReferences": owners}
     assert made["spec"] == TEMPLATE["spec"]
     assert made["spec"] is not TEMPLATE["spec"]
+
+
+MANY = 2**31 - 1
+GREEDY: dict[str, Callable[[], Plan]] = {
+    "ReplicaSet": lambda: workloads.replica_set(owner("ReplicaSet", replicas=MANY), []),
+    "StatefulSet": lambda: workloads.stateful_set(owner("StatefulSet", replicas=MANY, podManagementPolicy="Parallel"), [], []),
+    "Job": lambda: workloads.job(owner("Job", parallelism=MANY, completions=MANY), [], NOW),
+    "Job with indexes": lambda: workloads.job(
+        owner("Job", parallelism=MANY, completions=MANY, completionMode="Indexed"), [], NOW
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GREEDY)
+def test_a_plan_has_few_pods_however_many_are_wanted(name: str) -> None:
+    assert len(GREEDY[name]().create) == 500
 
 
 # --- Deployments ---
