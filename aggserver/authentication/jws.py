@@ -50,6 +50,7 @@ __all__ = [
 PublicKey: TypeAlias = rsa.RSAPublicKey | ec.EllipticCurvePublicKey
 PrivateKey: TypeAlias = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
 
+_NOT_IN_URLS = frozenset("+/=")
 _PEM = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", re.DOTALL)
 # Curve: (algorithm, hash, JWK's name of the curve, bytes of a coordinate).
 _CURVES: dict[str, tuple[str, hashes.HashAlgorithm, str, int]] = {
@@ -236,8 +237,8 @@ def _encoded(data: bytes) -> str:
 
 def _decoded(text: str) -> bytes:
     """Raises ValueError."""
-    if "=" in text:
-        raise ValueError("padded")
+    if not _NOT_IN_URLS.isdisjoint(text):  # b64decode would take `+` and `/` for `-` and `_`
+        raise ValueError("padded, or not base64url")
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except binascii.Error as error:

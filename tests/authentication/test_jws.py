@@ -108,6 +108,7 @@ NO_TOKENS = {
     "two parts": "a.b",
     "no base64": "!.!.!",
     "padded": f"{HEAD}=.{CLAIMS}.{SIGNATURE}",
+    "base64 that is not for URLs": f"{HEAD}.{CLAIMS}.+/{SIGNATURE[2:]}",
     "no JSON": "YQ.YQ.YQ",
     "a list": f"{encoded([])}.{CLAIMS}.{SIGNATURE}",
     "claims that are a list": f"{HEAD}.{encoded([])}.{SIGNATURE}",
