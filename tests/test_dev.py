@@ -234,6 +234,7 @@ def _is_alive(pid: int) -> bool:
 NOT_AT_START = (
     *("aggserver.cel", "aggserver.schema.compiled_rules", "aggserver.schema.rule_validation", "aggserver.schema.rule_costs"),
     *("aggserver.storage.etcd", "aggserver.standalone.download", "aggserver.standalone.pod_runner"),
+    "aggserver.kinds.services",
     *("aggserver.authorization.rbac", "aggserver.authorization.bootstrap"),
     *("aggserver.authentication.account_tokens", "aggserver.authentication.jws", "aggserver.standalone.tokens"),
     *("aiohttp", "grpc", "kubernetes"),
