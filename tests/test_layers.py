@@ -136,6 +136,7 @@ PURE = (
     "aggserver.kinds.rbac_validation",
     "aggserver.kinds.resources",
     "aggserver.kinds.addresses",
+    "aggserver.kinds.autoscalers",
     "aggserver.kinds.behaviours",
     "aggserver.kinds.catalog",
     "aggserver.kinds.immutable",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from aggserver.kinds import autoscalers
 from aggserver.kinds.creation import TEMPLATE_GENERATION, pair_data_sources
 from aggserver.meta.json_types import JSONObject
 
@@ -107,21 +108,28 @@ def _first_template_generation(obj: JSONObject, now: str) -> None:
 
 
 # (object), which changes it.
-ON_DECODE: Mapping[str, Callable[[JSONObject], None]] = {"apps/v1.DaemonSet": _show_template_generation}
+ON_DECODE: Mapping[str, Callable[[JSONObject], None]] = {
+    "apps/v1.DaemonSet": _show_template_generation,
+    "autoscaling/v1.HorizontalPodAutoscaler": autoscalers.normalize,
+    "autoscaling/v2.HorizontalPodAutoscaler": autoscalers.drop_annotations,
+}
 # (object, now), which changes the object.
 ON_CREATE: Mapping[str, Callable[[JSONObject, str], None]] = {
     "apiregistration/v1.APIService": _api_service,
     "apps/v1.DaemonSet": _first_template_generation,
+    "autoscaling/v1.HorizontalPodAutoscaler": autoscalers.drop_status,
     "core/v1.LimitRange": _limit_range,
 }
 ON_UPDATE: Mapping[str, _Change] = {
     "apps/v1.DaemonSet": _daemon_set,
+    "autoscaling/v1.HorizontalPodAutoscaler": autoscalers.keep_status,
     "certificates/v1.CertificateSigningRequest": _signing_request,
     "core/v1.PersistentVolumeClaim": _claim,
     "core/v1.ServiceAccount": _service_account,
 }
 ON_STATUS_UPDATE: Mapping[str, _Change] = {
     "apps/v1.DaemonSet": _daemon_set,
+    "autoscaling/v1.HorizontalPodAutoscaler": autoscalers.keep_spec,
     "certificates/v1.CertificateSigningRequest": _signing_status,
     "core/v1.PersistentVolume": _volume_status,
     "core/v1.Pod": _pod_status,

@@ -82,6 +82,11 @@ class Kind:
         """Group and version in which the objects are stored."""
         return self.stored_as or (self.group, self.version)
 
+    @property
+    def versions(self) -> list[str]:
+        """All apiVersions in which the objects are served."""
+        return [each.api_version for each in KINDS if (each.plural, each.stored) == (self.plural, self.stored)]
+
     def discovered(self, served: Container[str]) -> APIResource:
         """served: names of `subresources` that are served."""
         below = [each for each in self.subresources if each.name in served]
@@ -280,6 +285,18 @@ KINDS: tuple[Kind, ...] = (
         "autoscaling",
         "v2",
         Kind("horizontalpodautoscalers", "HorizontalPodAutoscaler", "hpa", "all", has_status=True),
+    ),
+    *_of(
+        "autoscaling",
+        "v1",
+        Kind(
+            "horizontalpodautoscalers",
+            "HorizontalPodAutoscaler",
+            "hpa",
+            "all",
+            has_status=True,
+            stored_as=("autoscaling", "v2"),
+        ),
     ),
     *_of(
         "batch",

@@ -29,7 +29,6 @@ __all__ = [
     "claim_state",
     "completions",
     "controller",
-    "cpu_target",
     "default_name",
     "event_count",
     "event_source",
@@ -282,13 +281,6 @@ def _metric(spec: JSONMapping, status: JSONMapping) -> str:
 
 def _percent(value: JSONMapping, unknown: str) -> str:
     return unknown if value.get("averageUtilization") is None else f"{value['averageUtilization']}%"
-
-
-def cpu_target(autoscaler: JSONMapping) -> str:
-    """Of an autoscaler in version v1, which has no other metric in its members."""
-    target = {"averageUtilization": _spec(autoscaler).get("targetCPUUtilizationPercentage")}
-    current = {"averageUtilization": _status(autoscaler).get("currentCPUUtilizationPercentage")}
-    return f"cpu: {_percent(current, '<unknown>')}/{_percent(target, '<auto>')}"
 
 
 # --- events ---

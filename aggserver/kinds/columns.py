@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any
 
 from aggserver.kinds import cells, network_cells, pod_cells
+from aggserver.kinds.autoscalers import newer
 from aggserver.meta.json_types import JSONMapping
 from aggserver.publish.table import ComputedColumn, TableConvertor, age_column
 
@@ -265,7 +266,7 @@ _COLUMNS: Mapping[str, tuple[ComputedColumn, ...]] = {
     "apps/v1.ReplicaSet": (*_REPLICAS, _SELECTOR),
     "apps/v1.StatefulSet": (_text("Ready", cells.ready_replicas), _AGE, *_CONTAINERS),
     # batch, autoscaling
-    "autoscaling/v1.HorizontalPodAutoscaler": _autoscaler(cells.cpu_target),
+    "autoscaling/v1.HorizontalPodAutoscaler": _autoscaler(lambda obj: cells.metric_targets(newer(obj))),
     "autoscaling/v2.HorizontalPodAutoscaler": _autoscaler(cells.metric_targets),
     "batch/v1.CronJob": (
         _text("Schedule", "spec.schedule"),

@@ -254,9 +254,10 @@ def _autoscaler_spec(spec: JSONObject) -> None:
             behavior[name] = {**json_copy(defaults), **behavior.get(name, {})}
 
 
-def _autoscaler_v1_spec(spec: JSONObject) -> None:
-    # In the newer version it is a metric of the defaults above.
-    spec.setdefault("targetCPUUtilizationPercentage", _CPU_TARGET)
+def _autoscaler_v1(autoscaler: JSONObject) -> None:
+    # In the newer version it is a metric of the defaults above. Other metrics are in an annotation.
+    if "autoscaling.alpha.kubernetes.io/metrics" not in (autoscaler["metadata"].get("annotations") or {}):
+        autoscaler["spec"].setdefault("targetCPUUtilizationPercentage", _CPU_TARGET)
 
 
 # --- other groups ---
@@ -291,7 +292,7 @@ RULES: Mapping[str, Callable[[JSONObject], None]] = {
     "apps/v1.DeploymentStrategy": _deployment_strategy,
     "apps/v1.StatefulSetSpec": _stateful_set_spec,
     "apps/v1.StatefulSetUpdateStrategy": _stateful_set_strategy,
-    "autoscaling/v1.HorizontalPodAutoscalerSpec": _autoscaler_v1_spec,
+    "autoscaling/v1.HorizontalPodAutoscaler": _autoscaler_v1,
     "autoscaling/v2.HorizontalPodAutoscalerSpec": _autoscaler_spec,
     "batch/v1.Job": _job,
     "core/v1.Container": _container,

@@ -108,7 +108,7 @@ class KindStrategy(StrategyDefaults):
             _atom_of(kind),
             self.convert,
             self.subresource,
-            {kind.api_version: resets} if resets else {},
+            dict.fromkeys(kind.versions, resets) if resets else {},
             lambda: kinds.zero(kind.type_name),
         )
 

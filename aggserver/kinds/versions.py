@@ -1,11 +1,14 @@
-"""Kinds that are served in two forms and stored in one: Events of the core group and of events.k8s.io.
+"""Kinds that are served in two forms and stored in one: Events of the core group and of events.k8s.io, and autoscalers.
 
 Pure. Source: k8s.io/kubernetes pkg/apis/events/v1/conversion.go, v1.36.3.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from aggserver.conversion.converter import ComputedConverter, ConversionError
+from aggserver.kinds.autoscalers import Autoscalers
 from aggserver.meta.json_types import JSONObject
 from aggserver.scheme.rewriting import rewrite
 from aggserver.scheme.types import lookup
@@ -42,4 +45,7 @@ class Events(ComputedConverter):
 
 
 # Group and resource of what is stored -> its converter.
-CONVERTERS = {("", "events"): Events()}
+CONVERTERS: Mapping[tuple[str, str], ComputedConverter] = {
+    ("", "events"): Events(),
+    ("autoscaling", "horizontalpodautoscalers"): Autoscalers(),
+}

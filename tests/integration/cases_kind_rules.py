@@ -321,4 +321,102 @@ _OTHER: Cases = {
     ],
 }
 
-CASES: Cases = _PODS | _SERVICES | _FROZEN | _OTHER
+_OLD, _NEW = "autoscaling/horizontalpodautoscalers", "autoscaling/horizontalpodautoscalers-v2"
+_TARGET = {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}, "maxReplicas": 3}
+_ALPHA = "autoscaling.alpha.kubernetes.io/"
+_METRIC = {"name": "m", "selector": {"matchLabels": {"b": "<1>", "a": "2"}}}
+_OBJECT = {"apiVersion": "v1", "kind": "Service", "name": "s"}
+# In v2, a metric of CPU that was written in v1 is the last.
+_METRICS: list[dict[str, Any]] = [
+    {"type": "Resource", "resource": {"name": "memory", "target": {"type": "AverageValue", "averageValue": "1024Mi"}}},
+    {
+        "type": "ContainerResource",
+        "containerResource": {"name": "cpu", "container": "c", "target": {"type": "Utilization", "averageUtilization": 50}},
+    },
+    {"type": "Pods", "pods": {"metric": _METRIC, "target": {"type": "AverageValue", "averageValue": "1500m"}}},
+    {"type": "Object", "object": {"describedObject": _OBJECT, "metric": _METRIC, "target": {"type": "Value", "value": "1"}}},
+    {
+        "type": "Object",
+        "object": {"describedObject": _OBJECT, "metric": {"name": "n"}, "target": {"type": "AverageValue", "averageValue": 2}},
+    },
+    {"type": "External", "external": {"metric": _METRIC, "target": {"type": "Value", "value": "1k"}}},
+    {"type": "External", "external": {"metric": {"name": "n"}, "target": {"type": "AverageValue", "averageValue": "3"}}},
+    {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 70}}},
+]
+_BEHAVIOR = {"scaleUp": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}], "tolerance": "0.1"}}
+_DOWN = '{"stabilizationWindowSeconds":5,"SelectPolicy":"Min","policies":[{"Type":"Pods","VALUE":1,"periodSeconds":15}]}'
+_SCALED = {
+    "status": {
+        "currentReplicas": 2,
+        "desiredReplicas": 3,
+        "lastScaleTime": "2026-01-02T03:04:05Z",
+        "currentMetrics": [
+            {"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": 60, "averageValue": "5m"}}},
+            {"type": "Pods", "pods": {"metric": _METRIC, "current": {"averageValue": "4"}}},
+            {"type": "External", "external": {"metric": _METRIC, "current": {"value": "5", "averageValue": "6"}}},
+        ],
+        "conditions": [
+            {
+                "type": "AbleToScale",
+                "status": "True",
+                "reason": "R",
+                "message": "m",
+                "lastTransitionTime": "2026-01-02T03:04:05Z",
+            },
+            {"type": "ScalingActive", "status": "False"},
+        ],
+    }
+}
+
+
+def _annotated(**annotations: str) -> dict[str, Any]:
+    return {"annotations": {_ALPHA + name.replace("_", "-"): text for name, text in annotations.items()}}
+
+
+_AUTOSCALERS: Cases = {
+    "autoscaler-of-v2-in-v1": [
+        on(
+            "POST", _NEW, minimal(_NEW, {"annotations": {"a": "b"}}, spec={**_TARGET, "metrics": _METRICS, "behavior": _BEHAVIOR})
+        ),
+        on("GET", _OLD),
+        on("PATCH", _NEW, _SCALED, kind=MERGE_PATCH, below="status"),
+        on("GET", _OLD),
+        on("GET", _OLD, accept="application/json;as=Table;g=meta.k8s.io;v=v1", pick=lambda body: body["rows"][0]["cells"][:6]),
+        on("GET", _OLD, accept="application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"),
+        _merge(_OLD, {"spec": {"maxReplicas": 4, "targetCPUUtilizationPercentage": None}}),
+        on("GET", _NEW),
+        _merge(_OLD, {"metadata": {"annotations": {_ALPHA + "metrics": None, _ALPHA + "behavior": None}}}),
+        on("GET", _NEW),
+        _gone(_OLD),
+    ],
+    "autoscaler-of-v1-in-v2": [
+        on("POST", _OLD, minimal(_OLD, spec={**_TARGET, "targetCPUUtilizationPercentage": 55})),
+        on("GET", _NEW),
+        _merge(_NEW, {"spec": {"metrics": _METRICS[:2]}}),
+        on("GET", _OLD),
+        _merge(_OLD, {"spec": {"targetCPUUtilizationPercentage": 45}}),
+        on("GET", _NEW),
+        _gone(_NEW),
+    ],
+    "autoscaler-annotations": [
+        on(
+            "POST",
+            _OLD,
+            minimal(
+                _OLD,
+                _annotated(
+                    metrics='[{"type":"Pods","pods":{"metricName":"m","targetAverageValue":"2000m"}}]',
+                    behavior='{"scaleUp":null,"ScaleDown":' + _DOWN + "}",
+                    conditions='[{"type":"AbleToScale","status":"True"}]',
+                    scale_up_tolerance="x",
+                ),
+            ),
+        ),
+        on("GET", _NEW),
+        on("PUT", _OLD, minimal(_OLD, _annotated(metrics="[1]", behavior="[]", current_metrics="x", conditions="{}"))),
+        on("GET", _NEW),
+        on("PUT", _NEW, minimal(_NEW, _annotated(metrics="[]", behavior="{}"))),
+        _gone(_NEW),
+    ],
+}
+CASES: Cases = _AUTOSCALERS | _PODS | _SERVICES | _FROZEN | _OTHER

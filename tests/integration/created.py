@@ -28,11 +28,9 @@ _WARNING = re.compile(r'299 - ("(?:[^"\\]|\\.)*")')
 _VOLATILE = ("managedFields", "uid", "creationTimestamp")
 
 
-def created(client: Client, without: str = "") -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Type, name and answer, or the Status where the object is refused. without: a type that is left out."""
+def created(client: Client) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Type, name and answer, or the Status where the object is refused."""
     for type_name, name, obj in given():
-        if type_name == without:
-            continue
         body = json.dumps(obj).encode()
         path = f"{collection(type_name, obj['metadata'].get('namespace', ''))}?dryRun=All"
         answer = client.request("POST", path, {"content-type": "application/json", "accept": "application/json"}, body)

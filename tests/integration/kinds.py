@@ -67,6 +67,9 @@ MINIMAL: Mapping[str, dict[str, Any]] = {
         "type": "Normal",
         "note": "n",
     },
+    "autoscaling/horizontalpodautoscalers": {
+        "spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}, "maxReplicas": 3},
+    },
     "autoscaling/horizontalpodautoscalers-v2": {
         "spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}, "maxReplicas": 3},
     },

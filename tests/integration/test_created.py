@@ -16,9 +16,6 @@ from tests.integration.raw import Client
 from tests.integration.server import Standalone
 from tests.integration.shown import ask, shown_tables
 
-# Not served in this version.
-_ELSEWHERE = "autoscaling/v1.HorizontalPodAutoscaler"
-
 
 def test_answers_are_those_recorded(own_control_plane: ControlPlane) -> None:
     with Client(own_control_plane.kubeconfig) as client:
@@ -42,16 +39,14 @@ def test_warnings_of_dev_are_the_same(standalone: Standalone) -> None:
 
 def test_answers_of_dev_are_the_same(standalone: Standalone) -> None:
     with Client(standalone.kubeconfig) as client:
-        found = {f"{type_name} {name}": answer for type_name, name, answer in created(client, without=_ELSEWHERE)}
-    expected = {f"{type_name} {name}": answer for (type_name, name), answer in recorded().items() if type_name != _ELSEWHERE}
+        found = {f"{type_name} {name}": answer for type_name, name, answer in created(client)}
+    expected = {f"{type_name} {name}": answer for (type_name, name), answer in recorded().items()}
     assert _asked_by_kubernetes_admin(found) == expected
 
 
 def test_tables_of_dev_are_the_same(standalone: Standalone) -> None:
-    expected = tables()
-    del expected[_ELSEWHERE]
     with Client(standalone.kubeconfig) as client:
-        assert _asked_by_kubernetes_admin(shown_tables(client, without=_ELSEWHERE)) == expected
+        assert _asked_by_kubernetes_admin(shown_tables(client)) == tables()
 
 
 def _asked_by_kubernetes_admin(answers: dict[str, Any]) -> Any:
