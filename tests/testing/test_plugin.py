@@ -189,15 +189,14 @@ def test_a_server_for_a_module(project: pytest.Pytester) -> None:
 
 def test_a_failure_shows_the_log_of_its_server(project: pytest.Pytester) -> None:
     project.makepyfile("""
-        import os, signal, time
+        import os, signal
 
         def test_before(aggserver):
             pass
 
         def test_that_fails(aggserver):
             os.kill(aggserver.pid, signal.SIGTERM)
-            while aggserver.is_running:
-                time.sleep(0.01)
+            os.waitid(os.P_PID, aggserver.pid, os.WEXITED | os.WNOWAIT)
             assert not "fine"
 
         def test_of_something_else():
