@@ -45,6 +45,9 @@ def node_ports(spec: JSONMapping) -> list[int]:
 def release(obj: JSONObject, old: JSONObject) -> None:
     """Before the defaults of an update are decided: drop what the new type has no use for, and take over what it leaves open."""
     spec, before = obj["spec"], old["spec"]
+    # Who knows only the single member means it: a patch of clusterIP leaves the list as it was.
+    if spec.get("clusterIP") not in (None, "", before.get("clusterIP")) and spec.get("clusterIPs") == before.get("clusterIPs"):
+        spec["clusterIPs"] = [spec["clusterIP"]]
     if _needs_ip(before):
         same = spec.get("clusterIPs") in (None, before.get("clusterIPs"))
         if not _needs_ip(spec):
@@ -99,6 +102,8 @@ def assign(obj: JSONObject, old: JSONObject | None, pool: Pool) -> list[FieldErr
         return problems
     if old is not None and _needs_ip(old["spec"]) and _needs_ip(spec):
         before, now = old["spec"].get("clusterIPs") or [], spec.get("clusterIPs") or []
+        if now and spec.get("clusterIP") != now[0]:
+            return [field.invalid(_SPEC.child("clusterIPs"), now, "first value must match `clusterIP`")]
         if before and now and before[0] != now[0]:
             return [field.invalid(_SPEC.child("clusterIPs").index(0), now, "may not change once set")]
     if _needs_ip(spec):

@@ -123,7 +123,20 @@ def test_another_type_drops_what_it_does_not_need() -> None:
     assert not {"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"} & spec.keys()
 
 
-def test_an_address_stays() -> None:
+@pytest.mark.parametrize("wanted", ["10.0.0.5", "None"])
+@pytest.mark.parametrize("members", [("clusterIP", "clusterIPs"), ("clusterIP",)], ids=["both", "the single one"])
+def test_an_address_stays(wanted: str, members: tuple[str, ...]) -> None:
     old = _made()
-    (problem,) = assign(_service(clusterIP="10.0.0.5", clusterIPs=["10.0.0.5"]), old, _pool())
+    changes = {"clusterIP": wanted, "clusterIPs": [wanted]}
+    service = _service(**old["spec"] | {name: changes[name] for name in members})
+    release(service, old)
+    (problem,) = assign(service, old, _pool())
     assert str(problem).endswith("may not change once set")
+
+
+def test_a_list_must_begin_with_the_single_address() -> None:
+    old = _made()
+    service = _service(**old["spec"] | {"clusterIPs": ["10.0.0.5"]})
+    release(service, old)
+    (problem,) = assign(service, old, _pool())
+    assert str(problem).endswith("first value must match `clusterIP`")
