@@ -1,5 +1,7 @@
 """helm installs, upgrades, rolls back and uninstalls a chart: after each step `aggserver dev` has what kube-apiserver has.
 
+With --pods=run, helm also waits for what runs, and for the Job of a hook.
+
 Not in `make test`, since building helm takes a minute: `make operators` runs this file.
 """
 
@@ -94,3 +96,30 @@ def test_the_same_objects_after_each_step(control_plane: Cluster, helm: Path, tm
                 seen.append((objects(control_plane, kubeconfig), history))
             assert seen[1] == seen[0], step
             assert len(seen[0][0]) == (0 if step == "uninstall" else 8)
+
+
+@pytest.mark.integration
+def test_waiting_for_pods_and_hooks(control_plane: Cluster, helm: Path, tmp_path: Path) -> None:
+    with running(server := Standalone(tmp_path / "data", "--pods=run")):
+
+        def call(*arguments: str) -> str:
+            return run(helm, server.kubeconfig, tmp_path, *arguments)
+
+        def kubectl(*arguments: str, **more: str) -> str:
+            return control_plane.kubectl(*arguments, "-n", NAMESPACE, user=server.kubeconfig, **more).stdout  # type: ignore[arg-type]
+
+        wait, hook = ("--wait", "--timeout", "30s"), ("--set", "migrates=true")
+        call("install", RELEASE, str(CHART), "--create-namespace", *hook, *wait)
+        assert kubectl("get", "job", "migrate", "-o", "jsonpath={.status.succeeded}") == "1"
+        call("upgrade", RELEASE, str(CHART), "--set", "replicas=3", *hook, *wait)
+        assert kubectl("get", "deployment", RELEASE, "-o", "jsonpath={.status.readyReplicas}") == "3"
+        (listed,) = json.loads(call("list", "-o", "json"))
+        assert (listed["name"], listed["revision"], listed["status"]) == (RELEASE, "2", "deployed")
+        status = json.loads(call("status", RELEASE, "-o", "json"))
+        assert (status["info"]["status"], status["version"]) == ("deployed", 2)
+        kept = kubectl("get", "secrets", "-l", "owner=helm", "-o", "name").split()
+        assert kept == [f"secret/sh.helm.release.v1.{RELEASE}.v{number}" for number in (1, 2)]
+        assert "kind: Deployment" in call("get", "manifest", RELEASE)
+        call("uninstall", RELEASE, *wait)
+        kubectl("apply", "-f", "-", input=call("template", RELEASE, str(CHART)))
+        kubectl("rollout", "status", f"deployment/{RELEASE}", "--timeout=30s")
