@@ -106,6 +106,9 @@ def changed_immutables(type_name: str, obj: JSONObject, old: JSONObject) -> list
     """type_name: in the tables of `scheme/`."""
     problems = _frozen(type_name, obj, old)
     for paths, why in _RULES.get(type_name, {}).items():
+        if type_name == "batch/v1.Job" and paths == "spec.template":
+            problems += _job_template(obj, old)
+            continue
         path, _, shown = paths.partition(">")
         value, before = _at(obj, path), _at(old, path)
         if not codec.same(value or None, before or None):
@@ -115,6 +118,38 @@ def changed_immutables(type_name: str, obj: JSONObject, old: JSONObject) -> list
     if fixed is not None and _fixed_part(type_name, obj, fixed[0]) != _fixed_part(type_name, old, fixed[0]):
         problems.append(field.forbidden(Path("spec"), fixed[1]))
     return problems
+
+
+def _job_template(obj: JSONObject, old: JSONObject) -> list[FieldError]:
+    """A template can change only in where its Pods run and in their resources, and only while the Job is suspended without Pods.
+
+    Source: shouldAllowMutablePodTemplate of pkg/registry/batch/job/strategy.go, which says when, and validatePodTemplateUpdate.
+    """
+    value, before = _at(obj, "spec.template"), _at(old, "spec.template")
+    where = Path("spec.template")
+    if _is_at_rest(old):
+        where, value, before = Path("spec.template.spec"), _at(obj, "spec.template.spec"), _at(old, "spec.template.spec")
+        if _without_placement(value or {}) == _without_placement(before or {}):
+            return []
+    return [] if codec.same(value or None, before or None) else [field.invalid(where, value, _IMMUTABLE)]
+
+
+def _is_at_rest(job: JSONObject) -> bool:
+    status = job.get("status") or {}
+    conditions = status.get("conditions") or ()
+    is_marked = any(each.get("type") == "Suspended" and each.get("status") == "True" for each in conditions)
+    return bool(_at(job, "spec.suspend")) and (is_marked or not status.get("startTime")) and not status.get("active")
+
+
+def _without_placement(pod: JSONObject) -> JSONObject:
+    free = ("nodeSelector", "tolerations", "schedulingGates", "affinity", "containers", "initContainers")
+    kept = {name: value for name, value in pod.items() if name not in free and value not in (None, {}, [])}
+    affinity = {name: value for name, value in (pod.get("affinity") or {}).items() if name != "nodeAffinity" and value}
+    containers = {
+        name: [{key: value for key, value in each.items() if key != "resources"} for each in pod.get(name) or ()]
+        for name in ("containers", "initContainers")
+    }
+    return {**kept, **containers, "affinity": affinity}
 
 
 def _frozen(type_name: str, obj: JSONObject, old: JSONObject) -> list[FieldError]:

@@ -51,6 +51,42 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
 }
 
 
+def _job(template: dict[str, Any], *, suspend: bool = True) -> dict[str, Any]:
+    return {"spec": {"suspend": suspend, "template": template}}
+
+
+_MOVED = {"metadata": {"labels": {"a": "b"}}, "spec": {**_POD, "nodeSelector": {"zone": "a"}, "tolerations": [{"key": "k"}]}}
+_SMALLER = {"spec": {"containers": [{"name": "c", "image": "i", "resources": {"limits": {"cpu": "1"}}}], "nodeName": "n"}}
+_STARTED = {"startTime": "2026-01-01T00:00:00Z"}
+_SUSPENDED = {**_STARTED, "conditions": [{"type": "Suspended", "status": "True"}]}
+_TEMPLATE = {"spec": _POD}
+
+CASES |= {
+    "suspended Job moves": ("batch/v1.Job", _job(_TEMPLATE), _job(_MOVED, suspend=False), ""),
+    "suspended Job gets resources": ("batch/v1.Job", _job(_TEMPLATE), _job(_SMALLER), ""),
+    "Job that was suspended moves": ("batch/v1.Job", {**_job(_TEMPLATE), "status": _SUSPENDED}, _job(_MOVED), ""),
+    "suspended Job gets another image": (
+        "batch/v1.Job",
+        _job(_TEMPLATE),
+        _job({"spec": {**_POD, "containers": [{"name": "c", "image": "j"}]}}),
+        "spec.template.spec: Invalid value: ",
+    ),
+    "running Job moves": ("batch/v1.Job", _job(_TEMPLATE, suspend=False), _job(_MOVED), "spec.template: Invalid value: "),
+    "started Job moves": (
+        "batch/v1.Job",
+        {**_job(_TEMPLATE), "status": _STARTED},
+        _job(_MOVED),
+        "spec.template: Invalid value: ",
+    ),
+    "Job with Pods moves": (
+        "batch/v1.Job",
+        {**_job(_TEMPLATE), "status": {**_SUSPENDED, "active": 1}},
+        _job(_MOVED),
+        "spec.template: Invalid value: ",
+    ),
+}
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_change(name: str) -> None:
     type_name, old, change, wanted = CASES[name]
