@@ -1,7 +1,8 @@
 """The controllers of a server without a cluster: the tasks of those that `--controllers` enables.
 
 They are the part of kube-controller-manager without which objects would stay that nobody wants, or be missing that everybody
-expects. None of them is needed to answer a request, so that they begin when the server listens.
+expects. None of them is needed to answer a request, so that they begin when the server listens and its first line was printed: whoever
+waits for that line does not wait for their modules.
 Source of the names: k8s.io/kubernetes cmd/kube-controller-manager/names, v1.36.3.
 """
 
@@ -30,10 +31,10 @@ def controllers(
     storage: Storage,
     namespaces: Store,
     ca_bundle: Callable[[], bytes],
-    listening: Callable[[], asyncio.Event],
+    told: asyncio.Event,
     rare: Mapping[str, _Run],
 ) -> list[Task]:
-    """namespaces: their store. ca_bundle: by which clients know the server. listening: is set when the server listens.
+    """namespaces: their store. ca_bundle: by which clients know the server. told: is set when the server listens, and its user knows.
 
     rare: further ones, by their names.
     """
@@ -76,7 +77,7 @@ def controllers(
         make = functools.cache(make)  # once, also if the task is started again
 
         async def run() -> None:
-            await listening().wait()
+            await told.wait()
             await make()()
 
         return run

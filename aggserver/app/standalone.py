@@ -135,6 +135,7 @@ async def _run(
             await until_orphaned(parent)
             server.request_stop()
 
+        told = asyncio.Event()
         rare = rare_controllers(storage, built_in, accounts, credentials) if built_in is not None else {}
         background = supervise(
             ("controller of definitions", definition_controller.run),
@@ -143,7 +144,7 @@ async def _run(
             *access.tasks,
             *credentials.tasks(),
             *controllers(
-                options, engine, storage, namespace_store, lambda: credentials.ca_bundle, lambda: server.listening, rare
+                options, engine, storage, namespace_store, lambda: credentials.ca_bundle, told, rare
             ),
             *compaction(storage, options),
             *([("migration of stored objects", migrations.run)] if migrations is not None else []),
@@ -179,11 +180,16 @@ async def _run(
             await definition_controller.caught_up()
             await admission.known()
             await seed.plant(objects, engine.installer, definition_controller.settled, admission.of_files())
-            return await _serve(options, server, credentials, say)
+            return await _serve(options, server, credentials, say, told)
 
 
-async def _serve(options: Options, server: Server, credentials: Credentials, say: Callable[[str], None]) -> int:
-    """Runs the server, and the command if there is one. Returns the exit status, which is the command's."""
+async def _serve(
+    options: Options, server: Server, credentials: Credentials, say: Callable[[str], None], told: asyncio.Event
+) -> int:
+    """Runs the server, and the command if there is one. Returns the exit status, which is the command's.
+
+    told: is set when clients can come.
+    """
     async with asyncio.TaskGroup() as tasks:
         serving = tasks.create_task(server.run())
         await server.listening.wait()
@@ -191,9 +197,11 @@ async def _serve(options: Options, server: Server, credentials: Credentials, say
         credentials.publish(url)
         if not options.run:
             say(_first_words(options, url, credentials.kubeconfig))
+            told.set()
             return 0
         variables = {"KUBECONFIG": str(credentials.kubeconfig.resolve())}
         command = tasks.create_task(run_command(options.run, variables))
+        told.set()
         await asyncio.wait((serving, command), return_when=asyncio.FIRST_COMPLETED)
         if not command.done():  # the server was stopped first
             command.cancel()

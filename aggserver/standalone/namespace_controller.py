@@ -2,6 +2,8 @@
 
 All objects of all kinds are deleted as a client would delete them, so that their finalizers are respected. Pods go first, and the
 rest only when there are none. What is left is told in the conditions of the namespace.
+It begins GRACE_SECONDS after the deletion: suites that were written for envtest, where nothing empties namespaces, delete one and then
+finalize it themselves, which must not conflict with the writes from here.
 Source: k8s.io/kubernetes pkg/controller/namespace, v1.36.3. Upstream waits five seconds before it begins, and longer for what has
 finalizers.
 """
@@ -23,7 +25,9 @@ from aggserver.standalone.namespace_conditions import Remaining, with_conditions
 from aggserver.standalone.namespaces import FINALIZER, NamespaceFinalizeStrategy, NamespaceStatusStrategy, finalizers
 from aggserver.storage.interface import Storage
 
-__all__ = ["NamespaceController"]
+__all__ = ["GRACE_SECONDS", "NamespaceController"]
+
+GRACE_SECONDS = 1.0
 
 USER = service_account("namespace-controller")
 _PODS = ("", "pods")
@@ -36,23 +40,42 @@ _WORKERS = 4
 
 
 class NamespaceController:
-    """store: of the namespaces. clock: seconds since the epoch. `run` is the task."""
+    """store: of the namespaces. clock: seconds since the epoch. `run` is the task.
+
+    grace: seconds between the deletion of a namespace, or the start of this task if that is later, and the first deletion in it.
+    """
 
     def __init__(
-        self, store: Store, installer: Installer, storage: Storage, clock: Callable[[], float], later: CallLater = call_later
+        self,
+        store: Store,
+        installer: Installer,
+        storage: Storage,
+        clock: Callable[[], float],
+        later: CallLater = call_later,
+        grace: float = GRACE_SECONDS,
     ) -> None:
         self._finalize = store.with_strategy(NamespaceFinalizeStrategy())
         self._status = store.with_strategy(NamespaceStatusStrategy())
         self._client = InternalClient(installer, storage, USER)
         self._clock = clock
+        self._grace = grace
+        # The uids of namespaces that were seen to be deleted, by name.
+        self._deleted: dict[str, str] = {}
         self._informer = Informer(store, self._sync, later, workers=_WORKERS)
 
     async def run(self) -> None:
         await self._informer.run()
 
     async def _sync(self, name: str, namespace: JSONObject | None) -> float | None:
-        if namespace is None or "deletionTimestamp" not in namespace["metadata"] or not finalizers(namespace):
+        if namespace is None:
+            self._deleted.pop(name, None)
             return None
+        if "deletionTimestamp" not in namespace["metadata"] or not finalizers(namespace):
+            return None
+        uid = namespace["metadata"]["uid"]
+        if self._grace and self._deleted.get(name) != uid:
+            self._deleted[name] = uid
+            return self._grace
         remaining = await self._empty(name)
         now = times.format_time(self._clock())
 

@@ -150,7 +150,7 @@ class LocalServer:
         self.controller = DefinitionController(self.crds, self.engine.definitions, self.clock, self.timers.call_later)
         installer = self.engine.installer
         self.namespace_controller = NamespaceController(
-            self.namespaces, installer, self.storage, self.clock, self.timers.call_later
+            self.namespaces, installer, self.storage, self.clock, self.timers.call_later, grace=0.0
         )
         self.garbage_collector = GarbageCollector(installer, self.storage, self.clock, self.timers.call_later)
         self._install()

@@ -73,11 +73,17 @@ def test_lists_of_rules(sides: tuple[Side, Side], number: int) -> None:
     for namespace in NAMESPACES:
         upstream, ours = (_review(side.client, {"namespace": namespace}, headers) for side in sides)
         for status in (upstream, ours):
+            status["resourceRules"] = [rule for rule in status["resourceRules"] if not _is_foreign(rule)]
             for name in ("resourceRules", "nonResourceRules"):
                 status[name].sort(key=json.dumps)
             trouble = status.get("evaluationError", "")
             status["evaluationError"] = sorted(trouble.strip("[]").split(", "))
         assert ours == upstream
+
+
+def _is_foreign(rule: dict[str, Any]) -> bool:
+    """Whether it is a rule of a custom resource: other tests aggregate such into the `view` of the control plane, which they share."""
+    return any(group == "x" or group.endswith("example.com") for group in rule["apiGroups"])
 
 
 @pytest.mark.parametrize("name", ESCALATIONS)
