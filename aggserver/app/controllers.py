@@ -1,8 +1,8 @@
 """The controllers of a server without a cluster: the tasks of those that `--controllers` enables.
 
 They are the part of kube-controller-manager without which objects would stay that nobody wants, or be missing that everybody
-expects. None of them is needed to answer a request, so that they begin when the server listens and its first line was printed: whoever
-waits for that line does not wait for their modules.
+expects. None of them is needed to answer a request. They begin when the server's first line was printed: whoever waits for that line
+does not wait for their modules.
 Source of the names: k8s.io/kubernetes cmd/kube-controller-manager/names, v1.36.3.
 """
 
@@ -34,7 +34,7 @@ def controllers(
     told: asyncio.Event,
     rare: Mapping[str, _Run],
 ) -> list[Task]:
-    """namespaces: their store. ca_bundle: by which clients know the server. told: is set when the server listens, and its user knows.
+    """namespaces: their store. ca_bundle: by which clients know the server. told: is set once the first line was printed.
 
     rare: further ones, by their names.
     """

@@ -143,9 +143,7 @@ async def _run(
             ("controller of the status of policies", policy_controller.run),
             *access.tasks,
             *credentials.tasks(),
-            *controllers(
-                options, engine, storage, namespace_store, lambda: credentials.ca_bundle, told, rare
-            ),
+            *controllers(options, engine, storage, namespace_store, lambda: credentials.ca_bundle, told, rare),
             *compaction(storage, options),
             *([("migration of stored objects", migrations.run)] if migrations is not None else []),
             *([("watch of the parent process", stop_with_parent)] if options.exit_with_parent else []),

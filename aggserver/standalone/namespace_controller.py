@@ -2,8 +2,8 @@
 
 All objects of all kinds are deleted as a client would delete them, so that their finalizers are respected. Pods go first, and the
 rest only when there are none. What is left is told in the conditions of the namespace.
-It begins GRACE_SECONDS after the deletion: suites that were written for envtest, where nothing empties namespaces, delete one and then
-finalize it themselves, which must not conflict with the writes from here.
+It begins GRACE_SECONDS after the deletion: suites that were written for envtest, where nothing empties namespaces, delete one and
+then finalize it themselves, which must not conflict with the writes from here.
 Source: k8s.io/kubernetes pkg/controller/namespace, v1.36.3. Upstream waits five seconds before it begins, and longer for what has
 finalizers.
 """

@@ -82,7 +82,7 @@ def test_lists_of_rules(sides: tuple[Side, Side], number: int) -> None:
 
 
 def _is_foreign(rule: dict[str, Any]) -> bool:
-    """Whether it is a rule of a custom resource: other tests aggregate such into the `view` of the control plane, which they share."""
+    """Whether it is a rule of a custom resource: other tests aggregate such into the shared control plane's `view`."""
     return any(group == "x" or group.endswith("example.com") for group in rule["apiGroups"])
 
 

@@ -1,4 +1,4 @@
-"""NamespaceController: it leaves a deleted namespace alone for a moment, as suites that were written for envtest finalize it themselves."""
+"""NamespaceController: a deleted namespace rests for a moment, as suites that were written for envtest finalize it themselves."""
 
 from __future__ import annotations
 
