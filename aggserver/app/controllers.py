@@ -1,8 +1,8 @@
 """The controllers of a server without a cluster: the tasks of those that `--controllers` enables.
 
 They are the part of kube-controller-manager without which objects would stay that nobody wants, or be missing that everybody
-expects. None of them is needed to answer a request. They begin when the server's first line was printed: whoever waits for that line
-does not wait for their modules.
+expects. No request needs them. They begin when the server's first line was printed, so that whoever waits for that line does not
+wait for their modules.
 Source of the names: k8s.io/kubernetes cmd/kube-controller-manager/names, v1.36.3.
 """
 

@@ -6,6 +6,7 @@ Source: `interface.py`.
 
 from __future__ import annotations
 
+import asyncio
 import builtins
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
@@ -93,15 +94,15 @@ class MemoryStorage:
         return bisect_left(self._keys, prefix_end(prefix)) - bisect_left(self._keys, prefix)
 
     async def create(self, key: str, value: bytes, guard: Guard | None = None) -> int:
-        return self._write(Write(key, value, 0, guard))
+        return await self._write(Write(key, value, 0, guard))
 
     async def update(self, key: str, value: bytes, expected: int, guard: Guard | None = None) -> int:
-        return self._write(Write(key, value, expected, guard))
+        return await self._write(Write(key, value, expected, guard))
 
     async def delete(self, key: str, expected: int) -> int:
-        return self._write(Write(key, None, expected))
+        return await self._write(Write(key, None, expected))
 
-    def _write(self, write: Write) -> int:
+    async def _write(self, write: Write) -> int:
         self._check()
         previous = self._current.get(write.key)
         guarding = write.guard and _head(self._current.get(write.guard.key))
@@ -114,6 +115,9 @@ class MemoryStorage:
         self._log.append(event)
         self._apply(event)
         self._feed.publish((event,), event.revision)
+        # So that watches are sent the event before the writer has its answer, as with stores that wait for a disk or a server:
+        # clients that read their informer's cache after a write depend on it more than they know.
+        await asyncio.sleep(0)
         return event.revision
 
     def _apply(self, event: Event) -> None:

@@ -40,16 +40,22 @@ class Appointments:
 
 
 class Controller:
-    """calls: name and replicas of every sync, None for a deleted object. answers: what the next syncs return or raise."""
+    """calls: name and replicas of every sync, None for a deleted object. answers: what the next syncs return or raise.
+
+    free: while it is not set, a sync does not end.
+    """
 
     def __init__(self, store: Store) -> None:
         self.calls: list[tuple[str, Any]] = []
         self.answers: list[float | Exception | None] = []
         self.later = Appointments()
         self.informer = Informer(store, self.sync, self.later)
+        self.free = asyncio.Event()
+        self.free.set()
 
     async def sync(self, name: str, obj: JSONObject | None) -> float | None:
         self.calls.append((name, obj and obj["spec"]["replicas"]))
+        await self.free.wait()
         answer = self.answers.pop(0) if self.answers else None
         if isinstance(answer, Exception):
             raise answer
@@ -147,10 +153,13 @@ async def test_a_failure_counts_as_looked_at(store: FailingStore) -> None:
 async def test_many_changes_are_one_call(store: FailingStore) -> None:
     async with following(store) as controller:
         await controller.informer.caught_up()
+        controller.free.clear()
         await create(store, "a")
+        assert await controller.told(1) == [("a", 1)]
         for replicas in (2, 3, 4):
             await scale(store, "a", replicas)
-        assert await controller.told(1) == [("a", 4)]
+        controller.free.set()
+        assert await controller.told(2) == [("a", 1), ("a", 4)]
 
 
 async def test_failures_wait_longer_each_time(store: FailingStore, caplog: pytest.LogCaptureFixture) -> None:

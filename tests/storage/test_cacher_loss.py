@@ -20,7 +20,7 @@ from tests.storage.caching import PREFIX, Thing, World, at, make, take
 
 
 class Losing(MemoryStorage):
-    """A store whose lists can fail and whose subscriptions can be ended."""
+    """A store whose lists can fail, and whose subscriptions can be ended until it is reachable again."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,6 +28,8 @@ class Losing(MemoryStorage):
         self.lists = 0
         self.sink: Sink | None = None
         self.subscription: Subscription | None = None
+        self.reachable = asyncio.Event()
+        self.reachable.set()
 
     async def list(self, prefix: str, *, revision: int = 0, start: str = "", limit: int = 0) -> Page:
         self.lists += 1
@@ -37,6 +39,7 @@ class Losing(MemoryStorage):
         return await super().list(prefix, revision=revision, start=start, limit=limit)
 
     async def watch(self, prefix: str, after: int, sink: Sink) -> Subscription:
+        await self.reachable.wait()
         if self.failures:
             raise self.failures.pop()
         self.sink = sink
@@ -46,6 +49,7 @@ class Losing(MemoryStorage):
     def cut(self, error: StorageError) -> None:
         assert self.subscription is not None
         assert self.sink is not None
+        self.reachable.clear()
         self.subscription.close()
         self.sink.lost(error)
 
@@ -96,6 +100,7 @@ async def test_a_lost_store_is_followed_again_without_a_gap(losing: tuple[Losing
     await world.put("a", "2")
     await world.put("b", "1")
     assert world.cacher.revision == 2
+    store.reachable.set()
     await world.cacher.wait_for(4)
     await world.remove("b")
     expected = [("ADDED", "a", "1", 2), ("MODIFIED", "a", "2", 3), ("ADDED", "b", "1", 4), ("DELETED", "b", "1", 5)]
@@ -111,6 +116,7 @@ async def test_a_compacted_store_is_loaded_anew_and_watches_end(losing: tuple[Lo
     store.cut(Unavailable("connection reset"))
     await world.put("b", "1")
     await store.compact(await world.remove("a"))
+    store.reachable.set()
     with pytest.raises(Compacted):
         await take(watch, 1)
     await world.cacher.wait_for(4)
