@@ -23,6 +23,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("cli",),
     ("app", "cel_command", "convert_command", "envtest_command", "testing"),
     ("input_files",),
+    ("adoption",),
     ("server", "monitoring", "certificates", "admissionregistration", "apiextensions", "standalone", "kinds"),
     ("endpoints",),
     ("admission", "authorization", "registry"),
@@ -73,6 +74,7 @@ DOORS = {
 }
 
 PURE = (
+    "aggserver.adoption.record",
     "aggserver.meta",
     "aggserver.cel",
     "aggserver.schema",

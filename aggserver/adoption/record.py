@@ -1,0 +1,154 @@
+"""Record: what is known of the move of one family of definitions, kept in our store's journal. Pure.
+
+A family are definitions that share a group and version. An APIService stands for a whole group-version, so they move together or
+not at all. The record is written before each step takes effect, and every step can be repeated, so that a crash at any moment is
+followed by the same step again, or by the way back.
+Source: none; no other server does this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Protocol
+
+from aggserver.meta.json_types import JSONObject
+
+__all__ = ["Change", "Copied", "Phase", "Record", "Source", "SourcePage", "decode", "encode"]
+
+
+class Phase(StrEnum):
+    """In the order of a move and its way back."""
+
+    WAITING = "Waiting"
+    COPYING = "Copying"
+    GUARDING = "Guarding"
+    SWITCHING = "Switching"
+    ADOPTED = "Adopted"
+    GIVING_BACK = "GivingBack"
+    SWITCHING_BACK = "SwitchingBack"
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """One definition's objects at the moment of the switch. Revisions are those of the two stores.
+
+    host_revision: all acknowledged writes of the host's objects are at most this old. count, digest: of what the host then had;
+    the digest is over the sorted pairs of key and host revision. own_revision: objects that are newer here were written here.
+    size: bytes of all values.
+    """
+
+    host_revision: int
+    count: int
+    digest: str
+    own_revision: int
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """family: the name of its first definition. uids: of its definitions in the host, by name. group_versions: what is served.
+
+    shared: the store is the cluster's etcd, so that nothing is copied. reason: why it waits or went back, '' if it did not.
+    since: when the phase began, RFC 3339. through_api: the release may give objects new uids. copied: by definition.
+    """
+
+    family: str
+    uids: Mapping[str, str]
+    group_versions: Sequence[tuple[str, str]]
+    phase: Phase
+    shared: bool
+    since: str
+    reason: str = ""
+    through_api: bool = False
+    copied: Mapping[str, Copied] = field(default_factory=dict)
+
+    @property
+    def definitions(self) -> list[str]:
+        return sorted(self.uids)
+
+    def at(self, phase: Phase, since: str, reason: str = "") -> Record:
+        """The same family in another phase."""
+        return replace(self, phase=phase, since=since, reason=reason)
+
+
+def encode(record: Record) -> JSONObject:
+    return {
+        "family": record.family,
+        "uids": dict(record.uids),
+        "groupVersions": [list(pair) for pair in record.group_versions],
+        "phase": record.phase.value,
+        "shared": record.shared,
+        "since": record.since,
+        "reason": record.reason,
+        "throughAPI": record.through_api,
+        "copied": {
+            name: {
+                "hostRevision": each.host_revision,
+                "count": each.count,
+                "digest": each.digest,
+                "ownRevision": each.own_revision,
+                "size": each.size,
+            }
+            for name, each in record.copied.items()
+        },
+    }
+
+
+def decode(value: JSONObject) -> Record:
+    """The reverse of `encode`. Raises KeyError and ValueError for what it did not make."""
+    return Record(
+        family=value["family"],
+        uids=dict(value["uids"]),
+        group_versions=[(group, version) for group, version in value["groupVersions"]],
+        phase=Phase(value["phase"]),
+        shared=value["shared"],
+        since=value["since"],
+        reason=value["reason"],
+        through_api=value["throughAPI"],
+        copied={
+            name: Copied(each["hostRevision"], each["count"], each["digest"], each["ownRevision"], each["size"])
+            for name, each in value["copied"].items()
+        },
+    )
+
+
+# --- what a move reads from ---
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePage:
+    """A page of the host's objects: (key, value as it is stored here, host revision of the object).
+
+    revision: of the whole list, to follow from. remaining: how many objects come after this page.
+    """
+
+    items: Sequence[tuple[str, bytes, int]]
+    revision: int
+    remaining: int
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One write of the host's objects after a revision. value: None for a deletion."""
+
+    key: str
+    value: bytes | None
+    revision: int
+
+
+class Source(Protocol):
+    """The host's objects of one definition. All raise ClusterError, Unreachable or StorageError."""
+
+    def pages(self) -> AsyncIterator[SourcePage]:
+        """All objects, of one revision."""
+
+    def changes(self, after: int) -> AsyncIterator[Change]:
+        """The writes after a revision, in order, without end. Ends with an error if the revision has expired."""
+
+    async def mark(self) -> int | None:
+        """Make a write of its own that no guard refuses, after all that were acknowledged before the call.
+
+        Returns its host revision, at which `changes` has delivered everything; None if there are no objects and none are needed.
+        """
