@@ -44,6 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument("--kubeconfig", type=Path, metavar="FILE", help="also write the administrator's kubeconfig to FILE")
     up.add_argument("--folder", type=Path, help="keep keys, logs and etcd's data here (default: a temporary folder)")
     up.add_argument("--fsync", action="store_true", help="let etcd sync its writes to disk, as outside of tests")
+    up.add_argument("--replicas", type=int, default=1, metavar="N", help="how many kube-apiservers share the etcd (default: 1)")
     return parser
 
 
@@ -51,11 +52,13 @@ def _up(binaries: Binaries, options: argparse.Namespace) -> None:
     # All end it as Ctrl-C does, which a shell has a program in the background ignore.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
-    with contextlib.suppress(KeyboardInterrupt), ControlPlane(binaries, fsync=options.fsync, folder=options.folder) as plane:
+    made = ControlPlane(binaries, fsync=options.fsync, folder=options.folder, replicas=options.replicas)
+    with contextlib.suppress(KeyboardInterrupt), made as plane:
         if options.kubeconfig is not None:
             options.kubeconfig.touch(mode=0o600)
             shutil.copyfile(plane.kubeconfig, options.kubeconfig)
-        _say(f"kube-apiserver is ready at {plane.server}, etcd at {plane.etcd}; logs and keys are in {plane.folder}")
+        servers = " and ".join(plane.servers)
+        _say(f"kube-apiserver is ready at {servers}, etcd at {plane.etcd}; logs and keys are in {plane.folder}")
         _say("interrupt to end it. In another shell:")
         _say(f"  export KUBECONFIG={(options.kubeconfig or plane.kubeconfig).absolute()}")
         _say(f"  export PATH={binaries.folder}:$PATH")

@@ -1,4 +1,4 @@
-"""etcd, kube-apiserver and the controller manager on free loopback ports, with a PKI of their own, in a folder of their own.
+"""etcd, kube-apiservers (one or more) and the controller manager on free loopback ports, with a PKI and a folder of their own.
 
 Ready means: kube-apiserver's /readyz is ok, the ConfigMap extension-apiserver-authentication is written, and the default
 namespace has its service account, so that the first test finds what the last one finds. Flags: what kubeadm sets, less what needs
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import itertools
 import os
 import ssl
 import tempfile
@@ -56,11 +57,12 @@ class ControlPlane(Cluster):
 
     `fsync=False` lets etcd keep nothing for a power cut: right for tests, wrong for benchmarks. `folder` holds everything and is
     kept at the end; without it a temporary folder is made and removed. `controllers` names what the controller manager runs;
-    `apiserver_arguments` are added to kube-apiserver's flags, and win.
+    `apiserver_arguments` are added to kube-apiserver's flags, and win. `replicas` is how many kube-apiservers share the etcd.
 
-    Attributes: `server` and `etcd` are URLs (etcd without TLS); `client_ca` and `front_proxy_ca` can issue certificates;
-    `front_proxy` is the aggregator's own client certificate, `serving` kube-apiserver's certificate, which `client_ca` signed;
-    `token_key` and `token_public_key` are files of the key that signs tokens of ServiceAccounts.
+    Attributes: `servers` are the URLs of all kube-apiservers; `server` is the first, which kubeconfigs name and the controller
+    manager uses (`kubectl --server URL` asks another). `etcd` is a URL without TLS; `client_ca` and `front_proxy_ca` can issue
+    certificates; `front_proxy` is the aggregator's own client certificate, `serving` kube-apiserver's certificate, which
+    `client_ca` signed; `token_key` and `token_public_key` are files of the key that signs tokens of ServiceAccounts.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class ControlPlane(Cluster):
         folder: Path | None = None,
         controllers: Sequence[str] = CONTROLLERS,
         apiserver_arguments: Sequence[str] = (),
+        replicas: int = 1,
     ) -> None:
         temporary = folder is None
         # Absolute, since the children run elsewhere.
@@ -84,9 +87,10 @@ class ControlPlane(Cluster):
         self._apiserver_arguments = tuple(apiserver_arguments)
         self._processes: list[Process] = []
         self._make_keys()
-        etcd_port, self._etcd_peer_port, self._port = free_ports(3)
+        etcd_port, self._etcd_peer_port, *self._ports = free_ports(2 + replicas)
         self.etcd = f"http://127.0.0.1:{etcd_port}"
-        self.server = f"https://127.0.0.1:{self._port}"
+        self.servers = [f"https://127.0.0.1:{port}" for port in self._ports]
+        self.server = self.servers[0]
 
     def __enter__(self) -> Self:
         self.start()
@@ -96,12 +100,14 @@ class ControlPlane(Cluster):
         self.stop()
 
     def start(self) -> None:
-        """Start all three and wait until they are ready. Raises ProcessError with the end of the logs; nothing runs then."""
+        """Start all of them and wait until they are ready. Raises ProcessError with the end of the logs; nothing runs then."""
         try:
             self._write_user(self.kubeconfig, "kubernetes-admin", ("system:masters",))
             manager = self.user("system:kube-controller-manager")
             self._run("etcd", self._binaries.etcd, self._etcd_arguments())
-            self._run("kube-apiserver", self._binaries.kube_apiserver, self._kube_apiserver_arguments())
+            for number, port in enumerate(self._ports, start=1):
+                name = "kube-apiserver" if number == 1 else f"kube-apiserver-{number}"
+                self._run(name, self._binaries.kube_apiserver, self._kube_apiserver_arguments(port))
             self._run("kube-controller-manager", self._binaries.kube_controller_manager, self._manager_arguments(manager))
             self._wait_until_ready()
         except BaseException:
@@ -109,7 +115,7 @@ class ControlPlane(Cluster):
             raise
 
     def stop(self) -> None:
-        """End all three, surely, and remove the temporary folder. Can be called twice."""
+        """End all of them, surely, and remove the temporary folder. Can be called twice."""
         # The last started first: the controller manager then sees no server vanish, nor kube-apiserver its etcd.
         end(self._processes[::-1])
         self._processes.clear()
@@ -151,11 +157,11 @@ class ControlPlane(Cluster):
             *([] if self._fsync else ["--unsafe-no-fsync"]),
         ]
 
-    def _kube_apiserver_arguments(self) -> list[str]:
+    def _kube_apiserver_arguments(self, port: int) -> list[str]:
         return [
             f"--etcd-servers={self.etcd}",
             "--bind-address=127.0.0.1",
-            f"--secure-port={self._port}",
+            f"--secure-port={port}",
             f"--tls-cert-file={self.serving.certificate}",
             f"--tls-private-key-file={self.serving.key}",
             f"--client-ca-file={self.client_ca.pair.certificate}",
@@ -194,20 +200,19 @@ class ControlPlane(Cluster):
         context = ssl.create_default_context(cafile=self.client_ca.pair.certificate)
         context.load_cert_chain(self._admin.certificate, self._admin.key)
         deadline = time.monotonic() + START_TIMEOUT
-        for path in READY_PATHS:
-            while not (answer := self._answer(path, context)).startswith("200"):
+        for port, path in itertools.product(self._ports, READY_PATHS):
+            while not (answer := self._answer(port, path, context)).startswith("200"):
                 for process in self._processes:
                     process.check()
                 if time.monotonic() > deadline:
                     tails = "\n".join(f"{name}:\n{tail}" for name, tail in self.log_tails().items())
-                    raise ProcessError(
-                        f"{path} was not ready after {START_TIMEOUT:.0f} s ({answer}); the end of the logs:\n{tails}"
-                    )
+                    late = f"{path} on port {port} was not ready after {START_TIMEOUT:.0f} s ({answer})"
+                    raise ProcessError(f"{late}; the end of the logs:\n{tails}")
                 time.sleep(0.05)
 
-    def _answer(self, path: str, context: ssl.SSLContext) -> str:
-        """What kube-apiserver says to GET `path` now: status and body, or why there is none."""
-        connection = http.client.HTTPSConnection("127.0.0.1", self._port, timeout=10.0, context=context)
+    def _answer(self, port: int, path: str, context: ssl.SSLContext) -> str:
+        """What the kube-apiserver on `port` says to GET `path` now: status and body, or why there is none."""
+        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=10.0, context=context)
         try:
             with contextlib.closing(connection):
                 connection.request("GET", path)
