@@ -8,14 +8,31 @@ Source: none; no other server does this.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+import hashlib
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol
 
+from aggserver.errors import AggserverError
 from aggserver.meta.json_types import JSONObject
 
-__all__ = ["Change", "Copied", "Phase", "Record", "Source", "SourcePage", "decode", "encode"]
+__all__ = [
+    "CantGiveBack",
+    "Change",
+    "Copied",
+    "GiveBack",
+    "Given",
+    "Phase",
+    "Progress",
+    "Record",
+    "Source",
+    "SourcePage",
+    "decode",
+    "digest",
+    "encode",
+    "none_left",
+]
 
 
 class Phase(StrEnum):
@@ -44,6 +61,19 @@ class Copied:
     digest: str
     own_revision: int
     size: int = 0
+
+
+def digest(pairs: Iterable[tuple[str, int]]) -> str:
+    """Of pairs of key and host revision, which must be sorted by key. As hexadecimal digits."""
+    total = hashlib.sha256()
+    for key, revision in pairs:
+        total.update(f"{key}\0{revision}\n".encode())
+    return total.hexdigest()
+
+
+def none_left(host_revision: int) -> Copied:
+    """What is recorded once the leftovers are removed: the host has none, and every object here is newer than what it has."""
+    return Copied(host_revision, 0, digest(()), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,3 +182,46 @@ class Source(Protocol):
 
         Returns its host revision, at which `changes` has delivered everything; None if there are no objects and none are needed.
         """
+
+
+# --- what a release gives back with ---
+
+# Called with: objects looked at so far, objects in all, bytes written so far.
+Progress = Callable[[int, int, int], None]
+
+
+class CantGiveBack(AggserverError):
+    """Why objects can't be given back, for a person. Nothing is lost: all objects are here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What was written to the host: how many objects, how many deletions, and bytes. told: what a person should know of it."""
+
+    written: int = 0
+    deleted: int = 0
+    size: int = 0
+    told: Sequence[str] = ()
+
+
+class GiveBack(Protocol):
+    """Brings the objects of one definition back to the host. Every step can be repeated, also by another instance.
+
+    All raise CantGiveBack, StorageError, ClusterError or Unreachable.
+    """
+
+    @property
+    def through_api(self) -> bool:
+        """Whether the APIServices have to be local before `rest`. If so, `first` writes nothing."""
+
+    async def unchanged(self, copied: Copied) -> bool:
+        """Whether nothing was written here since the move, and what the host has is as recorded. Then there is nothing to do."""
+
+    async def check(self, copied: Copied) -> None:
+        """Raises CantGiveBack if the host's objects must not be written. Writes nothing."""
+
+    async def first(self, copied: Copied, progress: Progress) -> Given:
+        """Write the differences while clients go on writing here."""
+
+    async def rest(self, copied: Copied, progress: Progress) -> Given:
+        """Write what has changed since. Clients must not write here from before the call on."""

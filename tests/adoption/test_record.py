@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from aggserver.adoption.record import Copied, Phase, Record, decode, encode
+from aggserver.adoption.record import Copied, Phase, Record, decode, digest, encode, none_left
 from aggserver.meta import codec
 
 RECORDS = {
@@ -42,3 +42,15 @@ def test_the_next_phase_forgets_the_reason() -> None:
     waiting = RECORDS["that waits"]
     copying = waiting.at(Phase.COPYING, "2026-01-02T03:05:00Z")
     assert (copying.phase, copying.reason, copying.since) == (Phase.COPYING, "", "2026-01-02T03:05:00Z")
+
+
+def test_a_digest_depends_on_keys_and_revisions() -> None:
+    pairs = [("/g/r/a", 1), ("/g/r/b", 23)]
+    others = [[], pairs[:1], [("/g/r/a", 12), ("/g/r/b", 3)], [("/g/r/a", 1), ("/g/r/c", 23)]]
+    assert len({digest(each) for each in [pairs, *others]}) == 5
+
+
+def test_once_the_leftovers_are_removed_every_object_here_is_newer_than_what_the_host_has() -> None:
+    left = none_left(40)
+    assert (left.host_revision, left.count, left.own_revision, left.size) == (40, 0, 0, 0)
+    assert left.digest == digest([])
