@@ -54,6 +54,7 @@ class Cluster(Protocol):
     ) -> dict[str, Any]:
         """Send a request with a JSON body; returns the JSON response. `timeout` is in seconds.
 
+        The body of a PATCH is a JSON Patch if it is a list, otherwise a merge patch.
         Raises ClusterError or Unreachable.
         """
 

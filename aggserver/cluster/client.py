@@ -106,13 +106,14 @@ class ClusterClient:
         if self._source.changed():
             await self._reload(self._credentials)
         data = None if body is None else orjson.dumps(body)
+        content_type = _content_type(method, body)
         try:
             used = self._credentials
-            response = await self._send(used, method, path, query, data, limits)
+            response = await self._send(used, method, path, query, data, content_type, limits)
             if response.status == 401:
                 response.release()
                 await self._reload(used)
-                response = await self._send(self._credentials, method, path, query, data, limits)
+                response = await self._send(self._credentials, method, path, query, data, content_type, limits)
             async with response:
                 if response.status >= 300:
                     raise _error(response.status, await response.read())
@@ -127,9 +128,10 @@ class ClusterClient:
         path: str,
         query: Mapping[str, str],
         data: bytes | None,
+        content_type: str,
         limits: aiohttp.ClientTimeout,
     ) -> aiohttp.ClientResponse:
-        headers = {"Content-Type": "application/json"} if data is not None else {}
+        headers = {"Content-Type": content_type} if data is not None else {}
         if credentials.authorization:
             headers["Authorization"] = credentials.authorization
         return await self._session.request(
@@ -158,6 +160,13 @@ class ClusterClient:
 
     def _where(self, path: str) -> str:
         return self.server + path
+
+
+def _content_type(method: str, body: Any) -> str:
+    """That of a patch tells its kind: a JSON Patch is a list of operations, a merge patch an object."""
+    if method != "PATCH":
+        return "application/json"
+    return "application/json-patch+json" if isinstance(body, list) else "application/merge-patch+json"
 
 
 def _event(line: bytes) -> dict[str, Any]:

@@ -41,6 +41,7 @@ class Reflector:
     """`path` is that of the collection, `query` the selectors. Both callbacks run on the event loop and must not raise.
 
     `on_state` is called after every list, even if nothing changed, and after every event except bookmarks.
+    keep: what is kept of an object, where all of it is too much. page_size: objects in one answer of a list; 0 for all.
     """
 
     def __init__(
@@ -51,6 +52,8 @@ class Reflector:
         on_state: OnState,
         on_error: OnError,
         *,
+        keep: Callable[[JSONObject], JSONObject] = lambda item: item,
+        page_size: int = 0,
         clock: Callable[[], float] = time.monotonic,
         sleep: Sleep = asyncio.sleep,
         random: Callable[[], float] = randomness.random,
@@ -60,6 +63,8 @@ class Reflector:
         self._query = query
         self._on_state = on_state
         self._on_error = on_error
+        self._keep = keep
+        self._page_size = page_size
         self._clock = clock
         self._sleep = sleep
         self._random = random
@@ -104,8 +109,14 @@ class Reflector:
             self._on_error(None)
 
     async def _list(self) -> None:
-        answer = await self._cluster.request("GET", self._path, query=self._query, timeout=60.0)
-        found = {key_of(item): item for item in answer.get("items") or ()}
+        found: dict[str, JSONObject] = {}
+        query = {**self._query, "limit": str(self._page_size)} if self._page_size else dict(self._query)
+        while True:
+            answer = await self._cluster.request("GET", self._path, query=query, timeout=60.0)
+            found |= {key_of(item): self._keep(item) for item in answer.get("items") or ()}
+            query["continue"] = answer["metadata"].get("continue", "")
+            if not query["continue"]:
+                break
         gone = self._objects.keys() - found.keys()
         changed = {key for key, item in found.items() if _version(self._objects.get(key)) != _version(item)}
         self._objects = found
@@ -142,7 +153,7 @@ class Reflector:
         if kind == "DELETED":
             self._objects.pop(key, None)
         else:
-            self._objects[key] = item
+            self._objects[key] = self._keep(item)
         self._on_state(self._objects, {key})
 
 

@@ -46,6 +46,7 @@ class Server:
         self.answers: list[tuple[int, Any]] = []
         self.seen: list[tuple[str, str, str]] = []
         self.bodies: list[bytes] = []
+        self.content_types: list[str] = []
         self.tokens: set[str] = set()
         self.url = ""
 
@@ -53,6 +54,7 @@ class Server:
         token = request.headers.get("Authorization", "")
         self.seen.append((request.method, request.raw_path, token))
         self.bodies.append(await request.read())
+        self.content_types.append(request.content_type)
         if self.tokens and token not in self.tokens:
             return web.json_response(
                 {"kind": "Status", "code": 401, "reason": "Unauthorized", "message": "Unauthorized"}, status=401
@@ -101,6 +103,9 @@ async def test_request_sends_and_returns_json() -> None:
         assert server.seen == [("POST", "/apis/x/v1/things?fieldManager=a+b", "Bearer t")]
         assert server.bodies == [b'{"a":1}']
         assert client.server == server.url
+        await client.request("PATCH", "/apis/x/v1/things/a", body={"a": 2})
+        await client.request("PATCH", "/apis/x/v1/things/a", body=[{"op": "remove", "path": "/a"}])
+        assert server.content_types == ["application/json", "application/merge-patch+json", "application/json-patch+json"]
 
 
 @pytest.mark.parametrize(

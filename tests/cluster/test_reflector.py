@@ -77,6 +77,28 @@ async def test_an_ended_watch_is_resumed() -> None:
     assert clock.slept == [], "the watch worked, so there is no backoff"
 
 
+async def test_a_collection_is_listed_in_pages_and_of_each_object_only_what_is_needed_is_kept() -> None:
+    cluster = FakeCluster()
+    for name in "abc":
+        await cluster.put(PATH, {"metadata": {"name": name}, "spec": "large"})
+    kept: list[dict[str, Any]] = []
+
+    def keep(item: dict[str, Any]) -> dict[str, Any]:
+        return {"metadata": item["metadata"]}
+
+    def on_state(objects: Mapping[str, Any], _: AbstractSet[str]) -> None:
+        kept[:] = objects.values()
+
+    reflector = Reflector(cluster, PATH, {}, on_state, lambda _: None, keep=keep, page_size=2)
+    task = asyncio.create_task(reflector.run())
+    await until(lambda: len(kept) == 3)
+    await cluster.put(PATH, {"metadata": {"name": "d"}, "spec": "large"})
+    await until(lambda: len(kept) == 4)
+    task.cancel()
+    assert [method for method, _ in cluster.calls] == ["GET", "GET"], "two pages"
+    assert [sorted(item) for item in kept] == [["metadata"]] * 4
+
+
 async def test_a_watch_that_ends_at_once_without_an_event_backs_off() -> None:
     cluster, clock = FakeCluster(), FakeClock()
     async with reflecting(cluster, clock) as seen:

@@ -1,7 +1,8 @@
 """FakeCluster: an API server in memory that implements the `Cluster` protocol.
 
-Collections support GET (with metadata.name field selectors), POST, PUT, PATCH (merge), DELETE and watches, with resourceVersions,
-conflicts and preconditions. Other paths, such as reviews, are handled by functions (`on`). `fail` injects failures.
+Collections support GET (with pages, and metadata.name field selectors), POST, PUT, PATCH (merge and JSON patches), DELETE and
+watches, with resourceVersions, conflicts and preconditions. Other paths, such as reviews, are handled by functions (`on`).
+`fail` injects failures.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any
 
 from aggserver.cluster import ClusterError, Unreachable
+from aggserver.merge.patch import JsonPatchError, apply_json_patch, parse_json_patch
 from aggserver.meta.json_types import JSONObject
 
 Answer = Callable[[JSONObject], JSONObject]
@@ -93,7 +95,7 @@ class FakeCluster:
         if method == "PUT":
             return await self._update(collection, name, body)
         if method == "PATCH":
-            return await self._write("MODIFIED", collection, _merged(self._of(collection)[name], body))
+            return await self._write("MODIFIED", collection, _patched(self._of(collection)[name], body))
         return await self._delete(collection, name, body)
 
     async def watch(self, path: str, query: Mapping[str, str]) -> AsyncGenerator[JSONObject, None]:
@@ -134,7 +136,13 @@ class FakeCluster:
                 raise status(404, "NotFound", f'"{name}" not found')
             return copy.deepcopy(found)
         items = [copy.deepcopy(item) for item in self._of(path).values() if _selected(item, query)]
-        return {"kind": "List", "metadata": {"resourceVersion": str(self._revision)}, "items": items}
+        metadata = {"resourceVersion": str(self._revision)}
+        if limit := int(query.get("limit") or 0):
+            start = int(query.get("continue") or 0)
+            if len(items) > start + limit:
+                metadata["continue"] = str(start + limit)
+            items = items[start : start + limit]
+        return {"kind": "List", "metadata": metadata, "items": items}
 
     async def _create(self, path: str, body: JSONObject) -> JSONObject:
         name = body["metadata"]["name"]
@@ -180,6 +188,15 @@ def _is_collection(path: str) -> bool:
 def _selected(obj: JSONObject, query: Mapping[str, str]) -> bool:
     selector = query.get("fieldSelector", "")
     return not selector or selector == f"metadata.name={obj['metadata']['name']}"
+
+
+def _patched(target: JSONObject, patch: Any) -> JSONObject:
+    if not isinstance(patch, list):
+        return _merged(target, patch)
+    try:
+        return apply_json_patch(copy.deepcopy(target), parse_json_patch(patch))
+    except JsonPatchError as error:
+        raise status(422, "Invalid", str(error)) from error
 
 
 def _merged(target: Any, patch: Any) -> Any:
