@@ -176,6 +176,7 @@ PURE = (
     "aggserver.standalone.workloads",
     "aggserver.storage.changes",
     "aggserver.storage.etcd_wire",
+    "aggserver.storage.jumps",
     "aggserver.storage.keys",
     "aggserver.conversion.review",
     "aggserver.webhook.answers",

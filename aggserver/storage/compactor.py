@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from aggserver.storage import jumps
 from aggserver.storage.interface import Storage, StorageError
 
 __all__ = ["INTERVAL", "MOST_EVENTS", "compact_regularly"]
@@ -45,10 +46,18 @@ async def compact_regularly(
             now = await storage.revision()
             old = bool(interval) and waited >= interval
             ours = old and await storage.claim_compaction(before)
-            await storage.compact(max(now - MOST_EVENTS if bounded else 0, before if ours else 0))
+            kept = jumps.reach_back(now, MOST_EVENTS, await _jumps(storage)) if bounded else 0
+            await storage.compact(max(kept, before if ours else 0))
             if old:
                 before, waited = now, 0.0
         except StorageError as error:
             logger.warning("compaction of the store failed: %s", error)
         await sleep(pause)
         waited += pause
+
+
+async def _jumps(storage: Storage) -> list[jumps.Jump]:
+    item = await storage.get(jumps.KEY)
+    if item is None or item.fault:
+        return []
+    return jumps.decode(item.value)

@@ -1,9 +1,9 @@
 """The interface of a store: the part of etcd's that an API server needs.
 
 All keys share one revision counter; the empty store is at revision 1, as etcd. Every acknowledged write has a revision of its
-own, is durable, and reaches every subscription exactly once, in order of revision. A store holds bytes by key and knows nothing
-of Kubernetes. Keys are paths such as `/stable.example.com/crontabs/default/a`, and sort by their bytes (UTF-8). Prefixes end with
-`/`.
+own, is durable, and reaches every subscription exactly once, in order of revision. There may be revisions without a write. A
+store holds bytes by key and knows nothing of Kubernetes. Keys are paths such as `/stable.example.com/crontabs/default/a`, and
+sort by their bytes (UTF-8). Prefixes end with `/`.
 
 `storage/cacher.py` reads and subscribes, `registry/store.py` writes. All calls are made on the event loop's thread and do not
 block it. `tests/storage/contract.py` tests this behaviour for every backend.
@@ -237,6 +237,14 @@ class Storage(Protocol):
 
     async def delete(self, key: str, expected: int) -> int:
         """Delete the key if its revision is `expected`. Returns the deletion's revision. Raises NotFound, Conflict."""
+
+    async def advance(self, revision: int) -> int:
+        """Raise the store's revision to at least `revision`, so that every later write has a greater one. Returns the revision.
+
+        For objects that come from a store that is ahead: their clients must not see revisions go back. It is as durable as a
+        write, and no history is lost. A backend in this process tells every subscription of the progress before this returns.
+        Does nothing if the store is there already. Raises StorageError if the revision is too far ahead for the backend.
+        """
 
     async def count(self, prefix: str) -> int:
         """The number of keys under `prefix`."""

@@ -81,7 +81,12 @@ class Feed:
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
 
     def publish(self, events: Sequence[Event], revision: int) -> None:
-        """Deliver committed events, in order, and advance to `revision`."""
+        """Deliver committed events, in order, and advance to `revision`.
+
+        Subscriptions learn of the progress from the events of others, when they ask. After a jump all of them are told: they
+        would go on naming revisions that are older than what their clients have seen elsewhere.
+        """
+        jumped = revision - self.revision > len(events)
         self.revision = revision
         found: dict[str, list[_Subscription]] = {}
         batches: dict[_Subscription, list[Event]] = {}
@@ -94,6 +99,9 @@ class Feed:
                 batches.setdefault(subscription, []).append(event)
         for subscription, batch in batches.items():
             subscription.deliver(batch, revision)
+        if jumped:
+            for subscription in [each for group in self._by_prefix.values() for each in group if each not in batches]:
+                subscription.deliver((), revision)
         while self._waiting and self._waiting[0][0] <= revision:
             future = heapq.heappop(self._waiting)[2]
             if not future.done():

@@ -11,6 +11,7 @@ import builtins
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 
+from aggserver.storage import jumps
 from aggserver.storage.interface import (
     Compacted,
     Conflict,
@@ -102,12 +103,21 @@ class MemoryStorage:
     async def delete(self, key: str, expected: int) -> int:
         return await self._write(Write(key, None, expected))
 
-    async def _write(self, write: Write) -> int:
+    async def advance(self, revision: int) -> int:
+        self._check()
+        now, before = self._feed.revision, self._current.get(jumps.KEY)
+        if revision <= now:
+            return now
+        made = [*(jumps.decode(before.value) if before else ()), jumps.Jump(now, revision)]
+        return await self._write(Write(jumps.KEY, jumps.encode(made), before.revision if before else 0), revision)
+
+    async def _write(self, write: Write, revision: int = 0) -> int:
+        """revision: that of the write, 0 for the next one."""
         self._check()
         previous = self._current.get(write.key)
         guarding = write.guard and _head(self._current.get(write.guard.key))
         try:
-            event = plan(write, _head(previous), self._feed.revision + 1, guarding)
+            event = plan(write, _head(previous), revision or self._feed.revision + 1, guarding)
         except Stale:
             assert previous is not None
             raise (Conflict if write.expected else KeyExists)(write.key, previous) from None

@@ -192,6 +192,9 @@ class SQLiteStorage:
     async def delete(self, key: str, expected: int) -> int:
         return await self._opened(self._writer).write(Write(key, None, expected))
 
+    async def advance(self, revision: int) -> int:
+        return await self._opened(self._writer).advance(revision)
+
     async def watch(self, prefix: str, after: int, sink: Sink) -> Subscription:
         self._opened(self._writer)
         return await self._feed.subscribe(prefix, after, sink, self.history)

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+from typing import NoReturn
 
+from aggserver.storage import jumps
 from aggserver.storage.checksums import next_state
 from aggserver.storage.interface import Compacted
-from aggserver.storage.sqlite_file import COMPACTED
+from aggserver.storage.sqlite_file import COMPACTED, checked
 
 __all__ = ["History"]
 
@@ -21,11 +23,17 @@ _CHAIN = """
 SELECT revision, key, create_revision, previous, value IS NULL, state FROM events
 WHERE revision > ? AND revision <= ? ORDER BY revision
 """
+# The newest event may be older, because revisions may have gaps (`jumps.py`).
 _STATE_AT = """
 SELECT coalesce(
-    (SELECT state FROM events WHERE revision = ? AND revision > (SELECT revision FROM compaction)), (SELECT state FROM compaction)
+    (
+        SELECT state FROM events WHERE revision <= ? AND revision > (SELECT revision FROM compaction)
+        ORDER BY revision DESC LIMIT 1
+    ),
+    (SELECT state FROM compaction)
 )
 """
+_VALUE = "SELECT value, checksum FROM events WHERE revision = ?"
 
 logger = logging.getLogger(__name__)
 
@@ -50,18 +58,34 @@ class History:
     def _prove(self, connection: sqlite3.Connection, after: int) -> None:
         (state,) = connection.execute(_STATE_AT, (after,)).fetchone()
         # No event has revision 1, because an empty store begins with it.
-        expected = max(after, 1)
+        first = last = max(after, 1)
+        proven = after
         for revision, key, created, previous, deleted, found in connection.execute(_CHAIN, (after, self.proven)):
-            expected += 1
             state = next_state(state, key, revision, created, previous, deleted=bool(deleted))
-            if revision != expected or state != found:
+            if revision != last + 1:
+                jump = _jump(connection, last, revision, key)
+                if jump is None:
+                    self._break(after, revision)
+                if last == first:
+                    proven = min(after, jump.after)  # a later call for an older revision reads up to there
+            if state != found:
                 self._break(after, revision)
-        if expected < self.proven:
+            last = revision
+        if last < self.proven:
             self._break(after, self.proven)
-        self.proven = after
+        self.proven = proven
 
-    def _break(self, after: int, revision: int) -> None:
+    def _break(self, after: int, revision: int) -> NoReturn:
         self._broken = max(self._broken, revision)
         text = "the history of the store is damaged before revision %d: clients with an older resourceVersion must list again."
         logger.error(f"{text} Run `aggserver storage check` for details", revision)
         raise Compacted(after, revision)
+
+
+def _jump(connection: sqlite3.Connection, before: int, revision: int, key: str) -> jumps.Jump | None:
+    """The jump that an event made after the revision `before`; None if it made none, so that events are missing."""
+    if key != jumps.KEY:
+        return None
+    value, checksum = connection.execute(_VALUE, (revision,)).fetchone()
+    item = checked(key, value, 0, revision, checksum)
+    return jumps.decode(item.value)[-1] if not item.fault and jumps.follows(before, revision, key, item.value) else None

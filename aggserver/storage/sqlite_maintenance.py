@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 
 from aggserver import disk
-from aggserver.storage import keys
+from aggserver.storage import jumps, keys
 from aggserver.storage.checksums import next_state
 from aggserver.storage.interface import StorageError, Unavailable
 from aggserver.storage.log import Head
@@ -148,7 +148,7 @@ class _Contents:
             if head is not None or value is None:
                 self._problem(revision, key, "should have been removed by the compaction")
         else:
-            if revision != self._last + 1:
+            if not jumps.follows(self._last, revision, key, value):
                 self._problem(revision, key, f"comes after {self._last}: revisions are missing")
             self._last = revision
             if previous != (head.revision if head else 0):

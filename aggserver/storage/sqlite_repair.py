@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from aggserver import disk
-from aggserver.storage import keys
+from aggserver.storage import jumps, keys
 from aggserver.storage.checksums import STATE_MASK, head_sum, next_state, value_sum
 from aggserver.storage.sqlite_file import checked, mark, open_to_read, open_to_write
 from aggserver.storage.sqlite_maintenance import (
@@ -133,7 +133,7 @@ class _Salvage:
                 if before <= self._compacted:
                     before, state = self._compacted or 1, kept if state == kept else -1
                 after = next_state(state, key, revision, created, previous, deleted=deleted)
-                chained = revision == before + 1 and after == stated and state >= 0
+                chained = jumps.follows(before, revision, key, value) and after == stated and state >= 0
                 self._last_gap = self._last_gap if chained else revision
             fault = "" if deleted else checked(key, value, created, revision, checksum).fault or _no_object(value)
             self._events[revision] = _Event(key, created, deleted, fault, chained)

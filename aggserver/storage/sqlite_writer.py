@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 
+from aggserver.storage import jumps
 from aggserver.storage.checksums import STATE_MASK, head_sum, next_state, value_sum
 from aggserver.storage.interface import Conflict, Event, KeyExists, KeyValue, StorageError, Unavailable
 from aggserver.storage.log import Feed, Head, Stale, Write, plan
@@ -35,9 +36,13 @@ _ROW = "(?,?,?,?,?,?,?)"
 _INSERT = "INSERT INTO events (revision, key, create_revision, previous, value, state, checksum) VALUES "
 _VALUE = "SELECT value, checksum FROM events WHERE revision = ?"
 
+# Where a step of a compaction ends, at the latest; none if the rest is no more than a step. Revisions may have gaps.
+_STEP_END = "SELECT revision FROM events WHERE revision > ? AND revision < ? ORDER BY revision LIMIT 1 OFFSET ?"
 _COMPACT = """
 BEGIN IMMEDIATE;
-UPDATE compaction SET revision = {upto}, state = (SELECT state FROM events WHERE events.revision = {upto});
+UPDATE compaction SET revision = {upto}, state = coalesce(
+    (SELECT state FROM events e WHERE e.revision > {after} AND e.revision <= {upto} ORDER BY e.revision DESC LIMIT 1), state
+);
 DELETE FROM events WHERE revision IN (SELECT previous FROM events WHERE revision > {after} AND revision <= {upto});
 DELETE FROM events WHERE value IS NULL AND revision <= {upto};
 COMMIT;
@@ -55,14 +60,20 @@ class _Compaction:
     revision: int
 
 
-Job = tuple[Write | _Compaction, Future]
+@dataclass(frozen=True, slots=True)
+class _Advance:
+    revision: int
+
+
+Job = tuple[Write | _Advance | _Compaction, Future]
 
 
 @dataclass(slots=True)
 class _Batch:
-    """The writes of one commit. `heads` are the changed keys after it, None if deleted; `state` is the store's after it."""
+    """The writes of one commit. `heads` are the changed keys after it, None if deleted; `revision` and `state` the store's."""
 
-    state: int = 0
+    revision: int
+    state: int
     events: list[Event] = field(default_factory=list)
     parameters: list[object] = field(default_factory=list)
     heads: dict[str, Head | None] = field(default_factory=dict)
@@ -130,10 +141,14 @@ class Writer:
         """A future of the write's revision, set once it is durable and delivered, or of the errors of `Storage`."""
         return self._enqueue(write)
 
+    def advance(self, revision: int) -> Future:
+        """A future of the store's revision, which is then at least `revision`."""
+        return self._enqueue(_Advance(revision))
+
     async def compact(self, revision: int) -> None:
         await self._enqueue(_Compaction(revision))
 
-    def _enqueue(self, task: Write | _Compaction) -> Future:
+    def _enqueue(self, task: Write | _Advance | _Compaction) -> Future:
         future: Future = self._loop.create_future()
         self._jobs.append((task, future))
         if not self._ringing:
@@ -152,7 +167,7 @@ class Writer:
             jobs = self._waiting()
             running = jobs[-1] is not None
             present = [job for job in jobs if job is not None]
-            self._commit([(task, future) for task, future in present if isinstance(task, Write)])
+            self._commit([(task, future) for task, future in present if not isinstance(task, _Compaction)])
             for task, future in present:
                 if isinstance(task, _Compaction):
                     self._compact(task, future)
@@ -169,15 +184,16 @@ class Writer:
             jobs.append(self._jobs.popleft())
         return jobs
 
-    def _commit(self, writes: Sequence[tuple[Write, Future]]) -> None:
+    def _commit(self, writes: Sequence[tuple[Write | _Advance, Future]]) -> None:
         if not writes:
             return
-        batch = _Batch()
+        batch = _Batch(self.revision, self._state)
         try:
             self._settle()
-            batch.state = self._state
+            batch.revision, batch.state = self.revision, self._state
             for write, future in writes:
-                batch.answers.append((future, self._decide(write, batch)))
+                outcome = self._decide(write, batch) if isinstance(write, Write) else self._jump(write, batch)
+                batch.answers.append((future, outcome))
             if batch.events:
                 with self._checkpointer.writing:
                     self.connection.execute(_INSERT + ",".join([_ROW] * len(batch.events)), batch.parameters)
@@ -203,7 +219,7 @@ class Writer:
                 self._heads.pop(key, None)
             else:
                 self._heads[key] = (head.revision, head.create_revision)
-        self.revision += len(batch.events)
+        self.revision = batch.revision
         self._state = batch.state
 
     def _settle(self) -> None:
@@ -233,15 +249,32 @@ class Writer:
         head = self._newest(write.key, batch)
         guarding = None if write.guard is None else self._newest(write.guard.key, batch)
         try:
-            event = plan(write, head, self.revision + len(batch.events) + 1, guarding)
+            event = plan(write, head, batch.revision + 1, guarding)
         except Stale as stale:
             return self._refusal(write, stale.head, batch)
         except StorageError as error:
             return error
+        return self._add(event, write.expected, batch)
+
+    def _jump(self, task: _Advance, batch: _Batch) -> int:
+        """Add the write that raises the revision, unless it is there already. Returns the revision."""
+        if task.revision <= batch.revision:
+            return batch.revision
+        head = self._newest(jumps.KEY, batch)
+        before: list[jumps.Jump] = []
+        if head is not None:
+            with suppress(ValueError):  # damaged: then the history from before is told to be damaged, too
+                before = jumps.decode(self._current(jumps.KEY, head, batch).value)
+        value = jumps.encode([*before, jumps.Jump(batch.revision, task.revision)])
+        write = Write(jumps.KEY, value, head.revision if head else 0)
+        return self._add(plan(write, head, task.revision), write.expected, batch)
+
+    def _add(self, event: Event, replaced: int, batch: _Batch) -> int:
+        """Add an allowed event to the batch. replaced: the revision of its key before, 0 for a creation. Returns its revision."""
         revision, key, created, value = event.revision, event.key, event.create_revision, event.value
-        state = next_state(batch.state, key, revision, created, write.expected, deleted=value is None)
-        parameters = (revision, key, created, write.expected, value, state, value_sum(value, revision))
-        batch.state = state
+        state = next_state(batch.state, key, revision, created, replaced, deleted=value is None)
+        parameters = (revision, key, created, replaced, value, state, value_sum(value, revision))
+        batch.revision, batch.state = revision, state
         batch.heads[key] = None if value is None else Head(revision, created)
         batch.events.append(event)
         batch.parameters += parameters
@@ -255,24 +288,28 @@ class Writer:
         return found and Head(*found)
 
     def _refusal(self, write: Write, head: Head, batch: _Batch) -> StorageError:
-        """The error for a key that is at `head`, with the key's value from this batch or from the file."""
-        if head.revision > self.revision:
-            value = batch.events[head.revision - self.revision - 1].value
-            assert value is not None
-            current = KeyValue(write.key, value, head.create_revision, head.revision)
-        else:
-            value, checksum = self.connection.execute(_VALUE, (head.revision,)).fetchone() or (None, None)
-            current = checked(write.key, value, head.create_revision, head.revision, checksum)
+        """The error for a key that is at `head`."""
+        current = self._current(write.key, head, batch)
         return Conflict(write.key, current) if write.expected else KeyExists(write.key, current)
+
+    def _current(self, key: str, head: Head, batch: _Batch) -> KeyValue:
+        """A key that is at `head`, with its value from this batch or from the file."""
+        if head.revision > self.revision:
+            value = next(event.value for event in batch.events if event.revision == head.revision)
+            assert value is not None
+            return KeyValue(key, value, head.create_revision, head.revision)
+        value, checksum = self.connection.execute(_VALUE, (head.revision,)).fetchone() or (None, None)
+        return checked(key, value, head.create_revision, head.revision, checksum)
 
     def _compact(self, task: _Compaction, future: Future) -> None:
         """Compact one step, and queue the rest behind the writes that arrived meanwhile."""
         if task.revision <= self._compacted:
             self._post((), [(future, self._compacted)])
             return
-        upto = min(task.revision, self._compacted + COMPACTION_STEP)
         try:
             self._settle()
+            step = (self._compacted, task.revision, COMPACTION_STEP - 1)
+            (upto,) = self.connection.execute(_STEP_END, step).fetchone() or (task.revision,)
             with self._checkpointer.writing:
                 self.connection.executescript(_COMPACT.format(after=self._compacted, upto=upto))
         except sqlite3.Error as error:

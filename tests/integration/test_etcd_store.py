@@ -91,6 +91,23 @@ async def test_a_long_list_is_read_in_parts_at_one_revision(etcd: EtcdCluster, m
         assert [item.key for item in whole.items][:20] == [item.key for item in part.items]
 
 
+async def test_it_advances_no_further_than_etcd_can_bear(etcd: EtcdCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aggserver.storage.etcd.MOST_ADVANCE", 1000)
+    async with opened(etcd, f"/case-{next(_folders)}") as store:
+        now = await store.revision()
+        with pytest.raises(StorageError, match=f"would have to advance to {now + 1001}: its revision grows only by writes"):
+            await store.advance(now + 1001)
+        assert await store.revision() == now
+        assert now + 1000 <= await store.advance(now + 1000) < now + 1100
+
+
+async def test_several_servers_advance_together(etcd: EtcdCluster) -> None:
+    prefix = f"/case-{next(_folders)}"
+    async with opened(etcd, prefix) as one, opened(etcd, prefix) as two:
+        target = await one.revision() + 2000
+        assert all(reached >= target for reached in await asyncio.gather(one.advance(target), two.advance(target)))
+
+
 async def test_of_several_servers_one_compacts(etcd: EtcdCluster) -> None:
     """Two servers take turns as kube-apiserver's do: after each interval one of them compacts, to where it was one before."""
     prefix = f"/case-{next(_folders)}"

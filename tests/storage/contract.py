@@ -8,7 +8,7 @@ to as well, each case gets a store with a prefix of its own. The behaviour is th
 
 from __future__ import annotations
 
-from tests.storage import contract_history, contract_lists, contract_watches, contract_writes
+from tests.storage import contract_advance, contract_history, contract_lists, contract_watches, contract_writes
 from tests.storage.suite import Case, Recorder, follow
 
 __all__ = ["CASES", "Case", "Recorder", "follow"]
@@ -18,4 +18,5 @@ CASES: tuple[Case, ...] = (
     *contract_lists.SUITE,
     *contract_watches.SUITE,
     *contract_history.SUITE,
+    *contract_advance.SUITE,
 )

@@ -1,6 +1,6 @@
 """The process that test_crash.py kills: writes until then, and prints every acknowledged write.
 
-Meanwhile it compacts history and truncates the log continuously, so that most kills happen during one or the other.
+Meanwhile it compacts history, truncates the log and advances the revision continuously, so that most kills happen during these.
 """
 
 import asyncio
@@ -33,6 +33,7 @@ async def main(path: Path, round_: str, synchronous: str) -> None:
         while True:
             await store.compact(max(0, await store.revision() - 50))
             await store.list("/g.io/foos/")
+            await store.advance(await store.revision() + 30)
 
     await asyncio.gather(compact(), *(write(worker) for worker in range(8)))
 

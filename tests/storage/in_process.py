@@ -10,7 +10,7 @@ import asyncio
 import pytest
 
 from aggserver.storage.interface import Compacted, Storage, StorageError
-from tests.storage.suite import PODS, A, B, Recorder, Suite, follow
+from tests.storage.suite import FAR, PODS, A, B, Recorder, Suite, follow
 
 __all__ = ["SUITE"]
 
@@ -69,6 +69,21 @@ async def progress_is_told_before_the_asking_returns(store: Storage) -> None:
     revision = await store.create("/g.io/foos/x", b"")
     subscription.progress()
     assert (recorder.seen, recorder.revision) == ([], revision)
+
+
+@SUITE.case
+async def a_store_advances_in_one_step(store: Storage) -> None:
+    """To exactly what was asked, however far; all subscriptions are told, also those whose keys are not concerned."""
+    recorder, _ = await follow(store, PODS, 1)
+    one = await store.create(A, b"1")
+    assert await store.advance(one + FAR) == one + FAR
+    assert (recorder.short(), recorder.revision) == ([(one, A, b"1")], one + FAR)
+    assert await store.advance(one + FAR) == one + FAR
+    assert await store.update(A, b"2", one) == one + FAR + 1
+    both = await asyncio.gather(store.advance(one + 2 * FAR), store.update(A, b"3", one + FAR + 1), store.advance(one + 3 * FAR))
+    assert both == [one + 2 * FAR, one + 2 * FAR + 1, one + 3 * FAR]
+    assert recorder.short()[1:] == [(one + FAR + 1, A, b"2"), (one + 2 * FAR + 1, A, b"3")]
+    assert recorder.revision == await store.revision() == one + 3 * FAR
 
 
 @SUITE.case

@@ -5,7 +5,7 @@ import pytest
 
 from aggserver.storage import compactor
 from aggserver.storage.compactor import LOOK, compact_regularly
-from aggserver.storage.interface import Unavailable
+from aggserver.storage.interface import Guard, Unavailable
 from aggserver.storage.memory import MemoryStorage
 
 
@@ -64,6 +64,21 @@ async def test_without_an_interval_only_the_number_counts(monkeypatch: pytest.Mo
     assert store.compacted == []
     await run(store, 0.0, 4 * LOOK, lambda now: 110 if now == 0 else 0)
     assert store.compacted == [12]
+
+
+async def test_a_gap_is_not_taken_for_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the store was advanced, history from before goes only with the writes that come after."""
+    monkeypatch.setattr(compactor, "MOST_EVENTS", 100)
+
+    class Advancing(Recording):
+        async def create(self, key: str, value: bytes, guard: Guard | None = None) -> int:
+            revision = await super().create(key, value, guard)
+            return await self.advance(1_000_000) if revision == 61 else revision
+
+    store = Advancing()
+    await run(store, 0.0, 4 * LOOK + 1, lambda now: 60 if now == 0 else 30)
+    # Before the gap 60 writes were made, from revision 2 on; with that of the gap there are 61, 91, 121, 151 in all.
+    assert store.compacted == [22, 52]
 
 
 async def test_an_interval_shorter_than_a_look() -> None:

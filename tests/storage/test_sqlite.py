@@ -13,6 +13,7 @@ import pytest
 from aggserver.storage import sqlite, sqlite_file
 from aggserver.storage.interface import Compacted, KeyExists, KeyValue, Page, Unavailable
 from aggserver.storage.sqlite import SQLiteStorage
+from aggserver.storage.sqlite_maintenance import DamagedError, check
 from tests.storage import contract, in_process
 
 KEY = "/stable.example.com/crontabs/default/a"
@@ -65,6 +66,63 @@ async def test_what_was_written_is_there_again(path: Path) -> None:
         assert await store.update(KEY, b"3", two) == four + 1
         recorder, _ = await contract.follow(store, "/", two)
         assert [event.revision for event in recorder.seen] == [three, four, four + 1]
+
+
+async def test_a_gap_is_there_again(path: Path) -> None:
+    """After a restart too, history is whole on both sides of a gap, from whichever revision it is read first."""
+    async with opened(path) as store:
+        one = await store.create(KEY, b'{"a":1}')
+        two = await store.update(KEY, b'{"a":2}', one)
+        assert await store.advance(1_000) == 1_000
+        three = await store.update(KEY, b'{"a":3}', two)
+        assert await store.advance(2_000) == 2_000
+    assert "is sound" in check(path, lambda line: None)
+    for start in (one, two, 500, 1_000, three, 1_500, 2_000):
+        async with opened(path) as store:
+            assert await store.revision() == 2_000
+            for after in (start, one, 1_500, 500, one):
+                found = [event.revision for event in await store.history("/", after, 2_000, 100)]
+                assert found == [revision for revision in (one, two, 1_000, three, 2_000) if revision > after]
+            value = 1 if start < two else 2 if start < three else 3
+            assert [item.value for item in (await store.list("/stable.example.com/", revision=start)).items] == [
+                b'{"a":%d}' % value
+            ]
+    async with opened(path) as store:
+        await store.compact(1_500)
+        assert await store.update(KEY, b'{"a":4}', three) == 2_001
+    assert "is sound" in check(path, lambda line: None)
+    async with opened(path) as store:
+        assert [event.revision for event in await store.history("/", 1_600, 2_001, 100)] == [2_000, 2_001]
+
+
+async def test_a_gap_that_nobody_made_is_damage(path: Path) -> None:
+    async with opened(path) as store:
+        one = await store.create(KEY, b'{"a":1}')
+        two = await store.update(KEY, b'{"a":2}', one)
+        await store.delete(KEY, two)
+        await store.advance(1_000)
+        await store.create(KEY, b'{"a":3}')
+    with sqlite3.connect(path) as connection:
+        connection.execute("DELETE FROM events WHERE revision > ? AND revision < 1000", (one,))
+    connection.close()
+    with pytest.raises(DamagedError, match="revisions are missing"):
+        check(path, lambda line: None)
+    async with opened(path) as store:
+        with pytest.raises(Compacted):
+            await store.history("/", one, 1_001, 100)
+        assert [event.revision for event in await store.history("/", 1_000, 1_001, 100)] == [1_001]
+
+
+async def test_a_compaction_takes_no_longer_for_a_gap(path: Path) -> None:
+    async with opened(path) as store:
+        await asyncio.gather(*(store.create(f"/g.io/foos/{n}", b"{}") for n in range(400)))
+        far = await store.advance(1 << 60)
+        await store.compact(far - 1)
+        with pytest.raises(Compacted):
+            await store.list("/", revision=401)
+        assert len((await store.list("/g.io/foos/", revision=far - 1)).items) == 400
+        await store.compact(far)
+    assert "is sound" in check(path, lambda line: None)
 
 
 async def test_a_revision_is_never_given_twice_even_if_its_deletion_is_compacted(path: Path) -> None:
