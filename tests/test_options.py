@@ -236,6 +236,21 @@ MISTAKES = {
         {},
         "--etcd-certfile and --etcd-keyfile go together",
     ),
+    "half a key pair for the cluster's etcd": (
+        ["serve", "--host-etcd-servers", "https://localhost:2379", "--host-etcd-keyfile", "a"],
+        {},
+        "--host-etcd-certfile and --host-etcd-keyfile go together",
+    ),
+    "a CA for the cluster's etcd alone": (
+        ["serve", "--host-etcd-cafile", "a"],
+        {},
+        "--host-etcd-cafile has no meaning without --host-etcd-servers",
+    ),
+    "a certificate for the cluster's etcd alone": (
+        ["serve", "--host-etcd-certfile", "a", "--host-etcd-keyfile", "b"],
+        {},
+        "--host-etcd-certfile has no meaning without --host-etcd-servers",
+    ),
     "backup to nowhere": (["storage", "backup"], {}, "the following arguments are required: FILE"),
     "a bump of nothing": (
         ["storage", "restore", "b", "--bump-revision=0"],

@@ -1,9 +1,10 @@
-"""The storage that `--storage` and `--data` ask for, and the task that compacts it."""
+"""The storage that `--storage` and `--data` ask for, the task that compacts it, and the cluster's own etcd."""
 
 from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aggserver.app.errors import StartError
 from aggserver.app.tasks import Task
@@ -14,7 +15,10 @@ from aggserver.storage.memory import MemoryStorage
 from aggserver.storage.sqlite import SQLiteStorage
 from aggserver.storage.sqlite_file import FILE_NAME
 
-__all__ = ["IN_MEMORY", "compaction", "data_folder", "open_storage"]
+if TYPE_CHECKING:
+    from aggserver.storage.etcd import EtcdStorage
+
+__all__ = ["IN_MEMORY", "compaction", "data_folder", "open_host_etcd", "open_storage"]
 
 IN_MEMORY = ":memory:"
 
@@ -38,7 +42,13 @@ async def open_storage(options: Options) -> Storage:
     """Opens etcd, the SQLite file in the data folder, or a storage in memory. Raises Unavailable and StartError."""
     storage: Storage
     if options.storage == "etcd":
-        storage = _etcd(options)
+        storage = _etcd("--storage etcd")(
+            options.etcd_servers,
+            options.etcd_prefix,
+            ca_file=options.etcd_cafile,
+            cert_file=options.etcd_certfile,
+            key_file=options.etcd_keyfile,
+        )
     elif options.data == IN_MEMORY:
         storage = MemoryStorage()
     else:
@@ -47,19 +57,32 @@ async def open_storage(options: Options) -> Storage:
     return storage
 
 
-def _etcd(options: Options) -> Storage:
+async def open_host_etcd(options: Options) -> Storage | None:
+    """Opens the etcd of --host-etcd-servers, which is the cluster's own; None without that option. Raises Unavailable."""
+    if not options.host_etcd_servers:
+        return None
+    etcd = _etcd("--host-etcd-servers")(
+        options.host_etcd_servers,
+        options.host_etcd_prefix,
+        ca_file=options.host_etcd_cafile,
+        cert_file=options.host_etcd_certfile,
+        key_file=options.host_etcd_keyfile,
+    )
+    try:
+        await etcd.start()
+    except Unavailable as error:
+        # The client of etcd has one name for the options of either.
+        raise Unavailable(str(error).replace("--etcd-", "--host-etcd-")) from error
+    return etcd
+
+
+def _etcd(flag: str) -> type[EtcdStorage]:
     try:
         # Imported only here: its library is optional and slow to import.
         from aggserver.storage.etcd import EtcdStorage
     except ModuleNotFoundError as error:
-        raise Unavailable(f"--storage etcd needs {error.name}: pip install 'aggserver[etcd]'") from error
-    return EtcdStorage(
-        options.etcd_servers,
-        options.etcd_prefix,
-        ca_file=options.etcd_cafile,
-        cert_file=options.etcd_certfile,
-        key_file=options.etcd_keyfile,
-    )
+        raise Unavailable(f"{flag} needs {error.name}: pip install 'aggserver[etcd]'") from error
+    return EtcdStorage
 
 
 def compaction(storage: Storage, options: Options) -> list[Task]:

@@ -108,6 +108,12 @@ def _check(options: Options) -> None:
         raise OptionsError("--etcd-servers has no meaning without --storage etcd")
     if (options.etcd_certfile is None) != (options.etcd_keyfile is None):
         raise OptionsError("--etcd-certfile and --etcd-keyfile go together")
+    if (options.host_etcd_certfile is None) != (options.host_etcd_keyfile is None):
+        raise OptionsError("--host-etcd-certfile and --host-etcd-keyfile go together")
+    if options.host_etcd_cafile is not None and not options.host_etcd_servers:
+        raise OptionsError("--host-etcd-cafile has no meaning without --host-etcd-servers")
+    if options.host_etcd_certfile is not None and not options.host_etcd_servers:
+        raise OptionsError("--host-etcd-certfile has no meaning without --host-etcd-servers")
     if options.request_timeout_seconds <= 0:
         raise OptionsError("--request-timeout: must be more than 0")
     if options.requestheader_client_ca_file and not options.requestheader_username_headers:

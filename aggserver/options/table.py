@@ -50,6 +50,8 @@ DEV_USER = frozenset({"dev user"})
 SERVE, DEV, CEL, COMPLETION = frozenset({"serve"}), frozenset({"dev"}), frozenset({"cel"}), frozenset({"completion"})
 CONVERT, ENVTEST = frozenset({"convert"}), frozenset({"envtest"})
 BOTH = SERVE | DEV
+# What reads and writes the cluster's own etcd.
+ADOPTING = SERVE
 LOG_LEVELS = ("debug", "info", "warning", "error")
 CHECKED = BOTH | {"storage check", "storage migrate"}
 STORAGES = ("sqlite", "etcd")
@@ -124,6 +126,7 @@ def _option(default: Any, name: str, converter: convert.Convert, group: str, tex
 _SERVING, _STORAGE, _TLS, _CLUSTER = "serving", "storage", "TLS", "cluster"
 _AUTHENTICATION, _AUTHORIZATION, _LIMITS = "authentication", "authorization", "limits"
 _RULES, _CONVERSION = "validation rules", "conversion"
+_ADOPTION = "adoption"
 _ADMISSION, _CONTROLLERS = "admission", "controllers"
 _DEFAULT_PLUGINS = ", ".join(name for name, enabled in ADMISSION_PLUGINS.items() if enabled)
 
@@ -395,6 +398,53 @@ class Options:
         "", "service-namespace", convert.text, _CLUSTER, "namespace of that Service (default: the pod's)", metavar="NAME"
     )
     service_port: int = _option(443, "service-port", convert.port, _CLUSTER, "port of that Service", metavar="PORT")
+
+    host_etcd_servers: tuple[str, ...] = _option(
+        (),
+        "host-etcd-servers",
+        convert.texts,
+        _ADOPTION,
+        "URLs of the members of the cluster's own etcd, comma-separated, so that objects go back to it as they are, and what "
+        "stayed there can be removed",
+        metavar="URLS",
+        commands=ADOPTING,
+    )
+    host_etcd_cafile: Path | None = _option(
+        None,
+        "host-etcd-cafile",
+        convert.path,
+        _ADOPTION,
+        "CA bundle to verify that etcd's certificates with (default: the system's)",
+        metavar="FILE",
+        commands=ADOPTING,
+    )
+    host_etcd_certfile: Path | None = _option(
+        None,
+        "host-etcd-certfile",
+        convert.path,
+        _ADOPTION,
+        "client certificate for that etcd",
+        metavar="FILE",
+        commands=ADOPTING,
+    )
+    host_etcd_keyfile: Path | None = _option(
+        None,
+        "host-etcd-keyfile",
+        convert.path,
+        _ADOPTION,
+        "private key of --host-etcd-certfile",
+        metavar="FILE",
+        commands=ADOPTING,
+    )
+    host_etcd_prefix: str = _option(
+        "/registry",
+        "host-etcd-prefix",
+        convert.text,
+        _ADOPTION,
+        "prefix of all keys in that etcd: kube-apiserver's --etcd-prefix",
+        metavar="PATH",
+        commands=ADOPTING,
+    )
 
     client_ca_file: Path | None = _option(
         None,
