@@ -74,6 +74,7 @@ DOORS = {
 }
 
 PURE = (
+    "aggserver.adoption.families",
     "aggserver.adoption.record",
     "aggserver.meta",
     "aggserver.cel",
