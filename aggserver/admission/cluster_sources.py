@@ -21,7 +21,11 @@ from aggserver.meta import errors
 from aggserver.meta.errors import qualified
 from aggserver.meta.json_types import JSONObject
 
-__all__ = ["ClusterSources", "Readiness"]
+__all__ = ["GUARD_LABEL", "ClusterSources", "Readiness"]
+
+# On a webhook configuration by which an aggserver keeps writes away from the host (adoption/guard.py). It concerns requests that
+# kube-apiserver serves itself; here it would refuse every write of the resources that have moved to this server.
+GUARD_LABEL = "aggserver.io/guard"
 
 # How long a write waits for the first lists.
 WAIT_SECONDS = 10.0
@@ -31,19 +35,23 @@ DISCOVERY_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A resource of the cluster. versions: those understood, the preferred one first; if it is only one, it must be served."""
+    """A resource of the cluster. versions: those understood, the preferred one first; if it is only one, it must be served.
+
+    selector: of labels; '' for all objects.
+    """
 
     group: str
     resource: str
     versions: tuple[str, ...] = ("v1",)
+    selector: str = ""
 
     def grant(self) -> str:
         rule = f"{{apiGroups: ['{self.group}'], resources: [{self.resource}], verbs: [get, list, watch]}}"
         return f"grant this server's service account {rule} (cluster-access.yaml)"
 
 
-def _registered(resource: str, versions: tuple[str, ...] = ("v1",)) -> Resource:
-    return Resource("admissionregistration.k8s.io", resource, versions)
+def _registered(resource: str, versions: tuple[str, ...] = ("v1",), selector: str = "") -> Resource:
+    return Resource("admissionregistration.k8s.io", resource, versions, selector)
 
 
 def _policy(resource: str) -> Resource:
@@ -56,6 +64,7 @@ def _follow(cluster: Cluster, resource: Resource, collection: Collection, sleep:
         qualified(resource.resource, resource.group),
         partial(_locate, cluster, resource),
         collection,
+        selector=resource.selector,
         grant=resource.grant(),
         recheck_seconds=DISCOVERY_SECONDS,
         sleep=sleep,
@@ -90,11 +99,12 @@ class ClusterSources:
         self.namespaces = Collection()
         self.quotas = Collection()
         rules = self.rules
+        validating_webhooks = _registered("validatingwebhookconfigurations", selector=f"{GUARD_LABEL}!=true")
         followed = [
             ("", Resource("", "namespaces"), self.namespaces),
             ("ResourceQuota", Resource("", "resourcequotas"), self.quotas),
             ("MutatingAdmissionWebhook", _registered("mutatingwebhookconfigurations"), rules.mutating_webhooks),
-            ("ValidatingAdmissionWebhook", _registered("validatingwebhookconfigurations"), rules.validating_webhooks),
+            ("ValidatingAdmissionWebhook", validating_webhooks, rules.validating_webhooks),
             ("MutatingAdmissionPolicy", _policy("mutatingadmissionpolicies"), rules.mutating_policies),
             ("MutatingAdmissionPolicy", _policy("mutatingadmissionpolicybindings"), rules.mutating_policy_bindings),
             ("ValidatingAdmissionPolicy", _policy("validatingadmissionpolicies"), rules.validating_policies),

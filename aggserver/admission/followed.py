@@ -33,7 +33,7 @@ class Followed:
     """`run` is the task that keeps `collection` as the cluster has it. `known` is set once it was listed, or is not served.
 
     name: for messages. grant: what to do if a right is missing. recheck_seconds: until the cluster is asked again for what it
-    does not serve.
+    does not serve. selector: of labels; '' for all objects.
     """
 
     def __init__(
@@ -45,6 +45,7 @@ class Followed:
         *,
         grant: str,
         recheck_seconds: float,
+        selector: str = "",
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         self.known = asyncio.Event()
@@ -54,6 +55,7 @@ class Followed:
         self._collection = collection
         self._grant = grant
         self._recheck_seconds = recheck_seconds
+        self._query = {"labelSelector": selector} if selector else {}
         self._sleep = sleep
         self._trouble = "not listed yet"
         self._gone = asyncio.Event()
@@ -87,7 +89,7 @@ class Followed:
     async def _reflect(self, path: str) -> None:
         """Until the resource is no longer served at this path."""
         self._gone.clear()
-        reflector = Reflector(self._cluster, path, {}, self._on_state, self._on_error, sleep=self._sleep)
+        reflector = Reflector(self._cluster, path, self._query, self._on_state, self._on_error, sleep=self._sleep)
         reflecting = asyncio.create_task(reflector.run())
         gone = asyncio.create_task(self._gone.wait())
         try:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from aggserver.admission.chain import CREATE, Attributes
-from aggserver.admission.cluster_sources import ClusterSources, Readiness
+from aggserver.admission.cluster_sources import GUARD_LABEL, ClusterSources, Readiness
 from aggserver.authentication.user import UserInfo
 from aggserver.cluster import Unreachable
 from aggserver.cluster.pacing import Sleep
@@ -114,6 +114,19 @@ async def test_what_is_listed_and_watched() -> None:
         await until(lambda: len(sources.rules.validating_webhooks) == 1)
         await cluster.remove("/api/v1/resourcequotas", "q")
         await until(lambda: not sources.quotas.within("team"))
+
+
+async def test_the_guard_of_adoption_is_for_the_host_alone() -> None:
+    cluster, _ = cluster_with(v1=(*VALIDATING, *POLICIES))
+    guard = {"metadata": {"name": "guard", "labels": {GUARD_LABEL: "true"}}}
+    await cluster.put(WEBHOOKS, made("one"))
+    await cluster.put(WEBHOOKS, guard)
+    async with running(cluster) as sources:
+        await until(lambda: sources.healthy() is None)
+        await cluster.put(WEBHOOKS, guard)
+        await cluster.put(WEBHOOKS, made("two"))
+        await until(lambda: sources.rules.validating_webhooks.get("", "two"))
+        assert {each["metadata"]["name"] for each in sources.rules.validating_webhooks} == {"one", "two"}
 
 
 async def test_only_what_the_plugins_need() -> None:

@@ -1,8 +1,8 @@
 """FakeCluster: an API server in memory that implements the `Cluster` protocol.
 
-Collections support GET (with pages, and metadata.name field selectors), POST, PUT, PATCH (merge and JSON patches), DELETE and
-watches, with resourceVersions, conflicts and preconditions. Other paths, such as reviews, are handled by functions (`on`).
-`fail` injects failures.
+Collections support GET (with pages, label selectors, and metadata.name field selectors), POST, PUT, PATCH (merge and JSON
+patches), DELETE and watches, with resourceVersions, conflicts and preconditions. Other paths, such as reviews, are handled by
+functions (`on`). `fail` injects failures.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 from aggserver.cluster import ClusterError, Unreachable
 from aggserver.merge.patch import JsonPatchError, apply_json_patch, parse_json_patch
 from aggserver.meta.json_types import JSONObject
+from aggserver.meta.selectors import LabelSelector
 
 Answer = Callable[[JSONObject], JSONObject]
 
@@ -186,8 +187,9 @@ def _is_collection(path: str) -> bool:
 
 
 def _selected(obj: JSONObject, query: Mapping[str, str]) -> bool:
+    labels = LabelSelector.parse(query.get("labelSelector", ""))
     selector = query.get("fieldSelector", "")
-    return not selector or selector == f"metadata.name={obj['metadata']['name']}"
+    return labels.matches(obj["metadata"].get("labels") or {}) and selector in ("", f"metadata.name={obj['metadata']['name']}")
 
 
 def _patched(target: JSONObject, patch: Any) -> JSONObject:
