@@ -386,6 +386,15 @@ class Options:
         "kubeconfig of the cluster (default: the pod's service account)",
         metavar="FILE",
     )
+    kube_apiservers: tuple[str, ...] = _option(
+        (),
+        "kube-apiservers",
+        convert.texts,
+        _CLUSTER,
+        "URLs of all kube-apiservers of the cluster, such as https://host:6443, comma-separated (default: those that the Service "
+        "default/kubernetes has)",
+        metavar="URLS",
+    )
     service_name: str = _option(
         "aggserver",
         "service-name",
