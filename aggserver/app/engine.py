@@ -145,9 +145,10 @@ class Engine:
         authorizer: Authorizer,
         options: Options,
         before_authorization: Mapping[str, Filter] = MappingProxyType({}),
+        before_authentication: Mapping[str, Filter] = MappingProxyType({}),
     ) -> ASGIApp:
-        """The server as one ASGI application. before_authorization: filters by name that only this mode has."""
-        return self.application(self.chain(authenticator, authorizer, options, before_authorization))
+        """The server as one ASGI application. before_...: filters by name that only this mode has."""
+        return self.application(self.chain(authenticator, authorizer, options, before_authorization, before_authentication))
 
     def chain(
         self,
@@ -155,6 +156,7 @@ class Engine:
         authorizer: Authorizer,
         options: Options,
         before_authorization: Mapping[str, Filter] = MappingProxyType({}),
+        before_authentication: Mapping[str, Filter] = MappingProxyType({}),
     ) -> dict[str, Filter]:
         """The filters by name, in the order in which a request meets them. Parameters: as of `asgi`."""
         return filters.chain(
@@ -165,6 +167,7 @@ class Engine:
             timeout_seconds=options.request_timeout_seconds,
             max_reading=options.max_requests_inflight,
             max_mutating=options.max_mutating_requests_inflight,
+            before_authentication=before_authentication,
             before_authorization=before_authorization,
         )
 

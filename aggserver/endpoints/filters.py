@@ -92,15 +92,17 @@ def chain(
     timeout_seconds: float,
     max_reading: int,
     max_mutating: int,
+    before_authentication: Mapping[str, Filter] = MappingProxyType({}),
     before_authorization: Mapping[str, Filter] = MappingProxyType({}),
 ) -> dict[str, Filter]:
     """The filters by name, in the order a request passes them. The limits are those of `deadline` and `in_flight`.
 
-    before_authorization: further filters, which only some modes have.
+    before_authentication, before_authorization: further filters, which only some modes have.
     """
     return {
         "request_info": request_info,
         "deadline": deadline(timeout_seconds),
+        **before_authentication,
         "authentication": authentication(authenticator, clock),
         "impersonation": impersonation(authorizer),
         "in_flight": in_flight(max_reading, max_mutating, observer),

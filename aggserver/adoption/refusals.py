@@ -1,0 +1,81 @@
+"""Refusals: what this server answers to the guard's webhooks. `guard.py` makes the configuration that leads here.
+
+Every review is refused, whatever it asks for: kube-apiserver only asks about the resources that its configuration names. A list
+of those in this process might be older than the configuration, for example in a replica that does not move anything itself, and
+a write that is let pass by mistake is lost. A write that is refused by mistake is repeated by its client after a second.
+
+kube-apiserver calls webhooks without credentials, so the filter belongs in front of authentication. Anybody may ask, and learns
+nothing. Of a review only the head is kept, up to the user and the objects, so that refusing large objects takes no memory.
+Source: k8s.io/api admission/v1/types.go (the order of AdmissionRequest's members), v0.36.3.
+"""
+
+from __future__ import annotations
+
+from aggserver.adoption.guard import PATH
+from aggserver.endpoints.request import AnyResponse, Filter, Handler, Request, Response
+from aggserver.meta import codec, errors
+from aggserver.meta.errors import qualified
+from aggserver.meta.json_types import JSONObject
+
+__all__ = ["RETRY_SECONDS", "refuse", "refusing"]
+
+# Clients take whole seconds, and 0 for "do not retry".
+RETRY_SECONDS = 1
+
+# The head has names and kinds only; each has a limit of its own, far below this.
+HEAD_BYTES = 16 * 1024
+# Two objects at the limit of request bodies, and what is around them.
+MAX_BYTES = 8 * 1024 * 1024
+_END_OF_HEAD = b',"operation":'
+
+
+def refusing() -> Filter:
+    """Answers POST requests to the guard's path, and passes all others on."""
+
+    def wrap(next_handler: Handler) -> Handler:
+        async def handler(request: Request) -> AnyResponse:
+            if request.path != PATH or request.method != "POST":
+                return await next_handler(request)
+            return Response(200, codec.encode_json(refuse(await _head(request))))
+
+        return handler
+
+    return wrap
+
+
+def refuse(head: bytes) -> JSONObject:
+    """The AdmissionReview that refuses the request of a given one, of which at least the head is there. Pure.
+
+    Raises StatusError BadRequest.
+    """
+    known, cut, _ = head.partition(_END_OF_HEAD)
+    try:
+        asked = codec.decode_json(known + b"}}" if cut else head)["request"]
+        uid, resource = str(asked["uid"]), asked["resource"]
+        what = qualified(str(resource["resource"]), str(resource["group"]))
+    except (codec.DecodeError, KeyError, TypeError) as error:
+        raise errors.bad_request("the body is not an AdmissionReview with a request") from error
+    refusal = errors.service_unavailable(
+        f"{what} is moving between the cluster's etcd and aggserver, try again in a second", RETRY_SECONDS
+    )
+    return {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "response": {"uid": uid, "allowed": False, "status": refusal.status()},
+    }
+
+
+async def _head(request: Request) -> bytes:
+    """The beginning of the body, which is read to its end. Raises 413, and BadRequest if the client disconnects."""
+    head, size, more = b"", 0, True
+    while more:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise errors.bad_request("the client disconnected before the end of the body")
+        chunk = message.get("body", b"")
+        head += chunk[: HEAD_BYTES - len(head)]
+        size += len(chunk)
+        if size > MAX_BYTES:
+            raise errors.request_entity_too_large(f"limit is {MAX_BYTES}")
+        more = message.get("more_body", False)
+    return head
