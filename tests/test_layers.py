@@ -74,6 +74,7 @@ DOORS = {
 }
 
 PURE = (
+    "aggserver.adoption.api_services",
     "aggserver.adoption.families",
     "aggserver.adoption.record",
     "aggserver.meta",
@@ -97,6 +98,7 @@ PURE = (
     "aggserver.admission.patching",
     "aggserver.admission.review",
     "aggserver.admission.webhook_configurations",
+    "aggserver.apiextensions.api_service",
     "aggserver.apiextensions.conditions",
     "aggserver.apiextensions.content",
     "aggserver.apiextensions.conversion_annotation",

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from aggserver.admission.cluster_sources import GUARD_LABEL
-from aggserver.apiextensions.registration import MANAGED_BY, MANAGED_BY_LABEL, Service
+from aggserver.apiextensions.api_service import MANAGED_BY, MANAGED_BY_LABEL, Service
 from aggserver.cluster import Cluster, ClusterError, Unreachable
 from aggserver.cluster.pacing import Sleep
 from aggserver.errors import AggserverError

@@ -3,90 +3,35 @@
 `Registrar` reconciles one APIService for each group and version that the server serves: it creates missing ones, updates those
 that differ (the CA was rotated, somebody edited them) and deletes its own that are no longer served. It recognizes its own by a
 label and by the service they name. Others of the same name are left alone and reported: those that kube-apiserver made for its
-own CRDs, those of another installation, and those created by hand.
+own CRDs, those of another installation, and those created by hand. APIServices of adopted group-versions are left alone silently.
 Source: k8s.io/kube-aggregator pkg/controllers/autoregister, pkg/apis/apiregistration/validation, v0.36.3.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
 import logging
 import random as randomness
 import time
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Any
 
+from aggserver.apiextensions.api_service import ADOPTED, API_SERVICES, FIRST_VERSION_PRIORITY, Service, api_service, ownership
 from aggserver.cluster import Cluster, ClusterError, Unreachable
 from aggserver.cluster.pacing import RECONNECT, Sleep
 from aggserver.cluster.reflector import Reflector
 from aggserver.meta import versions
 from aggserver.meta.json_types import JSONObject
 
-__all__ = ["Registrar", "Service", "api_service", "ownership"]
+__all__ = ["Registrar", "Service"]
 
 logger = logging.getLogger(__name__)
-
-API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
-
-MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
-MANAGED_BY = "aggserver"
-AUTO_MANAGED_LABEL = "kube-aggregator.kubernetes.io/automanaged"
-
-# The same as kube-apiserver gives to groups of CRDs, so that ours sort among them in discovery.
-GROUP_PRIORITY = 1000
-
-# The priority of the preferred version of a group; further versions count down from it. CRDs have 100 too; the minimum is 1.
-FIRST_VERSION_PRIORITY = 100
 
 GRANT = (
     "grant get, list, watch, create, update and delete on apiservices.apiregistration.k8s.io to this server's service account "
     "(a ClusterRole and a ClusterRoleBinding), or create the APIServices by hand"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Service:
-    """The Service in front of this server, as APIServices name it."""
-
-    namespace: str
-    name: str
-    port: int = 443
-
-
-def api_service(group: str, version: str, priority: int, service: Service, ca_bundle: bytes) -> JSONObject:
-    """The desired APIService. ca_bundle: PEM."""
-    return {
-        "apiVersion": "apiregistration.k8s.io/v1",
-        "kind": "APIService",
-        "metadata": {"name": f"{version}.{group}", "labels": {MANAGED_BY_LABEL: MANAGED_BY}},
-        "spec": {
-            "group": group,
-            "version": version,
-            "groupPriorityMinimum": GROUP_PRIORITY,
-            "versionPriority": priority,
-            "service": {"namespace": service.namespace, "name": service.name, "port": service.port},
-            "caBundle": base64.b64encode(ca_bundle).decode(),
-        },
-    }
-
-
-def ownership(found: Mapping[str, Any], service: Service) -> str:
-    """'' if the APIService is this server's own; otherwise whose it is, to complete the sentence "it is ..."."""
-    labels = found["metadata"].get("labels") or {}
-    target = found["spec"].get("service")
-    if labels.get(AUTO_MANAGED_LABEL) == "true":
-        return "kube-apiserver's own, for a CustomResourceDefinition of the cluster"
-    # This includes built-in groups, whose label is `onstart`.
-    if target is None or labels.get(AUTO_MANAGED_LABEL):
-        return "served by kube-apiserver itself"
-    if (target.get("namespace"), target.get("name")) != (service.namespace, service.name):
-        return f"served by the Service {target.get('namespace')}/{target.get('name')}"
-    if labels.get(MANAGED_BY_LABEL) != MANAGED_BY:
-        return f"made by hand: it names this server but has no label {MANAGED_BY_LABEL}={MANAGED_BY}"
-    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +134,7 @@ class Registrar:
             if not whose and current["spec"] != target["spec"]:
                 steps.append((name, _Step("PUT", f"{API_SERVICES}/{name}", {**current, "spec": target["spec"]}, "updated")))
             else:
-                self._report(name, f"APIService {name} is left alone: it is {whose}" if whose else "")
+                self._report(name, f"APIService {name} is left alone: it is {whose}" if whose not in ("", ADOPTED) else "")
         for name, current in found.items():
             if name not in wanted and not ownership(current, self._service):
                 uid = current["metadata"].get("uid", "")

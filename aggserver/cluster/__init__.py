@@ -58,6 +58,9 @@ class Cluster(Protocol):
         Raises ClusterError or Unreachable.
         """
 
+    async def header(self, path: str, name: str) -> str:
+        """GET `path`: the value of one header of the response, '' if it is not there. Raises as `request` does."""
+
     def watch(self, path: str, query: Mapping[str, str]) -> AsyncGenerator[dict[str, Any], None]:
         """The events of a watch, as `{"type": ..., "object": ...}`, until the server ends it. Raises as `request` does."""
 

@@ -85,6 +85,12 @@ class ClusterClient:
             raise ClusterError(response.status, "", f"{self._where(path)}: the answer is not an object")
         return answer
 
+    async def header(self, path: str, name: str) -> str:
+        limits = aiohttp.ClientTimeout(total=10.0, sock_connect=CONNECT_SECONDS)
+        async with self._answer("GET", path, {}, None, limits) as response:
+            await response.read()
+            return response.headers.get(name, "")
+
     async def watch(self, path: str, query: Mapping[str, str]) -> AsyncGenerator[dict[str, Any], None]:
         limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
         async with self._answer("GET", path, query, None, limits) as response:

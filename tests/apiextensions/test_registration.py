@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from aggserver.apiextensions.registration import Registrar, Service, api_service, ownership
+from aggserver.apiextensions.api_service import ADOPTED, Service, api_service, ownership
+from aggserver.apiextensions.registration import Registrar
 from aggserver.cluster import Unreachable
-from tests.fakes.clock import FakeClock, until
+from tests.fakes.clock import FakeClock, settled, until
 from tests.fakes.cluster import FakeCluster, status
 
 PATH = "/apis/apiregistration.k8s.io/v1/apiservices"
@@ -46,6 +47,7 @@ def foreign(name: str, **changes: Any) -> dict[str, Any]:
     return obj
 
 
+ADOPTION = {"labels": {"app.kubernetes.io/managed-by": "aggserver-adoption"}}
 AUTO_MANAGED = {"labels": {"kube-aggregator.kubernetes.io/automanaged": "true"}}
 
 
@@ -69,6 +71,7 @@ AUTO_MANAGED = {"labels": {"kube-aggregator.kubernetes.io/automanaged": "true"}}
             "served by the Service other/aggserver",
             id="another installation",
         ),
+        pytest.param(foreign("v1.a.io", metadata=ADOPTION), ADOPTED, id="adopted"),
         pytest.param(
             foreign("v1.a.io", metadata={"labels": None}),
             "made by hand: it names this server but has no label app.kubernetes.io/managed-by=aggserver",
@@ -78,6 +81,18 @@ AUTO_MANAGED = {"labels": {"kube-aggregator.kubernetes.io/automanaged": "true"}}
 )
 def test_ownership(found: dict[str, Any], whose: str) -> None:
     assert ownership(found, SERVICE) == whose
+
+
+async def test_adopted_group_versions_are_left_alone_silently(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = FakeCluster()
+    for name in ("v1.a.io", "v1.b.io"):
+        await cluster.put(PATH, foreign(name, metadata=ADOPTION))
+    async with running(cluster) as (registrar, _):
+        registrar.want([("a.io", "v1"), ("c.io", "v1")], b"new")
+        await until(lambda: "v1.c.io" in cluster.objects[PATH])
+        await settled()
+    assert writes(cluster) == [("POST", "")]
+    assert lines(caplog) == []
 
 
 async def test_makes_what_is_missing() -> None:

@@ -145,6 +145,16 @@ async def test_an_answer_that_is_no_object() -> None:
                 await client.request("GET", "/x")
 
 
+async def test_a_header_of_the_answer() -> None:
+    async with serving() as server, talking(FakeSource(Credentials(server.url, None))) as client:
+        server.answers = [(200, {"kind": "Thing"})]
+        assert await client.header("/x", "content-type") == "application/json; charset=utf-8"
+        assert await client.header("/x", "X-Other") == ""
+        server.answers = [(503, b"service unavailable\n")]
+        with pytest.raises(ClusterError, match="503: service unavailable"):
+            await client.header("/x", "content-type")
+
+
 async def test_watch_puts_lines_together() -> None:
     async with serving() as server, talking(FakeSource(Credentials(server.url, None))) as client:
         server.answers = [(200, [b'{"type":"ADDED","obj', b'ect":{"a":1}}\n{"type":"BOOKMARK","object":{}}\n{"type":"torn'])]

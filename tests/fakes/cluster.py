@@ -25,12 +25,16 @@ def status(code: int, reason: str, message: str = "", retry_after: int = 0) -> C
 
 
 class FakeCluster:
-    """objects: path of a collection -> name -> object. calls: (method, path) of every request. bodies: their bodies."""
+    """objects: path of a collection -> name -> object. calls: (method, path) of every request. bodies: their bodies.
+
+    headers: path -> the headers of its responses.
+    """
 
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, JSONObject]] = {}
         self.calls: list[tuple[str, str]] = []
         self.bodies: list[Any] = []
+        self.headers: dict[str, dict[str, str]] = {}
         self.watches = 0
         self._revision = 100
         self._oldest = 0
@@ -98,6 +102,10 @@ class FakeCluster:
         if method == "PATCH":
             return await self._write("MODIFIED", collection, _patched(self._of(collection)[name], body))
         return await self._delete(collection, name, body)
+
+    async def header(self, path: str, name: str) -> str:
+        await self.request("GET", path)
+        return self.headers.get(path, {}).get(name, "")
 
     async def watch(self, path: str, query: Mapping[str, str]) -> AsyncGenerator[JSONObject, None]:
         self.watches += 1
