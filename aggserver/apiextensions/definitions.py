@@ -7,6 +7,7 @@ changed; removing a definition ends them. The controller (standalone) or the wat
 from __future__ import annotations
 
 from collections.abc import Mapping
+from weakref import WeakValueDictionary
 
 from aggserver.admission.chain import Chain
 from aggserver.apiextensions.definition import Definition
@@ -14,6 +15,7 @@ from aggserver.apiextensions.marks import Marks
 from aggserver.apiextensions.serving import DefinitionResource
 from aggserver.endpoints.installer import Installer, Served
 from aggserver.registry.environment import Environment
+from aggserver.registry.gate import Gate
 from aggserver.registry.informer import CONTROLLER
 from aggserver.registry.rest import Context
 from aggserver.registry.storage_version import Fence, Identity, StorageVersions
@@ -33,6 +35,9 @@ class Definitions:
         self._marks = Marks(environment.storage)
         self.storage_versions = StorageVersions(environment.storage)
         self._resources: dict[str, DefinitionResource] = {}
+        # As long as a request to a definition is under way, even one that is not served any more, its gate must be the same.
+        self._gates: WeakValueDictionary[str, Gate] = WeakValueDictionary()
+        self._frozen: dict[str, Gate] = {}
 
     def get(self, name: str) -> DefinitionResource | None:
         return self._resources.get(name)
@@ -69,6 +74,30 @@ class Definitions:
             self._installer.install([(name, ())])
             resource.close()
 
+    async def freeze(self, name: str, *, reads: bool = False) -> None:
+        """Answer every write of a definition's objects with 503 until `thaw`, and with `reads` every get, list and watch too.
+
+        Returns when no write is under way any more, so that the store has all that were or will be acknowledged. Open watches go
+        on; with `reads` they end with 410. The definition need not be served yet, and stays frozen when it changes. A second call
+        may add `reads`, and takes nothing back. Raises StorageError, and then it is frozen too.
+        """
+        gate = self._frozen.setdefault(name, self._gate(name))
+        gate.frozen = True
+        if reads and not gate.hidden:
+            gate.hidden = True
+            if (resource := self._resources.get(name)) is not None:
+                resource.expire_watches()
+        await self._environment.storage.settle()
+
+    def thaw(self, name: str) -> None:
+        """Undo `freeze`; does nothing if it is not frozen."""
+        gate = self._frozen.pop(name, None)
+        if gate is not None:
+            gate.frozen = gate.hidden = False
+
+    def _gate(self, name: str) -> Gate:
+        return self._gates.setdefault(name, Gate())
+
     async def count_objects(self, name: str) -> int:
         """How many objects a definition has; 0 if it is not served."""
         resource = self._resources.get(name)
@@ -90,6 +119,7 @@ class Definitions:
             definition,
             terminating=terminating,
             marks=self._marks,
+            gate=self._gate(name),
             remember=remember,
             replacing=self._resources.get(name),
             rule_options=self._rule_options,

@@ -35,6 +35,7 @@ from aggserver.publish.models import Published
 from aggserver.publish.table import TableConvertor
 from aggserver.registry.custom_resource import CustomResourceStrategy, StatusStrategy, read_fields
 from aggserver.registry.environment import Environment
+from aggserver.registry.gate import Gate
 from aggserver.registry.migration import Rewriter
 from aggserver.registry.ownership import NotConverted
 from aggserver.registry.resource_storage import ResourceStorage
@@ -73,6 +74,7 @@ class DefinitionResource:
     terminating: the definition is being deleted, so its objects can only be read and deleted.
     remember: the definition may change while no server runs, so its content is recorded.
     fence: keeps writes of an older state of the definition from the store, where it has states.
+    gate: whether its objects may be written and read; that of the definition in all its states.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class DefinitionResource:
         *,
         terminating: bool = False,
         marks: Marks,
+        gate: Gate,
         remember: bool = False,
         replacing: DefinitionResource | None = None,
         rule_options: RuleOptions = UPSTREAM,
@@ -94,6 +97,7 @@ class DefinitionResource:
         self._environment = environment
         self._rule_options = rule_options
         self._marks = marks
+        self._gate = gate
         self._remember = remember
         self._fence = fence
         self._cacher: Cacher[StoredObject] | None = replacing._hand_over(definition) if replacing is not None else None
@@ -121,6 +125,11 @@ class DefinitionResource:
         """End the watches of all versions, since the server stops."""
         if self._cacher is not None:
             self._cacher.end_watches()
+
+    def expire_watches(self) -> None:
+        """End the watches of all versions with 410, so that clients list again."""
+        if self._cacher is not None:
+            self._cacher.expire_watches()
 
     def schema(self, version: Version) -> CompiledSchema:
         """The compiled schema of a version, kept as long as the version's schema does not change."""
@@ -317,6 +326,7 @@ class DefinitionResource:
             epoch=self._cacher.epoch,
             good_since=lambda: self._marks.since(definition.name),
             fence=self._fence,
+            gate=self._gate,
         )
 
     async def _compare(self) -> None:

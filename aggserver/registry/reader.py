@@ -108,6 +108,7 @@ class Reader:
         self._cacher.end_watches()
 
     async def get(self, context: Context, name: str, resource_version: str = "") -> StoredObject:
+        self._resource.check_read()
         await self._catch_up(resource_version)
         obj = self._views.cached(self._key(context, name))
         if obj is None:
@@ -129,6 +130,7 @@ class Reader:
         return obj if obj is not None and self._views.is_own(obj) else None
 
     async def list(self, context: Context, options: ListOptions) -> ListResult:
+        self._resource.check_read()
         return await self._list(context, options)
 
     async def _list(self, context: Context, options: ListOptions, *, lenient: bool = False) -> ListResult:
@@ -242,6 +244,7 @@ class Reader:
             return await self._resource.storage.count(self._prefix(context))
 
     async def watch(self, context: Context, options: ListOptions) -> Watch:
+        self._resource.check_read()
         selector = self._selector(context, options)
         wanted = parse_resource_version(options.resource_version)
         initial = options.send_initial_events
@@ -268,6 +271,11 @@ class Reader:
             raise await self._corrupt.list_error(self._prefix(context), error) from None
         if self._resource.is_over:
             watcher.close()  # the definition has changed in the meantime, which has ended all other watches
+        try:
+            self._resource.check_read()
+        except errors.StatusError:
+            watcher.close()
+            raise
 
         async def show(objects: Sequence[StoredObject]) -> Sequence[StoredObject]:
             return await self._show(context, objects)

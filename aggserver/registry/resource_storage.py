@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from aggserver.conversion.converter import Converter
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry.conversions import ConvertedObjects, Questions
+from aggserver.registry.gate import Gate
 from aggserver.registry.storage_version import Fence
 from aggserver.registry.stored import StoredObject
 from aggserver.storage import keys
@@ -29,6 +30,7 @@ class ResourceStorage:
     converted: what converters made of objects, of all resources.
     epoch: the cacher's epoch when this was made. good_since: the revision since which objects have looked to clients as they do
     now. fence: the guard of all writes; None if the storage version is not written down (`storage_version.py`).
+    gate: whether objects may be written and read now.
     """
 
     group: str
@@ -48,26 +50,46 @@ class ResourceStorage:
     epoch: int = 0
     good_since: Callable[[], int] = int
     fence: Fence | None = None
+    gate: Gate = field(default_factory=Gate)
     questions: Questions = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "questions", Questions(self.converter, self.cacher.has))
 
     async def create(self, key: str, value: bytes) -> int:
-        """As `Storage.create`, unless the storage version has changed: then it raises Superseded."""
+        """As `Storage.create`, unless the storage version has changed: then it raises Superseded. Raises 503 while frozen."""
         return await self._guarded(lambda guard: self.storage.create(key, value, guard))
 
     async def update(self, key: str, value: bytes, expected: int) -> int:
-        """As `Storage.update`, unless the storage version has changed: then it raises Superseded."""
+        """As `Storage.update`, unless the storage version has changed: then it raises Superseded. Raises 503 while frozen."""
         return await self._guarded(lambda guard: self.storage.update(key, value, expected, guard))
 
+    async def delete(self, key: str, expected: int) -> int:
+        """As `Storage.delete`. Raises 503 while frozen."""
+        self.check_write()
+        return await self.storage.delete(key, expected)
+
     async def _guarded(self, write: Callable[[Guard | None], Awaitable[int]]) -> int:
+        # Nothing may be awaited between the check and the storage, which has the write then (`Storage.settle`).
         if self.fence is None:
+            self.check_write()
             return await write(None)
+        guard = await self.fence.guard()
+        self.check_write()
         try:
-            return await write(await self.fence.guard())
+            return await write(guard)
         except Guarded:
-            return await write(await self.fence.newest())
+            guard = await self.fence.newest()
+            self.check_write()
+            return await write(guard)
+
+    def check_write(self) -> None:
+        """Raise 503 while the objects are frozen."""
+        self.gate.check_write(self.group, self.resource)
+
+    def check_read(self) -> None:
+        """Raise 503 while the objects are hidden."""
+        self.gate.check_read(self.group, self.resource)
 
     @property
     def is_over(self) -> bool:

@@ -113,6 +113,7 @@ class Store(Reader):
     async def create(
         self, context: Context, obj: JSONObject, options: WriteOptions, admission: Admission = NO_ADMISSION
     ) -> StoredObject:
+        self._resource.check_write()
         metadata = obj["metadata"]
         preparation.drop_system_fields(metadata)
         preparation.place_in_namespace(metadata, context.namespace, namespaced=self._info.namespaced)
@@ -228,6 +229,7 @@ class Store(Reader):
 
     async def _write(self, write: Write, name: str, make: Make, *, creates: bool = False) -> tuple[StoredObject, bool]:
         """Run the write loop. Returns the object, and whether it was created. creates: create it if there is none."""
+        self._resource.check_write()
         warned = len(write.context.warnings)
 
         async def attempt(current: StoredObject | None) -> tuple[StoredObject, bool]:
@@ -272,7 +274,7 @@ class Store(Reader):
             if not options.dry_run:
                 # NotFound is success: a concurrent request that removed the last finalizer too has deleted the object.
                 with writing(), suppress(NotFound):
-                    await self._resource.storage.delete(current.key, current.revision)
+                    await self._resource.delete(current.key, current.revision)
             removed = StoredObject(current.key, self._views.encode_whole(obj), current.revision)
             removed.content_revision = stored.UNSTORED
             return removed
@@ -298,6 +300,7 @@ class Store(Reader):
     # --- deleting ---
 
     async def delete(self, context: Context, name: str, options: DeleteOptions, admission: Admission = NO_ADMISSION) -> Deleted:
+        self._resource.check_write()
         self._warn_of_orphans(context, options)
         return await self._delete_one(context, name, options, admission)
 
@@ -353,7 +356,7 @@ class Store(Reader):
         if options.dry_run:
             return Deleted(view, gone=True, shown=shown)
         with writing():
-            revision = await self._resource.storage.delete(current.key, current.revision)
+            revision = await self._resource.delete(current.key, current.revision)
         return Deleted(stored.at(view, revision), gone=True, shown=shown)
 
     async def _delete_gracefully(
@@ -371,13 +374,14 @@ class Store(Reader):
         if finalizers or metadata["deletionGracePeriodSeconds"] or options.dry_run:
             return Deleted(marked, gone=False)
         with writing(), suppress(NotFound):  # a concurrent request may have removed it
-            revision = await self._resource.storage.delete(marked.key, marked.revision)
+            revision = await self._resource.delete(marked.key, marked.revision)
             marked = stored.at(marked, revision)
         return Deleted(marked, gone=True, shown=self._strategy.returns_deleted)
 
     async def delete_collection(
         self, context: Context, options: DeleteOptions, selection: ListOptions, admission: Admission = NO_ADMISSION
     ) -> ListResult:
+        self._resource.check_write()
         self._warn_of_orphans(context, options)
         # Without a conversion where it can be; but labels may differ between versions, and those of the requested one count.
         as_stored = context.metadata_only or (self._asks and selection.labels.empty)
@@ -405,11 +409,12 @@ class Store(Reader):
 
     async def delete_corrupt(self, context: Context, name: str) -> None:
         """Remove it at once: its finalizers can't be read."""
+        self._resource.check_write()
         key = self._key(context, name)
         await self._catch_up("")
         while (error := self._corrupt.at(key)) is not None:
             with writing(), suppress(Conflict, NotFound):
-                await self._resource.storage.delete(key, error.revision)
+                await self._resource.delete(key, error.revision)
                 log.warning("removed %s, which could not be read: %s", key, error.why)
                 return
             await self._catch_up("")

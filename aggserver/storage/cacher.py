@@ -335,6 +335,10 @@ class Cacher(Generic[T]):
         """End all watches as if the server closed them, after they got all events until now. The cache goes on."""
         self._end_watchers(None)
 
+    def expire_watches(self) -> None:
+        """End all watches with Compacted, so that their clients list again. The cache goes on."""
+        self._end_watchers(Compacted(self.revision, self.revision + 1))
+
     def break_off(self) -> None:
         """End all watches, as `end_watches` does, because objects are converted or pruned differently from now on.
 

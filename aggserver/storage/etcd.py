@@ -84,6 +84,7 @@ class EtcdStorage:
         self._probing: asyncio.Task[None] | None = None
         self._asking: asyncio.Task[int] | None = None
         self._next: asyncio.Task[int] | None = None
+        self._writing: set[asyncio.Task[bytes]] = set()
         self._newest = 0  # the newest revision in etcd's answers
         self._turns = 0  # the version of TURN that this server last saw
         self._trouble: str | None = None
@@ -208,7 +209,11 @@ class EtcdStorage:
         if guard is not None:
             compares += wire.compare(self._key(guard.key), wire.MOD, guard.revision)
         request = wire.txn_request(compares, operation, wire.range_op(raw))
-        answer = wire.txn_answer(await self._opened().write(_TXN, request), self._skip)
+        # In a task of its own: if the caller is cancelled, `settle` still has something to wait for.
+        task = asyncio.create_task(self._opened().write(_TXN, request))
+        self._writing.add(task)
+        task.add_done_callback(self._writing.discard)
+        answer = wire.txn_answer(await asyncio.shield(task), self._skip)
         self._newest = max(self._newest, answer.revision)
         if answer.succeeded:
             return answer.revision, None
@@ -217,6 +222,11 @@ class EtcdStorage:
         if guard is not None and expected == (found.revision if found is not None else 0):
             raise Guarded(guard.key)  # the comparison of the key can't have failed
         return 0, found
+
+    async def settle(self) -> None:
+        self._opened()
+        if self._writing:
+            await asyncio.wait(self._writing.copy())
 
     async def advance(self, revision: int) -> int:
         """Etcd's counter can't jump, so this makes a write for each revision, of one key. Raises StorageError, Unavailable."""

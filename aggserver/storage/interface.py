@@ -246,6 +246,12 @@ class Storage(Protocol):
         Does nothing if the store is there already. Raises StorageError if the revision is too far ahead for the backend.
         """
 
+    async def settle(self) -> None:
+        """Wait until every write asked for before this call has happened or failed, also those whose callers were cancelled.
+
+        A list after that has all of them.
+        """
+
     async def count(self, prefix: str) -> int:
         """The number of keys under `prefix`."""
 

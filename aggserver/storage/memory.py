@@ -111,6 +111,9 @@ class MemoryStorage:
         made = [*(jumps.decode(before.value) if before else ()), jumps.Jump(now, revision)]
         return await self._write(Write(jumps.KEY, jumps.encode(made), before.revision if before else 0), revision)
 
+    async def settle(self) -> None:
+        self._check()  # a write happens as soon as it is asked for
+
     async def _write(self, write: Write, revision: int = 0) -> int:
         """revision: that of the write, 0 for the next one."""
         self._check()

@@ -12,6 +12,7 @@ from aggserver.admission.chain import Chain
 from aggserver.apiextensions.definition import parse
 from aggserver.apiextensions.marks import Marks
 from aggserver.apiextensions.serving import DefinitionResource
+from aggserver.registry.gate import Gate
 from tests.fakes import definitions
 from tests.fakes.server import LocalServer
 
@@ -73,11 +74,12 @@ async def test_reads(server: LocalServer) -> None:
 
 
 async def test_an_unchanged_schema_is_compiled_once(server: LocalServer) -> None:
-    first = DefinitionResource(server.environment, Chain(), parse(OLD), marks=Marks(server.storage))
+    shared: Any = {"marks": Marks(server.storage), "gate": Gate()}
+    first = DefinitionResource(server.environment, Chain(), parse(OLD), **shared)
     compiled = first.schema(first.definition.storage_version)
     labelled = {**OLD, "metadata": {**OLD["metadata"], "labels": {"a": "b"}}}
     for crd, same in ((labelled, True), (NEW, False)):
-        second = DefinitionResource(server.environment, Chain(), parse(crd), marks=Marks(server.storage), replacing=first)
+        second = DefinitionResource(server.environment, Chain(), parse(crd), **shared, replacing=first)
         assert (second.schema(second.definition.storage_version) is compiled) is same
 
 

@@ -15,6 +15,22 @@ SUITE = Suite()
 
 
 @SUITE.case
+async def what_was_asked_for_is_settled(store: Storage) -> None:
+    """Also the writes of callers that don't wait any more. Each has happened, or never will."""
+    await store.settle()
+    writers = [asyncio.create_task(store.create(f"{PODS}default/{number}", b"1")) for number in range(20)]
+    await asyncio.sleep(0)
+    for writer in writers[::2]:
+        writer.cancel()
+    await store.settle()
+    settled = await store.list(PODS)
+    assert {item.key for item in settled.items} >= {f"{PODS}default/{number}" for number in range(1, 20, 2)}
+    await asyncio.gather(*writers, return_exceptions=True)
+    after = await store.create(A, b"1")
+    assert [event.key for event in await store.history(PODS, settled.revision, after, 100)] == [A]
+
+
+@SUITE.case
 async def create_makes_the_key_at_the_revision_returned(store: Storage) -> None:
     start = await store.revision()
     created = await store.create(A, b"1")
