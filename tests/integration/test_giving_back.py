@@ -1,0 +1,250 @@
+"""Objects that are written to the etcd of a real kube-apiserver with our bytes: it serves them as if it had stored them."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from aggserver.adoption.giving_back import GiveBackToStore, Leftovers, objects_prefix
+from aggserver.adoption.record import CantGiveBack, Copied, digest
+from aggserver.cluster.client import ClusterClient, connect
+from aggserver.meta import codec
+from aggserver.registry import stored
+from aggserver.storage.etcd import EtcdStorage
+from aggserver.storage.interface import Storage
+from aggserver.storage.memory import MemoryStorage
+from tests.controlplane.plane import ControlPlane
+
+GROUP = "giving-back.example.com"
+DEFINITION = f"crontabs.{GROUP}"
+PREFIX = objects_prefix(DEFINITION)
+OBJECTS = f"/apis/{GROUP}/v1/crontabs"
+PATIENCE = 60.0  # seconds for what must happen, on the busiest machine
+
+
+def silent(_done: int, _total: int, _size: int) -> None:
+    """No progress is looked at here."""
+
+
+def definition() -> dict[str, Any]:
+    fields = {"cronSpec": {"type": "string"}, "replicas": {"type": "integer"}}
+    status = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": fields}, "status": status}}
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema},
+        "subresources": {"status": {}},
+    }
+    names = {"plural": "crontabs", "singular": "crontab", "kind": "CronTab", "listKind": "CronTabList"}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": DEFINITION},
+        "spec": {"group": GROUP, "scope": "Namespaced", "names": names, "versions": [version]},
+    }
+
+
+def crontab(name: str, namespace: str, replicas: int) -> dict[str, Any]:
+    return {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": "CronTab",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"cronSpec": "* * * * *", "replicas": replicas},
+    }
+
+
+class Sides:
+    """The host with a definition of its own, and a store that is in the place of ours."""
+
+    def __init__(self, plane: ControlPlane, cluster: ClusterClient, host: Storage, own: Storage, namespace: str) -> None:
+        self.plane = plane
+        self.cluster = cluster
+        self.host = host
+        self.own = own
+        self.namespace = namespace
+        self.uid: str = plane.get("crd", DEFINITION)["metadata"]["uid"]
+
+    def apply(self, name: str, replicas: int) -> dict[str, Any]:
+        """As a user, with kubectl; returns the object."""
+        given = json.dumps(crontab(name, self.namespace, replicas))
+        done = self.plane.kubectl(
+            "apply", "--server-side", "--field-manager=user", "-o", "json", "--show-managed-fields", "-f", "-", input=given
+        )
+        applied: dict[str, Any] = json.loads(done.stdout)
+        return applied
+
+    def get(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.plane.get(f"crontabs.{GROUP}", name, "-n", self.namespace, "--show-managed-fields")
+        return found
+
+    def key(self, name: str) -> str:
+        return f"{PREFIX}{self.namespace}/{name}"
+
+    async def put(self, obj: dict[str, Any]) -> None:
+        """Write here, as our server would."""
+        value = stored.encode(copy.deepcopy(obj), obj["apiVersion"], obj["kind"])
+        found = await self.own.get(self.key(obj["metadata"]["name"]))
+        if found is None:
+            await self.own.create(self.key(obj["metadata"]["name"]), value)
+        else:
+            await self.own.update(found.key, value, found.revision)
+
+    async def move(self) -> Copied:
+        """Copy what the host has, as a move does."""
+        page = await self.host.list(PREFIX)
+        for item in page.items:
+            await self.put(codec.decode_stored(item.value))
+        pairs = [(item.key, item.revision) for item in page.items]
+        return Copied(page.revision, len(pairs), digest(pairs), await self.own.revision())
+
+
+@asynccontextmanager
+async def sides(plane: ControlPlane, namespace: str) -> AsyncIterator[Sides]:
+    plane.kubectl("apply", "-f", "-", input=json.dumps(definition()))
+    plane.kubectl("wait", "--for=condition=Established", f"crd/{DEFINITION}", "--timeout=60s")
+    cluster = await connect(str(plane.kubeconfig), "test")
+    host, own = EtcdStorage([plane.etcd]), MemoryStorage()
+    await host.start()
+    await own.start()
+    try:
+        yield Sides(plane, cluster, host, own, namespace)
+    finally:
+        await own.close()
+        await host.close()
+        await cluster.close()
+        plane.kubectl("delete", "crd", DEFINITION, "--timeout=60s")
+
+
+def without_revision(obj: dict[str, Any]) -> dict[str, Any]:
+    left = copy.deepcopy(obj)
+    del left["metadata"]["resourceVersion"]
+    return left
+
+
+async def test_objects_go_back_as_they_are(own_control_plane: ControlPlane, namespace: str) -> None:
+    async with sides(own_control_plane, namespace) as world, asyncio.timeout(PATIENCE):
+        for name in ("changed", "deleted", "kept"):
+            world.apply(name, 1)
+        copied = await world.move()
+        for item in (await world.host.list(PREFIX)).items:
+            # By this a release tells kube-apiserver's writes from its own.
+            assert item.value.startswith(b"{")
+            assert item.value.endswith(b"\n")
+        give_back = GiveBackToStore(world.own, world.host, DEFINITION, world.uid)
+        assert await give_back.unchanged(copied)
+
+        changed = _changed(world.get("changed"))
+        created = _created(changed)
+        await world.put(changed)
+        gone = await world.own.get(world.key("deleted"))
+        assert gone is not None
+        await world.own.delete(gone.key, gone.revision)
+        assert not await give_back.unchanged(copied)
+
+        seen = asyncio.create_task(_events(world.cluster, copied.host_revision, 3))
+        await give_back.check(copied)
+        first = await give_back.first(copied, silent)
+        assert (first.written, first.deleted) == (1, 1)
+        await world.put(created)
+        rest = await give_back.rest(copied, silent)
+        assert (rest.written, rest.deleted) == (1, 0)
+        ahead = await world.own.advance(await world.host.revision() + 500)
+        assert await world.host.advance(ahead) >= ahead
+
+        assert {(kind, obj["metadata"]["name"]) for kind, obj in await seen} == {
+            ("MODIFIED", "changed"),
+            ("DELETED", "deleted"),
+            ("ADDED", "created"),
+        }
+        for expected in (changed, created):
+            assert without_revision(world.get(expected["metadata"]["name"])) == without_revision(expected)
+        names = world.plane.kubectl("get", f"crontabs.{GROUP}", "-n", namespace, "-o", "name").stdout.split()
+        assert [name.partition("/")[2] for name in names] == ["changed", "created", "kept"]
+
+        applied = world.apply("created", 9)
+        assert (applied["metadata"]["uid"], applied["metadata"]["generation"]) == (created["metadata"]["uid"], 18)
+        assert {entry["manager"] for entry in applied["metadata"]["managedFields"]} == {"user", "scaler"}
+        assert int(applied["metadata"]["resourceVersion"]) > ahead
+
+
+def _changed(obj: dict[str, Any]) -> dict[str, Any]:
+    """Scaled by another manager, whose field the host must know afterwards."""
+    changed = copy.deepcopy(obj)
+    changed["spec"]["replicas"] = 5
+    changed["status"] = {"ready": True}
+    changed["metadata"]["generation"] = 7
+    changed["metadata"]["managedFields"].append(
+        {
+            "apiVersion": f"{GROUP}/v1",
+            "fieldsType": "FieldsV1",
+            "fieldsV1": {"f:status": {"f:ready": {}}},
+            "manager": "scaler",
+            "operation": "Update",
+            "subresource": "status",
+            "time": "2026-01-02T03:04:05Z",
+        }
+    )
+    return changed
+
+
+def _created(obj: dict[str, Any]) -> dict[str, Any]:
+    """An object that the host has never seen."""
+    created = copy.deepcopy(obj)
+    created["metadata"] |= {
+        "name": "created",
+        "uid": "01234567-89ab-4cde-8f01-23456789abcd",
+        "creationTimestamp": "2025-01-02T03:04:05Z",
+        "generation": 17,
+    }
+    return created
+
+
+async def _events(cluster: ClusterClient, revision: int, count: int) -> list[tuple[str, dict[str, Any]]]:
+    found: list[tuple[str, dict[str, Any]]] = []
+    async for event in cluster.watch(OBJECTS, {"watch": "true", "resourceVersion": str(revision)}):
+        found.append((event["type"], event["object"]))
+        if len(found) == count:
+            break
+    return found
+
+
+async def test_cleanup_leaves_none(own_control_plane: ControlPlane, namespace: str) -> None:
+    async with sides(own_control_plane, namespace) as world, asyncio.timeout(PATIENCE):
+        for number in range(3):
+            world.apply(f"a{number}", number)
+        copied = await world.move()
+        leftovers = Leftovers(world.host, DEFINITION, world.uid)
+        assert await leftovers.as_recorded(copied)
+        copied = await leftovers.check_removable(copied)
+        assert await leftovers.remove(copied, silent) == 3
+        assert await world.host.count(PREFIX) == 0
+        listed = world.plane.kubectl("get", f"crontabs.{GROUP}", "-A", "-o", "name").stdout
+        assert listed == ""
+
+        give_back = GiveBackToStore(world.own, world.host, DEFINITION, world.uid)
+        await give_back.check(copied)
+        assert (await give_back.rest(copied, silent)).written == 3
+        assert world.get("a2")["spec"]["replicas"] == 2
+
+
+@pytest.mark.parametrize("late", ["write", "creation"])
+async def test_a_write_of_kube_apiserver_after_the_move_is_told(
+    own_control_plane: ControlPlane, namespace: str, late: str
+) -> None:
+    async with sides(own_control_plane, namespace) as world:
+        world.apply("a", 1)
+        copied = await world.move()
+        name = "a" if late == "write" else "b"
+        world.apply(name, 2)
+        with pytest.raises(
+            CantGiveBack, match=rf"{namespace}/{name} was written by kube-apiserver at revision \d+, after the move"
+        ):
+            await GiveBackToStore(world.own, world.host, DEFINITION, world.uid).check(copied)
