@@ -9,7 +9,7 @@ Source: none; no other server does this.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol
@@ -18,11 +18,14 @@ from aggserver.errors import AggserverError
 from aggserver.meta.json_types import JSONObject
 
 __all__ = [
+    "CantCopy",
     "CantGiveBack",
     "Change",
     "Copied",
     "GiveBack",
     "Given",
+    "Mark",
+    "Moving",
     "Phase",
     "Progress",
     "Record",
@@ -148,40 +151,76 @@ def decode(value: JSONObject) -> Record:
 
 
 @dataclass(frozen=True, slots=True)
+class Moving:
+    """How far the copy of a family is. size: bytes copied. remaining: objects. seconds_left: None while it can't be estimated."""
+
+    objects: int
+    size: int
+    remaining: int
+    seconds_left: float | None
+
+
+class CantCopy(AggserverError):
+    """Why the host's objects can't be copied, for a person."""
+
+
+@dataclass(frozen=True, slots=True)
 class SourcePage:
     """A page of the host's objects: (key, value as it is stored here, host revision of the object).
 
-    revision: of the whole list, to follow from. remaining: how many objects come after this page.
+    revision: of the whole list, to follow from. remaining: how many objects come after this page. first: the list begins (anew);
+    what came before does not count.
     """
 
     items: Sequence[tuple[str, bytes, int]]
     revision: int
     remaining: int
+    first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One write of the host's objects after a revision. value: None for a deletion."""
+    """One write of the host's objects after a revision. value: None for a deletion.
+
+    key: '' if it tells only that all writes up to this revision have been delivered.
+    """
 
     key: str
     value: bytes | None
     revision: int
 
 
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A host revision that all writes that were acknowledged before do not exceed.
+
+    seen: everything up to it has been seen already. If not, `changes` delivers a change of this revision or a later one.
+    """
+
+    revision: int
+    seen: bool
+
+
 class Source(Protocol):
-    """The host's objects of one definition. All raise ClusterError, Unreachable or StorageError."""
+    """The host's objects of one definition. All raise CantCopy, ClusterError, Unreachable or StorageError."""
 
-    def pages(self) -> AsyncIterator[SourcePage]:
-        """All objects, of one revision."""
+    def pages(self) -> AsyncGenerator[SourcePage]:
+        """All objects, of one revision. A list that has expired begins anew, see `SourcePage.first`."""
 
-    def changes(self, after: int) -> AsyncIterator[Change]:
-        """The writes after a revision, in order, without end. Ends with an error if the revision has expired."""
+    def changes(self, after: int) -> AsyncGenerator[Change]:
+        """The writes after a revision, in order. Ends with an error if the revision has expired, without one after `leave`."""
 
-    async def mark(self) -> int | None:
+    async def now(self) -> int:
+        """The host's newest revision."""
+
+    async def mark(self, seen: Mapping[str, int]) -> Mark:
         """Make a write of its own that no guard refuses, after all that were acknowledged before the call.
 
-        Returns its host revision, at which `changes` has delivered everything; None if there are no objects and none are needed.
+        seen: the host revision of each key, which the caller keeps up to date from `changes`.
         """
+
+    def leave(self) -> None:
+        """The APIServices are about to lead here: nothing is asked of the host's API any more, what is open stays open."""
 
 
 # --- what a release gives back with ---
