@@ -48,7 +48,7 @@ WEBHOOK_SECONDS = 5
 # How often a write of the configuration is repeated when somebody else has changed it meanwhile.
 ATTEMPTS = 5
 # Between two probes of one kube-apiserver. A watch delivers a configuration within milliseconds.
-POLL_SECONDS = 0.02
+POLL_SECONDS = 0.005
 PROBE_SECONDS = 5.0
 LIMIT_SECONDS = 15.0
 
