@@ -7,9 +7,11 @@ matchCondition says so, so that kube-apiserver does not ask for them at all.
 
 kube-apiserver follows configurations by a watch, each replica in its own time. Whether one has the present configuration is found
 out by a probe: a dry-run create of a ConfigMap, for which the configuration has a second webhook, named after the configuration's
-generation. A kube-apiserver applies a configuration as a whole, so one that names this webhook in its refusal refuses the
-writes, too, from then on. Only writes that it had let pass before may still be on their way to its etcd.
-Source: k8s.io/apiserver pkg/admission/configuration/validating_webhook_manager.go, pkg/admission/plugin/webhook/errors, v0.36.3.
+generation. A kube-apiserver applies a configuration as a whole, and by the same admission for ConfigMaps as for custom resources.
+So one that names this webhook in its refusal refuses the writes, too, from then on. Only writes that it had let pass before may
+still be on their way to its etcd.
+Source: k8s.io/apiserver pkg/admission/configuration/validating_webhook_manager.go, pkg/admission/plugin/webhook/errors, v0.36.3;
+k8s.io/kubernetes pkg/controlplane/apiserver/apiextensions.go, v1.36.3.
 """
 
 from __future__ import annotations
