@@ -25,11 +25,12 @@ from aggserver.apiextensions.api_service import API_SERVICES, Service
 from aggserver.cluster import Cluster, ClusterError, Unreachable
 from aggserver.cluster.pacing import RECONNECT, REVIEWS, Sleep
 from aggserver.cluster.reflector import Reflector
+from aggserver.endpoints.discovery import ADOPTED_HEADER
 from aggserver.errors import AggserverError
 from aggserver.meta.backoff import Backoff
 from aggserver.meta.json_types import JSONObject
 
-__all__ = ["ADOPTED_HEADER", "PASSING_CATEGORY", "OnProblem", "SwitchError", "Switcher", "end_watches", "proxied"]
+__all__ = ["PASSING_CATEGORY", "OnProblem", "SwitchError", "Switcher", "end_watches", "proxied"]
 
 logger = logging.getLogger(__name__)
 
@@ -39,9 +40,6 @@ GroupVersion = tuple[str, str]
 OnProblem = Callable[[str, str], None]
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-
-# On this server's discovery of a group-version: the id of the installation. The aggregator passes it on.
-ADOPTED_HEADER = "X-Aggserver-Adopted"
 
 # A category that a definition has among its accepted names for a moment, see `end_watches`.
 PASSING_CATEGORY = "aggserver-passing"

@@ -7,8 +7,12 @@ server writes a mark after it has applied the change. The revision of that write
 content. What is read between the change and its mark is older than the mark, although it has the new content: such a client lists
 once more. A restart without a change writes nothing and refuses no watch.
 
+A second mark, beside the first, says since when the store has the objects at all: they may have been moved here from another
+server. What clients have from there can't be resumed here, neither watches nor lists.
+
 All servers of a store read each other's marks, since a client may reconnect to a server that applied the change earlier.
-Keys are `/aggserver/definitions/<name>`; no custom resource has the group `aggserver`, since their groups have a dot.
+Keys are `/aggserver/definitions/<name>`, and `/aggserver/definitions/<name>/objects` for the second mark; no custom resource has
+the group `aggserver`, since their groups have a dot.
 Source: none. kube-apiserver's watch cache starts empty after a change, so it can't resume from older revisions.
 """
 
@@ -29,6 +33,7 @@ __all__ = ["Marks"]
 log = logging.getLogger("aggserver.definitions")
 
 _PREFIX = resource_prefix("aggserver", "definitions")
+_OBJECTS = "/objects"  # after the name of a definition
 # Seconds between attempts to write a mark, while the store refuses writes.
 _RETRY = 1.0
 
@@ -55,6 +60,13 @@ class Marks:
 
     def since(self, name: str) -> int:
         """The revision since which objects that clients hold have the current content; 0 if all do."""
+        return max(self._since(name), self.objects_since(name))
+
+    def objects_since(self, name: str) -> int:
+        """The revision since which the store has the objects of a definition; 0 if it always had."""
+        return self._since(name + _OBJECTS)
+
+    def _since(self, name: str) -> int:
         mark = self._cacher.get(_PREFIX + name)
         return max(self._written.get(name, 0), mark.revision if mark is not None and mark.changed else 0)
 
@@ -63,7 +75,7 @@ class Marks:
 
         remember: write a mark even if there is none, for the next start. If the store refuses the write, reads go on.
         """
-        await self._cacher.ready()
+        await self._cacher.sync()  # another server may just have moved the objects here
         mark = self._cacher.get(_PREFIX + name)
         if mark is None and not remember:
             return
@@ -78,6 +90,13 @@ class Marks:
         """Called after this server has applied a change; the mark is written in a task."""
         self._start(self._write_with_retries(name, content))
 
+    async def imported(self, name: str) -> int:
+        """Called after objects of a definition were moved here, before clients see them. Returns the revision of the mark.
+
+        Raises StorageError.
+        """
+        return await self._write(name + _OBJECTS, "", changed=True)
+
     async def _write_with_retries(self, name: str, content: str) -> None:
         while True:
             try:
@@ -88,7 +107,7 @@ class Marks:
             else:
                 return
 
-    async def _write(self, name: str, content: str, *, changed: bool) -> None:
+    async def _write(self, name: str, content: str, *, changed: bool) -> int:
         key, value = _PREFIX + name, codec.encode_json({"content": content, "changed": changed})
         async with self._locks.setdefault(name, asyncio.Lock()):
             while True:
@@ -102,7 +121,7 @@ class Marks:
                     continue  # another server wrote it first
                 if changed:
                     self._written[name] = revision
-                return
+                return revision
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)

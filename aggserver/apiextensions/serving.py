@@ -325,6 +325,7 @@ class DefinitionResource:
             max_object_bytes=environment.max_object_bytes,
             epoch=self._cacher.epoch,
             good_since=lambda: self._marks.since(definition.name),
+            objects_since=lambda: self._marks.objects_since(definition.name),
             fence=self._fence,
             gate=self._gate,
         )

@@ -22,7 +22,11 @@ from aggserver.publish import discovery
 from aggserver.publish.discovery import APIGroup
 from aggserver.publish.models import Published
 
-__all__ = ["Catalog", "Discovery", "check_method", "matches_etag", "page_not_found"]
+__all__ = ["ADOPTED_HEADER", "Catalog", "Discovery", "check_method", "matches_etag", "page_not_found"]
+
+
+# On the discovery of a group-version that was adopted from the host cluster: the id of the installation that has adopted it.
+ADOPTED_HEADER = "X-Aggserver-Adopted"
 
 
 class Catalog(Protocol):
@@ -36,6 +40,9 @@ class Catalog(Protocol):
 
     def published(self, group: str, version: str) -> Sequence[Published]:
         """The resources of a group-version, for OpenAPI."""
+
+    def adopted_by(self, group: str, version: str) -> str:
+        """The installation that has adopted a group-version from a cluster; '' if it is not adopted."""
 
 
 def page_not_found() -> Response:
@@ -77,7 +84,13 @@ class Discovery:
                 return self._aggregated(request, path, aggregated)
         media = negotiation.for_plain(request)
         body, content_type = self._encode(path, media)
-        return Response(200, body, content_type)
+        return Response(200, body, content_type, self._headers(path))
+
+    def _headers(self, path: str) -> list[tuple[bytes, bytes]]:
+        """Of a group-version that is adopted. The aggregator passes them on, so who asks it sees that it proxies to us."""
+        _, *parts = path.split("/")
+        installation = self._catalog.adopted_by(parts[1], parts[2]) if len(parts) == 3 else ""
+        return [(ADOPTED_HEADER.lower().encode(), installation.encode())] if installation else []
 
     def _refresh(self) -> None:
         """Rebuild the documents if the catalog has changed. That is cheap, since they are encoded when a client asks for them."""

@@ -128,6 +128,7 @@ class Installer:
         self._owners: dict[str, tuple[Served, ...]] = {}
         self._mapping = _Mapping()
         self._listeners: list[Callable[[], None]] = []
+        self._adopted: dict[tuple[str, str], str] = {}
         self.generation = 0
 
     def install(self, changes: Iterable[tuple[str, Sequence[Served]]]) -> None:
@@ -141,6 +142,18 @@ class Installer:
         self.generation += 1
         for listener in self._listeners:
             listener()
+
+    def mark_adopted(self, group_versions: Iterable[tuple[str, str]], installation: str) -> None:
+        """Name the installation that has adopted these (group, version) from the host cluster; '' if none has, any more."""
+        for each in group_versions:
+            if installation:
+                self._adopted[each] = installation
+            else:
+                self._adopted.pop(each, None)
+
+    def adopted_by(self, group: str, version: str) -> str:
+        """The installation that has adopted a group-version; '' if it is not adopted."""
+        return self._adopted.get((group, version), "")
 
     def on_change(self, listener: Callable[[], None]) -> None:
         self._listeners.append(listener)

@@ -211,7 +211,7 @@ class Reader:
         match = options.resource_version_match
         if wanted > 0 and (match == "Exact" or (options.limit > 0 and not match)):
             with reading():
-                return await self._cacher.list_at(wanted, prefix, limit=limit, matches=matches)
+                return await self._list_at(wanted, prefix, "", limit, matches)
         await self._catch_up(options.resource_version)
         if name := self._single(prefix, options):
             obj = self._views.cached(prefix + name)
@@ -236,7 +236,14 @@ class Reader:
             return errors.expired(_CONTINUE_EXPIRED, keys.encode_continue(start[len(prefix) :], -1))
 
         with reading(inconsistent):
-            return await self._cacher.list_at(revision, prefix, start=start, limit=limit, matches=matches)
+            return await self._list_at(revision, prefix, start, limit, matches)
+
+    async def _list_at(
+        self, revision: int, prefix: str, start: str, limit: int, matches: Callable[[StoredObject], bool] | None
+    ) -> ListPage[StoredObject]:
+        await self._cacher.ready()
+        self._resource.check_listable(revision)
+        return await self._cacher.list_at(revision, prefix, start=start, limit=limit, matches=matches)
 
     async def count(self, context: Context) -> int:
         """The number of objects, counted by the storage, so that the cache isn't loaded."""

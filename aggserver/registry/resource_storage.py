@@ -29,7 +29,8 @@ class ResourceStorage:
     random: an integer in [0, argument), for generated names. max_object_bytes: limit for an object as it is stored.
     converted: what converters made of objects, of all resources.
     epoch: the cacher's epoch when this was made. good_since: the revision since which objects have looked to clients as they do
-    now. fence: the guard of all writes; None if the storage version is not written down (`storage_version.py`).
+    now. objects_since: the revision since which the storage has them, if they were moved here. fence: the guard of all writes;
+    None if the storage version is not written down (`storage_version.py`).
     gate: whether objects may be written and read now.
     """
 
@@ -49,6 +50,7 @@ class ResourceStorage:
     converted: ConvertedObjects
     epoch: int = 0
     good_since: Callable[[], int] = int
+    objects_since: Callable[[], int] = int
     fence: Fence | None = None
     gate: Gate = field(default_factory=Gate)
     questions: Questions = field(init=False)
@@ -99,6 +101,15 @@ class ResourceStorage:
     def check_resumable(self, revision: int) -> None:
         """Raise Compacted if a watch can't resume at a revision, because the objects looked different to clients then."""
         since = max(self.cacher.broken_off + 1, self.good_since()) if self.cacher.epoch else self.good_since()
+        if revision < since:
+            raise Compacted(revision, since)
+
+    def check_listable(self, revision: int) -> None:
+        """Raise Compacted if there is no list at a revision, because the objects were not here then.
+
+        A list from before the objects looked as they do now is fine: it has the objects of then, as they look now.
+        """
+        since = self.objects_since()
         if revision < since:
             raise Compacted(revision, since)
 

@@ -10,7 +10,6 @@ import pytest
 
 from aggserver.adoption.api_services import Target, to_us
 from aggserver.adoption.switching import (
-    ADOPTED_HEADER,
     DEFINITIONS,
     PASSING_CATEGORY,
     Switcher,
@@ -20,6 +19,7 @@ from aggserver.adoption.switching import (
 )
 from aggserver.apiextensions.api_service import API_SERVICES, Service
 from aggserver.cluster import ClusterError, Unreachable
+from aggserver.endpoints.discovery import ADOPTED_HEADER
 from tests.adoption.test_api_services import ELSEWHERE, local
 from tests.fakes.clock import FakeClock, settled, until
 from tests.fakes.cluster import FakeCluster, status

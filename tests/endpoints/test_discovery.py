@@ -27,6 +27,10 @@ class FakeCatalog:
     def __init__(self, *groups: APIGroup) -> None:
         self.served = groups
         self.generation = 0
+        self.adopted: dict[tuple[str, str], str] = {}
+
+    def adopted_by(self, group: str, version: str) -> str:
+        return self.adopted.get((group, version), "")
 
     def groups(self) -> Sequence[APIGroup]:
         return self.served
@@ -132,6 +136,25 @@ async def test_aggregated() -> None:
     changed = await ask(discovery, "/apis", accept=accept, if_none_match=etag)
     assert changed.status == 200
     assert [version["version"] for version in tree(changed)["items"][0]["versions"]] == ["v1", "v2"]
+
+
+async def test_an_adopted_group_version_says_by_whom() -> None:
+    """At once, since whoever switches it to this server waits for that."""
+    catalog = FakeCatalog(group("", "v1"), group("a.example.com", "v1", "v2"))
+    discovery = Discovery(catalog)
+    paths = ("/api", "/api/v1", "/apis", "/apis/a.example.com", "/apis/a.example.com/v1", "/apis/a.example.com/v2")
+
+    async def told(method: str = "GET") -> dict[str, bytes]:
+        answers = {path: dict((await ask(discovery, path, method)).headers) for path in paths}
+        return {path: headers[b"x-aggserver-adopted"] for path, headers in answers.items() if b"x-aggserver-adopted" in headers}
+
+    assert await told() == {}
+    catalog.adopted["a.example.com", "v1"] = "some-id"
+    assert await told() == await told("HEAD") == {"/apis/a.example.com/v1": b"some-id"}
+    assert dict((await ask(discovery, "/apis/a.example.com/v1/")).headers) == {b"x-aggserver-adopted": b"some-id"}
+    assert (await ask(discovery, "/apis/a.example.com/v3")).headers == page_not_found().headers
+    catalog.adopted.clear()
+    assert await told() == {}
 
 
 async def test_the_old_beta_alone_is_refused() -> None:

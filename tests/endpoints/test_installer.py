@@ -91,3 +91,15 @@ def test_conform_of_a_fixed_kind() -> None:
     with pytest.raises(StatusError) as refused:
         scope.conform({"kind": "Other", "apiVersion": "g/v1", "metadata": {}})
     assert refused.value.message == 'Other in version "g/v1" cannot be handled as a Thing'
+
+
+def test_which_installation_has_adopted_a_group_version() -> None:
+    installer = Installer()
+    assert installer.adopted_by("a.example.com", "v1") == ""
+    installer.mark_adopted([("a.example.com", "v1"), ("a.example.com", "v2")], "one")
+    installer.mark_adopted([("b.example.com", "v1")], "two")
+    assert [installer.adopted_by(*each) for each in (("a.example.com", "v1"), ("b.example.com", "v1"))] == ["one", "two"]
+    assert installer.adopted_by("a.example.com", "v3") == ""
+    for _ in range(2):
+        installer.mark_adopted([("a.example.com", "v1")], "")
+    assert [installer.adopted_by("a.example.com", each) for each in ("v1", "v2")] == ["", "one"]
