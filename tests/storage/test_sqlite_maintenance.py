@@ -392,3 +392,24 @@ def test_what_only_reads_can_read_what_it_may_not_write(data: Path) -> None:
     with closing(open_to_read(data / FILE_NAME)) as connection, pytest.raises(sqlite3.OperationalError, match="readonly"):
         connection.execute("DELETE FROM events")
     assert os.path.exists(data / FILE_NAME)
+
+
+async def test_a_repair_knows_a_gap_from_lost_events(tmp_path: Path) -> None:
+    """An object that the list has lost is put back, since the events after it are whole, in spite of the gap."""
+    path = tmp_path / "data" / FILE_NAME
+    path.parent.mkdir()
+    store = SQLiteStorage(path)
+    await store.start()
+    await store.create(KEY + "a", VALUE)
+    assert await store.advance(1_000) == 1_000
+    await store.create(KEY + "b", VALUE)
+    await store.close()
+    assert "objects: 3 (crontabs.stable.example.com 2, store.aggserver 1); revision 1001" in done(
+        "check", "--data", "data", cwd=tmp_path
+    )
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"DELETE FROM current WHERE key = '{KEY}a'")
+        connection.commit()
+    line = done("check", "--repair", "--data", "data", cwd=tmp_path)
+    assert f"objects kept: 3; put back: 1 ({KEY}a);" in line
+    assert f"revision {1_001 + BUMP}," in line
