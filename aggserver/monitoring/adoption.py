@@ -1,0 +1,48 @@
+"""Metrics of adoption: how many definitions are in which phase, what was copied, and how long writes were frozen.
+
+Source: none; no other server does this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+__all__ = ["AdoptionMetrics"]
+
+# Clients wait a second before they try again.
+_FREEZE_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0)
+
+
+class AdoptionMetrics:
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._definitions = Gauge(
+            "aggserver_adoption_definitions", "Definitions of the cluster by phase of adoption.", ("phase",), registry=registry
+        )
+        self._objects = Counter(
+            "aggserver_adoption_copied_objects_total", "Objects copied from the cluster's etcd or back.", registry=registry
+        )
+        self._bytes = Counter(
+            "aggserver_adoption_copied_bytes_total", "Bytes of objects copied from the cluster's etcd or back.", registry=registry
+        )
+        self._freezes = Histogram(
+            "aggserver_adoption_freeze_seconds",
+            "Seconds in which the writes of a family were refused while it moved.",
+            buckets=_FREEZE_BUCKETS,
+            registry=registry,
+        )
+
+    def phases(self, definitions: Mapping[str, int]) -> None:
+        """How many definitions are in each phase; all phases are given."""
+        for phase, count in definitions.items():
+            self._definitions.labels(phase).set(count)
+
+    def copied(self, objects: int, size: int) -> None:
+        """Counts objects since the last call, and their bytes."""
+        self._objects.inc(objects)
+        self._bytes.inc(size)
+
+    def froze(self, seconds: float) -> None:
+        """Observes one freeze."""
+        self._freezes.observe(seconds)
