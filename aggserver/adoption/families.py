@@ -26,6 +26,7 @@ __all__ = [
     "RELEASE",
     "THROUGH_API",
     "Family",
+    "GroupVersion",
     "Wanted",
     "families",
     "group_versions",
