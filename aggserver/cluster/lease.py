@@ -1,0 +1,163 @@
+"""Lease: of several servers, one at a time works, as long as it renews a Lease of the cluster.
+
+Whether a Lease has expired is judged by when this server saw it change, not by the times in it, because the clocks of machines
+differ. The holder gives up before the others may take over: it stops working RENEW_SECONDS after its last renewal.
+Source: k8s.io/client-go tools/leaderelection/leaderelection.go, v0.36.3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from aggserver.cluster import Cluster, ClusterError, Unreachable
+from aggserver.cluster.pacing import Sleep
+from aggserver.meta.json_types import JSONObject
+from aggserver.meta.times import format_micro_time
+
+__all__ = ["Lease"]
+
+log = logging.getLogger("aggserver.lease")
+
+# As kube-controller-manager: seconds after which others take over, within which the holder must renew, and between attempts.
+LEASE_SECONDS = 15
+RENEW_SECONDS = 10.0
+RETRY_SECONDS = 2.0
+
+GRANT = (
+    "grant get, create and update on leases.coordination.k8s.io in the namespace of this server's Service to its service account"
+)
+
+
+class Lease:
+    """identity: of this process, unlike that of any other. clock: monotonic, in seconds. now: seconds since 1970."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        namespace: str,
+        name: str,
+        identity: str,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self._cluster = cluster
+        self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self._name = name
+        self._identity = identity
+        self._clock = clock
+        self._now = now
+        self._sleep = sleep
+        # The state of the Lease that was seen last, and when.
+        self._seen: JSONObject = {}
+        self._seen_at = 0.0
+        self._told = ""
+
+    async def run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run `work` anew each time the Lease is acquired, and cancel it when the Lease is lost; until cancelled.
+
+        An error of `work` is raised.
+        """
+        while True:
+            while not await self._attempt():
+                await self._sleep(RETRY_SECONDS)
+            log.info("holding the Lease %s: this server moves definitions", self._name)
+            working = asyncio.create_task(work())
+            renewing = asyncio.create_task(self._renew())
+            try:
+                await asyncio.wait([working, renewing], return_when=asyncio.FIRST_COMPLETED)
+                if working.done():
+                    working.result()
+                log.warning("the Lease %s is lost: this server moves nothing", self._name)
+            finally:
+                for task in (working, renewing):
+                    task.cancel()
+                await asyncio.wait([working, renewing])
+                await self._release()
+
+    async def _renew(self) -> None:
+        """Returns when the Lease could not be renewed in time, or somebody else has it."""
+        renewed = self._clock()
+        while self._clock() - renewed < RENEW_SECONDS:
+            await self._sleep(RETRY_SECONDS)
+            if await self._attempt():
+                renewed = self._clock()
+            elif self._seen.get("holderIdentity") not in ("", None, self._identity):
+                return
+
+    async def _attempt(self) -> bool:
+        """Acquire or renew. Returns whether this server holds the Lease now."""
+        try:
+            async with asyncio.timeout(RENEW_SECONDS / 2):
+                held = await self._write()
+        except (ClusterError, Unreachable, TimeoutError) as error:
+            if isinstance(error, ClusterError) and error.code in (404, 409):
+                return False  # somebody else was faster
+            grant = f"; {GRANT}" if isinstance(error, ClusterError) and error.code == 403 else ""
+            self._tell(f"the Lease {self._name} can't be acquired: {str(error) or 'no answer in time'}{grant}")
+            return False
+        self._tell("" if held else f"the Lease {self._name} is held by {self._seen['holderIdentity']}, which moves definitions")
+        return held
+
+    async def _write(self) -> bool:
+        found = await self._read()
+        before: JSONObject = (found or {}).get("spec") or {}
+        if before != self._seen:
+            self._seen, self._seen_at = before, self._clock()
+        holder = before.get("holderIdentity") or ""
+        if holder not in ("", self._identity) and self._clock() < self._seen_at + before.get(
+            "leaseDurationSeconds", LEASE_SECONDS
+        ):
+            return False
+        now = self._time()
+        spec = {
+            "holderIdentity": self._identity,
+            "leaseDurationSeconds": LEASE_SECONDS,
+            "acquireTime": before.get("acquireTime", now) if holder == self._identity else now,
+            "renewTime": now,
+            "leaseTransitions": before.get("leaseTransitions", 0) + (0 if holder == self._identity or found is None else 1),
+        }
+        await self._put(found, spec)
+        return True
+
+    async def _put(self, found: JSONObject | None, spec: JSONObject) -> None:
+        if found is None:
+            kind = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": self._name}}
+            answer = await self._cluster.request("POST", self._collection, body={**kind, "spec": spec})
+        else:
+            # With the resourceVersion that was read, so that only one of two servers succeeds.
+            answer = await self._cluster.request("PUT", f"{self._collection}/{self._name}", body={**found, "spec": spec})
+        self._seen, self._seen_at = answer["spec"], self._clock()
+
+    async def _read(self) -> JSONObject | None:
+        try:
+            return await self._cluster.request("GET", f"{self._collection}/{self._name}")
+        except ClusterError as error:
+            if error.code == 404:
+                return None
+            raise
+
+    async def _release(self) -> None:
+        """So that another server need not wait. It may fail: then the others wait."""
+        with contextlib.suppress(ClusterError, Unreachable, TimeoutError):
+            async with asyncio.timeout(RETRY_SECONDS):
+                found = await self._read()
+                if found is not None and (found.get("spec") or {}).get("holderIdentity") == self._identity:
+                    freed = {**found["spec"], "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": self._time()}
+                    await self._put(found, freed)
+
+    def _time(self) -> str:
+        seconds, part = divmod(self._now(), 1.0)
+        return format_micro_time(int(seconds), int(part * 1_000_000))
+
+    def _tell(self, problem: str) -> None:
+        """Log a problem when it is new, not while it persists."""
+        if problem and problem != self._told:
+            log.info("%s", problem) if "is held by" in problem else log.warning("%s", problem)
+        self._told = problem
