@@ -33,7 +33,19 @@ from aggserver.storage.interface import (
 )
 from aggserver.storage.keys import resource_prefix
 
-__all__ = ["Fault", "GiveBackToStore", "Leftovers", "Write", "difference", "fault", "objects_prefix"]
+__all__ = [
+    "Fault",
+    "GiveBackToStore",
+    "Leftovers",
+    "Write",
+    "all_of",
+    "difference",
+    "fault",
+    "objects",
+    "objects_prefix",
+    "told",
+    "written_here",
+]
 
 PAGE = 500  # objects read at once
 MOST_PENDING = 8 << 20  # bytes of writes that are collected
@@ -103,6 +115,18 @@ def _as_given(value: bytes) -> bytes:
     return value.rstrip()
 
 
+async def written_here(own: Storage, prefix: str, copied: Copied) -> bool:
+    """Whether an object was written here since the move, where there are as many as then."""
+    try:
+        return bool(await own.history(prefix, copied.own_revision, await own.revision(), 1))
+    except Compacted:
+        # The number is that of the move. So if no object is newer, none was deleted either.
+        async for item in objects(own, prefix):
+            if item.revision > copied.own_revision:
+                return True
+        return False
+
+
 class GiveBackToStore:
     """A `record.GiveBack` into the cluster's etcd.
 
@@ -122,18 +146,7 @@ class GiveBackToStore:
     async def unchanged(self, copied: Copied) -> bool:
         if await self._own.count(self._prefix) != copied.count:
             return False
-        return not await self._written_here(copied) and await self._leftovers.as_recorded(copied)
-
-    async def _written_here(self, copied: Copied) -> bool:
-        now = await self._own.revision()
-        try:
-            return bool(await self._own.history(self._prefix, copied.own_revision, now, 1))
-        except Compacted:
-            # The count is that of the move. So if no object is newer, none was deleted either.
-            async for item in _items(self._own, self._prefix):
-                if item.revision > copied.own_revision:
-                    return True
-            return False
+        return not await written_here(self._own, self._prefix, copied) and await self._leftovers.as_recorded(copied)
 
     async def check(self, copied: Copied) -> None:
         await self._leftovers.check_place()
@@ -147,7 +160,7 @@ class GiveBackToStore:
                 if len(faults) > MOST_NAMED:
                     break
         if faults:
-            raise CantGiveBack(_told("what the move left in the cluster's etcd has changed", faults))
+            raise CantGiveBack(told("what the move left in the cluster's etcd has changed", faults))
 
     async def first(self, copied: Copied, progress: Progress) -> Given:
         given = await self._compare(copied, progress)
@@ -235,14 +248,14 @@ class GiveBackToStore:
     async def _write(self, writes: Sequence[Write], copied: Copied) -> Given:
         refused: list[Fault] = []
         for group in _groups(writes):
-            results = await _all(self._write_one(each, copied) for each in group)
+            results = await all_of(self._write_one(each, copied) for each in group)
             for write, error in zip(group, results, strict=True):
                 if isinstance(error, TooLarge):
                     refused.append(Fault(write.key, f"has {len(write.value or b'')} bytes, too many for that etcd: {error}"))
                 elif error is not None:
                     raise error
         if refused:
-            raise CantGiveBack(_told("the cluster's etcd does not take all objects", refused))
+            raise CantGiveBack(told("the cluster's etcd does not take all objects", refused))
         deleted = sum(write.value is None for write in writes)
         return Given(len(writes) - deleted, deleted, _size(writes))
 
@@ -265,7 +278,7 @@ class GiveBackToStore:
                     return
                 found = fault(None, error.current, copied)
                 if found is not None:
-                    raise CantGiveBack(_told("what the move left in the cluster's etcd has changed", [found])) from None
+                    raise CantGiveBack(told("what the move left in the cluster's etcd has changed", [found])) from None
                 write = write._replace(expected=error.current.revision)
             else:
                 return
@@ -308,10 +321,10 @@ class Leftovers:
         if await self._host.count(self._prefix) != copied.count:
             return False
         pairs: list[tuple[str, int]] = []
-        async for item in _items(self._host, self._prefix):
+        async for item in objects(self._host, self._prefix):
             if item.value.startswith(_ENCRYPTED):
                 encrypted = Fault(item.key, "is encrypted, so that only kube-apiserver can read and write it")
-                raise CantGiveBack(_told("the cluster encrypts these objects", [encrypted]))
+                raise CantGiveBack(told("the cluster encrypts these objects", [encrypted]))
             pairs.append((item.key, item.revision))
         return await asyncio.to_thread(digest, pairs) == copied.digest
 
@@ -343,9 +356,9 @@ class Leftovers:
                 return removed
             faults = [found for item in items if (found := fault(None, item, copied)) is not None]
             if faults:
-                raise CantGiveBack(_told("not all that is left in the cluster's etcd was copied", faults))
+                raise CantGiveBack(told("not all that is left in the cluster's etcd was copied", faults))
             for group in _groups(items):
-                for error in await _all(map(self._delete, group)):
+                for error in await all_of(map(self._delete, group)):
                     if error is not None:
                         raise error
             removed += len(items)
@@ -361,7 +374,7 @@ class Leftovers:
             return  # the next page shows by whom
 
 
-async def _items(store: Storage, prefix: str) -> AsyncIterator[KeyValue]:
+async def objects(store: Storage, prefix: str) -> AsyncIterator[KeyValue]:
     """All objects by key, each as new as its page."""
     start = ""
     while True:
@@ -376,7 +389,7 @@ async def _items(store: Storage, prefix: str) -> AsyncIterator[KeyValue]:
 
 async def _pairs(own: Storage, host: Storage, prefix: str) -> AsyncIterator[tuple[KeyValue | None, KeyValue | None]]:
     """The objects of both stores by key: ours, and the host's."""
-    mine, other = _items(own, prefix), _items(host, prefix)
+    mine, other = objects(own, prefix), objects(host, prefix)
     ours, theirs = await anext(mine, None), await anext(other, None)
     while ours is not None or theirs is not None:
         if theirs is None or (ours is not None and ours.key.encode() < theirs.key.encode()):
@@ -394,7 +407,7 @@ def _groups(items: Sequence[T]) -> Iterator[Sequence[T]]:
     return (items[at : at + AT_ONCE] for at in range(0, len(items), AT_ONCE))
 
 
-async def _all(calls: Iterable[Awaitable[None]]) -> list[BaseException | None]:
+async def all_of(calls: Iterable[Awaitable[None]]) -> list[BaseException | None]:
     """The error of each. All are waited for, so that none is still on its way when the caller goes on after an error."""
     return await asyncio.gather(*calls, return_exceptions=True)
 
@@ -407,7 +420,8 @@ def _sum(a: Given, b: Given) -> Given:
     return Given(a.written + b.written, a.deleted + b.deleted, a.size + b.size, (*a.told, *b.told))
 
 
-def _told(what: str, faults: Sequence[Fault]) -> str:
+def told(what: str, faults: Sequence[Fault]) -> str:
+    """The text of an error that names the first of the objects."""
     named = "; ".join(f"{each.key} {each.why}" for each in faults[:MOST_NAMED])
     return f"{what}: {named}{'; and more' if len(faults) > MOST_NAMED else ''}"
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from aggserver.adoption.giving_back import GiveBackToStore, Leftovers, objects_prefix
-from aggserver.adoption.record import CantGiveBack, Copied, digest
+from aggserver.adoption.giving_back_api import UID_BEFORE, GiveBackThroughAPI
+from aggserver.adoption.record import CantGiveBack, Copied, Given, digest
 from aggserver.cluster.client import ClusterClient, connect
 from aggserver.meta import codec
 from aggserver.registry import stored
@@ -214,6 +215,49 @@ async def _events(cluster: ClusterClient, revision: int, count: int) -> list[tup
         if len(found) == count:
             break
     return found
+
+
+async def test_through_the_api_all_but_new_uids_and_generations_stays(own_control_plane: ControlPlane, namespace: str) -> None:
+    async with sides(own_control_plane, namespace) as world, asyncio.timeout(PATIENCE):
+        for name in ("changed", "deleted", "kept"):
+            world.apply(name, 1)
+        copied = await world.move()
+        changed = _changed(world.get("changed"))
+        created = _created(changed)
+        owned = _created(changed)
+        owner = {"apiVersion": f"{GROUP}/v1", "kind": "CronTab", "name": "created", "uid": created["metadata"]["uid"]}
+        owned["metadata"] |= {"name": "a-owned", "uid": "other", "ownerReferences": [owner]}
+        for obj in (changed, created, owned):
+            await world.put(obj)
+        gone = await world.own.get(world.key("deleted"))
+        assert gone is not None
+        await world.own.delete(gone.key, gone.revision)
+
+        uids: dict[str, str] = {}
+        give_back = GiveBackThroughAPI(world.own, world.cluster, world.plane.get("crd", DEFINITION), uids)
+        await give_back.check(copied)
+        given = await give_back.rest(copied, silent)
+        assert (given.written, given.deleted, len(given.told)) == (3, 1, 3)
+
+        now = world.get("changed")
+        assert now["metadata"]["uid"] == changed["metadata"]["uid"]
+        theirs = {name: world.get(name) for name in ("changed", "created", "a-owned")}
+        for ours in (changed, created, owned):
+            found = theirs[ours["metadata"]["name"]]
+            assert (found["spec"], found["status"]) == (ours["spec"], ours["status"])
+            assert _managers(found) == _managers(ours)
+        assert theirs["created"]["metadata"]["annotations"] == {UID_BEFORE: created["metadata"]["uid"]}
+        assert theirs["a-owned"]["metadata"]["ownerReferences"] == [{**owner, "uid": theirs["created"]["metadata"]["uid"]}]
+        names = world.plane.kubectl("get", f"crontabs.{GROUP}", "-n", namespace, "-o", "name").stdout.split()
+        assert [name.partition("/")[2] for name in names] == ["a-owned", "changed", "created", "kept"]
+
+        again = GiveBackThroughAPI(world.own, world.cluster, world.plane.get("crd", DEFINITION), {})
+        assert await again.rest(copied, silent) == Given()
+        assert world.get("created") == theirs["created"]
+
+
+def _managers(obj: dict[str, Any]) -> list[tuple[str, str]]:
+    return sorted((entry["manager"], json.dumps(entry["fieldsV1"], sort_keys=True)) for entry in obj["metadata"]["managedFields"])
 
 
 async def test_cleanup_leaves_none(own_control_plane: ControlPlane, namespace: str) -> None:
