@@ -77,6 +77,7 @@ PURE = (
     "aggserver.adoption.api_services",
     "aggserver.adoption.families",
     "aggserver.adoption.record",
+    "aggserver.adoption.steps",
     "aggserver.meta",
     "aggserver.cel",
     "aggserver.schema",

@@ -1,0 +1,206 @@
+"""Mover: takes families of definitions to this server and back, one after the other, as it is wanted.
+
+What a family needs next is decided by `steps.next_step`, how that is done is in `moves.py`. Here is the rest: whose turn it is,
+what a failure leads to, and when it is tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from aggserver.adoption.families import Family
+from aggserver.adoption.journal import Journal
+from aggserver.adoption.moves import CATCH_UP_SECONDS, ChangedError, Moves, Observe, Wants
+from aggserver.adoption.record import Moving, Phase, Record
+from aggserver.adoption.steps import Step, Steps, next_step
+from aggserver.cluster.pacing import Sleep
+from aggserver.errors import AggserverError
+from aggserver.meta.backoff import Backoff
+from aggserver.storage.interface import Storage
+
+__all__ = ["Mover"]
+
+log = logging.getLogger("aggserver.adoption")
+
+RETRY = Backoff(initial=2.0, longest=300.0)
+
+
+class Mover:
+    """storage: our store. observe, told: called on the event loop, must not raise. told: a family and what a person should know.
+
+    clock: monotonic, in seconds. now: seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        journal: Journal,
+        steps: Steps,
+        observe: Observe,
+        told: Callable[[str, str], None],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self._wants = Wants()
+        self._moves = Moves(storage, journal, steps, self._wants, self._observe_move, told, clock=clock, now=now, sleep=sleep)
+        self._journal = journal
+        self._observe = observe
+        self._told = told
+        self._clock = clock
+        self._sleep = sleep
+        # By family, after a failure: when to try again, and what was wanted then.
+        self._retries: dict[str, tuple[float, Family | None]] = {}
+        self._pauses: dict[str, Iterator[float]] = {}
+        self._waiting: dict[str, Record] = {}
+
+    @property
+    def waiting(self) -> Mapping[str, Record]:
+        """The families that have not begun to move, by name, each with the reason. They are not in the journal."""
+        return self._waiting
+
+    def idle(self) -> bool:
+        """Whether nothing is done now, and nothing that failed waits for its time."""
+        names = self._journal.records.keys() | self._wants.families.keys()
+        return not self._moves.turn.locked() and not any(map(self._step, names))
+
+    def want(self, families: Sequence[Family]) -> None:
+        """Tell what is wanted now: all families that are to be adopted or have a record."""
+        self._wants.tell(families)
+
+    async def run(self) -> None:
+        """Until cancelled. The journal must be running."""
+        try:
+            await self._journal.ready()
+            await self._restore()
+            while True:
+                self._wants.changed.clear()
+                name, step = self._due()
+                if step is None:
+                    await self._pause()
+                    continue
+                async with self._moves.turn:
+                    await self._attempt(name, step)
+        finally:
+            await self._moves.close()
+
+    # --- what to do, and when ---
+
+    async def _restore(self) -> None:
+        """Make the guard what the records say. A move that was interrupted while it guarded begins anew."""
+        pauses = RETRY.pauses()
+        while True:
+            try:
+                for record in list(self._journal.records.values()):
+                    if record.phase is Phase.GUARDING:
+                        await self._moves.write(record.at(Phase.COPYING, self._moves.time()))
+                await self._moves.guard()
+            except AggserverError as error:
+                log.warning("moves can't go on yet: %s", error)
+                await self._sleep(next(pauses))
+            else:
+                return
+
+    def _due(self) -> tuple[str, Step | None]:
+        records = self._journal.records
+        for name in sorted(records.keys() | self._wants.families.keys()):
+            family = self._wants.families.get(name)
+            step = self._step(name)
+            if step is None:
+                self._wait_for(name, family if name not in records else None)
+            elif name not in self._retries or self._retries[name][0] <= self._clock() or self._retries[name][1] != family:
+                return name, step
+        for name in self._waiting.keys() - self._wants.families.keys():
+            del self._waiting[name]
+        return "", None
+
+    def _step(self, name: str) -> Step | None:
+        record, family = self._journal.get(name), self._wants.families.get(name)
+        if family is None and record is not None and record.phase is not Phase.SWITCHING_BACK:
+            return None  # nothing was told of it yet
+        return next_step(record, family, resumed=name in self._moves.resumed, cleaned=self._moves.cleaned)
+
+    def _wait_for(self, name: str, family: Family | None) -> None:
+        if family is not None:
+            reason = "; ".join(family.obstacles) or "; ".join(f"{each} is being deleted" for each in family.deleted)
+            self._show_waiting(family, reason)
+
+    def _show_waiting(self, family: Family, reason: str) -> None:
+        before = self._waiting.get(family.name)
+        record = self._moves.new(family, shared=False).at(Phase.WAITING, before.since if before else self._moves.time(), reason)
+        if record != before:
+            self._waiting[family.name] = record
+            self._observe(record, None)
+
+    async def _pause(self) -> None:
+        """Until something changes, or a failure is to be tried again."""
+        due = [at for name, (at, _) in self._retries.items() if self._step(name) is not None]
+        waits: list[asyncio.Task[Any]] = [asyncio.create_task(self._wants.changed.wait())]
+        if due:
+            waits.append(asyncio.create_task(self._slept(max(0.0, min(due) - self._clock()))))
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()
+
+    async def _slept(self, seconds: float) -> None:
+        await self._sleep(seconds)
+
+    async def _attempt(self, name: str, step: Step) -> None:
+        family = self._wants.families.get(name)
+        try:
+            await self._moves.do(name, step)
+        except ChangedError as error:
+            log.info("%s: the move begins anew: %s", name, error)
+            await self._give_up(name, "")
+        except AggserverError as error:
+            await self._failed(name, step, family, str(error) or type(error).__name__)
+        except TimeoutError:
+            why = f"the copy has not caught up with the host within {CATCH_UP_SECONDS:g} s"
+            await self._failed(name, step, family, why)
+        else:
+            # The end of a way back is no success: what has failed before it waits for its time.
+            if step not in (Step.BACK, Step.FINISH):
+                self._retries.pop(name, None)
+                self._pauses.pop(name, None)
+
+    async def _failed(self, name: str, step: Step, family: Family | None, why: str) -> None:
+        pause = next(self._pauses.setdefault(name, RETRY.pauses()))
+        self._retries[name] = self._clock() + pause, family
+        log.warning("%s: %s failed, trying again in %g s: %s", name, step, pause, why)
+        self._told(name, why)
+        await self._give_up(name, why)
+
+    async def _give_up(self, name: str, why: str) -> None:
+        """After a failure: what has begun goes back to where clients can go on."""
+        record = self._journal.get(name)
+        try:
+            if record is None:
+                if why and (family := self._wants.families.get(name)) is not None:
+                    self._show_waiting(family, why)
+            elif record.phase in (Phase.COPYING, Phase.GUARDING, Phase.SWITCHING):
+                await self._moves.back(record, why)
+            elif record.phase is Phase.GIVING_BACK:
+                await self._moves.stay(record, why)
+            else:
+                # A step of an adopted family may be half done: what `Step.RESUME` sets up is set up anew.
+                self._moves.resumed.discard(name)
+                if record.reason != why:
+                    await self._moves.write(replace(record, reason=why))
+        except (AggserverError, TimeoutError) as error:
+            log.warning("%s: can't go back yet: %s", name, error)
+
+    def _observe_move(self, record: Record, moving: Moving | None) -> None:
+        """A record of the journal, or the end of one, for which Waiting stands."""
+        if record.phase is Phase.WAITING and record.reason and record.family in self._wants.families:
+            self._waiting[record.family] = record
+        else:
+            self._waiting.pop(record.family, None)
+        self._observe(record, moving)

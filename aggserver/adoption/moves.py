@@ -1,0 +1,497 @@
+"""Moves: the phases of one family's move, to this server and back.
+
+The record is written before a phase takes effect, and every step can be repeated. So a crash at any moment is followed by the
+same step again or by the way back:
+- Copying and Guarding begin anew. Nothing is served here yet, and the guard is taken off first.
+- From Switching on a step is repeated. Up to the record Adopted nothing is written on either side: the host's guard refuses, and
+  writes here are frozen. So whatever fails before goes back, and loses nothing.
+- GivingBack and SwitchingBack are repeated. Writes are frozen here before the last difference is read, and our copies are deleted
+  only after the host serves what it has been given.
+What is wanted may change at any moment. A copy is given up at once; the short steps after it are not interrupted, but what is
+wanted is asked for anew, from the host itself, before clients may write here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
+
+from aggserver.adoption.copying import Copier, drop
+from aggserver.adoption.families import Family
+from aggserver.adoption.giving_back import objects_prefix
+from aggserver.adoption.journal import Journal
+from aggserver.adoption.record import Change, Copied, Given, Moving, Phase, Record
+from aggserver.adoption.steps import GUARDED, Step, Steps, fits, joined, to_clean
+from aggserver.cluster.pacing import Sleep
+from aggserver.errors import AggserverError
+from aggserver.meta import codec
+from aggserver.meta.times import format_time, parse_time
+from aggserver.storage.interface import Storage
+
+__all__ = ["CATCH_UP_SECONDS", "ChangedError", "Moves", "Observe", "Wants"]
+
+log = logging.getLogger("aggserver.adoption")
+
+# After each change of a family's record, and as its copy goes on; moving is None except while it is copied.
+Observe = Callable[[Record, Moving | None], None]
+
+# How long the host's writes may wait for the copy to catch up, before the move is given up.
+CATCH_UP_SECONDS = 15.0
+# How long late writes of the host are waited for: longer than kube-apiserver lets a request take.
+LATE_SECONDS = 75.0
+# Watches at the host that a crash may have left open have ended by themselves after this time.
+WATCHES_SECONDS = 3600.0
+
+_DEFINITIONS = "/apiextensions.k8s.io/customresourcedefinitions/"
+
+
+class ChangedError(AggserverError):
+    """What is wanted has changed, so that the move must begin anew or end."""
+
+
+class Wants:
+    """What is wanted now, by the family's name. changed: set whenever that is told."""
+
+    def __init__(self) -> None:
+        self.families: dict[str, Family] = {}
+        self.changed = asyncio.Event()
+
+    def tell(self, families: Sequence[Family]) -> None:
+        self.families = {family.name: family for family in families}
+        self.changed.set()
+
+
+class Moves:
+    """The arguments are those of `mover.Mover`. Every method raises AggserverError, and TimeoutError if the copy lags behind."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        journal: Journal,
+        steps: Steps,
+        wants: Wants,
+        observe: Observe,
+        told: Callable[[str, str], None],
+        *,
+        clock: Callable[[], float],
+        now: Callable[[], float],
+        sleep: Sleep,
+    ) -> None:
+        self._storage = storage
+        self._journal = journal
+        self._steps = steps
+        self._wants = wants
+        self._observe = observe
+        self._told = told
+        self._clock = clock
+        self._now = now
+        self._sleep = sleep
+        # One family at a time. The end of a late watch, which is in a task of its own, takes its turn, too.
+        self.turn = asyncio.Lock()
+        # The families that this process looks after, and those whose watches at the host it has ended.
+        self.resumed: set[str] = set()
+        self._watches_ended: set[str] = set()
+        # The requests to remove leftovers that were answered, by definition.
+        self.cleaned: dict[str, str] = {}
+        self._copiers: dict[str, dict[str, Copier]] = {}
+        self._following: dict[str, list[asyncio.Task[None]]] = {}
+        self._late: dict[str, bool] = {}
+        self._background: set[asyncio.Task[None]] = set()
+
+    async def close(self) -> None:
+        """End the tasks in the background."""
+        tasks = [*self._background, *(task for each in self._following.values() for task in each)]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def do(self, name: str, step: Step) -> None:
+        """Do what `steps.next_step` says of the family."""
+        record, family = self._journal.get(name), self._wants.families.get(name)
+        if step is Step.BEGIN:
+            assert family is not None
+            await self._begin(family)
+            return
+        assert record is not None
+        match step:
+            case Step.MOVE:
+                await (self._switch(record) if record.phase is Phase.SWITCHING else self._copy(record))
+            case Step.BACK:
+                await self.back(record, "")
+            case Step.RESUME:
+                await self._resume(record)
+            case Step.RELEASE:
+                await self._release(record, through_api=family is not None and family.through_api)
+            case Step.FINISH:
+                await self._switch_back(record)
+            case _:
+                assert family is not None
+                await self._follow_family(step, record, family)
+
+    # --- to this server ---
+
+    def new(self, family: Family, *, shared: bool) -> Record:
+        return Record(family.name, dict(family.uids), list(family.group_versions), Phase.COPYING, shared, self.time())
+
+    async def _begin(self, family: Family) -> None:
+        shared = [await self._is_shared(name, uid) for name, uid in family.uids.items()]
+        if any(shared) != all(shared):
+            raise AggserverError("our store has some of the host's definitions, and not others")
+        record = self.new(family, shared=all(shared))
+        if record.shared:
+            await self.write(record.at(Phase.SWITCHING, self.time()))
+            await self._switch(self._journal.records[record.family])
+            return
+        await self._check_empty(record.definitions)
+        await self.write(record)
+        await self._copy(record)
+
+    async def _check_empty(self, definitions: Sequence[str]) -> None:
+        for name in definitions:
+            if count := await self._storage.count(objects_prefix(name)):
+                raise AggserverError(
+                    f"our store has {count} objects of {name} already, which are not copies: nothing is overwritten"
+                )
+
+    async def _is_shared(self, name: str, uid: str) -> bool:
+        found = await self._storage.get(_DEFINITIONS + name)
+        if found is None:
+            return False
+        try:
+            return bool(codec.decode_stored(found.value)["metadata"]["uid"] == uid)
+        except (ValueError, KeyError, TypeError):
+            raise AggserverError(
+                f"{self._storage.location(found.key)} can't be read, so whose store this is is not known"
+            ) from None
+
+    async def _copy(self, record: Record) -> None:
+        await self._end_following(record.family)
+        copying = asyncio.create_task(self._copy_all(record))
+        try:
+            while not copying.done():
+                self._wants.changed.clear()
+                self._check_wanted(record, self._wants.families.get(record.family))
+                changed = asyncio.create_task(self._wants.changed.wait())
+                await asyncio.wait([copying, changed], return_when=asyncio.FIRST_COMPLETED)
+                changed.cancel()
+        finally:
+            copying.cancel()
+            await asyncio.wait([copying])
+        copiers = copying.result()
+        self._check_wanted(record, self._wants.families.get(record.family))
+        record = record.at(Phase.GUARDING, self.time())
+        await self.write(record)
+        await self.guard()
+        async with asyncio.timeout(CATCH_UP_SECONDS):
+            copied = dict(zip(copiers, await asyncio.gather(*map(_caught_up, copiers.values())), strict=True))
+        # From the record on, whoever serves these must refuse writes.
+        for name in record.definitions:
+            await self._steps.freeze(name)
+        record = replace(record.at(Phase.SWITCHING, self.time()), copied=copied)
+        await self.write(record)
+        await self._switch(record)
+
+    async def _copy_all(self, record: Record) -> dict[str, Copier]:
+        for name in record.definitions:
+            await self._steps.hold(name)
+        copiers: dict[str, Copier] = {}
+        self._late[record.family] = False
+        self._copiers[record.family] = copiers
+        tasks = self._following.setdefault(record.family, [])
+        for name in record.definitions:
+            copiers[name] = Copier(
+                self._steps.source(name),
+                self._storage,
+                objects_prefix(name),
+                on_progress=lambda moving: self._observe(record, moving),
+                on_late=lambda change, copied: self._on_late(record.family, change, copied),
+                clock=self._clock,
+                sleep=self._sleep,
+            )
+            await copiers[name].copy()
+            task = asyncio.create_task(copiers[name].follow())
+            # Whoever waits for the copier gets its error; after the switch there is nobody any more.
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+            tasks.append(task)
+        for copier in copiers.values():
+            await copier.near()
+        return copiers
+
+    async def _switch(self, record: Record) -> None:
+        """Lead clients here. Until the record says Adopted, none of them can write on either side."""
+        copiers = self._copiers.get(record.family, {})
+        if record.shared:
+            for name in record.definitions:
+                await self._steps.hold(name)
+        else:
+            for name in record.definitions:
+                await self._steps.freeze(name)
+            await self.guard()
+            await self._pass_host(record)
+        await self._steps.serve(record)
+        for name, copier in copiers.items():
+            copier.switched(record.copied[name])
+        await self._steps.to_us(record.group_versions)
+        # A definition may have been created in these group-versions before the last kube-apiserver led here.
+        self._wants.tell(await self._steps.families())
+        self._check_wanted(record, self._wants.families.get(record.family))
+        if not record.shared:
+            # The host has told clients newer revisions until it led the last of them here.
+            await self._pass_host(record)
+        await self.write(record.at(Phase.ADOPTED, self.time()))
+        self.resumed.add(record.family)
+        for name in record.definitions:
+            self._steps.thaw(name)
+        if not record.shared:
+            self._start(self._end_host_watches(record))
+            self._start(self._end_late(record.family))
+
+    async def _pass_host(self, record: Record) -> None:
+        """Clients that have revisions of the host must list anew, and never see revisions go back."""
+        await self._storage.advance(await self._steps.host_revision())
+        for name in record.definitions:
+            await self._steps.mark(name)
+
+    def _check_wanted(self, record: Record, family: Family | None) -> None:
+        if not fits(record, family):
+            why = "; ".join([*family.obstacles, family.reason]) if family is not None else "nothing is known of it any more"
+            raise ChangedError(why or "its definitions have changed")
+
+    async def _resume(self, record: Record) -> None:
+        """Look after a family that was adopted before this process began, or of which a step has failed."""
+        if record.phase is Phase.GIVING_BACK:
+            await self.stay(record, "")
+            return
+        if not record.shared:
+            await self.guard()
+        await self._steps.serve(record)
+        for name in record.definitions:
+            self._steps.thaw(name)
+        await self._steps.to_us(record.group_versions)
+        self.resumed.add(record.family)
+        recent = self._now() - parse_time(record.since) < WATCHES_SECONDS
+        if recent and not record.shared and record.family not in self._watches_ended:
+            self._start(self._end_host_watches(record))
+
+    async def _end_host_watches(self, record: Record) -> None:
+        self._watches_ended.add(record.family)
+        for name in record.definitions:
+            try:
+                await self._steps.end_watches(name)
+            except AggserverError as error:
+                log.warning("%s: clients that watched %s at the host may miss events: %s", record.family, name, error)
+                self._told(record.family, str(error))
+
+    # --- late writes ---
+
+    def _on_late(self, family: str, change: Change, copied: bool) -> None:
+        self._late[family] = True
+        what = "a write" if change.value is not None else "a deletion"
+        if copied:
+            log.info("%s: %s of %s came late from the host, and was copied", family, what, change.key)
+        else:
+            why = f"{what} of {change.key} at the host's revision {change.revision} came late: what was written here since stays"
+            log.warning("%s: %s", family, why)
+            self._told(family, why)
+
+    async def _end_late(self, family: str) -> None:
+        await self._sleep(LATE_SECONDS)
+        async with self.turn:
+            await self._end_following(family)
+
+    async def _end_following(self, family: str) -> None:
+        """Stop following the host. What came late becomes part of the record."""
+        tasks = self._following.pop(family, [])
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        copiers, record = self._copiers.pop(family, {}), self._journal.get(family)
+        if self._late.pop(family, False) and record is not None and record.phase is Phase.ADOPTED:
+            late = {
+                name: await copier.with_late(record.copied[name]) for name, copier in copiers.items() if name in record.copied
+            }
+            try:
+                await self.write(replace(record, copied={**record.copied, **late}))
+            except AggserverError as error:
+                log.warning("%s: late writes of the host could not be recorded: %s", family, error)
+
+    # --- an adopted family changes ---
+
+    async def _follow_family(self, step: Step, record: Record, family: Family) -> None:
+        match step:
+            case Step.EMPTY:
+                await self._empty(record, sorted(record.uids.keys() & set(family.deleted)))
+            case Step.JOIN:
+                await self._join(record, family)
+            case Step.SWITCH:
+                await self._follow_versions(record, family)
+            case _:
+                await self._clean(record, family)
+
+    async def _join(self, record: Record, family: Family) -> None:
+        new = sorted(family.uids.keys() - record.uids.keys())
+        if not record.shared:
+            await self._check_empty(new)
+        for name in new:
+            await self._steps.hold(name)
+        record = joined(record, family, await self._steps.host_revision())
+        await self.write(record)
+        if not record.shared:
+            await self.guard()
+        await self._steps.serve(record)
+        await self._steps.to_us(record.group_versions)
+
+    async def _follow_versions(self, record: Record, family: Family) -> None:
+        gone = sorted(set(record.group_versions) - set(family.group_versions))
+        both = replace(record, group_versions=sorted({*record.group_versions, *family.group_versions}))
+        if both != record:
+            await self.write(both)
+            await self._steps.to_us(list(family.group_versions))
+        await self._steps.remove(gone)
+        await self.write(replace(both, group_versions=list(family.group_versions)))
+
+    async def _empty(self, record: Record, deleted: Sequence[str]) -> None:
+        """The objects go first, then the definition, as upstream's finalizer has it."""
+        await self._end_following(record.family)
+        record = self._journal.get(record.family) or record
+        for name in deleted:
+            await self._steps.empty(name)
+        rest = {name: uid for name, uid in record.uids.items() if name not in deleted}
+        if not rest:
+            await self._steps.remove(record.group_versions)
+            if not record.shared:
+                await self.guard(without=record.family)
+        await self._steps.withdraw(deleted)
+        for name in deleted:
+            if not record.shared:
+                await drop(self._storage, objects_prefix(name))
+            await self._steps.let_go(name, record.uids[name])
+        if rest:
+            copied = {name: each for name, each in record.copied.items() if name in rest}
+            # Its group-versions go when what the family serves is known anew.
+            await self.write(replace(record, uids=rest, copied=copied))
+            await self.guard()
+        else:
+            await self._remove(record)
+
+    async def _clean(self, record: Record, family: Family) -> None:
+        """Remove what the move left in the cluster's etcd. Each request is tried once: a person has asked, and is told."""
+        await self._end_following(record.family)
+        for name in to_clean(record, family, self.cleaned):
+            record = self._journal.get(record.family) or record
+            self.cleaned[name] = family.cleanup[name]
+            leftovers = self._steps.leftovers(record, name)
+            copied = await leftovers.check_removable(record.copied[name])
+            record = replace(record, copied={**record.copied, name: copied}, reason="")
+            await self.write(record)
+            count = await leftovers.remove(copied, _silent)
+            self._told(record.family, f"{count} objects of {name} were removed from the cluster's etcd")
+
+    # --- back to the host ---
+
+    async def _release(self, record: Record, *, through_api: bool) -> None:
+        await self._end_following(record.family)
+        record = self._journal.get(record.family) or record
+        if record.shared:
+            await self.back(record, "")
+            return
+        record = replace(record.at(Phase.GIVING_BACK, self.time()), through_api=through_api)
+        await self.write(record)
+        self.resumed.discard(record.family)
+        backs = {name: self._steps.give_back(record, name) for name in record.definitions}
+        begun = set()
+        for name, back in backs.items():
+            if not await back.unchanged(record.copied[name]):
+                await back.check(record.copied[name])
+                self._tell(record, await back.first(record.copied[name], _silent))
+                begun.add(name)
+        for name in record.definitions:
+            await self._steps.freeze(name)
+        if any(back.through_api for back in backs.values()) and begun:
+            for name in record.definitions:
+                await self._steps.freeze(name, reads=True)
+            await self._steps.to_host(record.group_versions)
+        for name, back in backs.items():
+            if name not in begun:
+                if await back.unchanged(record.copied[name]):
+                    continue
+                await back.check(record.copied[name])
+                if back.through_api and not begun:
+                    await self._steps.freeze(name, reads=True)
+                    await self._steps.to_host(record.group_versions)
+            self._tell(record, await back.rest(record.copied[name], _silent))
+        await self.back(record, "")
+
+    def _tell(self, record: Record, given: Given) -> None:
+        for each in given.told:
+            self._told(record.family, each)
+        if given.written or given.deleted:
+            log.info("%s: gave back %d objects and %d deletions", record.family, given.written, given.deleted)
+
+    async def stay(self, record: Record, why: str) -> None:
+        """A release did not go on: the family stays adopted. Its writes go on once clients are led here for sure."""
+        record = record.at(Phase.ADOPTED, self.time(), why)
+        await self.write(record)
+        await self._resume(record)
+
+    async def back(self, record: Record, why: str) -> None:
+        """Go back from any phase in which the host has all objects."""
+        if not record.shared:
+            for name in record.definitions:
+                await self._steps.freeze(name)
+        await self.write(record.at(Phase.SWITCHING_BACK, self.time(), why))
+        await self._switch_back(self._journal.records[record.family])
+
+    async def _switch_back(self, record: Record) -> None:
+        await self._end_following(record.family)
+        if not record.shared:
+            for name in record.definitions:
+                await self._steps.freeze(name, reads=True)
+            await self._steps.advance_host(await self._storage.revision())
+        await self._steps.to_host(record.group_versions)
+        if not record.shared:
+            await self.guard(without=record.family)
+        await self._steps.withdraw(record.definitions)
+        for name in record.definitions:
+            if not record.shared:
+                await drop(self._storage, objects_prefix(name))
+            self._steps.thaw(name)
+            await self._steps.let_go(name, record.uids[name])
+        await self._remove(record)
+
+    # --- small things ---
+
+    async def guard(self, *, without: str = "") -> None:
+        records = [each for each in self._journal.records.values() if not each.shared and each.family != without]
+        await self._steps.guard(frozenset(name for each in records if each.phase in GUARDED for name in each.uids))
+
+    async def write(self, record: Record) -> None:
+        """Raises StorageError."""
+        await self._journal.write(record)
+        self._observe(record, None)
+
+    async def _remove(self, record: Record) -> None:
+        await self._journal.remove(record.family)
+        self.resumed.discard(record.family)
+        self._watches_ended.discard(record.family)
+        self._observe(record.at(Phase.WAITING, self.time(), record.reason), None)
+
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    def time(self) -> str:
+        return format_time(self._now())
+
+
+async def _caught_up(copier: Copier) -> Copied:
+    return await copier.copied(await copier.caught_up())
+
+
+def _silent(_done: int, _total: int, _size: int) -> None:
+    """Progress that is told when it is over."""

@@ -1,0 +1,189 @@
+"""Steps: what comes next for a family, by its record and what is wanted of it, and what the mover needs others to do for that.
+
+`next_step` is the decision, a pure function. `Steps` is all that a move does outside of the records: to the host, and to what
+this server serves. The composition root makes it of the parts, the tests of the mover have a fake of it. Pure.
+Source: none; no other server does this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from enum import StrEnum
+from typing import Protocol
+
+from aggserver.adoption.families import Family, Wanted
+from aggserver.adoption.record import Copied, GiveBack, Phase, Progress, Record, Source, none_left
+
+__all__ = ["GUARDED", "Remains", "Step", "Steps", "fits", "is_frozen", "is_hidden", "joined", "next_step", "to_clean"]
+
+GroupVersion = tuple[str, str]
+
+# The phases in which the host must refuse writes. Of a copy that begins anew, it must not.
+GUARDED = frozenset({Phase.GUARDING, Phase.SWITCHING, Phase.ADOPTED, Phase.GIVING_BACK, Phase.SWITCHING_BACK})
+
+
+class Step(StrEnum):
+    """BEGIN: the move, from the start. MOVE: go on with it, or begin anew. BACK: give the move up. RESUME: look after what was
+    adopted before this process began. JOIN: adopt what was created in the family. SWITCH: follow what it serves now. EMPTY: a
+    definition is being deleted. CLEAN: remove the leftovers. RELEASE: give it back. FINISH: end the way back.
+    """
+
+    BEGIN = "Begin"
+    MOVE = "Move"
+    BACK = "Back"
+    RESUME = "Resume"
+    JOIN = "Join"
+    SWITCH = "Switch"
+    EMPTY = "Empty"
+    CLEAN = "Clean"
+    RELEASE = "Release"
+    FINISH = "Finish"
+
+
+def next_step(
+    record: Record | None, family: Family | None, *, resumed: bool = True, cleaned: Mapping[str, str] | None = None
+) -> Step | None:
+    """None: nothing is to be done, or something stands in the way.
+
+    family: None if nothing is known of it. resumed: whether this process looks after it. cleaned: as in `Family.cleanup`, the
+    requests that were answered.
+    """
+    if record is None or record.phase is Phase.WAITING:
+        free = family is not None and family.wanted is Wanted.ADOPT and not family.obstacles and not family.deleted
+        return Step.BEGIN if free else None
+    if record.phase is Phase.SWITCHING_BACK:
+        return Step.FINISH
+    if record.phase in (Phase.COPYING, Phase.GUARDING, Phase.SWITCHING):
+        return Step.MOVE if fits(record, family) else Step.BACK
+    if family is not None and family.wanted is Wanted.RELEASE:
+        return Step.RELEASE
+    if not resumed or record.phase is Phase.GIVING_BACK:
+        return Step.RESUME
+    return _of_adopted(record, family, cleaned or {}) if family is not None else None
+
+
+def _of_adopted(record: Record, family: Family, cleaned: Mapping[str, str]) -> Step | None:
+    if record.uids.keys() & set(family.deleted):
+        return Step.EMPTY
+    if family.uids.keys() - record.uids.keys():
+        return Step.JOIN
+    # Of definitions that are gone from the host, nobody knows what they served, so theirs stay.
+    if record.uids.keys() == family.uids.keys() and set(family.group_versions) != set(record.group_versions):
+        return Step.SWITCH
+    if to_clean(record, family, cleaned):
+        return Step.CLEAN
+    return None
+
+
+def to_clean(record: Record, family: Family, cleaned: Mapping[str, str]) -> list[str]:
+    """The definitions whose leftovers are to be removed, and were not yet."""
+    return sorted(
+        name
+        for name, asked in family.cleanup.items()
+        if name in record.copied and cleaned.get(name) != asked and record.copied[name].count
+    )
+
+
+def fits(record: Record, family: Family | None) -> bool:
+    """Whether a move that has begun is still what is wanted, so that it may go on."""
+    return (
+        family is not None
+        and family.wanted is Wanted.ADOPT
+        and not family.obstacles
+        and not family.deleted
+        and dict(family.uids) == dict(record.uids)
+        and set(family.group_versions) == set(record.group_versions)
+    )
+
+
+def is_frozen(record: Record) -> bool:
+    """Whether a server that serves the record's definitions must refuse writes, from the first request on."""
+    return not record.shared and record.phase in (Phase.SWITCHING, Phase.SWITCHING_BACK)
+
+
+def is_hidden(record: Record) -> bool:
+    """Whether it must refuse reads as well."""
+    return not record.shared and record.phase is Phase.SWITCHING_BACK
+
+
+def joined(record: Record, family: Family, host_revision: int) -> Record:
+    """The record with the definitions that have joined, of which the host has no objects."""
+    new = {name: none_left(host_revision) for name in family.uids if name not in record.uids}
+    return replace(
+        record,
+        uids={**record.uids, **family.uids},
+        group_versions=sorted({*record.group_versions, *family.group_versions}),
+        copied=record.copied if record.shared else {**record.copied, **new},
+    )
+
+
+class Remains(Protocol):
+    """The leftovers of one definition: `giving_back.Leftovers`. All raise CantGiveBack or StorageError."""
+
+    async def check_removable(self, copied: Copied) -> Copied:
+        """What to record before `remove`."""
+
+    async def remove(self, copied: Copied, progress: Progress) -> int:
+        """Returns how many there were."""
+
+
+class Steps(Protocol):
+    """All may be repeated, after a crash too. Failures are AggserverErrors, whose text a person understands."""
+
+    async def families(self) -> Sequence[Family]:
+        """As the host has them now: asked for, not from a watch that may be behind."""
+
+    async def hold(self, definition: str) -> None:
+        """Put our finalizer on the definition in the host."""
+
+    async def let_go(self, definition: str, uid: str) -> None:
+        """Take our finalizer off, if the host still has that definition."""
+
+    def source(self, definition: str) -> Source:
+        """What to copy its objects from. Raises CantCopy."""
+
+    async def guard(self, definitions: Collection[str]) -> None:
+        """Let the host refuse writes of the objects of exactly these, and wait until each kube-apiserver does so."""
+
+    async def host_revision(self) -> int:
+        """The newest revision of the cluster's etcd."""
+
+    async def advance_host(self, revision: int) -> None:
+        """Let the host have no smaller revision, if its etcd can be reached."""
+
+    async def freeze(self, definition: str, *, reads: bool = False) -> None:
+        """`apiextensions.definitions.Definitions.freeze`."""
+
+    def thaw(self, definition: str) -> None:
+        """`apiextensions.definitions.Definitions.thaw`."""
+
+    async def mark(self, definition: str) -> None:
+        """Let watches, exact lists and continue tokens from before this call get 410; watches that are open end."""
+
+    async def serve(self, record: Record) -> None:
+        """Return when the record's definitions are served here."""
+
+    async def withdraw(self, definitions: Iterable[str]) -> None:
+        """Serve these no longer, and forget them."""
+
+    async def to_us(self, group_versions: Sequence[GroupVersion]) -> None:
+        """Lead these here and keep them so; return when each kube-apiserver does."""
+
+    async def to_host(self, group_versions: Sequence[GroupVersion]) -> None:
+        """Let the host serve these itself; return when each kube-apiserver does."""
+
+    async def remove(self, group_versions: Sequence[GroupVersion]) -> None:
+        """Delete our APIServices of these, which are not served any more."""
+
+    async def end_watches(self, definition: str) -> None:
+        """End the watches that clients have open at the host itself."""
+
+    def give_back(self, record: Record, definition: str) -> GiveBack:
+        """What brings its objects back."""
+
+    def leftovers(self, record: Record, definition: str) -> Remains:
+        """What the move left in the cluster's etcd. Raises CantGiveBack if it can't be reached."""
+
+    async def empty(self, definition: str) -> None:
+        """Delete all objects of a definition that is being deleted, and wait until none is left."""

@@ -1,0 +1,331 @@
+"""World: a host with two kube-apiservers and one etcd, this server's store, and clients that write at every moment.
+
+The stores, the source, what gives back, the journal and the decision about families are the real ones. `point` is called before
+and after each effect of the mover: there clients write, the mover may be killed, and effects may fail.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from aggserver.adoption.families import Family, families, is_served
+from aggserver.adoption.giving_back import GiveBackToStore, Leftovers, objects_prefix
+from aggserver.adoption.journal import Journal
+from aggserver.adoption.mover import Mover
+from aggserver.adoption.record import GiveBack, Moving, Phase, Record, Source
+from aggserver.adoption.source import StorageSource
+from aggserver.adoption.steps import Remains, is_frozen, is_hidden
+from aggserver.errors import AggserverError
+from aggserver.meta import codec
+from aggserver.meta.selectors import LabelSelector
+from aggserver.storage.interface import Storage
+from aggserver.storage.memory import MemoryStorage
+from tests.fakes.clock import FakeClock
+
+CRONTABS = "crontabs.stable.example.com"
+SHIRTS = "shirts.stable.example.com"
+GROUP = "stable.example.com"
+APISERVERS = (0, 1)
+LABEL = {"storage": "aggserver"}
+
+
+class FailedError(AggserverError):
+    """An effect that did not take place, or whose answer was lost."""
+
+
+class World:
+    """disturbances: by the number of a point, "kill" or "fail". selected: whether the definitions have the label."""
+
+    def __init__(self, seed: int = 0, disturbances: Mapping[int, str] | None = None, writes: int = 2) -> None:
+        self.random = random.Random(seed)
+        self.disturbances = dict(disturbances or {})
+        self.writes = writes
+        self.host = MemoryStorage()
+        self.own = MemoryStorage()
+        self.crds = {name: _crd(name) for name in (CRONTABS, SHIRTS)}
+        self.holding: set[str] = set()
+        self.guards: list[frozenset[str]] = [frozenset() for _ in APISERVERS]
+        self.led: list[set[tuple[str, str]]] = [set() for _ in APISERVERS]
+        self.frozen: set[str] = set()
+        self.hidden: set[str] = set()
+        self.served: set[str] = set()
+        self.acknowledged: dict[str, dict[str, Any]] = {}
+        self.refused = 0
+        self.points: list[str] = []
+        self.dead = asyncio.Event()
+        self.told: list[str] = []
+        self.seen: list[tuple[Phase, str]] = []
+        self.flips: dict[int, bool] = {}
+        self._created = 0
+        # Held by a client from its check until its write is acknowledged. No write is under way when the guard is seen, and
+        # `Definitions.freeze` waits for those that are.
+        self._writing = asyncio.Lock()
+        self._clock = FakeClock()
+        self._tasks: list[asyncio.Task[Any]] = []
+        self.journal = Journal(_Watched(self.own, self))
+        self.mover = self._mover()
+
+    async def start(self, objects: int = 3) -> None:
+        for store in (self.host, self.own):
+            await store.start()
+        for name in self.crds:
+            await self.store_definition(name)
+        for _ in range(objects):
+            await self._write()
+        self.run()
+
+    async def store_definition(self, name: str) -> None:
+        await self.host.create(f"/apiextensions.k8s.io/customresourcedefinitions/{name}", codec.encode_json(self.crds[name]))
+
+    # --- the process ---
+
+    def _mover(self) -> Mover:
+        return Mover(
+            _Watched(self.own, self),
+            self.journal,
+            self,
+            self._observe,
+            lambda _, text: self.told.append(text),
+            clock=self._clock,
+            now=self._clock,
+            sleep=self._clock.sleep,
+        )
+
+    def run(self) -> None:
+        """Begin a process over the same stores, as the application does."""
+        self.dead = asyncio.Event()
+        self.frozen, self.hidden, self.served = set(), set(), set()
+        self.journal = Journal(_Watched(self.own, self), self._follow_records)
+        self.mover = self._mover()
+        self._tasks = [asyncio.create_task(self.journal.run()), asyncio.create_task(self._run_mover())]
+
+    async def _run_mover(self) -> None:
+        await self.journal.ready()
+        # Before the first request, what must not be written is frozen.
+        for record in self.journal.records.values():
+            self.frozen |= set(record.uids) if is_frozen(record) else set()
+            self.hidden |= set(record.uids) if is_hidden(record) else set()
+        self._follow_records()
+        await self.mover.run()
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        results = await asyncio.gather(*self._tasks, return_exceptions=True)
+        for each in results:
+            if isinstance(each, Exception):
+                raise each
+
+    async def settle(self) -> None:
+        """Run until nothing is left to do; after each death, in a new process."""
+        async with asyncio.timeout(30):
+            quiet = 0
+            while quiet < 30:
+                await asyncio.sleep(0)
+                if self.dead.is_set():
+                    await self.stop()
+                    self.run()
+                for task in self._tasks:
+                    if task.done():
+                        task.result()
+                idle = self.journal.is_ready() and self.mover.idle()
+                quiet = quiet + 1 if idle else 0
+
+    def _follow_records(self) -> None:
+        records = self.journal.records.values()
+        self.served = {name for record in records if is_served(record) for name in record.uids}
+        self.mover.want(self.wanted())
+
+    def _observe(self, record: Record, moving: Moving | None) -> None:
+        if moving is None:
+            self.seen.append((record.phase, record.reason))
+
+    def select(self, *, selected: bool) -> None:
+        for crd in self.crds.values():
+            crd["metadata"]["labels"] = dict(LABEL) if selected else {}
+        self.mover.want(self.wanted())
+
+    def wanted(self) -> list[Family]:
+        return families(self.crds.values(), LabelSelector.parse("storage=aggserver"), self.journal.records.values(), {}, {})
+
+    # --- at every moment ---
+
+    async def point(self, what: str, *, fails: bool = True) -> None:
+        self.points.append(what)
+        number = len(self.points)
+        for _ in range(self.random.randrange(self.writes + 1)):
+            # A client's write goes on when the process that was awaiting here is killed.
+            await asyncio.shield(asyncio.create_task(self._write()))
+        if number in self.flips:
+            self.select(selected=self.flips[number])
+        kind = self.disturbances.get(number)
+        if kind == "kill":
+            self.dead.set()
+            await asyncio.Future()
+        if kind == "fail" and fails:
+            raise FailedError(f"{what} failed")
+
+    async def _write(self) -> None:
+        """A client writes a random object through a random kube-apiserver; what is acknowledged is remembered."""
+        async with self._writing:
+            await self._write_one()
+
+    async def _write_one(self) -> None:
+        name = self.random.choice(list(self.crds))
+        apiserver = self.random.choice(APISERVERS)
+        here = (GROUP, "v1") in self.led[apiserver]
+        if here and (name not in self.served or name in self.frozen):
+            self.refused += 1
+            return
+        if not here and name in self.guards[apiserver]:
+            self.refused += 1
+            return
+        store = self.own if here else self.host
+        key = f"{objects_prefix(name)}default/o-{self.random.randrange(6)}"
+        current = await store.get(key)
+        self._created += 1
+        if current is None:
+            obj = {"apiVersion": f"{GROUP}/v1", "kind": "K", "metadata": {"name": key, "uid": f"u-{self._created}"}, "n": 0}
+            await store.create(key, _value(obj, here=here))
+            self.acknowledged[key] = obj
+        elif self.random.random() < 0.3:
+            await store.delete(key, current.revision)
+            del self.acknowledged[key]
+        else:
+            obj = {**codec.decode_stored(current.value), "n": self._created}
+            await store.update(key, _value(obj, here=here), current.revision)
+            self.acknowledged[key] = obj
+
+    async def objects(self, store: Storage) -> dict[str, dict[str, Any]]:
+        items = (await store.list(f"/{GROUP}/")).items
+        return {item.key: codec.decode_stored(item.value) for item in items}
+
+    # --- steps.Steps ---
+
+    async def families(self) -> Sequence[Family]:
+        await self.point("families")
+        return self.wanted()
+
+    async def hold(self, definition: str) -> None:
+        await self.point("hold")
+        self.holding.add(definition)
+        await self.point("held")
+
+    async def let_go(self, definition: str, uid: str) -> None:
+        await self.point("let go")
+        if definition in self.crds and self.crds[definition]["metadata"]["uid"] == uid:
+            self.holding.discard(definition)
+            if "deletionTimestamp" in self.crds[definition]["metadata"]:
+                del self.crds[definition]
+        await self.point("let gone")
+
+    def source(self, definition: str) -> Source:
+        return StorageSource(self.host, objects_prefix(definition))
+
+    async def guard(self, definitions: Collection[str]) -> None:
+        for apiserver in APISERVERS:
+            await self.point(f"guard {apiserver}")
+            async with self._writing:
+                self.guards[apiserver] = frozenset(definitions)
+        await self.point("guard seen")
+
+    async def host_revision(self) -> int:
+        return await self.host.revision()
+
+    async def advance_host(self, revision: int) -> None:
+        await self.host.advance(revision)
+
+    async def freeze(self, definition: str, *, reads: bool = False) -> None:
+        await self.point("freeze")
+        async with self._writing:
+            self.frozen.add(definition)
+        if reads:
+            self.hidden.add(definition)
+
+    def thaw(self, definition: str) -> None:
+        self.frozen.discard(definition)
+        self.hidden.discard(definition)
+
+    async def mark(self, definition: str) -> None:
+        await self.point("mark")
+
+    async def serve(self, record: Record) -> None:
+        await self.point("serve")
+        assert self.served >= set(record.uids)
+
+    async def withdraw(self, definitions: Iterable[str]) -> None:
+        await self.point("withdraw")
+        self.served -= set(definitions)
+
+    async def to_us(self, group_versions: Sequence[tuple[str, str]]) -> None:
+        for apiserver in APISERVERS:
+            for each in group_versions:
+                await self.point(f"to us {apiserver}")
+                self.led[apiserver].add(each)
+        await self.point("to us seen")
+
+    async def to_host(self, group_versions: Sequence[tuple[str, str]]) -> None:
+        for apiserver in APISERVERS:
+            for each in group_versions:
+                await self.point(f"to host {apiserver}")
+                self.led[apiserver].discard(each)
+        await self.point("to host seen")
+
+    async def remove(self, group_versions: Sequence[tuple[str, str]]) -> None:
+        await self.to_host(group_versions)
+
+    async def end_watches(self, definition: str) -> None:
+        """Without a point: the mover does not wait for it."""
+
+    def give_back(self, record: Record, definition: str) -> GiveBack:
+        return GiveBackToStore(self.own, self.host, definition, record.uids[definition])
+
+    def leftovers(self, record: Record, definition: str) -> Remains:
+        return Leftovers(self.host, definition, record.uids[definition])
+
+    async def empty(self, definition: str) -> None:
+        await self.point("empty")
+        for item in (await self.own.list(objects_prefix(definition))).items:
+            await self.own.delete(item.key, item.revision)
+            self.acknowledged.pop(item.key, None)
+
+
+class _Watched:
+    """Our store as the mover sees it: its writes are points, too."""
+
+    def __init__(self, store: MemoryStorage, world: World) -> None:
+        self._store = store
+        self._world = world
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._store, name)
+        if name not in ("create", "update", "delete", "advance"):
+            return found
+
+        async def write(*arguments: Any) -> Any:
+            await self._world.point(name)
+            result = await found(*arguments)
+            # An error here would be a lost answer, which stores report as Unavailable; the journal's tests have that.
+            await self._world.point(f"{name} done", fails=False)
+            return result
+
+        return write
+
+
+def _value(obj: Mapping[str, Any], *, here: bool) -> bytes:
+    """As kube-apiserver stores it, or as this server does."""
+    return codec.encode_json(dict(obj)) + (b"" if here else b"\n")
+
+
+def _crd(name: str) -> dict[str, Any]:
+    plural, _, group = name.partition(".")
+    conditions = [{"type": each, "status": "True"} for each in ("Established", "NamesAccepted")]
+    versions = [{"name": "v1", "served": True, "storage": True}]
+    return {
+        "metadata": {"name": name, "uid": f"uid-{plural}", "labels": {}},
+        "spec": {"group": group, "names": {"plural": plural}, "scope": "Namespaced", "versions": versions},
+        "status": {"conditions": conditions},
+    }
