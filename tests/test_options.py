@@ -251,6 +251,16 @@ MISTAKES = {
         {},
         "--host-etcd-certfile has no meaning without --host-etcd-servers",
     ),
+    "the cluster's etcd without adoption": (
+        ["serve", "--host-etcd-servers", "https://localhost:2379"],
+        {},
+        "--host-etcd-servers has no meaning without --adopt",
+    ),
+    "no selector": (
+        ["serve", "--adopt", "a b"],
+        {},
+        "--adopt: must be a label selector: unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt",
+    ),
     "backup to nowhere": (["storage", "backup"], {}, "the following arguments are required: FILE"),
     "a bump of nothing": (
         ["storage", "restore", "b", "--bump-revision=0"],

@@ -20,8 +20,8 @@ from aggserver.apiextensions.strategy import CLEANUP_FINALIZER, DefinitionStatus
 from aggserver.meta import codec, times
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
-from aggserver.registry.informer import ALL, CONTROLLER, CallLater, Informer, call_later
-from aggserver.registry.rest import Context, DeleteOptions, WriteOptions
+from aggserver.registry.informer import CONTROLLER, CallLater, Informer, call_later
+from aggserver.registry.rest import Context, WriteOptions
 from aggserver.registry.storage_version import Identity
 from aggserver.registry.store import Store
 from aggserver.registry.unreadable import STORE_READ_ERROR
@@ -40,7 +40,6 @@ _LARGE = 32 * 1024
 _LONG_RULES = 2000
 # Seconds after which a condition reports that objects are still left; the controller keeps checking.
 _DELETION_TIMEOUT = 60.0
-_NAMED = 10  # the most unreadable objects named in a condition
 _WRITE = WriteOptions(field_manager="aggserver", bounded=False)
 
 
@@ -174,7 +173,7 @@ class DefinitionController:
             text = "could not confirm zero CustomResources remaining: timed out waiting for the condition"
             await self._write_terminating(name, "True", "InstanceDeletionCheck", text)
         try:
-            emptied = await self._delete_objects(name)
+            emptied = await self._definitions.delete_objects(name)
         except StatusError as error:
             what = "could not list instances" if error.reason == STORE_READ_ERROR else "could not issue all deletes"
             await self._write_terminating(name, "True", "InstanceDeletionFailed", f"{what}: {error}")
@@ -183,19 +182,6 @@ class DefinitionController:
             return _RESYNC_SECONDS
         await self._remove_finalizer(name, "InstanceDeletionCompleted", "removed all instances")
         return None
-
-    async def _delete_objects(self, name: str) -> bool:
-        """Delete all objects that can be deleted; return whether none is left."""
-        resource = self._definitions.get(name)
-        if resource is None:
-            return True
-        store = resource.store(resource.definition.storage_version)
-        await store.delete_collection(Context(CONTROLLER), DeleteOptions(), ALL)
-        if unreadable := store.unreadable():
-            # Their finalizers are unknown. As upstream, wait until somebody deletes them by name.
-            names = "; ".join(map(str, unreadable[:_NAMED])) + ("; and more" if len(unreadable) > _NAMED else "")
-            raise StatusError(500, STORE_READ_ERROR, names)
-        return await store.count(Context(CONTROLLER)) == 0
 
     async def _remove_finalizer(self, name: str, reason: str, message: str) -> None:
         """The last write: it removes the finalizer, and thereby the definition."""

@@ -6,7 +6,7 @@ changed; removing a definition ends them. The controller (standalone) or the wat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from weakref import WeakValueDictionary
 
 from aggserver.admission.chain import Chain
@@ -14,14 +14,18 @@ from aggserver.apiextensions.definition import Definition
 from aggserver.apiextensions.marks import Marks
 from aggserver.apiextensions.serving import DefinitionResource
 from aggserver.endpoints.installer import Installer, Served
+from aggserver.meta.errors import StatusError
 from aggserver.registry.environment import Environment
 from aggserver.registry.gate import Gate
-from aggserver.registry.informer import CONTROLLER
-from aggserver.registry.rest import Context
+from aggserver.registry.informer import ALL, CONTROLLER
+from aggserver.registry.rest import Context, DeleteOptions
 from aggserver.registry.storage_version import Fence, Identity, StorageVersions
+from aggserver.registry.unreadable import STORE_READ_ERROR
 from aggserver.schema.rules import UPSTREAM, RuleOptions
 
 __all__ = ["Definitions"]
+
+_NAMED = 10  # the most unreadable objects named in an error
 
 
 class Definitions:
@@ -42,24 +46,34 @@ class Definitions:
     def get(self, name: str) -> DefinitionResource | None:
         return self._resources.get(name)
 
-    def set(self, definition: Definition, *, terminating: bool = False, identity: Identity | None = None) -> DefinitionResource:
-        """Serve the definition in its current form; the same definition again changes nothing. identity: of its state."""
+    def set(
+        self,
+        definition: Definition,
+        *,
+        terminating: bool = False,
+        identity: Identity | None = None,
+        remember: bool = False,
+    ) -> DefinitionResource:
+        """Serve the definition in its current form; the same definition again changes nothing.
+
+        identity: of its state. remember: it may change while no server runs.
+        """
         name = definition.name
         old = self._resources.get(name)
         if old is not None and old.definition == definition and old.terminating == terminating:
             old.is_now(identity)
             return old
-        resource = self._replace(name, definition, terminating=terminating, remember=False, identity=identity)
+        resource = self._replace(name, definition, terminating=terminating, remember=remember, identity=identity)
         self._installer.install([(name, resource.versions)])
         return resource
 
-    def set_all(self, definitions: Mapping[str, Definition]) -> None:
-        """Serve exactly these, in one step; the installer is updated even if nothing changed.
+    def set_all(self, definitions: Mapping[str, Definition], others: Collection[str] = ()) -> None:
+        """Serve exactly these, and of those that are served now the others; in one step. The installer is updated in any case.
 
         They come from outside the store, so they may change while no server runs.
         """
         changes: list[tuple[str, tuple[Served, ...]]] = []
-        for name in self._resources.keys() - definitions.keys():
+        for name in self._resources.keys() - definitions.keys() - set(others):
             self._resources.pop(name).close()
             changes.append((name, ()))
         for name, definition in definitions.items():
@@ -113,6 +127,22 @@ class Definitions:
         if resource is None:
             return 0
         return await resource.store(resource.definition.storage_version).count(Context(CONTROLLER))
+
+    async def delete_objects(self, name: str) -> bool:
+        """Delete all objects of a definition that can be deleted; return whether none is left. None are if it is not served.
+
+        Others wait for somebody's finalizers. Raises StatusError; its reason is StorageReadError for objects that can't be read.
+        """
+        resource = self._resources.get(name)
+        if resource is None:
+            return True
+        store = resource.store(resource.definition.storage_version)
+        await store.delete_collection(Context(CONTROLLER), DeleteOptions(), ALL)
+        if unreadable := store.unreadable():
+            # Their finalizers are unknown. As upstream, wait until somebody deletes them by name.
+            names = "; ".join(map(str, unreadable[:_NAMED])) + ("; and more" if len(unreadable) > _NAMED else "")
+            raise StatusError(500, STORE_READ_ERROR, names)
+        return await store.count(Context(CONTROLLER)) == 0
 
     def end_watches(self) -> None:
         """End all watches, since the server stops. Requests in progress are not affected."""

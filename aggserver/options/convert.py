@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from aggserver.meta import duration
+from aggserver.meta.selectors import LabelSelector, SelectorError
 
 __all__ = [
     "REPEATED",
@@ -27,6 +28,7 @@ __all__ = [
     "port",
     "positive",
     "seconds",
+    "selector",
     "services",
     "sources",
     "text",
@@ -43,6 +45,15 @@ def text(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError("must be a string")
     return value
+
+
+def selector(value: Any) -> str:
+    """A label selector; the empty one is one, too."""
+    try:
+        LabelSelector.parse(text(value))
+    except SelectorError as error:
+        raise ValueError(f"must be a label selector: {error}") from None
+    return text(value)
 
 
 def path(value: Any) -> Path | None:

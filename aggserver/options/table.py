@@ -408,6 +408,14 @@ class Options:
     )
     service_port: int = _option(443, "service-port", convert.port, _CLUSTER, "port of that Service", metavar="PORT")
 
+    adopt: str | None = _option(
+        None,
+        "adopt",
+        convert.selector,
+        _ADOPTION,
+        "label selector of the cluster's CustomResourceDefinitions to adopt, with their objects; an empty one adopts all",
+        metavar="SELECTOR",
+    )
     host_etcd_servers: tuple[str, ...] = _option(
         (),
         "host-etcd-servers",
