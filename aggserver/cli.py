@@ -6,6 +6,7 @@ aggserver serve       a server behind a cluster's aggregation layer
 aggserver cel         checks and runs CEL expressions, and the rules of definitions
 aggserver convert     converts objects between the versions of a definition
 aggserver envtest     writes programs that take the place of envtest's
+aggserver adopt       plan, status, release, cleanup: for what a server behind a cluster's aggregation layer adopts
 aggserver storage     check, backup, restore, migrate, compact: for the storage of either server
 aggserver completion  prints a script for a shell to complete all these
 
@@ -26,7 +27,7 @@ from typing import TYPE_CHECKING
 
 import aggserver
 from aggserver.errors import AggserverError
-from aggserver.options import STORAGE, Options, parse
+from aggserver.options import ADOPT, STORAGE, Options, parse
 
 if TYPE_CHECKING:
     from aggserver.server.serving import Server
@@ -85,6 +86,12 @@ def _run(argv: Sequence[str]) -> int:
 
         envtest.run(options, aggserver.__version__, _say)
         return 0
+    if options.command in ADOPT:
+        import asyncio
+
+        from aggserver.adopt_command import command as adopt
+
+        return int(not asyncio.run(adopt.run(options, aggserver.__version__, _say)))
     from aggserver.app.logs import log_to
 
     log_to(sys.stderr, options.log_level, os.environ)

@@ -42,6 +42,8 @@ COMPLETED = {
     ("aggserver", "--v"): ["--version"],
     ("aggserver", "storage", ""): ["check", "backup", "restore", "migrate", "compact", "--help"],
     ("aggserver", "storage", "check", "--d"): ["--data"],
+    ("aggserver", "adopt", ""): ["plan", "status", "release", "cleanup", "--help"],
+    ("aggserver", "adopt", "release", "--t"): ["--through-api", "--timeout"],
     ("aggserver", "dev", "--ku"): ["--kubeconfig"],
     ("aggserver", "dev", "u"): ["user"],
     ("aggserver", "dev", "user", "--"): ["--kubeconfig", "--data", "--group", "--server", "--config", "--help"],

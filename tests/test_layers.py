@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
     ("cli",),
-    ("app", "cel_command", "convert_command", "envtest_command", "testing"),
+    ("app", "adopt_command", "cel_command", "convert_command", "envtest_command", "testing"),
     ("input_files",),
     ("adoption",),
     ("server", "monitoring", "certificates", "admissionregistration", "apiextensions", "standalone", "kinds"),
@@ -43,6 +43,7 @@ IMPORTERS = {
     "aggserver.options": (
         "aggserver.cli",
         "aggserver.app",
+        "aggserver.adopt_command",
         "aggserver.cel_command",
         "aggserver.convert_command",
         "aggserver.envtest_command",
@@ -75,6 +76,9 @@ DOORS = {
 
 PURE = (
     "aggserver.adoption.api_services",
+    "aggserver.adopt_command.follow",
+    "aggserver.adopt_command.plan",
+    "aggserver.adopt_command.report",
     "aggserver.adoption.families",
     "aggserver.adoption.record",
     "aggserver.adoption.steps",

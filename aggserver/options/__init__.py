@@ -5,6 +5,15 @@ Only `cli.py` and `app` import this package; they hand plain values to the packa
 """
 
 from aggserver.options.reading import OptionsError, is_controller_enabled, parse
-from aggserver.options.table import ADMISSION_PLUGINS, AUTHORIZATION_MODES, STORAGE, Options
+from aggserver.options.table import ADMISSION_PLUGINS, ADOPT, AUTHORIZATION_MODES, STORAGE, Options
 
-__all__ = ["ADMISSION_PLUGINS", "AUTHORIZATION_MODES", "STORAGE", "Options", "OptionsError", "is_controller_enabled", "parse"]
+__all__ = [
+    "ADMISSION_PLUGINS",
+    "ADOPT",
+    "AUTHORIZATION_MODES",
+    "STORAGE",
+    "Options",
+    "OptionsError",
+    "is_controller_enabled",
+    "parse",
+]

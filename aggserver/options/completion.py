@@ -17,6 +17,12 @@ __all__ = ["script"]
 
 _FILE, _FOLDER = "FILE", "DIR"
 
+# The commands that need a subcommand, and their help.
+_PARENTS = {
+    "adopt": "plan, show and undo the adoption of a cluster's definitions",
+    "storage": "check, repair, back up, restore and compact a store",
+}
+
 
 def script(shell: str) -> str:
     """The completion script for `shell`: bash, zsh or fish."""
@@ -54,8 +60,8 @@ def _below(command: str) -> list[tuple[str, str]]:
         above, _, last = name.rpartition(" ")
         if above == command:
             found[last] = text
-        elif not command:
-            found.setdefault(above, "check, repair, back up, restore and compact a store")
+        elif not command and above not in found:
+            found[above] = _PARENTS[above]
     return list(found.items())
 
 

@@ -17,6 +17,7 @@ from aggserver.meta.golang import quote
 from aggserver.options import convert
 from aggserver.options.table import (
     ADMISSION_PLUGINS,
+    ASK,
     AUTHORIZATION_MODES,
     COMMANDS,
     COMPLETION,
@@ -131,6 +132,8 @@ def _check(options: Options) -> None:
         _check_cel(options)
     if options.command == "convert":
         _check_convert(options)
+    if options.command in ASK and options.all_definitions == bool(options.definition_names):
+        raise OptionsError(f"{options.command}: NAME or --all is required, and not both")
 
 
 def _check_plugins(options: Options) -> None:
@@ -313,7 +316,18 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     storage.set_defaults(command=None, parser=storage)
-    groups = {"storage": storage.add_subparsers(dest="command", metavar="COMMAND")}
+    adopt = commands.add_parser(
+        "adopt",
+        help="plan, show and undo the adoption of a cluster's definitions",
+        usage="aggserver adopt COMMAND [OPTION...]",
+        description="Look at a cluster before its definitions are adopted, show what is adopted, and give it back.",
+        allow_abbrev=False,
+    )
+    adopt.set_defaults(command=None, parser=adopt)
+    groups = {
+        "storage": storage.add_subparsers(dest="command", metavar="COMMAND"),
+        "adopt": adopt.add_subparsers(dest="command", metavar="COMMAND"),
+    }
     for command, text in COMMANDS.items():
         group, _, name = ("", "", command) if command == _USER else command.rpartition(" ")
         sub = groups.get(group, commands).add_parser(
@@ -332,7 +346,8 @@ def _parser() -> argparse.ArgumentParser:
 def _arguments(command: str) -> str:
     named = [flag for flag in FLAGS.values() if flag.positional and command in flag.commands]
     behind = " [-- COMMAND [ARGUMENT...]]" if command == "dev" else ""
-    return "".join(f" [{flag.metavar}]" if flag.optional else f" {flag.metavar}" for flag in named) + behind
+    shown = {flag.metavar: "..." if flag.convert in convert.REPEATED else "" for flag in named}
+    return "".join(f" [{f.metavar}{shown[f.metavar]}]" if f.optional else f" {f.metavar}" for f in named) + behind
 
 
 def _epilog(command: str) -> str:
@@ -353,7 +368,8 @@ def _add_flags(parser: argparse.ArgumentParser, command: str) -> None:
         if command not in flag.commands:
             continue
         if flag.positional:
-            more = {"nargs": "?", "default": argparse.SUPPRESS} if flag.optional else {}
+            number = "*" if flag.convert in convert.REPEATED else "?"
+            more = {"nargs": number, "default": argparse.SUPPRESS} if flag.optional else {}
             parser.add_argument(name, metavar=flag.metavar, help=flag.text, **more)
             continue
         group = groups.get(flag.group) or groups.setdefault(flag.group, parser.add_argument_group(flag.group))

@@ -17,6 +17,7 @@ from aggserver.options import convert
 
 __all__ = [
     "ADMISSION_PLUGINS",
+    "ADOPT",
     "AUTHORIZATION_MODES",
     "COMMANDS",
     "COMPLETION",
@@ -39,6 +40,10 @@ COMMANDS = {
     "envtest": "write programs that take the place of envtest's kube-apiserver, etcd and kubectl",
     "completion": "print a shell completion script",
     "version": "print the version",
+    "adopt plan": "say what the adoption of a cluster's definitions would do, and what stands in its way",
+    "adopt status": "show which definitions are adopted, and how far moves are",
+    "adopt release": "give definitions and their objects back to the cluster, and follow it",
+    "adopt cleanup": "remove what adopted definitions left in the cluster's etcd, and follow it",
     "storage check": "check a store for damage, also while a server uses it, and repair it on request",
     "storage backup": "back up a SQLite store to a file, also while a server uses it",
     "storage restore": "restore a backup into a data folder that has no store",
@@ -52,6 +57,8 @@ CONVERT, ENVTEST = frozenset({"convert"}), frozenset({"envtest"})
 BOTH = SERVE | DEV
 # What reads and writes the cluster's own etcd.
 ADOPTING = SERVE
+ADOPT = frozenset(command for command in COMMANDS if command.startswith("adopt "))
+PLAN, ASK = frozenset({"adopt plan"}), frozenset({"adopt release", "adopt cleanup"})
 LOG_LEVELS = ("debug", "info", "warning", "error")
 CHECKED = BOTH | {"storage check", "storage migrate"}
 STORAGES = ("sqlite", "etcd")
@@ -385,6 +392,7 @@ class Options:
         _CLUSTER,
         "kubeconfig of the cluster (default: the pod's service account)",
         metavar="FILE",
+        commands=SERVE | ADOPT,
     )
     kube_apiservers: tuple[str, ...] = _option(
         (),
@@ -400,13 +408,65 @@ class Options:
         "service-name",
         convert.text,
         _CLUSTER,
-        "Service in front of this server, which the APIServices refer to",
+        "Service in front of the server, which the APIServices refer to",
         metavar="NAME",
+        commands=SERVE | PLAN,
     )
     service_namespace: str = _option(
-        "", "service-namespace", convert.text, _CLUSTER, "namespace of that Service (default: the pod's)", metavar="NAME"
+        "",
+        "service-namespace",
+        convert.text,
+        _CLUSTER,
+        "namespace of the server's Service (default: the pod's)",
+        metavar="NAME",
+        commands=SERVE | ADOPT,
     )
-    service_port: int = _option(443, "service-port", convert.port, _CLUSTER, "port of that Service", metavar="PORT")
+    service_port: int = _option(
+        443, "service-port", convert.port, _CLUSTER, "port of that Service", metavar="PORT", commands=SERVE | PLAN
+    )
+    service_account: str = _option(
+        "aggserver",
+        "service-account",
+        convert.text,
+        _CLUSTER,
+        "the server's service account, in the namespace of its Service",
+        metavar="NAME",
+        commands=PLAN,
+    )
+
+    adopt: str | None = _option(
+        None,
+        "adopt",
+        convert.text,
+        _ADOPTION,
+        "label selector of the cluster's definitions to adopt; an empty one selects all (default for plan: all)",
+        metavar="SELECTOR",
+        commands=PLAN,
+    )
+    definition_names: tuple[str, ...] = _option(
+        (),
+        "name",
+        convert.sources,
+        _ADOPTION,
+        "definitions, such as crontabs.stable.example.com; or their plural, singular, kind or short name",
+        metavar="NAME",
+        commands=ASK,
+        positional=True,
+        optional=True,
+    )
+    all_definitions: bool = _option(False, "all", convert.boolean, _ADOPTION, "all that are adopted", commands=ASK)
+    through_api: bool = _option(
+        False,
+        "through-api",
+        convert.boolean,
+        _ADOPTION,
+        "give changed objects back through the API, where the cluster's etcd can't be reached: objects that were created "
+        "since get new uids",
+        commands=frozenset({"adopt release"}),
+    )
+    wait_seconds: float = _option(
+        600.0, "timeout", convert.seconds, _ADOPTION, "how long to follow it", metavar="DURATION", commands=ASK
+    )
 
     adopt: str | None = _option(
         None,
@@ -781,7 +841,7 @@ class Options:
         _LIMITS,
         "largest object that is stored, in bytes of JSON; request bodies are limited to 3 MiB regardless",
         metavar="BYTES",
-        commands=BOTH,
+        commands=BOTH | PLAN,
     )
 
     rules_see_labels: bool = _option(
@@ -907,7 +967,7 @@ class Options:
         _RULES,
         f"output format: {', '.join(OUTPUTS)}",
         metavar="FORMAT",
-        commands=CEL | CONVERT,
+        commands=CEL | CONVERT | ADOPT,
         short="-o",
     )
 
