@@ -26,7 +26,7 @@ from aggserver.cluster.client import connect
 from aggserver.cluster.configuration import SERVICE_ACCOUNT_FOLDER
 from aggserver.errors import AggserverError
 from aggserver.meta.json_types import JSONMapping, JSONObject
-from aggserver.meta.selectors import LabelSelector, SelectorError
+from aggserver.meta.selectors import LabelSelector
 from aggserver.meta.times import format_time
 from aggserver.options import Options
 
@@ -93,10 +93,7 @@ class Adopt:
     # --- plan ---
 
     async def _plan(self) -> bool:
-        try:
-            selector = LabelSelector.parse(self._options.adopt or "")
-        except SelectorError as error:
-            raise AdoptError(f"--adopt: {error}") from None
+        selector = LabelSelector.parse(self._options.adopt or "")  # checked with the options
         service = Service(self._namespace, self._options.service_name, self._options.service_port)
         facts = Facts(
             crds=await self._list(CRDS),

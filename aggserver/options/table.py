@@ -434,15 +434,6 @@ class Options:
         commands=PLAN,
     )
 
-    adopt: str | None = _option(
-        None,
-        "adopt",
-        convert.text,
-        _ADOPTION,
-        "label selector of the cluster's definitions to adopt; an empty one selects all (default for plan: all)",
-        metavar="SELECTOR",
-        commands=PLAN,
-    )
     definition_names: tuple[str, ...] = _option(
         (),
         "name",
@@ -473,8 +464,10 @@ class Options:
         "adopt",
         convert.selector,
         _ADOPTION,
-        "label selector of the cluster's CustomResourceDefinitions to adopt, with their objects; an empty one adopts all",
+        "label selector of the cluster's CustomResourceDefinitions to adopt, with their objects; an empty one adopts all "
+        "(default of plan: all)",
         metavar="SELECTOR",
+        commands=SERVE | PLAN,
     )
     host_etcd_servers: tuple[str, ...] = _option(
         (),

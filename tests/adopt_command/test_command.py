@@ -166,7 +166,6 @@ MISTAKES = {
     "unknown": (["release", "nothings"], "nothings: the cluster has no such definition"),
     "not adopted": (["release", NAME], "not adopted by a server of namespace ns"),
     "nothing at all": (["release", "--all"], "nothing is adopted"),
-    "a bad selector": (["plan", "--adopt", "a in"], "--adopt: "),
 }
 
 
