@@ -2,8 +2,8 @@
 
 One server moves families and writes the records. The others that share the store follow them, so that they serve what is adopted,
 too. The definitions are kept so that after a restart their objects are served at once, even while the host can't be reached.
-Keys are `/aggserver/adoptions/<family>`, `/aggserver/adopted/<definition>` and `/aggserver/installation`; no custom resource has
-the group `aggserver`, since their groups have a dot.
+Keys are `/aggserver/adoptions/<family>` and `/aggserver/adopted/<definition>`; no custom resource has the group `aggserver`,
+since their groups have a dot.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ log = logging.getLogger("aggserver.adoption")
 
 _RECORDS = resource_prefix("aggserver", "adoptions")
 _DEFINITIONS = resource_prefix("aggserver", "adopted")
-_INSTALLATION = "/aggserver/installation"
 
 _RETRY = Backoff(initial=0.5, longest=30.0)
 
@@ -99,15 +98,6 @@ class Journal:
             except NotFound:
                 revision = await self._storage.revision()
             self._learn(family, None, revision)
-
-    async def installation(self, new_id: str) -> str:
-        """The id of this installation, which all servers of the store have; `new_id` becomes it if there is none."""
-        while True:
-            found = await self._storage.get(_INSTALLATION)
-            if found is not None:
-                return str(codec.decode_stored(found.value)["id"])
-            with contextlib.suppress(KeyExists):
-                await self._storage.create(_INSTALLATION, codec.encode_json({"id": new_id}))
 
     # --- the definitions ---
 

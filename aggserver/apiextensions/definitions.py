@@ -6,7 +6,7 @@ changed; removing a definition ends them. The controller (standalone) or the wat
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from weakref import WeakValueDictionary
 
 from aggserver.admission.chain import Chain
@@ -46,34 +46,24 @@ class Definitions:
     def get(self, name: str) -> DefinitionResource | None:
         return self._resources.get(name)
 
-    def set(
-        self,
-        definition: Definition,
-        *,
-        terminating: bool = False,
-        identity: Identity | None = None,
-        remember: bool = False,
-    ) -> DefinitionResource:
-        """Serve the definition in its current form; the same definition again changes nothing.
-
-        identity: of its state. remember: it may change while no server runs.
-        """
+    def set(self, definition: Definition, *, terminating: bool = False, identity: Identity | None = None) -> DefinitionResource:
+        """Serve the definition in its current form; the same definition again changes nothing. identity: of its state."""
         name = definition.name
         old = self._resources.get(name)
         if old is not None and old.definition == definition and old.terminating == terminating:
             old.is_now(identity)
             return old
-        resource = self._replace(name, definition, terminating=terminating, remember=remember, identity=identity)
+        resource = self._replace(name, definition, terminating=terminating, remember=False, identity=identity)
         self._installer.install([(name, resource.versions)])
         return resource
 
-    def set_all(self, definitions: Mapping[str, Definition], others: Collection[str] = ()) -> None:
-        """Serve exactly these, and of those that are served now the others; in one step. The installer is updated in any case.
+    def set_all(self, definitions: Mapping[str, Definition]) -> None:
+        """Serve exactly these, in one step; the installer is updated even if nothing changed.
 
         They come from outside the store, so they may change while no server runs.
         """
         changes: list[tuple[str, tuple[Served, ...]]] = []
-        for name in self._resources.keys() - definitions.keys() - set(others):
+        for name in self._resources.keys() - definitions.keys():
             self._resources.pop(name).close()
             changes.append((name, ()))
         for name, definition in definitions.items():

@@ -97,9 +97,3 @@ async def test_definitions_are_kept() -> None:
     await journal.forget_definition("a.x.io")
     await journal.forget_definition("a.x.io")
     assert await journal.definitions() == {}
-
-
-async def test_all_servers_of_a_store_have_one_id() -> None:
-    storage = await started()
-    assert await Journal(storage).installation("first") == "first"
-    assert await Journal(storage).installation("second") == "first"
