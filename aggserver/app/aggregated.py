@@ -1,4 +1,4 @@
-"""`aggserver serve`: behind a cluster's aggregation layer, with definitions from a folder.
+"""`aggserver serve`: behind a cluster's aggregation layer, with definitions from a folder, or adopted from the cluster.
 
 The server listens at once, whatever state the cluster is in. It answers health checks, which say what it waits for, and is not
 ready until it has the authentication ConfigMap, the rules of admission and its certificate. Whatever it reads from the cluster it
@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import aggserver
+from aggserver.apiextensions.definition import Definition
 from aggserver.apiextensions.files import FolderSource, Loaded
 from aggserver.apiextensions.registration import Registrar, Service
 from aggserver.apiextensions.stored_versions import FolderLedger, FolderMigrations
@@ -23,7 +25,7 @@ from aggserver.app.cluster_services import ClusterServices
 from aggserver.app.engine import Engine, listen, new_environment, open_webhooks
 from aggserver.app.memory import give_back_memory
 from aggserver.app.serving_certificate import ServingCertificate
-from aggserver.app.storage import compaction, open_storage
+from aggserver.app.storage import compaction, open_host_etcd, open_storage
 from aggserver.app.tasks import Task, supervise
 from aggserver.app.trust import overrides_from, trust_files
 from aggserver.authentication.configmap import ConfigMapSource
@@ -33,10 +35,14 @@ from aggserver.authorization.delegating import DelegatingAuthorizer
 from aggserver.cluster import Cluster
 from aggserver.cluster.client import connect
 from aggserver.cluster.configuration import SERVICE_ACCOUNT_FOLDER
+from aggserver.endpoints.request import Filter
 from aggserver.options import Options
 from aggserver.schema.rules import RuleOptions
 from aggserver.server.serving import Server
 from aggserver.server.tls import FileWatcher, TLSConfig
+
+if TYPE_CHECKING:
+    from aggserver.app.adoption import Adoption
 
 __all__ = ["run"]
 
@@ -73,11 +79,35 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
         registrar = Registrar(cluster, service)
         certificate = ServingCertificate(options, cluster, service, tls)
         engine.checks.add("serving-certificate", certificate.healthy, livez=False)
+        sources = _Sources(engine, folder=options.definitions is not None)
+        adoption: Adoption | None = None
+        before_authentication: dict[str, Filter] = {}
+        if options.adopt is not None:
+            from aggserver.adoption.refusals import refusing
+            from aggserver.app.adoption import Adoption, installation_id
+
+            before_authentication["guard"] = refusing()
+            host_etcd = await open_host_etcd(options)
+            if host_etcd is not None:
+                stack.push_async_callback(host_etcd.close)
+            adoption = Adoption(
+                options,
+                cluster,
+                engine,
+                storage,
+                service,
+                lambda: certificate.ca_bundle,
+                host_etcd,
+                await installation_id(storage),
+                sources.adopted,
+            )
+            certificate.on_change(adoption.trust)
+            engine.checks.add("adoption", adoption.healthy, livez=False)
         _keep_registered(engine, certificate, registrar)
 
         authenticator, trust_tasks = await _authentication(options, cluster, clusters, engine, tls)
         server = Server(
-            engine.asgi(authenticator, authorizer, options),
+            engine.asgi(authenticator, authorizer, options, before_authentication=before_authentication),
             [listen(options)],
             tls,
             on_stopping=engine.checks.begin_shutdown,
@@ -96,9 +126,11 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
         ]
         if options.definitions is not None:
             migrations = FolderMigrations(engine.migrator(FolderLedger(storage))) if options.migrate_storage else None
-            tasks.append(_follow_folder(options.definitions, engine, rule_options, migrations))
+            tasks.append(_follow_folder(options.definitions, engine, sources, rule_options, migrations))
             if migrations is not None:
                 tasks.append(("migration of stored objects", migrations.run))
+        if adoption is not None:
+            tasks.append(("adoption of the cluster's definitions", adoption.run))
         async with supervise(*tasks):
             say(
                 f"aggserver listens on https://{options.bind_address}:{server.port} for {service.name}.{service.namespace}.svc "
@@ -137,8 +169,10 @@ def _keep_registered(engine: Engine, certificate: ServingCertificate, registrar:
     def want() -> None:
         # Not before the definitions were read: otherwise each restart would delete all APIServices for a moment.
         if certificate.ca_bundle and engine.installer.generation:
-            served = [(version.group, version.version) for group in engine.installer.groups() for version in group.versions]
-            registrar.want(served, certificate.ca_bundle)
+            versions = [version for group in engine.installer.groups() for version in group.versions]
+            # The APIServices of adopted group-versions are kept by whoever adopted them.
+            own = [each for each in versions if not engine.installer.adopted_by(each.group, each.version)]
+            registrar.want([(each.group, each.version) for each in own], certificate.ca_bundle)
 
     engine.installer.on_change(want)
     certificate.on_change(want)
@@ -177,14 +211,47 @@ def _trust(tls: TLSConfig, bundle: bytes) -> None:
     tls.update(client_ca_pem=bundle)
 
 
-def _follow_folder(folder: Path, engine: Engine, rule_options: RuleOptions, migrations: FolderMigrations | None) -> Task:
+class _Sources:
+    """The definitions of the folder, if there is one, and those that were adopted, served together.
+
+    Nothing is served before the folder was read: its APIServices would be deleted for a moment.
+    """
+
+    def __init__(self, engine: Engine, *, folder: bool) -> None:
+        self._definitions = engine.definitions
+        self._folder: Mapping[str, Definition] = {}
+        self._adopted: Mapping[str, Definition] = {}
+        self._read = asyncio.Event()
+        if not folder:
+            self._read.set()
+
+    def in_folder(self, definitions: Mapping[str, Definition]) -> None:
+        self._folder = definitions
+        self._read.set()
+        self._serve()
+
+    async def adopted(self, definitions: Mapping[str, Definition]) -> None:
+        """Returns when these are served, and no other adopted ones."""
+        await self._read.wait()
+        for name in self._folder.keys() & (definitions.keys() - self._adopted.keys()):
+            log.warning("definitions: %s is adopted from the cluster, so that the one in the folder is not served", name)
+        self._adopted = definitions
+        self._serve()
+
+    def _serve(self) -> None:
+        self._definitions.set_all({**self._folder, **self._adopted})
+
+
+def _follow_folder(
+    folder: Path, engine: Engine, sources: _Sources, rule_options: RuleOptions, migrations: FolderMigrations | None
+) -> Task:
     read = asyncio.Event()
 
     def on_change(loaded: Loaded) -> None:
         read.set()
         for problem in loaded.new_problems:
             log.error("definitions: %s", problem)
-        engine.definitions.set_all({definition.name: definition for definition in loaded.definitions})
+        sources.in_folder({definition.name: definition for definition in loaded.definitions})
         if migrations is not None:
             migrations.sync(loaded.definitions)
         log.info("definitions: serving %d from %s", len(loaded.definitions), folder)

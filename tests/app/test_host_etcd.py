@@ -8,7 +8,7 @@ from aggserver.app.storage import open_host_etcd
 from aggserver.options import parse
 from aggserver.storage.interface import Unavailable
 
-FLAGS = ["serve", "--definitions", ".", "--host-etcd-servers", "https://127.0.0.1:1"]
+FLAGS = ["serve", "--adopt=", "--host-etcd-servers", "https://127.0.0.1:1"]
 
 
 async def test_without_servers_there_is_none() -> None:

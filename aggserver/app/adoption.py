@@ -1,0 +1,435 @@
+"""Adoption (`--adopt`): puts together what moves definitions of the host cluster to this server, and back.
+
+Every server follows the host's definitions and the journal, and serves what the journal says is adopted, after a restart also
+while the host can't be reached. The one that holds the Lease moves families, keeps the APIServices, and writes the status.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+
+import aggserver
+from aggserver.adoption.api_services import Target
+from aggserver.adoption.families import Family, GroupVersion, is_served
+from aggserver.adoption.giving_back import GiveBackToStore, Leftovers, objects_prefix
+from aggserver.adoption.giving_back_api import GiveBackThroughAPI
+from aggserver.adoption.guard import Guard
+from aggserver.adoption.host import Host
+from aggserver.adoption.journal import Journal
+from aggserver.adoption.mover import Mover
+from aggserver.adoption.record import CantCopy, CantGiveBack, Copied, GiveBack, Given, Moving, Phase, Progress, Record, Source
+from aggserver.adoption.source import APISource, StorageSource, reading_version
+from aggserver.adoption.status import Status
+from aggserver.adoption.steps import is_frozen, is_hidden
+from aggserver.adoption.switching import Switcher, end_watches, proxied
+from aggserver.apiextensions.definition import Definition
+from aggserver.apiextensions.registration import Service
+from aggserver.app.engine import Engine
+from aggserver.cluster import Cluster, ClusterError, Unreachable
+from aggserver.cluster.lease import Lease
+from aggserver.cluster.replicas import Replicas, connect_each
+from aggserver.errors import AggserverError
+from aggserver.meta.selectors import LabelSelector
+from aggserver.monitoring.adoption import AdoptionMetrics
+from aggserver.options import Options
+from aggserver.registry.informer import ALL, CONTROLLER
+from aggserver.registry.rest import Context, DeleteOptions
+from aggserver.storage.interface import KeyExists, Storage, StorageError
+from aggserver.storage.keys import resource_prefix
+
+__all__ = ["Adoption", "installation_id"]
+
+log = logging.getLogger("aggserver.adoption")
+
+LEASE = "aggserver-adoption"
+
+_INSTALLATION = resource_prefix("aggserver", "installation") + "id"
+_NAMESPACES = "/api/v1/namespaces"
+# Seconds between looks whether the objects of a definition that is being deleted are gone, and between attempts after a failure.
+_LOOK_SECONDS, _RETRY_SECONDS = 0.5, 2.0
+
+
+async def installation_id(storage: Storage) -> str:
+    """The id of this installation, the same for all servers of a store: made once, and kept in it. Raises StorageError."""
+    while True:
+        found = await storage.get(_INSTALLATION)
+        if found is not None:
+            return found.value.decode()
+        with suppress(KeyExists):  # another server was faster
+            await storage.create(_INSTALLATION, str(uuid.uuid4()).encode())
+
+
+class Adoption:
+    """run: the task. host, switcher: as the steps of a move use them.
+
+    service: the Service in front of this server. ca_bundle: the PEM of the CA that signed its certificate. host_etcd: the
+    cluster's own etcd, started, if it can be reached. installation: see `installation_id`. want: is told all adopted definitions
+    by name, and returns when they are served beside others.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        cluster: Cluster,
+        engine: Engine,
+        storage: Storage,
+        service: Service,
+        ca_bundle: Callable[[], bytes],
+        host_etcd: Storage | None,
+        installation: str,
+        want: Callable[[Mapping[str, Definition]], Awaitable[None]],
+    ) -> None:
+        self._cluster = cluster
+        self._engine = engine
+        self._installation = installation
+        self._want = want
+        self._ca_bundle = ca_bundle
+        self._journal = Journal(storage, self._on_change)
+        target = Target(service, installation, b"")
+        selector = LabelSelector.parse(options.adopt or "")
+        self.host = Host(cluster, selector, target, lambda: self._journal.records.values(), self._on_change)
+        agent = f"aggserver/{aggserver.__version__}"
+        self._replicas = connect_each(cluster, str(options.kubeconfig or ""), options.kube_apiservers, agent)
+        self.switcher = Switcher(cluster, service, installation, self._on_problem)
+        self._metrics = AdoptionMetrics(engine.metrics.registry)
+        self._status = Status(cluster, service.namespace, self._metrics)
+        self._lease = Lease(cluster, service.namespace, LEASE, f"{service.name}-{uuid.uuid4()}")
+        guard = Guard(cluster, service, ca_bundle)
+        self._steps = _Steps(self, cluster, engine, storage, host_etcd, installation, guard, self._replicas)
+        self._mover = Mover(storage, self._journal, self._steps, self._observe, self._status.told)
+        self._changed = asyncio.Event()
+        self._serving = asyncio.Lock()
+        self._moves = False  # whether this server holds the Lease
+        self._is_served = False
+        # By name, the uids of definitions that are served no longer, although a record still has them.
+        self._withdrawn: dict[str, str] = {}
+        self._marked: set[GroupVersion] = set()
+        self._problems: dict[str, str] = {}
+        self._guarded_at: dict[str, float] = {}
+
+    def trust(self) -> None:
+        """The serving certificate's CA has changed."""
+        if bundle := self._ca_bundle():
+            self.switcher.trust(bundle)
+            self._steps.renew_guard()
+
+    def healthy(self) -> str | None:
+        """For readiness: adopted definitions must be served before clients are led here."""
+        return None if self._is_served else "the records of adopted definitions have not been read yet"
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._journal.run())
+                await self._restore()
+                tasks.create_task(self.host.run())
+                tasks.create_task(self._follow())
+                tasks.create_task(self._lease.run(self._move))
+        finally:
+            await self._replicas.close()
+
+    # --- what is served ---
+
+    async def serve(self) -> None:
+        """Serve what the journal says, and only that. Raises StorageError."""
+        async with self._serving:
+            records = list(self._journal.records.values())
+            held = {name: uid for record in records for name, uid in record.uids.items()}
+            self._withdrawn = {name: uid for name, uid in self._withdrawn.items() if held.get(name) == uid}
+            wanted: dict[str, Definition] = {}
+            group_versions: set[GroupVersion] = set()
+            for record in filter(is_served, records):
+                for name, uid in record.uids.items():
+                    definition = self.host.definition(name, uid)
+                    if definition is not None and self._withdrawn.get(name) != uid:
+                        wanted[name] = definition
+                        group_versions |= {(definition.group, each.name) for each in definition.versions if each.served}
+            if not self._moves:
+                await self._freeze(records)
+            self._engine.installer.mark_adopted(self._marked - group_versions, "")
+            self._engine.installer.mark_adopted(group_versions, self._installation)
+            self._marked = group_versions
+            await self._want(wanted)
+            for name in wanted:
+                crd = self.host.crd(name)
+                if crd is not None and self.host.is_current(name):
+                    await self._journal.keep_definition(crd)
+            self._is_served = True
+
+    async def withdraw(self, definitions: Iterable[str]) -> None:
+        """Serve these no longer, although the record has them still. Raises StorageError."""
+        uids = {name: uid for record in self._journal.records.values() for name, uid in record.uids.items()}
+        names = list(definitions)
+        self._withdrawn |= {name: uids[name] for name in names if name in uids}
+        await self.serve()
+        for name in names:
+            await self._journal.forget_definition(name)
+
+    async def _freeze(self, records: Iterable[Record]) -> None:
+        """What the server that moves does by steps, the others do by the record."""
+        for record in records:
+            for name in record.uids:
+                if is_frozen(record):
+                    await self._engine.definitions.freeze(name, reads=is_hidden(record))
+                else:
+                    self._engine.definitions.thaw(name)
+
+    async def _restore(self) -> None:
+        while True:
+            try:
+                await self._journal.ready()
+                await self.host.restore(await self._journal.definitions())
+                await self.serve()
+            except StorageError as error:
+                log.warning("adopted definitions can't be read yet: %s", error)
+                await asyncio.sleep(_RETRY_SECONDS)
+            else:
+                return
+
+    def _on_change(self) -> None:
+        self._changed.set()
+
+    async def _follow(self) -> None:
+        """Serve each change of the journal and of the host's definitions, and tell the mover what is wanted."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            try:
+                await self.serve()
+            except StorageError as error:
+                log.warning("a change of adopted definitions can't be served yet: %s", error)
+                await asyncio.sleep(_RETRY_SECONDS)
+                self._changed.set()
+                continue
+            if not self.host.trouble():
+                families = self.host.families()
+                self._mover.want(families)
+                self._tell_problems(families)
+
+    # --- the server that moves ---
+
+    async def _move(self) -> None:
+        self._moves = True
+        self._changed.set()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._status.run())
+                tasks.create_task(self.switcher.run())
+                tasks.create_task(self._mover.run())
+                tasks.create_task(self._steps.run())
+        finally:
+            self._moves = False
+            self._changed.set()
+
+    def _observe(self, record: Record, moving: Moving | None) -> None:
+        self._status.observe(record, moving)
+        if moving is not None:
+            return
+        if record.phase is Phase.GUARDING:
+            self._guarded_at[record.family] = time.monotonic()
+        elif record.phase is Phase.ADOPTED and record.family in self._guarded_at:
+            frozen = time.monotonic() - self._guarded_at.pop(record.family)
+            count, size = _sum(record.copied.values())
+            self._metrics.froze(frozen)
+            self._metrics.copied(count, size)
+            log.info("adopted %s: %d objects, %d bytes; writes were refused for %.2f s", record.family, count, size, frozen)
+        elif record.phase is not Phase.SWITCHING:
+            self._guarded_at.pop(record.family, None)
+            log.info("%s: %s%s", record.family, record.phase.value, f": {record.reason}" if record.reason else "")
+
+    def _on_problem(self, api_service: str, problem: str) -> None:
+        if problem:
+            log.warning("%s", problem)
+            self._problems[api_service] = problem
+        else:
+            self._problems.pop(api_service, None)
+        if not self.host.trouble():
+            self._tell_problems(self.host.families())
+
+    def _tell_problems(self, families: Iterable[Family]) -> None:
+        for family in families:
+            services = [f"{version}.{group}" for group, version in family.group_versions]
+            troubles = [self._problems[name] for name in ("", *services) if name in self._problems]
+            self._status.problems(family.name, [*family.obstacles, *troubles])
+
+
+def _sum(copied: Iterable[Copied]) -> tuple[int, int]:
+    each = list(copied)
+    return sum(one.count for one in each), sum(one.size for one in each)
+
+
+class _Steps:
+    """`steps.Steps`, by the real parts."""
+
+    def __init__(
+        self,
+        adoption: Adoption,
+        cluster: Cluster,
+        engine: Engine,
+        storage: Storage,
+        host_etcd: Storage | None,
+        installation: str,
+        guard: Guard,
+        replicas: Replicas,
+    ) -> None:
+        self._adoption = adoption
+        self._cluster = cluster
+        self._definitions = engine.definitions
+        self._installation = installation
+        self._storage = storage
+        self._host_etcd = host_etcd
+        self._host = adoption.host
+        self._switcher = adoption.switcher
+        self._guard = guard
+        self._replicas = replicas
+        self._guarded: frozenset[tuple[str, str]] | None = None
+        self._renewed = asyncio.Event()
+        self._new_uids: dict[str, dict[str, str]] = {}
+
+    async def run(self) -> None:
+        """Give the guard the CA of a renewed certificate, until cancelled."""
+        while True:
+            await self._renewed.wait()
+            self._renewed.clear()
+            if self._guarded is None:
+                continue
+            try:
+                await self._guard.set(self._guarded)
+            except (ClusterError, Unreachable) as error:
+                log.warning("the guard can't be given the renewed CA yet: %s", error)
+                await asyncio.sleep(_RETRY_SECONDS)
+                self._renewed.set()
+
+    def renew_guard(self) -> None:
+        self._renewed.set()
+
+    async def families(self) -> Sequence[Family]:
+        return await self._host.ask()
+
+    async def hold(self, definition: str) -> None:
+        await self._host.hold(definition)
+
+    async def let_go(self, definition: str, uid: str) -> None:
+        await self._host.let_go(definition, uid)
+
+    def source(self, definition: str) -> Source:
+        if self._host_etcd is not None:
+            return StorageSource(self._host_etcd, objects_prefix(definition))
+        found = self._found(definition)
+        version = reading_version(found, self._host.taken(found.group)) if found is not None else None
+        if found is None or version is None:
+            raise CantCopy(f"{definition}: the host serves no version to read its objects in")
+        return APISource(self._cluster, found, version.name)
+
+    async def guard(self, definitions: Collection[str]) -> None:
+        resources = frozenset((group, plural) for plural, _, group in (name.partition(".") for name in definitions))
+        self._guarded = resources
+        await self._guard.set(resources)
+        await self._guard.seen(await self._replicas.clusters())
+
+    async def host_revision(self) -> int:
+        if self._host_etcd is not None:
+            return await self._host_etcd.revision()
+        # A list without a resourceVersion is of the newest revision.
+        answer = await self._cluster.request("GET", _NAMESPACES, query={"limit": "1"})
+        return int(answer["metadata"]["resourceVersion"])
+
+    async def advance_host(self, revision: int) -> None:
+        if self._host_etcd is not None:
+            await self._host_etcd.advance(revision)
+
+    async def freeze(self, definition: str, *, reads: bool = False) -> None:
+        await self._definitions.freeze(definition, reads=reads)
+
+    def thaw(self, definition: str) -> None:
+        self._definitions.thaw(definition)
+
+    async def mark(self, definition: str) -> None:
+        await self._definitions.expire_before(definition)
+
+    async def serve(self, record: Record) -> None:
+        await self._adoption.serve()
+        missing = [name for name in record.definitions if self._definitions.get(name) is None]
+        if missing:
+            raise AggserverError(f"{', '.join(missing)} can't be served: the host does not have the definition that was recorded")
+
+    async def withdraw(self, definitions: Iterable[str]) -> None:
+        await self._adoption.withdraw(definitions)
+
+    async def to_us(self, group_versions: Sequence[GroupVersion]) -> None:
+        await self._switcher.to_us(group_versions)
+        await proxied(await self._replicas.clusters(), group_versions, self._installation)
+
+    async def to_host(self, group_versions: Sequence[GroupVersion]) -> None:
+        await self._switcher.to_host(group_versions)
+        await proxied(await self._replicas.clusters(), group_versions, "")
+
+    async def remove(self, group_versions: Sequence[GroupVersion]) -> None:
+        await self._switcher.remove(group_versions)
+
+    async def end_watches(self, definition: str) -> None:
+        await end_watches(self._cluster, definition)
+
+    def give_back(self, record: Record, definition: str) -> GiveBack:
+        if self._host_etcd is not None:
+            return GiveBackToStore(self._storage, self._host_etcd, definition, record.uids[definition])
+        manifest = self._host.crd(definition)
+        if manifest is None:
+            raise CantGiveBack(f"{definition} is not in the host any more")
+        uids = self._new_uids.setdefault(record.family, {})
+        back = GiveBackThroughAPI(self._storage, self._cluster, manifest, uids)
+        return back if record.through_api else _Unwritten(back)
+
+    def leftovers(self, record: Record, definition: str) -> Leftovers:
+        if self._host_etcd is None:
+            raise CantGiveBack("what stayed in the cluster's etcd can only be removed there: --host-etcd-servers is not set")
+        return Leftovers(self._host_etcd, definition, record.uids[definition])
+
+    async def empty(self, definition: str) -> None:
+        resource = self._definitions.get(definition)
+        if resource is None:
+            return
+        self._definitions.set(resource.definition, terminating=True)
+        resource = self._definitions.get(definition)
+        while resource is not None:
+            store = resource.store(resource.definition.storage_version)
+            await store.delete_collection(Context(CONTROLLER), DeleteOptions(), ALL)
+            if not await store.count(Context(CONTROLLER)):
+                return
+            await asyncio.sleep(_LOOK_SECONDS)
+            resource = self._definitions.get(definition)
+
+    def _found(self, definition: str) -> Definition | None:
+        crd = self._host.crd(definition)
+        return self._host.definition(definition, crd["metadata"]["uid"]) if crd is not None else None
+
+
+class _Unwritten:
+    """A `record.GiveBack` for a release that must not give objects new uids: it is possible while nothing was written here."""
+
+    through_api = True
+
+    def __init__(self, back: GiveBackThroughAPI) -> None:
+        self._back = back
+
+    async def unchanged(self, copied: Copied) -> bool:
+        return await self._back.unchanged(copied)
+
+    async def check(self, copied: Copied) -> None:
+        raise CantGiveBack(
+            "objects were written here since the adoption. With --host-etcd-servers they go back as they are; "
+            "`aggserver adopt release --through-api` sends them through the API, where those created here get a new uid"
+        )
+
+    async def first(self, copied: Copied, progress: Progress) -> Given:
+        return await self.rest(copied, progress)
+
+    async def rest(self, copied: Copied, progress: Progress) -> Given:
+        await self.check(copied)
+        return Given()

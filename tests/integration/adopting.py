@@ -1,0 +1,102 @@
+"""The manifests with adoption applied to a control plane, and `aggserver serve --adopt` in the place of their Deployment.
+
+As `aggregation.py`, for definitions that the control plane has. Tests label a definition, and see what becomes of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.controlplane.plane import ControlPlane
+from tests.controlplane.processes import free_ports
+from tests.integration.aggregation import MANIFESTS, NAMESPACE, SERVICE
+from tests.integration.server import Aggregated, eventually
+
+__all__ = ["LABEL", "Adopting"]
+
+LABEL = "aggserver.io/adopt"
+CONFIG_MAP = "aggserver-adoption"
+
+
+class Adopting:
+    """Applies the manifests when made. `start` starts the server; the same data and port are used for each start.
+
+    groups: whose objects the server may read and write at the host.
+    """
+
+    def __init__(self, plane: ControlPlane, folder: Path, *groups: str) -> None:
+        self.plane = plane
+        self.port = free_ports(1)[0]
+        self._folder = folder / "server"
+        overlay = folder / "overlay"
+        overlay.mkdir()
+        # kustomize takes relative paths only.
+        (overlay / "base").symlink_to(MANIFESTS)
+        text = json.dumps({"resources": ["base"], "components": ["base/adoption"]})
+        (overlay / "kustomization.yaml").write_text(text)
+        rendered = plane.kubectl("kustomize", "--load-restrictor=LoadRestrictionsNone", str(overlay)).stdout
+        objects = [found for found in yaml.safe_load_all(rendered) if found["kind"] != "Deployment"]
+        for found in objects:
+            if found["kind"] == "Service":
+                found["spec"] = {"type": "ExternalName", "externalName": "localhost"}
+        rule = {
+            "apiGroups": list(groups),
+            "resources": ["*"],
+            "verbs": ["get", "list", "watch", "create", "update", "patch", "delete"],
+        }
+        objects.append(
+            {
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "ClusterRole",
+                "metadata": {"name": "aggserver:adopted-tests", "labels": {"aggserver.io/aggregate-to-adopted": "true"}},
+                "rules": [rule],
+            }
+        )
+        plane.kubectl("apply", "-f", "-", input="\n---\n".join(map(json.dumps, objects)))
+        self.kubeconfig = folder / "service-account.kubeconfig"
+        token = plane.kubectl("create", "token", SERVICE, "-n", NAMESPACE, "--duration=2h").stdout.strip()
+        config = json.loads(plane.kubeconfig.read_text())
+        config["users"][0]["user"] = {"token": token}
+        self.kubeconfig.touch(mode=0o600)
+        self.kubeconfig.write_text(json.dumps(config))
+
+    def start(self, *arguments: str, selector: str = f"{LABEL}=true") -> Aggregated:
+        """arguments: more of them, such as those of the host's etcd."""
+        service = ["--service-name", SERVICE, "--service-namespace", NAMESPACE, "--service-port", str(self.port)]
+        kube_apiservers = ["--kube-apiservers", ",".join(self.plane.servers)]
+        adopt = [f"--adopt={selector}", *kube_apiservers, *arguments]
+        self.server = Aggregated(self._folder, self.kubeconfig, self.port, *service, *adopt)
+        return self.server
+
+    @property
+    def log(self) -> str:
+        return (self._folder / "aggserver.log").read_text(errors="replace")
+
+    def status(self) -> Mapping[str, Any]:
+        """What the ConfigMap says, by definition."""
+        done = self.plane.kubectl("get", "configmap", CONFIG_MAP, "-n", NAMESPACE, "-o", "json", check=False)
+        if done.returncode:
+            return {}
+        return {name: json.loads(text) for name, text in (json.loads(done.stdout).get("data") or {}).items()}
+
+    def label(self, definition: str, value: str = "true") -> None:
+        """value: '' removes the label."""
+        word = f"{LABEL}={value}" if value else f"{LABEL}-"
+        self.plane.kubectl("label", "--overwrite", "crd", definition, word)
+
+    def adopt(self, definition: str, seconds: float = 60.0) -> None:
+        self.label(definition)
+        eventually(lambda: self.phase(definition) == "Adopted", f"{definition} is adopted: {self.log[-3000:]}", seconds)
+
+    def release(self, definition: str, seconds: float = 60.0) -> None:
+        self.label(definition, "")
+        eventually(lambda: self.phase(definition) == "", f"{definition} is released: {self.log[-3000:]}", seconds)
+
+    def phase(self, definition: str) -> str:
+        """'' if the status does not have it."""
+        return str(self.status().get(definition, {}).get("phase", ""))
