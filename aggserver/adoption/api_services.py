@@ -1,8 +1,8 @@
-"""APIServices of adopted group-versions: whose each is, and what makes it this server's or the host's. Pure.
+"""APIServices of adopted group-versions: whose each is, and what makes it this server's. Pure.
 
 kube-apiserver's autoregister controller makes a local APIService for every group-version of its CRDs, and goes on to correct all
 that have the label `kube-aggregator.kubernetes.io/automanaged`. Without the label it leaves an APIService alone, so that it can
-name this server's Service. With `automanaged: "true"` it is the controller's again.
+name this server's Service. Once such an APIService is deleted, the controller makes a local one again.
 Source: k8s.io/kube-aggregator pkg/controllers/autoregister, kubernetes pkg/controlplane/controller/crdregistration, v0.36.3.
 """
 
@@ -24,10 +24,13 @@ from aggserver.apiextensions.api_service import (
 )
 from aggserver.meta.json_types import JSONObject
 
-__all__ = ["INSTALLATION", "Owner", "Target", "name_of", "owner", "to_host", "to_us"]
+__all__ = ["INSTALLATION", "Owner", "Target", "name_of", "owner", "to_us"]
 
 # The annotation with the id of the installation that adopted the group-version.
 INSTALLATION = "aggserver.io/installation"
+
+
+_KIND: JSONObject = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService"}
 
 
 class Owner(StrEnum):
@@ -80,9 +83,15 @@ def to_us(found: Mapping[str, Any] | None, group_version: tuple[str, str], targe
     group, version = group_version
     metadata = found["metadata"] if found is not None else {"name": name_of(group_version)}
     spec = found["spec"] if found is not None else {}
+    labels = {name: value for name, value in (metadata.get("labels") or {}).items() if name != AUTO_MANAGED_LABEL}
     service = target.service
     return {
-        **_with(found or _KIND, metadata, {AUTO_MANAGED_LABEL: None, MANAGED_BY_LABEL: ADOPTION}, target.installation),
+        **(found or _KIND),
+        "metadata": {
+            **metadata,
+            "labels": labels | {MANAGED_BY_LABEL: ADOPTION},
+            "annotations": {**(metadata.get("annotations") or {}), INSTALLATION: target.installation},
+        },
         "spec": {
             "group": group,
             "version": version,
@@ -93,33 +102,3 @@ def to_us(found: Mapping[str, Any] | None, group_version: tuple[str, str], targe
             "caBundle": base64.b64encode(target.ca_bundle).decode(),
         },
     }
-
-
-def to_host(found: Mapping[str, Any]) -> JSONObject:
-    """The APIService by which kube-apiserver serves the group-version itself, made of this server's."""
-    spec = found["spec"]
-    kept = ("group", "version", "groupPriorityMinimum", "versionPriority")
-    return {
-        **_with(found, found["metadata"], {AUTO_MANAGED_LABEL: "true", MANAGED_BY_LABEL: None}, None),
-        "spec": {name: spec[name] for name in kept},
-    }
-
-
-_KIND: JSONObject = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService"}
-
-
-def _with(
-    found: Mapping[str, Any], metadata: Mapping[str, Any], labels: Mapping[str, str | None], installation: str | None
-) -> JSONObject:
-    """The same object with these labels and this annotation; None removes one."""
-    changed = {
-        **metadata,
-        "labels": _merged(metadata.get("labels"), labels),
-        "annotations": _merged(metadata.get("annotations"), {INSTALLATION: installation}),
-    }
-    return {**found, "metadata": {name: value for name, value in changed.items() if value != {}}}
-
-
-def _merged(found: Mapping[str, str] | None, changes: Mapping[str, str | None]) -> dict[str, str]:
-    merged = {**(found or {}), **changes}
-    return {name: value for name, value in merged.items() if value is not None}

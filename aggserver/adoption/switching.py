@@ -4,8 +4,9 @@
 may delete one or point it elsewhere. `proxied` waits until each kube-apiserver does what the APIServices say. `end_watches` ends
 the watches that clients had open at the host: a switch does not end them, and no event comes over them any more.
 Source: k8s.io/kube-aggregator pkg/apiserver/handler_proxy.go (an update keeps the condition Available, so that requests are
-proxied at once), k8s.io/apiextensions-apiserver pkg/apiserver/customresource_handler.go (updateCustomResourceDefinition,
-tearDown) and pkg/controller/status/naming_controller.go, v0.36.3.
+proxied at once) and handler_discovery.go (AddAPIService does not forget one that has become local), and
+k8s.io/apiextensions-apiserver pkg/apiserver/customresource_handler.go (updateCustomResourceDefinition, tearDown) and
+pkg/controller/status/naming_controller.go, v0.36.3.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from aggserver.adoption.api_services import Owner, Target, name_of, owner, to_host, to_us
+from aggserver.adoption.api_services import Owner, Target, name_of, owner, to_us
 from aggserver.apiextensions.api_service import API_SERVICES, Service
 from aggserver.cluster import Cluster, ClusterError, Unreachable
 from aggserver.cluster.pacing import RECONNECT, REVIEWS, Sleep
@@ -53,7 +54,7 @@ LASTING = (400, 401, 403, 422)
 # Between two looks whether a kube-apiserver proxies, or has removed the passing category.
 LOOKS = Backoff(initial=0.02, longest=0.5, factor=1.5)
 
-# How often to look whether the naming controller has removed the passing category, before it is removed here: about 4 s in all.
+# How often to look whether the host has done its part, after `end_watches` and `to_host`: about 4 s in all.
 PATIENCE = 15
 
 # Looks at the same time, over all kube-apiservers and group-versions.
@@ -118,14 +119,26 @@ class Switcher:
                 self._tell(name_of(group_version), "")
 
     async def to_host(self, group_versions: Iterable[GroupVersion]) -> None:
-        """Let kube-apiserver serve them itself again. What is somebody else's is left alone. Raises SwitchError."""
-        for group_version in group_versions:
-            async with self._changing:
-                self._forget(group_version)
-                await self._settle(group_version, self._given_back)
+        """Let kube-apiserver serve them itself again. What is somebody else's is left alone. Raises SwitchError.
+
+        Ours are deleted: kube-apiserver serves without one, and makes a local one within milliseconds, which is waited for. To
+        make ours local is not enough: the aggregator would ask this server about discovery for ever, and without an answer
+        kubectl would not know the resources any more.
+        """
+        given = list(group_versions)
+        await self.remove(given)
+        for group_version in given:
+            name = name_of(group_version)
+            for pause in itertools.islice(LOOKS.pauses(), PATIENCE):
+                with contextlib.suppress(ClusterError, Unreachable):
+                    if await self._read(name) is not None:
+                        break
+                await self._sleep(pause)
+            else:
+                logger.warning("APIService %s is deleted, and kube-apiserver has not made its own yet", name)
 
     async def remove(self, group_versions: Iterable[GroupVersion]) -> None:
-        """Delete ours: their definitions are gone, or do not serve them any more. Raises SwitchError."""
+        """Delete ours, whose definitions are gone or do not serve them any more. Raises SwitchError."""
         for group_version in group_versions:
             async with self._changing:
                 self._forget(group_version)
@@ -162,12 +175,6 @@ class Switcher:
         if wanted == found:
             return None
         return _Change("POST" if found is None else "PUT", wanted, "names this server now")
-
-    def _given_back(self, _: GroupVersion, found: JSONObject | None) -> _Change | None:
-        # If there is none, kube-apiserver makes a local one by itself.
-        if found is None or owner(found, self._target)[0] is not Owner.OURS:
-            return None
-        return _Change("PUT", to_host(found), "is kube-apiserver's own again")
 
     def _removed(self, _: GroupVersion, found: JSONObject | None) -> _Change | None:
         if found is None or owner(found, self._target)[0] is not Owner.OURS:

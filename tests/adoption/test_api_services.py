@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from aggserver.adoption.api_services import Owner, Target, owner, to_host, to_us
+from aggserver.adoption.api_services import Owner, Target, owner, to_us
 from aggserver.apiextensions.api_service import Service, api_service
 
 GROUP_VERSION = ("a.io", "v1")
@@ -123,7 +123,3 @@ def test_to_us_without_one_that_was_there() -> None:
     # As kube-apiserver gives to groups of CRDs.
     assert (made["spec"]["groupPriorityMinimum"], made["spec"]["versionPriority"]) == (1000, 100)
     assert owner(made, TARGET) == (Owner.OURS, "")
-
-
-def test_to_host_leaves_nothing_of_ours() -> None:
-    assert to_host(ours()) == local()

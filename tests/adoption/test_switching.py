@@ -85,27 +85,34 @@ OURS = {"namespace": "agg", "name": "aggserver", "port": 8443}
 
 async def test_there_and_back() -> None:
     host = await Host.made(PAIR, OTHER_PAIR)
-    before = host.found()
     for _ in range(2):
         await host.switcher.to_us([PAIR, OTHER_PAIR])
     assert host.service() == host.service("v2.a.io") == OURS
     assert host.writes() == ["PUT", "PUT"]
-    for _ in range(2):
-        await host.switcher.to_host([PAIR, OTHER_PAIR])
-    assert host.writes() == ["PUT"] * 4
-    after = host.found()
-    assert after["spec"] == before["spec"]
-    assert after["metadata"] | {"resourceVersion": ""} == before["metadata"] | {"resourceVersion": ""}
+    going = asyncio.create_task(host.switcher.to_host([PAIR, OTHER_PAIR]))
+    await until(lambda: host.clock.slept)
+    assert host.cluster.objects[API_SERVICES] == {}
+    # As kube-apiserver does.
+    for pair in (PAIR, OTHER_PAIR):
+        await host.put(pair, local())
+    await going
+    await host.switcher.to_host([PAIR, OTHER_PAIR])
+    assert host.writes() == ["PUT", "PUT", "DELETE", "DELETE"]
     assert host.problems == []
+
+
+async def test_kube_apiserver_is_not_waited_for_without_end(caplog: pytest.LogCaptureFixture) -> None:
+    host = await Host.made()
+    await host.switcher.to_us([PAIR])
+    await host.switcher.to_host([PAIR])
+    assert 3.0 < sum(host.clock.slept) < 6.0
+    assert "APIService v1.a.io is deleted, and kube-apiserver has not made its own yet" in caplog.text
 
 
 async def test_one_that_is_not_there_is_created() -> None:
     host = Host()
     await host.switcher.to_us([PAIR])
     assert host.service() == OURS
-    await host.cluster.remove(API_SERVICES, NAME)
-    # kube-apiserver makes it itself.
-    await host.switcher.to_host([PAIR])
     assert host.writes() == ["POST"]
 
 
@@ -204,8 +211,10 @@ async def test_one_that_was_given_back_is_not_taken_again() -> None:
     host = await Host.made()
     await host.switcher.to_us([PAIR])
     async with host.keeping():
-        await host.switcher.to_host([PAIR])
-        await settled()
+        going = asyncio.create_task(host.switcher.to_host([PAIR]))
+        await until(lambda: not host.cluster.objects[API_SERVICES])
+        await host.put(PAIR, local())
+        await going
         host.switcher.trust(b"new")
         await settled()
     assert host.service() is None
