@@ -142,11 +142,18 @@ class GiveBackToStore:
         self._prefix = objects_prefix(definition)
         self._leftovers = Leftovers(host, definition, uid)
         self._followed = 0  # our revision that the host has; 0: not known, so that everything has to be compared
+        self._recorded: Copied | None = None  # what the host was seen to have, before this wrote to it
 
     async def unchanged(self, copied: Copied) -> bool:
-        if await self._own.count(self._prefix) != copied.count:
+        now = await self._own.revision()
+        if await self._own.count(self._prefix) != copied.count or await written_here(self._own, self._prefix, copied):
             return False
-        return not await written_here(self._own, self._prefix, copied) and await self._leftovers.as_recorded(copied)
+        if self._recorded != copied and not await self._leftovers.as_recorded(copied):
+            return False
+        # So that the same question in the freeze, or what is written in between, needs no second look at all objects.
+        self._recorded = copied
+        self._followed = max(now, self._followed)
+        return True
 
     async def check(self, copied: Copied) -> None:
         await self._leftovers.check_place()
@@ -190,7 +197,7 @@ class GiveBackToStore:
 
     async def _compare(self, copied: Copied, progress: Progress) -> Given:
         """Write all differences. What clients write meanwhile is left to `_follow`."""
-        self._followed = 0
+        self._followed, self._recorded = 0, None
         began = await self._own.revision()
         total = max(await self._own.count(self._prefix), await self._host.count(self._prefix))
         given, seen, pending = Given(), 0, 0
@@ -247,6 +254,8 @@ class GiveBackToStore:
 
     async def _write(self, writes: Sequence[Write], copied: Copied) -> Given:
         refused: list[Fault] = []
+        if writes:
+            self._recorded = None
         for group in _groups(writes):
             results = await all_of(self._write_one(each, copied) for each in group)
             for write, error in zip(group, results, strict=True):

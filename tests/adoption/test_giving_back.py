@@ -168,6 +168,24 @@ async def test_nothing_written_is_nothing_to_do(moved: Moved) -> None:
     assert await moved.host.revision() == before
 
 
+async def test_in_the_freeze_no_second_look_at_all_objects_is_needed(moved: Moved, monkeypatch: pytest.MonkeyPatch) -> None:
+    give_back = moved.give_back()
+    assert await give_back.unchanged(moved.copied)
+
+    async def listed(*given: Any, **named: Any) -> Any:
+        raise Unavailable("no list was to be needed")
+
+    for store in (moved.own, moved.host):
+        monkeypatch.setattr(store, "list", listed)
+    assert await give_back.unchanged(moved.copied)
+    await change(moved)
+    assert not await give_back.unchanged(moved.copied)
+    rest = await give_back.rest(moved.copied, moved.progress)
+    assert (rest.written, rest.deleted) == (1, 0)
+    monkeypatch.undo()
+    assert await moved.same()
+
+
 async def change(moved: Moved) -> None:
     await moved.put("a00001", encoded("a00001", n=77))
 
