@@ -98,8 +98,12 @@ def fits(record: Record, family: Family | None) -> bool:
 
 
 def is_frozen(record: Record) -> bool:
-    """Whether a server that serves the record's definitions must refuse writes, from the first request on."""
-    return not record.shared and record.phase in (Phase.SWITCHING, Phase.SWITCHING_BACK)
+    """Whether a server that serves the record's definitions, and does not move them itself, must refuse writes.
+
+    During a release, too: only the server that moves knows when the last difference is read, and what another one took after
+    that would be lost. So it holds from the first request after a restart on.
+    """
+    return not record.shared and record.phase in (Phase.SWITCHING, Phase.GIVING_BACK, Phase.SWITCHING_BACK)
 
 
 def is_hidden(record: Record) -> bool:
