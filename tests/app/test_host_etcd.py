@@ -12,7 +12,7 @@ FLAGS = ["serve", "--adopt=", "--host-etcd-servers", "https://127.0.0.1:1"]
 
 
 async def test_without_servers_there_is_none() -> None:
-    assert await open_host_etcd(parse(FLAGS[:3], {})) is None
+    assert await open_host_etcd(parse(FLAGS[:2], {})) is None
 
 
 async def test_a_bad_file_is_told_with_the_option_that_names_it(tmp_path: Path) -> None:
