@@ -49,6 +49,10 @@ READ = [
     "python -m benchmarks --write-docs",
     "python -m benchmarks --report benchmarks/results/20260101T000000Z.json --write-docs",
     ".venv/bin/python -m tests.history --minutes 10 --seed 7 --store etcd",
+    "aggserver adopt plan --adopt aggserver.io/adopt=true --kubeconfig admin.kubeconfig --service-namespace aggserver-system",
+    "aggserver adopt status --kubeconfig admin.kubeconfig --service-namespace aggserver-system",
+    "aggserver adopt release crontabs.stable.example.com --kubeconfig admin.kubeconfig --service-namespace aggserver-system",
+    "aggserver adopt cleanup crontabs.stable.example.com --kubeconfig admin.kubeconfig --service-namespace aggserver-system",
     "aggserver serve --storage etcd --etcd-servers https://a:2379,https://b:2379,https://c:2379"
     " --etcd-cafile ca.crt --etcd-certfile client.crt --etcd-keyfile client.key --definitions DIR",
 ]
@@ -89,7 +93,10 @@ def test_the_options_of_a_command_that_takes_long(command: str, monkeypatch: pyt
     program, *arguments = shlex.split(command)
     if program == "aggserver":
         options = parse([str(tmp_path) if word == "DIR" else word for word in arguments], {})
-        assert (options.storage, len(options.etcd_servers)) == ("etcd", 3)
+        if options.command == "serve":
+            assert (options.storage, len(options.etcd_servers)) == ("etcd", 3)
+        else:
+            assert (options.kubeconfig, options.service_namespace) == (Path("admin.kubeconfig"), "aggserver-system")
         return
     read = argparse.ArgumentParser.parse_args
 

@@ -18,7 +18,7 @@ import orjson
 from aggserver.admission.cluster_sources import GUARD_LABEL
 from aggserver.adopt_command import follow, report
 from aggserver.adopt_command.plan import Access, Facts, Sample, access_of, access_of_server, chosen, plan
-from aggserver.adoption.families import ADOPTION, CLEANUP, RELEASE, THROUGH_API, Family
+from aggserver.adoption.families import ADOPTION, CLEANUP, RELEASE, THROUGH_API, Family, kept
 from aggserver.adoption.status import CONFIG_MAP, LEFT_OUT
 from aggserver.apiextensions.api_service import Service
 from aggserver.cluster import Cluster, ClusterError, Unreachable
@@ -96,7 +96,7 @@ class Adopt:
         selector = LabelSelector.parse(self._options.adopt or "")  # checked with the options
         service = Service(self._namespace, self._options.service_name, self._options.service_port)
         facts = Facts(
-            crds=await self._list(CRDS),
+            crds=[kept(crd, whole=True) for crd in await self._list(CRDS)],
             api_services=await self._list(API_SERVICES),
             webhooks=await self._admission("webhookconfigurations", {"labelSelector": f"{GUARD_LABEL}!=true"}),
             policies=await self._admission("admissionpolicies", {}),

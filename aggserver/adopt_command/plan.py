@@ -79,6 +79,7 @@ def access_of_server(namespace: str) -> list[Access]:
     needed += [Access(verb, *services) for verb in ("get", "list", "watch", "create", "update", "delete")]
     needed += [Access(verb, *guard) for verb in ("get", "create", "update", "delete")]
     needed += [Access(verb, "", "configmaps", "", namespace) for verb in ("get", "create", "update")]
+    needed += [Access(verb, "coordination.k8s.io", "leases", "", namespace) for verb in ("get", "create", "update")]
     needed += [Access(verb, "", "events", "", "default") for verb in ("get", "create", "patch")]
     return [*needed, Access("list", "discovery.k8s.io", "endpointslices", "", "default")]
 

@@ -41,7 +41,8 @@ async def show(cluster: FakeCluster, entries: dict[str, Any]) -> None:
 
 async def host(*, allowed: Callable[[dict[str, Any]], bool] = lambda attributes: True) -> FakeCluster:
     cluster = FakeCluster()
-    await cluster.put(CRDS, crd())
+    # As lists of kube-apiserver have their items.
+    await cluster.put(CRDS, {key: value for key, value in crd().items() if key not in ("apiVersion", "kind")})
     cluster.on("GET", AUTHENTICATION, lambda body: {"data": {"requestheader-client-ca-file": "PEM"}})
     cluster.on("POST", REVIEWS, lambda body: {"status": {"allowed": allowed(body["spec"]["resourceAttributes"])}})
     await cluster.put("/api/v1/namespaces/ns/services", {"metadata": {"name": "aggserver"}, "spec": {"ports": [{"port": 443}]}})
