@@ -24,7 +24,7 @@ from aggserver.apiextensions.api_service import (
 )
 from aggserver.meta.json_types import JSONObject
 
-__all__ = ["INSTALLATION", "Owner", "Target", "name_of", "owner", "to_us"]
+__all__ = ["INSTALLATION", "Owner", "Target", "deletion", "name_of", "owner", "to_us"]
 
 # The annotation with the id of the installation that adopted the group-version.
 INSTALLATION = "aggserver.io/installation"
@@ -81,7 +81,7 @@ def owner(found: Mapping[str, Any], target: Target) -> tuple[Owner, str]:
 def to_us(found: Mapping[str, Any] | None, group_version: tuple[str, str], target: Target) -> JSONObject:
     """The APIService that sends the group-version's requests to this server, made of the one found; None: there is none."""
     group, version = group_version
-    metadata = found["metadata"] if found is not None else {"name": name_of(group_version)}
+    metadata: Mapping[str, Any] = found["metadata"] if found is not None else {"name": name_of(group_version)}
     spec = found["spec"] if found is not None else {}
     labels = {name: value for name, value in (metadata.get("labels") or {}).items() if name != AUTO_MANAGED_LABEL}
     service = target.service
@@ -102,3 +102,13 @@ def to_us(found: Mapping[str, Any] | None, group_version: tuple[str, str], targe
             "caBundle": base64.b64encode(target.ca_bundle).decode(),
         },
     }
+
+
+def deletion(found: Mapping[str, Any]) -> JSONObject:
+    """The body of the request that deletes the APIService if nobody has changed it: kube-apiserver then makes its own.
+
+    It is not made local instead: the aggregator would go on asking this server about discovery.
+    """
+    metadata = found["metadata"]
+    preconditions = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+    return {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}

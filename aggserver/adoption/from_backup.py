@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from aggserver.admission.cluster_sources import GUARD_LABEL
-from aggserver.adoption.api_services import name_of, to_host
+from aggserver.adoption.api_services import deletion, name_of
 from aggserver.adoption.families import FINALIZER
 from aggserver.adoption.giving_back import GiveBackToStore
 from aggserver.adoption.giving_back_api import GiveBackThroughAPI
@@ -139,7 +139,7 @@ class _Family:
         if give and self._host is not None:
             await self._advance(self._host)
         for service in services:
-            await self._cluster.request("PUT", f"{API_SERVICES}/{service['metadata']['name']}", body=to_host(service))
+            await self._cluster.request("DELETE", f"{API_SERVICES}/{service['metadata']['name']}", body=deletion(service))
             self._say(f"APIService {service['metadata']['name']}: served by kube-apiserver again")
         await self._unguard(manifests)
         for name, back in give:

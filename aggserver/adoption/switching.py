@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from aggserver.adoption.api_services import Owner, Target, name_of, owner, to_us
+from aggserver.adoption.api_services import Owner, Target, deletion, name_of, owner, to_us
 from aggserver.apiextensions.api_service import API_SERVICES, Service
 from aggserver.cluster import Cluster, ClusterError, Unreachable
 from aggserver.cluster.pacing import RECONNECT, REVIEWS, Sleep
@@ -179,10 +179,7 @@ class Switcher:
     def _removed(self, _: GroupVersion, found: JSONObject | None) -> _Change | None:
         if found is None or owner(found, self._target)[0] is not Owner.OURS:
             return None
-        metadata = found["metadata"]
-        preconditions = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
-        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
-        return _Change("DELETE", body, "is deleted")
+        return _Change("DELETE", deletion(found), "is deleted")
 
     async def _settle(
         self, group_version: GroupVersion, decide: Callable[[GroupVersion, JSONObject | None], _Change | None]
