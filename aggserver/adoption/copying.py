@@ -9,8 +9,9 @@ copied, too, unless somebody has written the object here since; then it is only 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -18,7 +19,9 @@ from aggserver.adoption.record import Change, Copied, Moving, Source, SourcePage
 from aggserver.cluster.pacing import Sleep
 from aggserver.storage.interface import Conflict, KeyExists, NotFound, Storage
 
-__all__ = ["Copier", "Late", "drop"]
+__all__ = ["Copier", "Copies", "Late", "drop", "stopped"]
+
+log = logging.getLogger("aggserver.adoption")
 
 # Writes of ours in flight. A store in this process commits all that wait in one transaction.
 AT_ONCE = 128
@@ -259,6 +262,78 @@ class Copier:
             self._size -= size
 
 
+class Copies:
+    """The copiers of the families that are moving, and the tasks in which they follow the host.
+
+    told: called with a family, and with what a person should know about a write that came late.
+    """
+
+    def __init__(self, storage: Storage, told: Callable[[str, str], None], *, clock: Callable[[], float], sleep: Sleep) -> None:
+        self._storage = storage
+        self._told = told
+        self._clock = clock
+        self._sleep = sleep
+        self._copiers: dict[str, dict[str, Copier]] = {}
+        self._tasks: dict[str, list[asyncio.Task[None]]] = {}
+
+    def get(self, family: str) -> Mapping[str, Copier]:
+        """By definition; empty if this process has not copied the family."""
+        return self._copiers.get(family, {})
+
+    async def begin(
+        self,
+        family: str,
+        prefixes: Mapping[str, str],
+        source: Callable[[str], Source],
+        on_progress: Callable[[Moving], None],
+    ) -> Mapping[str, Copier]:
+        """Copy the definitions one after the other, and follow each from then on. prefixes: by definition. Raises as `Source`."""
+        copiers = self._copiers[family] = {}
+        tasks = self._tasks[family] = []
+        for name, prefix in prefixes.items():
+            copiers[name] = Copier(
+                source(name),
+                self._storage,
+                prefix,
+                on_progress=on_progress,
+                on_late=lambda change, copied: self._on_late(family, change, copied=copied),
+                clock=self._clock,
+                sleep=self._sleep,
+            )
+            await copiers[name].copy()
+            task = asyncio.create_task(copiers[name].follow())
+            # Whoever waits for the copier gets its error; after the switch there is nobody any more.
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+            tasks.append(task)
+        return copiers
+
+    async def end(self, family: str) -> Mapping[str, Copier]:
+        """Stop following the host. Returns the copiers."""
+        await stopped(self._tasks.pop(family, []))
+        return self._copiers.pop(family, {})
+
+    async def close(self) -> None:
+        for family in list(self._tasks):
+            await self.end(family)
+
+    def _on_late(self, family: str, change: Change, *, copied: bool) -> None:
+        what = "a write" if change.value is not None else "a deletion"
+        if copied:
+            log.info("%s: %s of %s came late from the host, and was copied", family, what, change.key)
+        else:
+            why = f"{what} of {change.key} at the host's revision {change.revision} came late: what was written here since stays"
+            log.warning("%s: %s", family, why)
+            self._told(family, why)
+
+
+async def stopped(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Cancel tasks, and wait until they have ended."""
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)
+
+
 async def _ahead(pages: AsyncGenerator[SourcePage]) -> AsyncGenerator[SourcePage]:
     """The pages, each of which is read while the one before it is written."""
 
@@ -283,6 +358,10 @@ async def _together(work: Iterable[Coroutine[Any, Any, object]]) -> None:
             for each in work:
                 tasks.create_task(each)
     except ExceptionGroup as group:
+        # A task group raises the errors of its tasks even if it was cancelled at the same time.
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError from None
         raise group.exceptions[0] from None
 
 

@@ -15,14 +15,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
-from aggserver.adoption.copying import Copier, drop
+from aggserver.adoption.copying import Copier, Copies, drop, stopped
 from aggserver.adoption.families import Family
 from aggserver.adoption.giving_back import objects_prefix
 from aggserver.adoption.journal import Journal
-from aggserver.adoption.record import Change, Copied, Given, Moving, Phase, Record
+from aggserver.adoption.record import Copied, Given, Moving, Phase, Record
 from aggserver.adoption.steps import GUARDED, Step, Steps, fits, joined, to_clean
 from aggserver.cluster.pacing import Sleep
 from aggserver.errors import AggserverError
@@ -85,7 +86,6 @@ class Moves:
         self._wants = wants
         self._observe = observe
         self._told = told
-        self._clock = clock
         self._now = now
         self._sleep = sleep
         # One family at a time. The end of a late watch, which is in a task of its own, takes its turn, too.
@@ -95,18 +95,13 @@ class Moves:
         self._watches_ended: set[str] = set()
         # The requests to remove leftovers that were answered, by definition.
         self.cleaned: dict[str, str] = {}
-        self._copiers: dict[str, dict[str, Copier]] = {}
-        self._following: dict[str, list[asyncio.Task[None]]] = {}
-        self._late: dict[str, bool] = {}
+        self._copies = Copies(storage, told, clock=clock, sleep=sleep)
         self._background: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
         """End the tasks in the background."""
-        tasks = [*self._background, *(task for each in self._following.values() for task in each)]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await stopped(list(self._background))
+        await self._copies.close()
 
     async def do(self, name: str, step: Step) -> None:
         """Do what `steps.next_step` says of the family."""
@@ -194,35 +189,18 @@ class Moves:
         await self.write(record)
         await self._switch(record)
 
-    async def _copy_all(self, record: Record) -> dict[str, Copier]:
+    async def _copy_all(self, record: Record) -> Mapping[str, Copier]:
         for name in record.definitions:
             await self._steps.hold(name)
-        copiers: dict[str, Copier] = {}
-        self._late[record.family] = False
-        self._copiers[record.family] = copiers
-        tasks = self._following.setdefault(record.family, [])
-        for name in record.definitions:
-            copiers[name] = Copier(
-                self._steps.source(name),
-                self._storage,
-                objects_prefix(name),
-                on_progress=lambda moving: self._observe(record, moving),
-                on_late=lambda change, copied: self._on_late(record.family, change, copied),
-                clock=self._clock,
-                sleep=self._sleep,
-            )
-            await copiers[name].copy()
-            task = asyncio.create_task(copiers[name].follow())
-            # Whoever waits for the copier gets its error; after the switch there is nobody any more.
-            task.add_done_callback(lambda done: done.cancelled() or done.exception())
-            tasks.append(task)
+        prefixes = {name: objects_prefix(name) for name in record.definitions}
+        copiers = await self._copies.begin(record.family, prefixes, self._steps.source, partial(self._observe, record))
         for copier in copiers.values():
             await copier.near()
         return copiers
 
     async def _switch(self, record: Record) -> None:
         """Lead clients here. Until the record says Adopted, none of them can write on either side."""
-        copiers = self._copiers.get(record.family, {})
+        copiers = self._copies.get(record.family)
         if record.shared:
             for name in record.definitions:
                 await self._steps.hold(name)
@@ -287,16 +265,6 @@ class Moves:
 
     # --- late writes ---
 
-    def _on_late(self, family: str, change: Change, copied: bool) -> None:
-        self._late[family] = True
-        what = "a write" if change.value is not None else "a deletion"
-        if copied:
-            log.info("%s: %s of %s came late from the host, and was copied", family, what, change.key)
-        else:
-            why = f"{what} of {change.key} at the host's revision {change.revision} came late: what was written here since stays"
-            log.warning("%s: %s", family, why)
-            self._told(family, why)
-
     async def _end_late(self, family: str) -> None:
         await self._sleep(LATE_SECONDS)
         async with self.turn:
@@ -304,20 +272,17 @@ class Moves:
 
     async def _end_following(self, family: str) -> None:
         """Stop following the host. What came late becomes part of the record."""
-        tasks = self._following.pop(family, [])
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
-        copiers, record = self._copiers.pop(family, {}), self._journal.get(family)
-        if self._late.pop(family, False) and record is not None and record.phase is Phase.ADOPTED:
-            late = {
-                name: await copier.with_late(record.copied[name]) for name, copier in copiers.items() if name in record.copied
-            }
-            try:
-                await self.write(replace(record, copied={**record.copied, **late}))
-            except AggserverError as error:
-                log.warning("%s: late writes of the host could not be recorded: %s", family, error)
+        copiers, record = await self._copies.end(family), self._journal.get(family)
+        if record is None or record.phase is not Phase.ADOPTED:
+            return
+        copied = dict(record.copied)
+        copied |= {name: await copier.with_late(copied[name]) for name, copier in copiers.items() if name in copied}
+        if all(copied[name].digest == each.digest for name, each in record.copied.items()):
+            return
+        try:
+            await self.write(replace(record, copied=copied))
+        except AggserverError as error:
+            log.warning("%s: late writes of the host could not be recorded: %s", family, error)
 
     # --- an adopted family changes ---
 

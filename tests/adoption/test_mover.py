@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aggserver.adoption.moves import LATE_SECONDS
 from aggserver.adoption.record import Phase
+from aggserver.meta import codec
 from tests.adoption.world import CRONTABS, SHIRTS, World
-from tests.fakes.clock import until
+from tests.fakes.clock import settled, until
 
 
 async def check(world: World, *, adopted: bool) -> None:
@@ -124,4 +128,98 @@ async def test_objects_that_are_no_copies_are_not_overwritten() -> None:
     await until(lambda: world.told)
     assert "1 objects of shirts.stable.example.com already" in world.mover.waiting[CRONTABS].reason
     assert world.journal.records == {}
+    await world.stop()
+
+
+async def test_a_deleted_definition_is_emptied_before_it_is_let_go() -> None:
+    world = await moved(World())
+    world.crds[SHIRTS]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    world.mover.want(world.wanted())
+    await world.settle()
+    world.mover.want(world.wanted())
+    await world.settle()
+    assert await world.own.count("/stable.example.com/shirts/") == 0
+    assert world.holding == {CRONTABS}
+    assert world.journal.records[CRONTABS].definitions == [CRONTABS]
+    assert world.guards == [frozenset({CRONTABS})] * 2
+    world.crds[CRONTABS]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    world.mover.want(world.wanted())
+    await world.settle()
+    assert (world.journal.records, world.crds, world.led) == ({}, {}, [set(), set()])
+    assert await world.objects(world.own) == {}
+    assert world.guards == [frozenset()] * 2
+    await world.stop()
+
+
+async def test_a_version_that_is_added_or_removed_is_switched() -> None:
+    world = await moved(World())
+    versions = world.crds[CRONTABS]["spec"]["versions"]
+    versions.append({"name": "v2", "served": True, "storage": False})
+    world.mover.want(world.wanted())
+    await world.settle()
+    assert world.led == [{("stable.example.com", "v1"), ("stable.example.com", "v2")}] * 2
+    versions[1]["served"] = False
+    world.mover.want(world.wanted())
+    await world.settle()
+    assert world.led == [{("stable.example.com", "v1")}] * 2
+    await check(world, adopted=True)
+    await world.stop()
+
+
+async def test_leftovers_are_removed_once_when_asked_and_a_release_still_gives_everything_back() -> None:
+    world = await moved(World())
+    assert await world.objects(world.host)
+    for crd in world.crds.values():
+        crd["metadata"]["annotations"] = {"aggserver.io/cleanup": "2026-01-01T00:00:00Z"}
+    world.mover.want(world.wanted())
+    await world.settle()
+    assert await world.objects(world.host) == {}
+    assert [text for text in world.told if "were removed" in text]
+    world.select(selected=False)
+    await world.settle()
+    await check(world, adopted=False)
+    await world.stop()
+
+
+async def test_in_a_shared_store_only_the_address_changes() -> None:
+    world = World(writes=0)
+    world.own = world.host
+    await moved(world)
+    before = await world.objects(world.host)
+    assert before
+    assert world.journal.records[CRONTABS].shared
+    assert [bool(led) for led in world.led] == [True, True]
+    assert (
+        not any(what.startswith(("guard 0", "freeze", "mark")) for what in world.points[1:]) or world.guards == [frozenset()] * 2
+    )
+    world.select(selected=False)
+    await world.settle()
+    assert await world.objects(world.host) == before
+    assert (world.journal.records, world.led, world.holding) == ({}, [set(), set()], set())
+    await world.stop()
+
+
+async def test_a_late_write_of_the_host_becomes_part_of_the_record() -> None:
+    world = World(writes=0)
+    arrived = asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        if seconds == LATE_SECONDS:
+            await arrived.wait()
+        await asyncio.sleep(0)
+
+    world.sleep = sleep
+    await moved(world)
+    key = "/stable.example.com/crontabs/default/late"
+    late = {"apiVersion": "stable.example.com/v1", "kind": "K", "metadata": {"name": key}}
+    revision = await world.host.create(key, codec.encode_json(late) + b"\n")
+    await settled()
+    assert (await world.objects(world.own))[key] == late
+    arrived.set()
+    await world.settle()
+    await until(lambda: world.journal.records[CRONTABS].copied[CRONTABS].host_revision >= revision)
+    world.acknowledged[key] = late
+    world.select(selected=False)
+    await world.settle()
+    await check(world, adopted=False)
     await world.stop()

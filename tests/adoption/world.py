@@ -18,12 +18,13 @@ from aggserver.adoption.mover import Mover
 from aggserver.adoption.record import GiveBack, Moving, Phase, Record, Source
 from aggserver.adoption.source import StorageSource
 from aggserver.adoption.steps import Remains, is_frozen, is_hidden
+from aggserver.cluster.pacing import Sleep
 from aggserver.errors import AggserverError
 from aggserver.meta import codec
 from aggserver.meta.selectors import LabelSelector
 from aggserver.storage.interface import Storage
 from aggserver.storage.memory import MemoryStorage
-from tests.fakes.clock import FakeClock
+from tests.fakes.clock import FakeClock, settled
 
 CRONTABS = "crontabs.stable.example.com"
 SHIRTS = "shirts.stable.example.com"
@@ -64,6 +65,7 @@ class World:
         # `Definitions.freeze` waits for those that are.
         self._writing = asyncio.Lock()
         self._clock = FakeClock()
+        self.sleep: Sleep = self._clock.sleep
         self._tasks: list[asyncio.Task[Any]] = []
         self.journal = Journal(_Watched(self.own, self))
         self.mover = self._mover()
@@ -91,7 +93,7 @@ class World:
             lambda _, text: self.told.append(text),
             clock=self._clock,
             now=self._clock,
-            sleep=self._clock.sleep,
+            sleep=self.sleep,
         )
 
     def run(self) -> None:
@@ -112,8 +114,11 @@ class World:
         await self.mover.run()
 
     async def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
+        # A process that is killed does nothing more, so one that misses its cancellation is cancelled again.
+        while not all(task.done() for task in self._tasks):
+            for task in self._tasks:
+                task.cancel()
+            await settled()
         results = await asyncio.gather(*self._tasks, return_exceptions=True)
         for each in results:
             if isinstance(each, Exception):
@@ -171,12 +176,15 @@ class World:
     async def _write(self) -> None:
         """A client writes a random object through a random kube-apiserver; what is acknowledged is remembered."""
         async with self._writing:
-            await self._write_one()
+            if self.crds:
+                await self._write_one()
 
     async def _write_one(self) -> None:
         name = self.random.choice(list(self.crds))
         apiserver = self.random.choice(APISERVERS)
         here = (GROUP, "v1") in self.led[apiserver]
+        if "deletionTimestamp" in self.crds[name]["metadata"]:
+            return
         if here and (name not in self.served or name in self.frozen):
             self.refused += 1
             return
@@ -288,6 +296,8 @@ class World:
 
     async def empty(self, definition: str) -> None:
         await self.point("empty")
+        async with self._writing:
+            pass  # a terminating definition takes no more writes
         for item in (await self.own.list(objects_prefix(definition))).items:
             await self.own.delete(item.key, item.revision)
             self.acknowledged.pop(item.key, None)
