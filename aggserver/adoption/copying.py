@@ -326,7 +326,7 @@ class Copies:
             self._told(family, why)
 
 
-async def stopped(tasks: Sequence[asyncio.Task[None]]) -> None:
+async def stopped(tasks: Sequence[asyncio.Task[Any]]) -> None:
     """Cancel tasks, and wait until they have ended."""
     for task in tasks:
         task.cancel()
@@ -352,17 +352,15 @@ async def _ahead(pages: AsyncGenerator[SourcePage]) -> AsyncGenerator[SourcePage
 
 
 async def _together(work: Iterable[Coroutine[Any, Any, object]]) -> None:
-    """Do it all at the same time. Raises the first error, and cancels the rest then."""
+    """Do it all at the same time. Raises the first error, after the rest was cancelled and has ended.
+
+    A task group is no help: one that is cancelled while a task of it fails forgets the cancellation.
+    """
+    tasks = [asyncio.create_task(each) for each in work]
     try:
-        async with asyncio.TaskGroup() as tasks:
-            for each in work:
-                tasks.create_task(each)
-    except ExceptionGroup as group:
-        # A task group raises the errors of its tasks even if it was cancelled at the same time.
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise asyncio.CancelledError from None
-        raise group.exceptions[0] from None
+        await asyncio.gather(*tasks)
+    finally:
+        await stopped(tasks)
 
 
 async def _replace(storage: Storage, key: str, value: bytes) -> int:
