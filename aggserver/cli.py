@@ -90,8 +90,9 @@ def _run(argv: Sequence[str]) -> int:
         import asyncio
 
         from aggserver.adopt_command import command as adopt
+        from aggserver.app.storage import open_host_etcd
 
-        return int(not asyncio.run(adopt.run(options, aggserver.__version__, _say)))
+        return int(not asyncio.run(adopt.run(options, aggserver.__version__, _say, open_host_etcd)))
     from aggserver.app.logs import log_to
 
     log_to(sys.stderr, options.log_level, os.environ)

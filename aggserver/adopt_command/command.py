@@ -1,6 +1,6 @@
 """`aggserver adopt plan|status|release|cleanup`: reads the host, asks the server for something by annotations, and follows it.
 
-plan writes nothing but access reviews. release and cleanup annotate definitions; the server that has adopted them does the work
+plan writes nothing but access reviews. A release from a backup is done here, since its server is lost. release and cleanup annotate definitions; the server that has adopted them does the work
 and says in its status ConfigMap how far it is.
 """
 
@@ -19,6 +19,7 @@ from aggserver.admission.cluster_sources import GUARD_LABEL
 from aggserver.adopt_command import follow, report
 from aggserver.adopt_command.plan import Access, Facts, Sample, access_of, access_of_server, chosen, plan
 from aggserver.adoption.families import ADOPTION, CLEANUP, RELEASE, THROUGH_API, Family, kept
+from aggserver.adoption.from_backup import opened_backup, release_from_backup
 from aggserver.adoption.status import CONFIG_MAP, LEFT_OUT
 from aggserver.apiextensions.api_service import Service
 from aggserver.cluster import Cluster, ClusterError, Unreachable
@@ -29,6 +30,7 @@ from aggserver.meta.json_types import JSONMapping, JSONObject
 from aggserver.meta.selectors import LabelSelector
 from aggserver.meta.times import format_time
 from aggserver.options import Options
+from aggserver.storage.interface import Storage
 
 __all__ = ["Adopt", "AdoptError", "run"]
 
@@ -50,16 +52,41 @@ class AdoptError(AggserverError):
     """What was asked for can't be done, or was not done. The text says what to do."""
 
 
-async def run(options: Options, version: str, say: Say) -> bool:
+async def run(options: Options, version: str, say: Say, open_host_etcd: Callable[[Options], Awaitable[Storage | None]]) -> bool:
     """Returns whether nothing stands in the way, or what was asked for is done.
 
-    Raises AdoptError, ConfigurationError, ClusterError and Unreachable.
+    Raises AdoptError, CantGiveBack, ConfigurationError, FileError, StorageError, ClusterError and Unreachable.
     """
     cluster = await connect(str(options.kubeconfig or ""), f"aggserver/{version}")
     try:
+        if options.from_backup is not None:
+            return await from_backup(cluster, options, options.from_backup, say, open_host_etcd)
         return await Adopt(cluster, options, say).run()
     finally:
         await cluster.close()
+
+
+async def from_backup(
+    cluster: Cluster,
+    options: Options,
+    file: Path,
+    say: Say,
+    open_host_etcd: Callable[[Options], Awaitable[Storage | None]],
+) -> bool:
+    """Give the definitions of a backup back: those that are named by their full names, or all. Raises as `run`."""
+
+    def told(line: str) -> None:
+        say(json.dumps({"message": line}, ensure_ascii=False) if options.output == "json" else line)
+
+    host = await open_host_etcd(options)
+    try:
+        async with opened_backup(file, told) as own:
+            names = options.definition_names
+            await release_from_backup(own, cluster, host, told, definitions=names, through_api=options.through_api)
+    finally:
+        if host is not None:
+            await host.close()
+    return True
 
 
 class Adopt:

@@ -117,6 +117,8 @@ def _check(options: Options) -> None:
         raise OptionsError("--host-etcd-certfile has no meaning without --host-etcd-servers")
     if options.host_etcd_servers and options.command == "serve" and options.adopt is None:
         raise OptionsError("--host-etcd-servers has no meaning without --adopt")
+    if options.host_etcd_servers and options.command == "adopt release" and options.from_backup is None:
+        raise OptionsError("--host-etcd-servers has no meaning without --from-backup: the server has its own")
     if options.request_timeout_seconds <= 0:
         raise OptionsError("--request-timeout: must be more than 0")
     if options.requestheader_client_ca_file and not options.requestheader_username_headers:

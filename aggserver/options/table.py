@@ -56,7 +56,7 @@ SERVE, DEV, CEL, COMPLETION = frozenset({"serve"}), frozenset({"dev"}), frozense
 CONVERT, ENVTEST = frozenset({"convert"}), frozenset({"envtest"})
 BOTH = SERVE | DEV
 # What reads and writes the cluster's own etcd.
-ADOPTING = SERVE
+ADOPTING = SERVE | {"adopt release"}
 ADOPT = frozenset(command for command in COMMANDS if command.startswith("adopt "))
 PLAN, ASK = frozenset({"adopt plan"}), frozenset({"adopt release", "adopt cleanup"})
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -453,6 +453,15 @@ class Options:
         _ADOPTION,
         "give changed objects back through the API, where the cluster's etcd can't be reached: objects that were created "
         "since get new uids",
+        commands=frozenset({"adopt release"}),
+    )
+    from_backup: Path | None = _option(
+        None,
+        "from-backup",
+        convert.path,
+        _ADOPTION,
+        "give back what a file of storage backup has, without a server, which must be gone for good",
+        metavar="FILE",
         commands=frozenset({"adopt release"}),
     )
     wait_seconds: float = _option(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from aggserver.adopt_command.command import API_SERVICES, AUTHENTICATION, CRDS, REVIEWS, Adopt, AdoptError
-from aggserver.options import OptionsError, parse
+from aggserver.adopt_command.command import API_SERVICES, AUTHENTICATION, CRDS, REVIEWS, Adopt, AdoptError, from_backup
+from aggserver.options import Options, OptionsError, parse
+from aggserver.storage import sqlite_maintenance as maintenance
+from aggserver.storage.sqlite import SQLiteStorage
 from tests.adopt_command.test_plan import NAME, crd
 from tests.fakes.cluster import FakeCluster
 
@@ -175,6 +178,24 @@ async def test_mistakes(argv: list[str], text: str) -> None:
     with pytest.raises(AdoptError) as caught:
         await Said(await host(), *argv).adopt.run()
     assert text in str(caught.value)
+
+
+async def test_a_release_from_a_backup_needs_no_server(tmp_path: Path) -> None:
+    """A backup without records: there is nothing to give back, and the host is not asked."""
+    store = SQLiteStorage(tmp_path / "store.db")
+    await store.start()
+    await store.close()
+    file = tmp_path / "backup.db"
+    maintenance.backup(tmp_path / "store.db", file, lambda line: None)
+    cluster, lines = FakeCluster(), list[str]()
+    options = parse(["adopt", "release", "--all", "--from-backup", str(file)], {})
+
+    async def no_etcd(_: Options) -> None:
+        return None
+
+    assert await from_backup(cluster, options, file, lines.append, no_etcd)
+    assert lines[-1] == "the backup has no record of an adopted definition: there is nothing to give back"
+    assert cluster.calls == []
 
 
 @pytest.mark.parametrize("argv", [["release"], ["cleanup", "a", "--all"]], ids=" ".join)
