@@ -1,7 +1,7 @@
 """`aggserver adopt plan|status|release|cleanup`: reads the host, asks the server for something by annotations, and follows it.
 
-plan writes nothing but access reviews. A release from a backup is done here, since its server is lost. release and cleanup annotate definitions; the server that has adopted them does the work
-and says in its status ConfigMap how far it is.
+plan writes nothing but access reviews. release and cleanup annotate definitions; the server that has adopted them does the work
+and says in its status ConfigMap how far it is. A release from a backup is done here, since its server is lost.
 """
 
 from __future__ import annotations
