@@ -7,20 +7,31 @@ import copy
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from aggserver.adoption import from_backup
+from aggserver.adoption.api_services import Target, to_us
+from aggserver.adoption.families import FINALIZER
+from aggserver.adoption.from_backup import opened_backup, release_from_backup
 from aggserver.adoption.giving_back import GiveBackToStore, Leftovers, objects_prefix
 from aggserver.adoption.giving_back_api import UID_BEFORE, GiveBackThroughAPI
-from aggserver.adoption.record import CantGiveBack, Copied, Given, digest
+from aggserver.adoption.journal import Journal
+from aggserver.adoption.record import CantGiveBack, Copied, Given, Phase, Record, digest
+from aggserver.apiextensions.api_service import API_SERVICES, Service
 from aggserver.cluster.client import ClusterClient, connect
 from aggserver.meta import codec
 from aggserver.registry import stored
+from aggserver.storage import sqlite_maintenance
 from aggserver.storage.etcd import EtcdStorage
 from aggserver.storage.interface import Storage
 from aggserver.storage.memory import MemoryStorage
+from aggserver.storage.sqlite import SQLiteStorage
 from tests.controlplane.plane import ControlPlane
+from tests.integration.server import eventually
 
 GROUP = "giving-back.example.com"
 DEFINITION = f"crontabs.{GROUP}"
@@ -292,3 +303,48 @@ async def test_a_write_of_kube_apiserver_after_the_move_is_told(
             CantGiveBack, match=rf"{namespace}/{name} was written by kube-apiserver at revision \d+, after the move"
         ):
             await GiveBackToStore(world.own, world.host, DEFINITION, world.uid).check(copied)
+
+
+async def test_a_backup_gives_a_definition_back_when_its_server_is_lost(
+    own_control_plane: ControlPlane, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(from_backup, "MARGIN", 500)  # of writes to etcd
+    async with sides(own_control_plane, namespace) as world, asyncio.timeout(PATIENCE):
+        for name in ("changed", "kept"):
+            world.apply(name, 1)
+        store = SQLiteStorage(tmp_path / "store.db")
+        await store.start()
+        world.own = store
+        copied = await world.move()
+        await world.put(_changed(world.get("changed")))
+        record = Record(DEFINITION, {DEFINITION: world.uid}, [(GROUP, "v1")], Phase.ADOPTED, shared=False, since="")
+        await Journal(store).write(replace(record, copied={DEFINITION: copied}))
+        file = tmp_path / "backup.db"
+        await asyncio.to_thread(sqlite_maintenance.backup, tmp_path / "store.db", file, lambda line: None)
+        await store.close()
+
+        target = Target(Service("no-such-namespace", "lost", 443), "installation", b"")
+        service = await world.cluster.request("GET", f"{API_SERVICES}/v1.{GROUP}")
+        ours = to_us(service, (GROUP, "v1"), target)
+        ours["spec"] = {**ours["spec"], "insecureSkipTLSVerify": True}
+        del ours["spec"]["caBundle"]
+        await world.cluster.request("PUT", f"{API_SERVICES}/v1.{GROUP}", body=ours)
+        crd = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{DEFINITION}"
+        found = await world.cluster.request("GET", crd)
+        finalizers = [*(found["metadata"].get("finalizers") or ()), FINALIZER]
+        await world.cluster.request("PATCH", crd, body={"metadata": {"finalizers": finalizers}})
+
+        def is_served(*, wanted: bool) -> bool:
+            return (world.plane.kubectl("get", "--raw", OBJECTS, check=False).returncode == 0) == wanted
+
+        await asyncio.to_thread(eventually, lambda: is_served(wanted=False), "the lost server's group is not served")
+
+        said: list[str] = []
+        async with opened_backup(file, said.append) as own:
+            await release_from_backup(own, world.cluster, world.host, said.append, definitions=[DEFINITION])
+        await asyncio.to_thread(eventually, lambda: is_served(wanted=True), "kube-apiserver serves the group again")
+        assert f"{DEFINITION}: 1 objects written, 0 deleted" in said
+        changed = await world.cluster.request("GET", OBJECTS.replace("/crontabs", f"/namespaces/{namespace}/crontabs/changed"))
+        assert (changed["metadata"]["generation"], changed["status"]) == (7, {"ready": True})
+        now = await world.cluster.request("GET", crd)
+        assert "finalizers" not in now["metadata"]
