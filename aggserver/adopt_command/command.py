@@ -20,6 +20,7 @@ from aggserver.adopt_command import follow, report
 from aggserver.adopt_command.plan import Access, Facts, Sample, access_of, access_of_server, chosen, plan
 from aggserver.adoption.families import ADOPTION, CLEANUP, RELEASE, THROUGH_API, Family, kept
 from aggserver.adoption.from_backup import opened_backup, release_from_backup
+from aggserver.adoption.guard import guard_name
 from aggserver.adoption.status import CONFIG_MAP, LEFT_OUT
 from aggserver.apiextensions.api_service import Service
 from aggserver.cluster import Cluster, ClusterError, Unreachable
@@ -132,7 +133,7 @@ class Adopt:
         names = [name for family in wanted for name in family.definitions]
         obstacles, notes = await self._installation(service.namespace, service.name)
         denied, unknown = await self._denied(
-            [*access_of_server(self._namespace), *(a for name in names for a in access_of(name))]
+            [*access_of_server(self._namespace, guard_name(service)), *(a for name in names for a in access_of(name))]
         )
         facts = Facts(
             facts.crds,

@@ -34,11 +34,12 @@ class Access(NamedTuple):
     resource: str
     subresource: str = ""
     namespace: str = ""
+    name: str = ""
 
     def __str__(self) -> str:
         what = f"{self.resource}/{self.subresource}" if self.subresource else self.resource
         where = f" in namespace {self.namespace}" if self.namespace else ""
-        return f"{self.verb} {what}{f'.{self.group}' if self.group else ''}{where}"
+        return f"{self.verb} {what}{f'.{self.group}' if self.group else ''}{f' {self.name}' if self.name else ''}{where}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +71,15 @@ class Facts:
     notes: Sequence[str] = ()
 
 
-def access_of_server(namespace: str) -> list[Access]:
-    """What adoption needs beside the adopted resources. namespace: the service's."""
+def access_of_server(namespace: str, guard_name: str) -> list[Access]:
+    """What adoption needs beside the adopted resources. namespace: the service's. guard_name: of the guard's configuration."""
     crds, services = ("apiextensions.k8s.io", "customresourcedefinitions"), ("apiregistration.k8s.io", "apiservices")
     guard = ("admissionregistration.k8s.io", "validatingwebhookconfigurations")
     needed = [Access(verb, *crds) for verb in ("get", "list", "watch", "patch")]
     needed += [Access(verb, *crds, "status") for verb in ("get", "update")]
     needed += [Access(verb, *services) for verb in ("get", "list", "watch", "create", "update", "delete")]
-    needed += [Access(verb, *guard) for verb in ("get", "create", "update", "delete")]
+    needed.append(Access("create", *guard))
+    needed += [Access(verb, *guard, name=guard_name) for verb in ("get", "update", "delete")]
     needed += [Access(verb, "", "configmaps", "", namespace) for verb in ("get", "create", "update")]
     needed += [Access(verb, "coordination.k8s.io", "leases", "", namespace) for verb in ("get", "create", "update")]
     needed += [Access(verb, "", "events", "", "default") for verb in ("get", "create", "patch")]
