@@ -95,15 +95,17 @@ class _Bench:
     failed: dict[str, str] = field(default_factory=dict)
 
 
-def measure(options: Options, say: Say) -> dict[str, Any]:
-    """Run everything and return the report, which also has the rows that failed.
+def measure(
+    options: Options, say: Say, make_servers: Callable[[Options, Path, Say], Sequence[Server]] | None = None
+) -> dict[str, Any]:
+    """Run everything and return the report, which also has the rows that failed. make_servers: others than those of the options.
 
     Raises LoadError when a server can't be prepared, ProcessError when one ends, BinariesError, ToolchainError.
     """
     with scratch_folder() as folder, contextlib.ExitStack() as stack:
         say("building the load client")
         binary = build(folder, say)
-        servers = [stack.enter_context(server) for server in _servers(options, folder, say)]
+        servers = [stack.enter_context(server) for server in (make_servers or _servers)(options, folder, say)]
         bench = _Bench(options, binary, servers, say)
         for server in servers:
             say(f"{server.name} is ready after {server.start_seconds:.2f} s")
@@ -144,6 +146,7 @@ def _prepare(bench: _Bench, server: Server) -> None:
     flags: dict[str, str | int] = {"workload": "create", "clients": 32, "count": bench.options.objects, "namespace": SEEDED}
     result = run_load(bench.binary, server.access, flags)
     bench.say(f"{server.name} has {number(bench.options.objects)} objects, {result['seconds']:.1f} s")
+    server.filled()
 
 
 def _expect_refusal(server: Server, spec: Mapping[str, Any]) -> None:

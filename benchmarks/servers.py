@@ -26,7 +26,7 @@ from tests.controlplane.binaries import Binaries
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.processes import Guard, Process, ProcessError, end, free_ports
 
-__all__ = ["Aggserver", "KubeApiserver", "Server"]
+__all__ = ["Aggserver", "KubeApiserver", "Server", "kubeconfig_access"]
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -54,6 +54,10 @@ class Server(Protocol):
     def __enter__(self) -> Self: ...
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+
+    def filled(self) -> None:
+        """Called once, when the definition and the objects that reads and patches work on are there."""
+        ...
 
     def usage(self) -> dict[str, Usage]:
         """The usage of each of its programs, including the storage."""
@@ -89,6 +93,9 @@ class KubeApiserver:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._plane.stop()
+
+    def filled(self) -> None:
+        return None
 
     def usage(self) -> dict[str, Usage]:
         return {name: usage(pid) for name, pid in self._programs.items()}
@@ -154,6 +161,9 @@ class Aggserver:
             end([process], STOP_TIMEOUT)
         self._guard.dismiss()
 
+    def filled(self) -> None:
+        return None
+
     def usage(self) -> dict[str, Usage]:
         return {process.name: usage(process.pid) for process in self._processes}
 
@@ -198,7 +208,7 @@ class _ReadyWatch:
 def _ready(kubeconfig: Path, folder: Path) -> Access | None:
     """The server's address, if it has written its kubeconfig, listens and is ready."""
     try:
-        access = _access(kubeconfig, folder)
+        access = kubeconfig_access(kubeconfig, folder)
         call(access, "GET", "/readyz")
     # HTTPError is an OSError. A partially written file may lack any key.
     except (OSError, http.client.HTTPException, KeyError, TypeError, ValueError, yaml.YAMLError):
@@ -206,7 +216,7 @@ def _ready(kubeconfig: Path, folder: Path) -> Access | None:
     return access
 
 
-def _access(kubeconfig: Path, folder: Path) -> Access:
+def kubeconfig_access(kubeconfig: Path, folder: Path) -> Access:
     """The current context of a kubeconfig, with its keys in PEM files for other programs."""
     config = yaml.safe_load(kubeconfig.read_text())
     context = _named(config["contexts"], config["current-context"])["context"]
