@@ -12,9 +12,11 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 
 import aggserver
 from aggserver.adoption.api_services import Target
+from aggserver.adoption.copying import drop
 from aggserver.adoption.families import Family, GroupVersion, is_served
 from aggserver.adoption.giving_back import GiveBackToStore, Leftovers, objects_prefix
 from aggserver.adoption.giving_back_api import GiveBackThroughAPI
@@ -32,13 +34,11 @@ from aggserver.apiextensions.registration import Service
 from aggserver.app.engine import Engine
 from aggserver.cluster import Cluster, ClusterError, Unreachable
 from aggserver.cluster.lease import Lease
-from aggserver.cluster.replicas import Replicas, connect_each
+from aggserver.cluster.replicas import connect_each
 from aggserver.errors import AggserverError
 from aggserver.meta.selectors import LabelSelector
 from aggserver.monitoring.adoption import AdoptionMetrics
 from aggserver.options import Options
-from aggserver.registry.informer import ALL, CONTROLLER
-from aggserver.registry.rest import Context, DeleteOptions
 from aggserver.storage.interface import KeyExists, Storage, StorageError
 from aggserver.storage.keys import resource_prefix
 
@@ -65,7 +65,7 @@ async def installation_id(storage: Storage) -> str:
 
 
 class Adoption:
-    """run: the task. host, switcher: as the steps of a move use them.
+    """run: the task. host, replicas, installation: as the steps of a move use them.
 
     service: the Service in front of this server. ca_bundle: the PEM of the CA that signed its certificate. host_etcd: the
     cluster's own etcd, started, if it can be reached. installation: see `installation_id`. want: is told all adopted definitions
@@ -86,7 +86,10 @@ class Adoption:
     ) -> None:
         self._cluster = cluster
         self._engine = engine
-        self._installation = installation
+        self._storage = storage
+        self._service = service
+        self._host_etcd = host_etcd
+        self.installation = installation
         self._want = want
         self._ca_bundle = ca_bundle
         self._journal = Journal(storage, self._on_change)
@@ -94,29 +97,26 @@ class Adoption:
         selector = LabelSelector.parse(options.adopt or "")
         self.host = Host(cluster, selector, target, lambda: self._journal.records.values(), self._on_change)
         agent = f"aggserver/{aggserver.__version__}"
-        self._replicas = connect_each(cluster, str(options.kubeconfig or ""), options.kube_apiservers, agent)
-        self.switcher = Switcher(cluster, service, installation, self._on_problem)
+        self.replicas = connect_each(cluster, str(options.kubeconfig or ""), options.kube_apiservers, agent)
         self._metrics = AdoptionMetrics(engine.metrics.registry)
-        self._status = Status(cluster, service.namespace, self._metrics)
         self._lease = Lease(cluster, service.namespace, LEASE, f"{service.name}-{uuid.uuid4()}")
-        guard = Guard(cluster, service, ca_bundle)
-        self._steps = _Steps(self, cluster, engine, storage, host_etcd, installation, guard, self._replicas)
-        self._mover = Mover(storage, self._journal, self._steps, self._observe, self._status.told)
         self._changed = asyncio.Event()
         self._serving = asyncio.Lock()
-        self._moves = False  # whether this server holds the Lease
         self._is_served = False
         # By name, the uids of definitions that are served no longer, although a record still has them.
         self._withdrawn: dict[str, str] = {}
         self._marked: set[GroupVersion] = set()
+        self._term: _Term | None = None  # while this server holds the Lease
         self._problems: dict[str, str] = {}
         self._guarded_at: dict[str, float] = {}
+        # Definitions that are being deleted in the host: what deletes their objects here, by uid.
+        self._emptying: dict[str, asyncio.Task[None]] = {}
 
     def trust(self) -> None:
         """The serving certificate's CA has changed."""
-        if bundle := self._ca_bundle():
-            self.switcher.trust(bundle)
-            self._steps.renew_guard()
+        if self._term is not None and (bundle := self._ca_bundle()):
+            self._term.switcher.trust(bundle)
+            self._term.steps.renew_guard()
 
     def healthy(self) -> str | None:
         """For readiness: adopted definitions must be served before clients are led here."""
@@ -132,7 +132,7 @@ class Adoption:
                 tasks.create_task(self._follow())
                 tasks.create_task(self._lease.run(self._move))
         finally:
-            await self._replicas.close()
+            await self.replicas.close()
 
     # --- what is served ---
 
@@ -150,10 +150,10 @@ class Adoption:
                     if definition is not None and self._withdrawn.get(name) != uid:
                         wanted[name] = definition
                         group_versions |= {(definition.group, each.name) for each in definition.versions if each.served}
-            if not self._moves:
+            if self._term is None:
                 await self._freeze(records)
             self._engine.installer.mark_adopted(self._marked - group_versions, "")
-            self._engine.installer.mark_adopted(group_versions, self._installation)
+            self._engine.installer.mark_adopted(group_versions, self.installation)
             self._marked = group_versions
             await self._want(wanted)
             for name in wanted:
@@ -207,28 +207,67 @@ class Adoption:
                 await asyncio.sleep(_RETRY_SECONDS)
                 self._changed.set()
                 continue
-            if not self.host.trouble():
+            if self._term is not None and not self.host.trouble():
                 families = self.host.families()
-                self._mover.want(families)
+                self._term.mover.want([self._with_objects(family) for family in families])
                 self._tell_problems(families)
 
     # --- the server that moves ---
 
     async def _move(self) -> None:
-        self._moves = True
+        """A term with the Lease. What was known in an earlier one need not be true any more."""
+        switcher = Switcher(self._cluster, self._service, self.installation, self._on_problem)
+        status = Status(self._cluster, self._service.namespace, self._metrics)
+        guard = Guard(self._cluster, self._service, self._ca_bundle)
+        steps = _Steps(self, self._cluster, self._engine, self._storage, self._host_etcd, guard, switcher)
+        mover = Mover(self._storage, self._journal, steps, self._observe, status.told)
+        self._term = _Term(switcher, status, steps, mover)
+        self.trust()
         self._changed.set()
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._status.run())
-                tasks.create_task(self.switcher.run())
-                tasks.create_task(self._mover.run())
-                tasks.create_task(self._steps.run())
+                for run in (status.run, switcher.run, steps.run, mover.run):
+                    tasks.create_task(run())
         finally:
-            self._moves = False
+            self._term = None
+            for task in self._emptying.values():
+                task.cancel()
+            self._emptying.clear()
             self._changed.set()
 
+    def _with_objects(self, family: Family) -> Family:
+        """The family without those of its deleted definitions that still have objects here, which begin to be deleted now.
+
+        That may take as long as others have finalizers on them, and must not keep the mover from other families.
+        """
+        record = self._journal.get(family.name)
+        if record is None or record.phase is not Phase.ADOPTED:
+            return family
+        for name in family.deleted:
+            uid = record.uids.get(name)
+            if uid is not None and uid not in self._emptying:
+                self._emptying[uid] = asyncio.create_task(self._empty(name))
+        emptied = {uid for uid, task in self._emptying.items() if task.done()}
+        return replace(family, deleted=[name for name in family.deleted if record.uids.get(name) in emptied])
+
+    async def _empty(self, definition: str) -> None:
+        """Delete all objects of a definition, until none is left. Others go on to read and delete them, and create none."""
+        while True:
+            try:
+                resource = self._engine.definitions.get(definition)
+                if resource is not None:
+                    self._engine.definitions.set(resource.definition, terminating=True)
+                if await self._engine.definitions.delete_objects(definition):
+                    break
+            except AggserverError as error:
+                log.warning("the objects of %s, which is being deleted, can't be deleted yet: %s", definition, error)
+                await asyncio.sleep(_RETRY_SECONDS)
+            await asyncio.sleep(_LOOK_SECONDS)
+        self._changed.set()
+
     def _observe(self, record: Record, moving: Moving | None) -> None:
-        self._status.observe(record, moving)
+        if self._term is not None:
+            self._term.status.observe(record, moving)
         if moving is not None:
             return
         if record.phase is Phase.GUARDING:
@@ -253,10 +292,20 @@ class Adoption:
             self._tell_problems(self.host.families())
 
     def _tell_problems(self, families: Iterable[Family]) -> None:
+        if self._term is None:
+            return
         for family in families:
             services = [f"{version}.{group}" for group, version in family.group_versions]
             troubles = [self._problems[name] for name in ("", *services) if name in self._problems]
-            self._status.problems(family.name, [*family.obstacles, *troubles])
+            self._term.status.problems(family.name, [*family.obstacles, *troubles])
+
+
+@dataclass(frozen=True, slots=True)
+class _Term:
+    switcher: Switcher
+    status: Status
+    steps: _Steps
+    mover: Mover
 
 
 def _sum(copied: Iterable[Copied]) -> tuple[int, int]:
@@ -274,20 +323,19 @@ class _Steps:
         engine: Engine,
         storage: Storage,
         host_etcd: Storage | None,
-        installation: str,
         guard: Guard,
-        replicas: Replicas,
+        switcher: Switcher,
     ) -> None:
         self._adoption = adoption
         self._cluster = cluster
         self._definitions = engine.definitions
-        self._installation = installation
+        self._installation = adoption.installation
+        self._replicas = adoption.replicas
         self._storage = storage
         self._host_etcd = host_etcd
         self._host = adoption.host
-        self._switcher = adoption.switcher
         self._guard = guard
-        self._replicas = replicas
+        self._switcher = switcher
         self._guarded: frozenset[tuple[str, str]] | None = None
         self._renewed = asyncio.Event()
         self._new_uids: dict[str, dict[str, str]] = {}
@@ -392,18 +440,11 @@ class _Steps:
         return Leftovers(self._host_etcd, definition, record.uids[definition])
 
     async def empty(self, definition: str) -> None:
-        resource = self._definitions.get(definition)
-        if resource is None:
-            return
-        self._definitions.set(resource.definition, terminating=True)
-        resource = self._definitions.get(definition)
-        while resource is not None:
-            store = resource.store(resource.definition.storage_version)
-            await store.delete_collection(Context(CONTROLLER), DeleteOptions(), ALL)
-            if not await store.count(Context(CONTROLLER)):
-                return
-            await asyncio.sleep(_LOOK_SECONDS)
-            resource = self._definitions.get(definition)
+        if not await self._definitions.delete_objects(definition):
+            raise AggserverError(f"{definition} is being deleted, and still has objects")
+        if self._host_etcd is not None:
+            # The host deletes what the move left, but waits for finalizers that nobody can take off there.
+            await drop(self._host_etcd, objects_prefix(definition))
 
     def _found(self, definition: str) -> Definition | None:
         crd = self._host.crd(definition)
