@@ -196,6 +196,10 @@ class ServedKind:
     def namespaced(self) -> bool:
         return self._kind.namespaced
 
+    @property
+    def built_in(self) -> bool:
+        return True
+
     @cached_property
     def resource(self) -> APIResource:
         return self._kind.discovered(self._below)
