@@ -372,6 +372,10 @@ class ServedVersion:
     def namespaced(self) -> bool:
         return self._parent.definition.namespaced
 
+    @property
+    def built_in(self) -> bool:
+        return False
+
     @cached_property
     def resource(self) -> APIResource:
         definition, version = self._parent.definition, self._version

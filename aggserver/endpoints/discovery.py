@@ -38,6 +38,9 @@ class Catalog(Protocol):
     def groups(self) -> Sequence[APIGroup]:
         """The groups, with their versions in the order of preference. The core group's name is empty."""
 
+    def built_in(self, group: str) -> bool:
+        """Whether the group has a built-in resource."""
+
     def published(self, group: str, version: str) -> Sequence[Published]:
         """The resources of a group-version, for OpenAPI."""
 
@@ -62,6 +65,12 @@ def matches_etag(if_none_match: str, etag: str) -> bool:
     return any(entry in ("*", etag) for entry in wanted)
 
 
+def _group(path: str) -> str:
+    """The group that a path below /api or /apis names; '' is the core group."""
+    _, root, *below = path.split("/")
+    return below[0] if root == "apis" and below else ""
+
+
 class Discovery:
     """The handler of these URLs."""
 
@@ -73,11 +82,13 @@ class Discovery:
         self._etags: dict[str, str] = {}
 
     async def __call__(self, request: Request) -> Response:
-        check_method(request)
         self._refresh()
         path = request.path.rstrip("/")
         if path not in self._trees:
+            if self._catalog.built_in(_group(path)):
+                raise errors.no_route()
             return page_not_found()
+        check_method(request)
         if path in ("/api", "/apis"):
             aggregated = negotiation.AGGREGATED_DISCOVERY.match(request.header(b"accept"))
             if aggregated is not None:

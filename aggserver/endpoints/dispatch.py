@@ -1,8 +1,9 @@
 """Dispatch: from a RequestInfo to the handler of its verb on its ResourceScope, or to discovery, OpenAPI or a non-resource path.
 
 An unknown group or resource, an unserved version, and a namespaced path of a cluster-scoped resource get the plain-text
-`404 page not found` of Go's net/http, by which clients tell "no such resource" from "no such object". An unknown subresource of a
-known resource gets a Status, and so does a verb that the scope doesn't have. Discovery lists the verbs of the same scopes.
+`404 page not found` of Go's net/http, by which clients tell "no such resource" from "no such object". In a group with built-in
+kinds they get a Status, since upstream has a router for all that is below such a group. An unknown subresource of
+a known resource gets a Status, and so does a verb that the scope doesn't have. Discovery lists the verbs of the same scopes.
 Sources: k8s.io/apiextensions-apiserver pkg/apiserver/customresource_handler.go, k8s.io/apiserver
 pkg/endpoints/installer.go for the server's own kinds, v0.36.3.
 """
@@ -68,7 +69,13 @@ class Dispatcher:
         if not info.is_resource_request:
             return await self._dispatch_non_resource(request)
         served = self._installer.find(info.group, info.version, info.resource)
-        if served is None or not _scope_fits(served, info) or request.path.startswith("//"):
+        if request.path.startswith("//"):
+            return page_not_found()
+        if served is None or not _scope_fits(served, info):
+            if served is not None and served.built_in and _lists_across_namespaces(served, info):
+                raise errors.method_not_allowed()
+            if self._installer.built_in(info.group):
+                raise errors.no_route()
             return page_not_found()
         scope = served.scope(info.subresource)
         if scope is None:
@@ -116,10 +123,15 @@ def _has_route(request: Request) -> bool:
     return request.method != "HEAD" and not (info.verb == "create" and info.name and not info.subresource)
 
 
+def _lists_across_namespaces(served: Served, info: RequestInfo) -> bool:
+    """Whether this is the path of all objects in all namespaces, which has routes for reading only."""
+    return served.namespaced and not info.namespace and not info.name and "list" in served.resource.verbs
+
+
 def _scope_fits(served: Served, info: RequestInfo) -> bool:
     """Whether the path suits the resource's scope, namespaced or cluster-wide. Namespaces' own paths look like both."""
     if not info.group and info.resource == "namespaces":
         return True
     if served.namespaced:
-        return bool(info.namespace) or info.verb in _ACROSS_NAMESPACES
+        return bool(info.namespace) or (info.verb in _ACROSS_NAMESPACES and "list" in served.resource.verbs)
     return not info.namespace

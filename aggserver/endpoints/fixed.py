@@ -103,6 +103,10 @@ class FixedResource:
         return self._info.namespaced
 
     @property
+    def built_in(self) -> bool:
+        return True
+
+    @property
     def resource(self) -> APIResource:
         return self._resource
 

@@ -107,6 +107,9 @@ class Served(Protocol):
     def resource(self) -> APIResource: ...
     @property
     def namespaced(self) -> bool: ...
+    @property
+    def built_in(self) -> bool:
+        """Whether upstream registers routes for it, as `ResourceScope.built_in`; known before anything is compiled."""
 
     def published(self) -> Published:
         """For OpenAPI."""
@@ -119,6 +122,7 @@ class Served(Protocol):
 class _Mapping:
     by_path: dict[tuple[str, str, str], Served] = field(default_factory=dict)
     groups: tuple[APIGroup, ...] = ()
+    built_in: frozenset[str] = frozenset()
 
 
 class Installer:
@@ -168,6 +172,10 @@ class Installer:
         """For discovery: groups in the order of their owners' installation, versions in the order of preference."""
         return self._mapping.groups
 
+    def built_in(self, group: str) -> bool:
+        """Whether this group has a built-in resource. Then upstream answers for all paths below it, not only those served."""
+        return group in self._mapping.built_in
+
     def published(self, group: str, version: str) -> Sequence[Published]:
         every = self._mapping.by_path.values()
         return [served.published() for served in every if (served.group, served.version) == (group, version)]
@@ -183,4 +191,5 @@ class Installer:
         for group, by_version in resources.items():
             ordered = sorted(by_version, key=versions.sort_key)
             groups.append(APIGroup(group, tuple(APIGroupVersion(group, name, tuple(by_version[name])) for name in ordered)))
-        return _Mapping(by_path, tuple(groups))
+        built_in = frozenset(served.group for served in by_path.values() if served.built_in)
+        return _Mapping(by_path, tuple(groups), built_in)

@@ -14,24 +14,29 @@ from typing import TYPE_CHECKING
 
 from aggserver.admission.chain import Attributes, Chain
 from aggserver.conversion.converter import NONE, ConversionError, Converter
-from aggserver.endpoints.fixed import of_kind
-from aggserver.endpoints.installer import ResourceScope
+from aggserver.endpoints.fixed import FixedResource, of_kind
+from aggserver.endpoints.installer import ResourceScope, Served
 from aggserver.kinds.catalog import KINDS, Kind
 from aggserver.merge.managers import MissingVersionError
-from aggserver.meta import codec
+from aggserver.meta import codec, errors
 from aggserver.meta.json_types import JSONObject
+from aggserver.meta.resource import ResourceInfo
 from aggserver.publish import discovery
 from aggserver.publish.discovery import APIResource, APISubresource
 from aggserver.publish.models import Published
 from aggserver.publish.table import TableConvertor, scale_convertor
 from aggserver.registry.environment import Environment
+from aggserver.registry.own_kinds import conformer
 from aggserver.registry.resource_storage import ResourceStorage
+from aggserver.registry.rest import NO_ADMISSION, Admission, Context, WriteOptions
 from aggserver.registry.store import Store
+from aggserver.registry.stored import StoredObject
 from aggserver.registry.subresources import StatusStore
 from aggserver.registry.views import Views
 
 if TYPE_CHECKING:
     from aggserver.kinds.admission import KindDefaults
+    from aggserver.kinds.pods import Bindings
 
 __all__ = ["Kinds", "ServedKind"]
 
@@ -64,11 +69,26 @@ class Kinds:
         self._stores: dict[Kind, Store] = {}
         self._stored = {(kind.group, kind.plural): kind for kind in KINDS if kind.stored_as is None}
         chain = admission.after(_KindDefaults(self.store))
+        self._admission = chain
         self._served = [ServedKind(self, kind, chain, below or {}) for kind in KINDS]
 
-    def served(self) -> list[ServedKind]:
+    def served(self) -> list[Served]:
         """For the installer, in the order of discovery."""
-        return self._served
+        return [self._bindings(), *self._served]
+
+    def _bindings(self) -> FixedResource:
+        """`/bindings`: a Binding of the Pod of its name, as by the Pod's `/binding`. Nothing is stored."""
+        info = ResourceInfo("", "v1", "bindings", "Binding", "", namespaced=True)
+        return FixedResource(
+            info,
+            _NamedBindings(partial(self.store, "", "pods")),
+            self._admission,
+            singular="binding",
+            verbs=("create",),
+            table=TableConvertor([]),
+            conform=conformer("core/v1.Binding"),
+            type_name="core/v1.Binding",
+        )
 
     def store(self, group: str, resource: str) -> Store:
         """The store of a resource, made at first use. Raises KeyError for one that is not served."""
@@ -168,6 +188,26 @@ class _KindDefaults:
         return KindDefaults(self._store)
 
 
+class _NamedBindings:
+    """`Bindings` without a name in the URL, imported with the first one. pods: returns their store."""
+
+    def __init__(self, pods: Callable[[], Store]) -> None:
+        self._pods = pods
+
+    async def create(
+        self, context: Context, obj: JSONObject, options: WriteOptions, admission: Admission = NO_ADMISSION
+    ) -> StoredObject:
+        if not obj["metadata"].get("name"):
+            raise errors.bad_request("Name parameter required.")
+        return await self._bindings.create(context, obj, options, admission)
+
+    @cached_property
+    def _bindings(self) -> Bindings:
+        from aggserver.kinds.pods import Bindings
+
+        return Bindings(self._pods())
+
+
 class ServedKind:
     """One kind in one version, as the installer takes it."""
 
@@ -195,6 +235,10 @@ class ServedKind:
     @property
     def namespaced(self) -> bool:
         return self._kind.namespaced
+
+    @property
+    def built_in(self) -> bool:
+        return True
 
     @cached_property
     def resource(self) -> APIResource:

@@ -153,9 +153,10 @@ def list_model_name(resource: Published) -> str:
 
 
 def built_in_models(resource: Published) -> dict[str, JSONObject]:
-    """The v3 models of a built-in kind, of its list, and of all that they refer to, but for those in `builtin`, by name."""
+    """The v3 models of a built-in kind, of its list if it has one, and of what they refer to but for `builtin`, by name."""
     found = openapi.models([resource.type_name])
-    found[list_model_name(resource)] = openapi.list_model(resource.type_name)
+    if resource.list_kind:
+        found[list_model_name(resource)] = openapi.list_model(resource.type_name)
     return {name: model for name, model in found.items() if name not in builtin.schemas()}
 
 

@@ -208,8 +208,10 @@ async def ensure(store: Store, *names: str) -> None:
 
 
 async def _ensure(store: Store, name: str) -> None:
+    obj: JSONObject = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    _label(obj)  # as in a request's body, so that the label has an owner
     try:
-        await store.create(Context(CONTROLLER), {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, _WRITE)
+        await store.create(Context(CONTROLLER), obj, _WRITE)
     except StatusError as error:
         if error.reason != "AlreadyExists":
             raise

@@ -35,6 +35,9 @@ class FakeCatalog:
     def groups(self) -> Sequence[APIGroup]:
         return self.served
 
+    def built_in(self, group: str) -> bool:
+        return group in ("", "apps") and any(each.name == group for each in self.served)
+
     def published(self, group: str, version: str) -> Sequence[Published]:
         return []
 
@@ -86,6 +89,18 @@ async def test_what_is_not_served(path: str) -> None:
             b"404 page not found\n",
             b"text/plain; charset=utf-8",
         )
+
+
+@pytest.mark.parametrize("path", ["/api/v2", "/api/v1beta", "/apis/apps/v9", "/apis/apps/v1/x"])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_what_is_not_served_of_a_built_in_group(path: str, method: str) -> None:
+    discovery = Discovery(FakeCatalog(group("", "v1"), group("apps", "v1"), group("a.example.com", "v1")))
+    with pytest.raises(StatusError) as caught:
+        await ask(discovery, path, method)
+    assert (caught.value.code, caught.value.message) == (404, "the server could not find the requested resource")
+    # A group of definitions alone is answered for by Go's net/http.
+    response = await ask(discovery, "/apis/a.example.com/v9", method)
+    assert (response.status, response.body) == (404, b"404 page not found\n")
 
 
 async def test_yaml_and_refusal() -> None:

@@ -30,8 +30,6 @@ NOT_FOUND = [
     f"{GROUP}/v1/namespaces/default/widgets",  # cluster-scoped
     f"{GROUP}/v1/namespaces/default/widgets/one",
     f"{GROUP}/v1/crontabs/one",  # the namespace is missing
-    "/api/v1/pods",
-    "/api/v2/namespaces",
 ]
 
 
@@ -41,6 +39,23 @@ async def test_page_not_found(client: Client, path: str) -> None:
     assert (answer.status, answer.body) == (404, b"404 page not found\n")
     assert answer.header("content-type") == "text/plain; charset=utf-8"
     assert answer.header("x-content-type-options") == "nosniff"
+
+
+NO_ROUTE = [
+    ("GET", "/api/v1/pods"),  # not served here
+    ("GET", "/api/v2/namespaces"),
+    ("POST", "/api/v1/namespaces/default/others"),
+    ("DELETE", "/api/v1/namespaces/default/others/one"),
+    ("GET", "/apis/apiextensions.k8s.io/v1beta1/customresourcedefinitions"),
+    ("GET", "/apis/apiextensions.k8s.io/v1/namespaces/default/customresourcedefinitions"),
+    ("GET", "/apis/apiextensions.k8s.io/v1/others"),
+]
+
+
+@pytest.mark.parametrize(("method", "path"), NO_ROUTE)
+async def test_groups_with_built_in_kinds_answer_with_a_status(client: Client, method: str, path: str) -> None:
+    answer = await client.request(method, path)
+    assert (answer.status, answer.message) == (404, "the server could not find the requested resource")
 
 
 @pytest.mark.parametrize("method", ["POST", "DELETE", "PATCH"])

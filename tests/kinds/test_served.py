@@ -13,7 +13,7 @@ from aggserver.admission.chain import Chain
 from aggserver.authentication.user import UserInfo
 from aggserver.kinds.catalog import KINDS
 from aggserver.kinds.pods import Bindings, Evictions
-from aggserver.kinds.served import Kinds
+from aggserver.kinds.served import Kinds, ServedKind
 from aggserver.meta.errors import StatusError
 from aggserver.meta.selectors import FieldSelector, LabelSelector
 from aggserver.registry.environment import Environment
@@ -68,11 +68,12 @@ def _pod(**spec: Any) -> dict[str, Any]:
 
 async def test_a_store_is_made_once_and_shared_by_all_versions(kinds: Kinds) -> None:
     assert kinds.store("", "pods") is kinds.store("", "pods")
-    assert {served.resource.name for served in kinds.served()} == {kind.plural for kind in KINDS}
+    assert {served.resource.name for served in kinds.served()} == {kind.plural for kind in KINDS} | {"bindings"}
     with pytest.raises(KeyError):
         kinds.store("", "crontabs")
     await _create(kinds, "", "events", {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"}, "message": "m"})
     newer = next(served for served in kinds.served() if served.group == "events.k8s.io")
+    assert isinstance(newer, ServedKind)
     assert (await newer.store().get(_context(), "e")).decoded()["note"] == "m"
 
 
@@ -128,6 +129,21 @@ async def test_a_pod_is_bound_once(kinds: Kinds) -> None:
     assert pod["spec"]["nodeName"] == "n"
     with pytest.raises(StatusError, match='already assigned to node "n"'):
         await bindings.create(_context("p"), binding, WRITE)
+
+
+async def test_a_binding_names_its_pod_where_the_url_does_not(kinds: Kinds) -> None:
+    await _create(kinds, "", "pods", _pod())
+    scope = next(each for each in kinds.served() if each.resource.name == "bindings").scope("")
+    assert scope is not None
+    assert scope.verbs == {"create"}
+    bindings: Any = scope.rest
+    binding = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}
+    await bindings.create(_context(), binding, WRITE)
+    assert (await kinds.store("", "pods").get(_context(), "p")).decoded()["spec"]["nodeName"] == "n"
+    with pytest.raises(StatusError, match="already assigned"):
+        await bindings.create(_context(), binding, WRITE)
+    with pytest.raises(StatusError, match=r"Name parameter required\."):
+        await bindings.create(_context(), {"metadata": {}, "target": {"kind": "Node", "name": "n"}}, WRITE)
 
 
 BUDGETS: dict[str, tuple[dict[str, Any], str]] = {

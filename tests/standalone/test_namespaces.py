@@ -33,6 +33,8 @@ async def create(client: Client, name: str = "team", **metadata: Any) -> Any:
 
 async def test_default_is_there(server: LocalServer, client: Client) -> None:
     before = (await client.get(f"{PATH}/default")).json()
+    (entry,) = before["metadata"]["managedFields"]
+    assert entry["fieldsV1"] == {"f:metadata": {"f:labels": {".": {}, "f:kubernetes.io/metadata.name": {}}}}
     await namespaces.ensure(server.namespaces, "default")
     assert (await client.get(f"{PATH}/default")).json() == before
 
