@@ -487,3 +487,17 @@ def test_page_names_what_there_is(page):
 
 def test_page_says_the_version_that_is_built():
     assert set(re.findall(r"aggserver:(\d[\w.]*)", PAGE)) | set(re.findall(r"newTag: (\S+)", PAGE)) == {aggserver.__version__}
+
+
+def test_the_component_for_adoption_gives_what_its_deployment_asks_for():
+    adoption = MANIFESTS / "adoption"
+    kustomization = load(adoption / "kustomization.yaml")
+    assert {*kustomization["resources"], *(patch["path"] for patch in kustomization["patches"])} == {
+        path.name for path in adoption.glob("*.yaml") if path.name != "kustomization.yaml"
+    }
+    added = [step["value"] for step in load(adoption / "deployment.yaml")]
+    assert options(*added).adopt == "aggserver.io/adopt=true"
+    roles = {(role["kind"], role["metadata"]["name"]) for role in map(load, adoption.glob("*.yaml")) if "rules" in role}
+    bindings = [load(path) for path in adoption.glob("*-binding.yaml")]
+    assert {(binding["roleRef"]["kind"], binding["roleRef"]["name"]) for binding in bindings} == roles
+    assert all(binding["subjects"] == [ACCOUNT] for binding in bindings)

@@ -6,7 +6,7 @@ As `aggregation.py`, for definitions that the control plane has. Tests label a d
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,8 @@ class Adopting:
     def __init__(self, plane: ControlPlane, folder: Path, *groups: str) -> None:
         self.plane = plane
         self.port = free_ports(1)[0]
-        self._folder = folder / "server"
+        self._folder = folder
+        self._data = "server"
         overlay = folder / "overlay"
         overlay.mkdir()
         # kustomize takes relative paths only.
@@ -44,19 +45,8 @@ class Adopting:
         for found in objects:
             if found["kind"] == "Service":
                 found["spec"] = {"type": "ExternalName", "externalName": "localhost"}
-        rule = {
-            "apiGroups": list(groups),
-            "resources": ["*"],
-            "verbs": ["get", "list", "watch", "create", "update", "patch", "delete"],
-        }
-        objects.append(
-            {
-                "apiVersion": "rbac.authorization.k8s.io/v1",
-                "kind": "ClusterRole",
-                "metadata": {"name": "aggserver:adopted-tests", "labels": {"aggserver.io/aggregate-to-adopted": "true"}},
-                "rules": [rule],
-            }
-        )
+        if groups:
+            objects.append(_rights(groups))
         plane.kubectl("apply", "-f", "-", input="\n---\n".join(map(json.dumps, objects)))
         self.kubeconfig = folder / "service-account.kubeconfig"
         token = plane.kubectl("create", "token", SERVICE, "-n", NAMESPACE, "--duration=2h").stdout.strip()
@@ -65,17 +55,18 @@ class Adopting:
         self.kubeconfig.touch(mode=0o600)
         self.kubeconfig.write_text(json.dumps(config))
 
-    def start(self, *arguments: str, selector: str = f"{LABEL}=true") -> Aggregated:
-        """arguments: more of them, such as those of the host's etcd."""
+    def start(self, *arguments: str, selector: str = f"{LABEL}=true", data: str = "server") -> Aggregated:
+        """arguments: more of them, such as those of the host's etcd. data: the name of the server's folder."""
+        self._data = data
         service = ["--service-name", SERVICE, "--service-namespace", NAMESPACE, "--service-port", str(self.port)]
         kube_apiservers = ["--kube-apiservers", ",".join(self.plane.servers)]
         adopt = [f"--adopt={selector}", *kube_apiservers, *arguments]
-        self.server = Aggregated(self._folder, self.kubeconfig, self.port, *service, *adopt)
+        self.server = Aggregated(self._folder / data, self.kubeconfig, self.port, *service, *adopt)
         return self.server
 
     @property
     def log(self) -> str:
-        return (self._folder / "aggserver.log").read_text(errors="replace")
+        return (self._folder / self._data / "aggserver.log").read_text(errors="replace")
 
     def status(self) -> Mapping[str, Any]:
         """What the ConfigMap says, by definition."""
@@ -100,3 +91,13 @@ class Adopting:
     def phase(self, definition: str) -> str:
         """'' if the status does not have it."""
         return str(self.status().get(definition, {}).get("phase", ""))
+
+
+def _rights(groups: Sequence[str]) -> dict[str, Any]:
+    verbs = ["get", "list", "watch", "create", "update", "patch", "delete"]
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "aggserver:adopted-tests", "labels": {"aggserver.io/aggregate-to-adopted": "true"}},
+        "rules": [{"apiGroups": list(groups), "resources": ["*"], "verbs": verbs}],
+    }

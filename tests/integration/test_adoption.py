@@ -10,19 +10,16 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.controlplane.binaries import obtain
 from tests.controlplane.plane import ControlPlane
-from tests.controlplane.processes import free_ports
-from tests.integration.aggregation import MANIFESTS, NAMESPACE, SERVICE
+from tests.integration.adopting import LABEL, Adopting
+from tests.integration.aggregation import NAMESPACE, SERVICE
 from tests.integration.server import Aggregated, eventually, running
 
-LABEL = "aggserver.io/adopt"
 OBJECTS = 50
 
 # To a store of its own and back into the cluster's etcd, or with that etcd as the store.
@@ -40,30 +37,13 @@ def adopting(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> A
     return Adopting(plane, tmp_path_factory.mktemp("adopting"))
 
 
-class Adopting:
-    """The control plane with the manifests and their component for adoption: what the server needs, and no other rights."""
-
-    def __init__(self, plane: ControlPlane, folder: Path) -> None:
-        self.plane = plane
-        self.folder = folder
-        self.port = free_ports(1)[0]
-        plane.kubectl("apply", "-f", "-", input=_manifests(plane, folder))
-        token = plane.kubectl("create", "token", SERVICE, "-n", NAMESPACE, "--duration=2h").stdout.strip()
-        config = json.loads(plane.kubeconfig.read_text())
-        config["users"][0]["user"] = {"token": token}
-        self.kubeconfig = folder / "service-account.kubeconfig"
-        self.kubeconfig.touch(mode=0o600)
-        self.kubeconfig.write_text(json.dumps(config))
-
-    def server(self, store: str) -> Aggregated:
-        """`aggserver serve --adopt`, over the same data each time."""
-        service = ["--service-name", SERVICE, "--service-namespace", NAMESPACE, "--service-port", str(self.port)]
-        if store == "shared":
-            storage = ["--storage", "etcd", "--etcd-servers", self.plane.etcd, "--etcd-compaction-interval", "0"]
-        else:
-            storage = ["--host-etcd-servers", self.plane.etcd]
-        folder = self.folder / store
-        return Aggregated(folder, self.kubeconfig, self.port, *service, *storage, "--adopt", f"{LABEL}={store}")
+def serving(adopting: Adopting, store: str) -> Aggregated:
+    """`aggserver serve --adopt`, over the same data each time."""
+    if store == "shared":
+        storage = ["--storage", "etcd", "--etcd-servers", adopting.plane.etcd, "--etcd-compaction-interval", "0"]
+    else:
+        storage = ["--host-etcd-servers", adopting.plane.etcd]
+    return adopting.start(*storage, selector=f"{LABEL}={store}", data=store)
 
 
 class Tabs:
@@ -146,7 +126,7 @@ def test_objects_move_here_and_back_while_clients_work(adopting: Adopting, store
     tabs.work("before", 1)
     before = tabs.all()
     assert len(before) == OBJECTS
-    with running(adopting.server(store)):
+    with running(serving(adopting, store)):
         plane.kubectl("label", "crd", tabs.definition, f"{LABEL}={store}")
         eventually(tabs.is_adopted, f"{tabs.definition} is adopted", 60)
         assert tabs.api_service()["spec"]["service"]["name"] == SERVICE
@@ -160,7 +140,7 @@ def test_objects_move_here_and_back_while_clients_work(adopting: Adopting, store
         _namespace_is_emptied(tabs, plane)
         assert tabs.all() == during
     # A restart, and the next server goes on with what the store has.
-    with running(adopting.server(store)):
+    with running(serving(adopting, store)):
         eventually(lambda: _served(tabs), "the objects are served again", 60)
         assert tabs.all() == during
         # The label asks for the release.
@@ -231,7 +211,7 @@ def test_a_deleted_definition_takes_its_objects_with_it(adopting: Adopting) -> N
     plane = adopting.plane
     tabs = Tabs(plane, "deleted")
     tabs.create()
-    with running(adopting.server("sqlite")):
+    with running(serving(adopting, "sqlite")):
         plane.kubectl("label", "crd", tabs.definition, f"{LABEL}=sqlite")
         eventually(tabs.is_adopted, f"{tabs.definition} is adopted", 60)
         plane.kubectl("delete", "crd", tabs.definition, "--timeout=60s")
@@ -244,25 +224,6 @@ def test_a_deleted_definition_takes_its_objects_with_it(adopting: Adopting) -> N
 
 
 # --- what is applied ---
-
-
-def _manifests(plane: ControlPlane, folder: Path) -> str:
-    """The manifests with their component, and a Service that leads to loopback, since there are no nodes."""
-    overlay = folder / "overlay"
-    overlay.mkdir()
-    base = os.path.relpath(MANIFESTS, overlay)
-    kustomization = {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "resources": [base],
-        "components": [os.path.join(base, "adoption")],
-    }
-    (overlay / "kustomization.yaml").write_text(json.dumps(kustomization))
-    objects = list(yaml.safe_load_all(plane.kubectl("kustomize", str(overlay)).stdout))
-    for found in objects:
-        if found["kind"] == "Service":
-            found["spec"] = {"type": "ExternalName", "externalName": "localhost"}
-    return _documents(objects)
 
 
 def _documents(objects: Sequence[Any]) -> str:
