@@ -30,7 +30,7 @@ def rows() -> Iterator[Row]:
 
 
 def test_there_is_something_to_look_at() -> None:
-    measured = {"", "With etcd on both sides", "Growth", "Definitions", "Rules", "Conversion", "Admission"}
+    measured = {"", "With etcd on both sides", "Growth", "Definitions", "Rules", "Conversion", "Admission", "Adoption"}
     assert {row.section for row in rows()} == measured
 
 

@@ -40,6 +40,7 @@ READ = [
     "python -m benchmarks.cel",
     "python -m benchmarks.conversion",
     "python -m benchmarks.admission",
+    "python -m benchmarks.adoption",
     "python -m benchmarks.definitions",
     "python -m benchmarks.encodings",
     "python -m benchmarks.merging",
