@@ -231,6 +231,8 @@ class Status:
         self._sleep = sleep
         self._random = random
         self._records: dict[str, Record] = {}
+        # Of these records it is not known yet whether the ConfigMap shows them.
+        self._restored: set[str] = set()
         self._moving: dict[str, Moving] = {}
         self._problems: dict[str, Sequence[str]] = {}
         self._told: dict[str, JSONObject] = {}
@@ -241,11 +243,20 @@ class Status:
         self._changed = asyncio.Event()
         self._changed.set()
 
+    def restore(self, records: Iterable[Record]) -> None:
+        """All that the journal has, before `run`: nothing else tells of a family that stays as it is.
+
+        What the ConfigMap does not show of them yet gets its Events once it was read.
+        """
+        self._records = {record.family: record for record in records}
+        self._restored = set(self._records)
+
     def observe(self, record: Record, moving: Moving | None = None) -> None:
         """A family's record as it is now. moving: the progress of its copy or its release. Makes the Events of the step.
 
         A family that is Waiting without a reason after SwitchingBack is forgotten.
         """
+        self._restored.discard(record.family)
         before = self._records.get(record.family)
         if before is not None and before.phase is Phase.SWITCHING_BACK and notice(before, record) == notice(before, None):
             self.forget(record.family)
@@ -310,6 +321,10 @@ class Status:
         if self._written is None:
             found = await self._found()
             self._remember((found or {}).get("data") or {})
+            for record in [self._records[family] for family in sorted(self._restored & self._records.keys())]:
+                if not self._is_shown(record):
+                    self._say(record, notice(None, record))
+            self._restored = set()
         data = fitted(self._made())
         self._count()
         if data == self._written:

@@ -218,6 +218,7 @@ class Adoption:
         """A term with the Lease. What was known in an earlier one need not be true any more."""
         switcher = Switcher(self._cluster, self._service, self.installation, self._on_problem)
         status = Status(self._cluster, self._service.namespace, self._metrics)
+        status.restore(self._journal.records.values())
         guard = Guard(self._cluster, self._service, self._ca_bundle)
         steps = _Steps(self, self._cluster, self._engine, self._storage, self._host_etcd, guard, switcher)
         mover = Mover(self._storage, self._journal, steps, self._observe, status.told)

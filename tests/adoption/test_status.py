@@ -196,3 +196,17 @@ async def test_goes_on_after_a_failure() -> None:
     await host.once()
     assert host.shown()[NAME]["phase"] == "Copying"
     task.cancel()
+
+
+async def test_a_restart_keeps_what_stays_as_it_is() -> None:
+    host = Host()
+    for restored in (COPYING, ADOPTED, ADOPTED):
+        status, registry = _status(host)
+        status.restore([restored])
+        task = asyncio.create_task(status.run())
+        await host.once()
+        task.cancel()
+        assert host.shown()[NAME]["phase"] == restored.phase.value
+        assert registry.get_sample_value("aggserver_adoption_definitions", {"phase": restored.phase.value}) == 1
+    # The last one was shown already.
+    assert host.events() == [("AdoptionCopying", 1), ("Adopted", 1)]
