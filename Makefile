@@ -19,7 +19,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv dev test unit integration operators fuzz lint format controlplane bench constraints hashes clean
+.PHONY: help venv dev test unit integration operators fuzz kills lint format controlplane bench constraints hashes clean
 
 help:
 	@echo 'make dev           the standalone server with the CronTab of the Kubernetes pages; data in .data'
@@ -28,6 +28,7 @@ help:
 	@echo 'make integration   the tests that need one (ARGS="--kubeconfig FILE" for a cluster of yours)'
 	@echo 'make operators     upstream tests of operators with the real binaries and with those of aggserver envtest'
 	@echo 'make fuzz          schemas, values, merging and CEL at random, for SECONDS=60'
+	@echo 'make kills         kill servers at each step of an adoption and of a release'
 	@echo 'make lint          ruff and mypy'
 	@echo 'make format        let ruff mend what it can'
 	@echo 'make controlplane  build etcd, kube-apiserver, the controller manager and kubectl into the cache'
@@ -71,6 +72,9 @@ SECONDS := 60
 fuzz: controlplane
 	$(BIN)/python -m tests.fuzz $(SECONDS)
 	$(BIN)/python -m tests.owners --seconds $(SECONDS)
+
+kills: controlplane
+	$(BIN)/python -m pytest -q -s tests/integration/adoption_kills.py $(ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check .

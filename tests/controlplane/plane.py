@@ -11,6 +11,7 @@ import contextlib
 import http.client
 import itertools
 import os
+import signal
 import ssl
 import tempfile
 import time
@@ -105,9 +106,8 @@ class ControlPlane(Cluster):
             self._write_user(self.kubeconfig, "kubernetes-admin", ("system:masters",))
             manager = self.user("system:kube-controller-manager")
             self._run("etcd", self._binaries.etcd, self._etcd_arguments())
-            for number, port in enumerate(self._ports, start=1):
-                name = "kube-apiserver" if number == 1 else f"kube-apiserver-{number}"
-                self._run(name, self._binaries.kube_apiserver, self._kube_apiserver_arguments(port))
+            for number in range(len(self._ports)):
+                self._run_server(number)
             self._run("kube-controller-manager", self._binaries.kube_controller_manager, self._manager_arguments(manager))
             self._wait_until_ready()
         except BaseException:
@@ -120,6 +120,19 @@ class ControlPlane(Cluster):
         end(self._processes[::-1])
         self._processes.clear()
         self._guard.dismiss()
+
+    def kill(self, number: int) -> None:
+        """SIGKILL for a kube-apiserver, which is told by its place in `servers`."""
+        name = _server_name(number)
+        (killed,) = (process for process in self._processes if process.name == name)
+        killed.signal(signal.SIGKILL)
+        killed.wait(30.0)
+        self._processes.remove(killed)
+
+    def restart(self, number: int) -> None:
+        """Start one that was killed, and wait until all are ready. Its log begins anew. Raises as `start`."""
+        self._run_server(number)
+        self._wait_until_ready()
 
     def log_tails(self) -> dict[str, str]:
         return {process.name: process.tail() for process in self._processes}
@@ -137,6 +150,9 @@ class ControlPlane(Cluster):
     def _write_user(self, path: Path, name: str, groups: Sequence[str]) -> None:
         pair = self.client_ca.client(path.stem, name, groups)
         write_kubeconfig(path, self.server, self.client_ca.pair.certificate, name, pair)
+
+    def _run_server(self, number: int) -> None:
+        self._run(_server_name(number), self._binaries.kube_apiserver, self._kube_apiserver_arguments(self._ports[number]))
 
     def _run(self, name: str, binary: Path, arguments: Sequence[str]) -> None:
         log = self.folder / f"{name}.log"
@@ -220,3 +236,8 @@ class ControlPlane(Cluster):
                 return f"{response.status} {response.read().decode(errors='replace')}"
         except (OSError, http.client.HTTPException) as error:
             return repr(error)
+
+
+def _server_name(number: int) -> str:
+    """Of the process and its log. number: its place in `servers`."""
+    return f"kube-apiserver-{number + 1}" if number else "kube-apiserver"

@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from aggserver.storage.sqlite_file import FILE_NAME
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.processes import free_ports
 from tests.integration.aggregation import MANIFESTS, NAMESPACE, SERVICE
@@ -63,6 +64,11 @@ class Adopting:
         adopt = [f"--adopt={selector}", *kube_apiservers, *arguments]
         self.server = Aggregated(self._folder / data, self.kubeconfig, self.port, *service, *adopt)
         return self.server
+
+    @property
+    def store(self) -> Path:
+        """The file of the server's store."""
+        return self._folder / self._data / "data" / FILE_NAME
 
     @property
     def log(self) -> str:

@@ -77,6 +77,10 @@ class Writer:
     def stop(self) -> None:
         self._stop.set()
 
+    def again(self) -> None:
+        """Ready for another `run`, with what it knows."""
+        self._stop.clear()
+
     async def run(self, pause: float = 0.0) -> None:
         """Writes until stopped. pause: seconds between writes."""
         while not self._stop.is_set():

@@ -1,0 +1,45 @@
+"""Servers that are killed in the middle of a move: no acknowledged write is lost, and the move comes to its end.
+
+Some of the kills of `adoption_kills.py`, which has one at each step; `make kills` runs those.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.controlplane.binaries import obtain
+from tests.controlplane.plane import ControlPlane
+from tests.integration.killing import Kill, killing, plane_with_definition
+
+# Adoptions and releases by turns. The longest time to the kill is about as long as the step takes.
+KILLS = (
+    Kill(adopt=True, at="Guarding", milliseconds=200),
+    Kill(adopt=False, at="GivingBack", milliseconds=100),
+    Kill(adopt=True, at="Switching", milliseconds=300),
+    Kill(adopt=False, at="SwitchingBack", milliseconds=300),
+    Kill(adopt=True, at="Copying", ours=False, kube_apiserver=1, milliseconds=500, through_api=True),
+    Kill(adopt=False, at="SwitchingBack", milliseconds=300, twice=True),
+)
+
+
+@pytest.fixture(scope="module")
+def plane() -> Iterator[ControlPlane]:
+    with ControlPlane(obtain(os.environ, print), replicas=2) as plane:
+        plane_with_definition(plane)
+        yield plane
+
+
+async def test_killed_in_the_middle_of_a_move(plane: ControlPlane, tmp_path: Path) -> None:
+    seed = random.SystemRandom().randrange(1 << 20)
+    print(f"seed {seed}")
+    async with killing(plane, tmp_path, random.Random(seed)) as kills:
+        try:
+            for kill in KILLS:
+                await kills.run(kill)
+        finally:
+            print("\n".join(kills.told))
