@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from aggserver.adoption.families import Family
+from aggserver.adoption.families import Family, Wanted
 from aggserver.adoption.journal import Journal
 from aggserver.adoption.moves import CATCH_UP_SECONDS, ChangedError, Moves, Observe, Wants
 from aggserver.adoption.record import Moving, Phase, Record
@@ -199,8 +199,12 @@ class Mover:
 
     def _observe_move(self, record: Record, moving: Moving | None) -> None:
         """A record of the journal, or the end of one, for which Waiting stands."""
-        if record.phase is Phase.WAITING and record.reason and record.family in self._wants.families:
+        family = self._wants.families.get(record.family)
+        if record.phase is Phase.WAITING and record.reason and family is not None and family.wanted is Wanted.ADOPT:
             self._waiting[record.family] = record
         else:
             self._waiting.pop(record.family, None)
+            if record.phase is Phase.WAITING:
+                # It is released. What has failed on the way is over, and nobody waits for anything.
+                record = record.at(Phase.WAITING, record.since)
         self._observe(record, moving)

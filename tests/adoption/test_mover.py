@@ -88,6 +88,8 @@ async def test_each_moment_of_a_move_may_be_the_last(kind: str) -> None:
         world.select(selected=False)
         await world.settle()
         await check(world, adopted=False)
+        if kind == "fail":
+            assert world.seen[-1] == (Phase.WAITING, ""), "what has failed on the way back is over"
         reached = len(world.points) >= number
         await world.stop()
     assert number > 60
