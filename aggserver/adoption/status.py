@@ -16,7 +16,7 @@ import logging
 import random as randomness
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from aggserver.adoption.record import Moving, Phase, Record
@@ -280,6 +280,12 @@ class Status:
         if before is not None:
             self._say(before, notice(before, None))
         self._changed.set()
+
+    def wanted(self, families: Collection[str]) -> None:
+        """All families that are to be adopted or have a record. Others that wait are waited for no longer."""
+        gone = [name for name, record in self._records.items() if record.phase is Phase.WAITING and name not in families]
+        for name in gone:
+            self.forget(name)
 
     def problems(self, family: str, problems: Sequence[str]) -> None:
         """What is wrong with an adopted family now; () if nothing."""

@@ -210,6 +210,7 @@ class Adoption:
             if self._term is not None and not self.host.trouble():
                 families = self.host.families()
                 self._term.mover.want([self._with_objects(family) for family in families])
+                self._term.status.wanted({family.name for family in families})
                 self._tell_problems(families)
 
     # --- the server that moves ---

@@ -210,3 +210,18 @@ async def test_a_restart_keeps_what_stays_as_it_is() -> None:
         assert registry.get_sample_value("aggserver_adoption_definitions", {"phase": restored.phase.value}) == 1
     # The last one was shown already.
     assert host.events() == [("AdoptionCopying", 1), ("Adopted", 1)]
+
+
+async def test_what_is_waited_for_no_longer_is_not_shown() -> None:
+    host = Host()
+    status, _ = _status(host)
+    status.observe(COPYING.at(Phase.WAITING, T1, "why"))
+    status.wanted({NAME})
+    task = asyncio.create_task(status.run())
+    await host.once()
+    assert host.shown()[NAME]["reason"] == "why"
+    status.wanted(set())
+    host.gone_on.set()
+    await host.once()
+    assert host.shown() == {}
+    task.cancel()
