@@ -68,11 +68,12 @@ class World:
         """All but the later one."""
         crds = [crd for crd in self.definitions if crd["metadata"]["name"] != LATER]
         self.plane.kubectl("create", "-f", "-", input=_documents(crds))
-        self.plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
         samples = self.samples()
         assert len(samples) > COUNT // 2
         apply = ("apply", "--server-side", "--validate=false", "-f", "-")
-        eventually(lambda: self.plane.kubectl(*apply, input=_documents(samples), check=False).returncode == 0, "all are served")
+        eventually(
+            lambda: self.plane.kubectl(*apply, input=_documents(samples), check=False).returncode == 0, "all are served", 60
+        )
         eventually(lambda: self._publishes(crds), "the documents have all kinds", 60)
 
     def create_later(self) -> None:
