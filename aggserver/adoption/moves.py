@@ -135,6 +135,8 @@ class Moves:
         shared = [await self._is_shared(name, uid) for name, uid in family.uids.items()]
         if any(shared) != all(shared):
             raise AggserverError("our store has some of the host's definitions, and not others")
+        # Before anything is copied: a move that can't end would refuse the clients' writes at each attempt.
+        await self._steps.try_to_us(family.group_versions)
         record = self.new(family, shared=all(shared))
         if record.shared:
             await self.write(record.at(Phase.SWITCHING, self.time()))

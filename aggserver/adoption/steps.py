@@ -171,6 +171,9 @@ class Steps(Protocol):
     async def withdraw(self, definitions: Iterable[str]) -> None:
         """Serve these no longer, and forget them."""
 
+    async def try_to_us(self, group_versions: Sequence[GroupVersion]) -> None:
+        """Ask whether the host would let `to_us` lead these here. Changes nothing."""
+
     async def to_us(self, group_versions: Sequence[GroupVersion]) -> None:
         """Lead these here and keep them so; return when each kube-apiserver does."""
 

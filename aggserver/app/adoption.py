@@ -412,6 +412,9 @@ class _Steps:
     async def withdraw(self, definitions: Iterable[str]) -> None:
         await self._adoption.withdraw(definitions)
 
+    async def try_to_us(self, group_versions: Sequence[GroupVersion]) -> None:
+        await self._switcher.try_to_us(group_versions)
+
     async def to_us(self, group_versions: Sequence[GroupVersion]) -> None:
         await self._switcher.to_us(group_versions)
         await proxied(await self._replicas.clusters(), group_versions, self._installation)

@@ -134,6 +134,17 @@ async def test_nothing_is_changed_without_a_certificate() -> None:
     assert host.writes() == []
 
 
+async def test_a_refusal_is_known_before_anything_is_changed() -> None:
+    host = await Host.made(PAIR)
+    refusal = status(403, "Forbidden", 'apiservices "v1.a.io" is forbidden: ValidatingAdmissionPolicy denied the request')
+    host.cluster.fail("PUT", f"{API_SERVICES}/{NAME}", refusal)
+    with pytest.raises(SwitchError, match=r"denied the request$"):
+        await host.switcher.try_to_us([PAIR])
+    before = host.found()
+    await host.switcher.try_to_us([PAIR])
+    assert host.found() == before
+
+
 async def test_removed() -> None:
     host = await Host.made()
     await host.switcher.to_us([PAIR])

@@ -268,6 +268,9 @@ class World:
         await self.point("withdraw")
         self.served -= set(definitions)
 
+    async def try_to_us(self, group_versions: Sequence[tuple[str, str]]) -> None:
+        await self.point("try to us")
+
     async def to_us(self, group_versions: Sequence[tuple[str, str]]) -> None:
         for apiserver in APISERVERS:
             for each in group_versions:

@@ -90,6 +90,8 @@ class FakeCluster:
         await asyncio.sleep(0)
         if (method, path) in self._answers:
             return self._answers[method, path](body)
+        if method != "GET" and (query or {}).get("dryRun") == "All":
+            return dict(body)
         if method == "GET":
             return self._get(path, query or {})
         if method == "POST":
