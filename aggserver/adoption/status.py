@@ -108,7 +108,7 @@ def _conditions(record: Record, problems: Sequence[str], before: Iterable[JSONMa
     last = {each["type"]: each for each in before}
     reason, trouble = record.phase.value, "; ".join(problems)
     wanted = [
-        ("Adopted", record.phase in _HERE, reason, ""),
+        ("Adopted", record.phase in _HERE, reason, _cut(record.reason, MOST_TEXT)),
         ("Progressing", record.phase not in (Phase.WAITING, Phase.ADOPTED), reason, ""),
         ("Degraded", bool(trouble), "Problems" if trouble else "AsExpected", _cut(trouble, MOST_TEXT)),
     ]

@@ -109,6 +109,7 @@ class Adoption:
         self._term: _Term | None = None  # while this server holds the Lease
         self._problems: dict[str, str] = {}
         self._guarded_at: dict[str, float] = {}
+        self._said: dict[str, tuple[Phase, str]] = {}  # what the log said last of each family
         # Definitions that are being deleted in the host: what deletes their objects here, by uid.
         self._emptying: dict[str, asyncio.Task[None]] = {}
 
@@ -272,6 +273,7 @@ class Adoption:
             self._term.status.observe(record, moving)
         if moving is not None:
             return
+        said = record.phase, record.reason
         if record.phase is Phase.GUARDING:
             self._guarded_at[record.family] = time.monotonic()
         elif record.phase is Phase.ADOPTED and record.family in self._guarded_at:
@@ -280,8 +282,11 @@ class Adoption:
             self._metrics.froze(frozen)
             self._metrics.copied(count, size)
             log.info("adopted %s: %d objects, %d bytes; writes were refused for %.2f s", record.family, count, size, frozen)
+            self._said[record.family] = said
         elif record.phase is not Phase.SWITCHING:
             self._guarded_at.pop(record.family, None)
+        if record.phase not in (Phase.GUARDING, Phase.SWITCHING) and self._said.get(record.family) != said:
+            self._said[record.family] = said
             log.info("%s: %s%s", record.family, record.phase.value, f": {record.reason}" if record.reason else "")
 
     def _on_problem(self, api_service: str, problem: str) -> None:
