@@ -77,7 +77,12 @@ class Balanced(Wire):
     async def call(self, *arguments: Any, **more: Any) -> tuple[int, dict[str, Any]]:
         wire = self._by.choice([each for number, each in enumerate(self._wires) if number not in self.down])
         try:
-            return await wire.call(*arguments, **more)
+            status, answer = await wire.call(*arguments, **more)
+            if status == 403 and "system:anonymous" in answer.get("message", ""):
+                # aggserver has just been started, and does not know yet whom to believe the user's name. It is not ready, so
+                # that the Service of a cluster leads nobody to it; that of these tests does.
+                raise Gone("the server is not ready")
+            return status, answer
         except (Gone, orjson.JSONDecodeError) as error:
             # The aggregator tells in plain text that it could not reach us. What is on its way still has this time to happen.
             await asyncio.sleep(0.5)
@@ -215,11 +220,12 @@ class Killing:
         return _still((await self._get(moving.PATH))["items"])
 
     async def _compare(self, adopted: bool) -> None:
-        assert [writer.faults for writer in self._writers] == [[]] * WRITERS, self._adopting.log
+        faults = [fault for writer in self._writers for fault in writer.faults]
+        assert not faults, "\n".join([*faults, self._adopting.log[-5000:]])
         for number in range(len(self._plane.servers)):
             self._wire.down = set(range(len(self._plane.servers))) - {number}
             listed = await self._get(moving.PATH)
-            assert moving.differences(self._writers, listed["items"]) == [], self._adopting.log
+            assert moving.differences(self._writers, listed["items"]) == [], self._adopting.log[-5000:]
             assert _still(listed["items"]) == self._still
             known = {name for writer in self._writers for name in writer.known}
             assert {item["metadata"]["name"] for item in listed["items"]} == known | self._still.keys()
