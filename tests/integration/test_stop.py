@@ -32,7 +32,8 @@ def server(tmp_path: Path) -> Iterator[Standalone]:
 
 
 def test_kubectl_ends_without_a_complaint(control_plane: Cluster, server: Standalone) -> None:
-    with control_plane.running_kubectl("get", "namespaces", "--watch", "-o", "name", user=server.kubeconfig) as process:
+    watching = ("get", "namespace", "default", "--watch", "-o", "name")
+    with control_plane.running_kubectl(*watching, user=server.kubeconfig) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "namespace/default\n"
         assert server.stop() == 0
