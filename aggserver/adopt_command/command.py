@@ -22,7 +22,8 @@ from aggserver.adoption.families import ADOPTION, CLEANUP, RELEASE, THROUGH_API,
 from aggserver.adoption.from_backup import opened_backup, release_from_backup
 from aggserver.adoption.guard import guard_name
 from aggserver.adoption.status import CONFIG_MAP, LEFT_OUT
-from aggserver.apiextensions.api_service import Service
+from aggserver.adoption.switching import DEFINITIONS
+from aggserver.apiextensions.api_service import API_SERVICES, Service
 from aggserver.cluster import Cluster, ClusterError, Unreachable
 from aggserver.cluster.client import connect
 from aggserver.cluster.configuration import SERVICE_ACCOUNT_FOLDER
@@ -35,8 +36,6 @@ from aggserver.storage.interface import Storage
 
 __all__ = ["Adopt", "AdoptError", "run"]
 
-CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 AUTHENTICATION = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
@@ -124,7 +123,7 @@ class Adopt:
         selector = LabelSelector.parse(self._options.adopt or "")  # checked with the options
         service = Service(self._namespace, self._options.service_name, self._options.service_port)
         facts = Facts(
-            crds=[kept(crd, whole=True) for crd in await self._list(CRDS)],
+            crds=[kept(crd, whole=True) for crd in await self._list(DEFINITIONS)],
             api_services=await self._list(API_SERVICES),
             webhooks=await self._admission("webhookconfigurations", {"labelSelector": f"{GUARD_LABEL}!=true"}),
             policies=await self._admission("admissionpolicies", {}),
@@ -275,7 +274,7 @@ class Adopt:
         else:
             annotations = {CLEANUP: format_time(self._now())}
         for name in names:
-            await self._cluster.request("PATCH", f"{CRDS}/{name}", body={"metadata": {"annotations": annotations}})
+            await self._cluster.request("PATCH", f"{DEFINITIONS}/{name}", body={"metadata": {"annotations": annotations}})
         return await self._follow(names, first, follow.released if is_release else follow.cleaned)
 
     async def _names(self, adopted: Mapping[str, Any]) -> list[str]:
@@ -285,7 +284,7 @@ class Adopt:
                 raise AdoptError(f"nothing is adopted by a server of namespace {self._namespace}")
             return sorted(adopted)
         known: dict[str, set[str]] = {}
-        for crd in await self._list(CRDS):
+        for crd in await self._list(DEFINITIONS):
             name, names = str(crd["metadata"]["name"]), crd["spec"]["names"]
             for word in (
                 name,

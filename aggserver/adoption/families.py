@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from aggserver.adoption.record import Phase, Record
+from aggserver.adoption.record import LED_HERE, SERVED, Phase, Record
 from aggserver.apiextensions.conditions import is_true
 from aggserver.meta.json_types import JSONMapping
 from aggserver.meta.selectors import LabelSelector
@@ -44,11 +44,6 @@ THROUGH_API = "aggserver.io/release-through-api"  # "true": objects that were cr
 CLEANUP = "aggserver.io/cleanup"  # when it was asked for, RFC 3339
 
 GroupVersion = tuple[str, str]
-
-# The definitions of a record are served here in these phases.
-_SERVED = frozenset({Phase.SWITCHING, Phase.ADOPTED, Phase.GIVING_BACK, Phase.SWITCHING_BACK})
-# The phases in which the host leads clients here.
-_SWITCHED = frozenset({Phase.ADOPTED, Phase.GIVING_BACK})
 
 
 class Wanted(StrEnum):
@@ -86,7 +81,7 @@ class Family:
 
 def is_served(record: Record) -> bool:
     """Whether the record's definitions are served here."""
-    return record.phase in _SERVED
+    return record.phase in SERVED
 
 
 def group_versions(crd: JSONMapping) -> list[GroupVersion]:
@@ -233,7 +228,7 @@ def _with_records(facts: _Facts, names: Sequence[str], records: Sequence[Record]
 
 def _recorded(facts: _Facts, record: Record, new: Sequence[str], asked: Sequence[str]) -> Family:
     own = facts.own(record)
-    if record.phase in _SWITCHED or (record.phase is Phase.SWITCHING_BACK):
+    if record.phase in LED_HERE or (record.phase is Phase.SWITCHING_BACK):
         joining, problems = _joining(facts, record, new)
         problems = [*_gone(facts, record), *problems, *_strangers(facts, record, own)]
     else:

@@ -20,7 +20,9 @@ from aggserver.adoption.families import FINALIZER
 from aggserver.adoption.giving_back import GiveBackToStore
 from aggserver.adoption.giving_back_api import GiveBackThroughAPI
 from aggserver.adoption.guard import CONFIGURATIONS
-from aggserver.adoption.record import CantGiveBack, GiveBack, Phase, Record, decode
+from aggserver.adoption.journal import RECORDS
+from aggserver.adoption.record import LED_HERE, CantGiveBack, GiveBack, Record, decode
+from aggserver.adoption.switching import DEFINITIONS
 from aggserver.apiextensions.api_service import ADOPTION, API_SERVICES, MANAGED_BY_LABEL
 from aggserver.apiextensions.conditions import is_true
 from aggserver.cluster import Cluster, ClusterError
@@ -28,7 +30,6 @@ from aggserver.meta import codec
 from aggserver.meta.json_types import JSONMapping, JSONObject
 from aggserver.storage import sqlite_maintenance
 from aggserver.storage.interface import Storage, StorageError, Unavailable
-from aggserver.storage.keys import resource_prefix
 from aggserver.storage.sqlite import SQLiteStorage
 from aggserver.storage.sqlite_file import FILE_NAME
 
@@ -37,9 +38,6 @@ __all__ = ["opened_backup", "records", "release_from_backup", "without_resources
 # The server may have gone on after the backup, and no client may be ahead of the host. For etcd each is a write.
 MARGIN = 20_000
 
-_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-# The phases in which clients write here.
-_HERE = frozenset({Phase.ADOPTED, Phase.GIVING_BACK})
 _ATTEMPTS = 5
 
 Say = Callable[[str], None]
@@ -65,7 +63,7 @@ async def opened_backup(file: Path, say: Say) -> AsyncIterator[Storage]:
 async def records(own: Storage) -> list[Record]:
     """All records of the store. Raises StorageError and CantGiveBack."""
     found = []
-    for item in (await own.list(resource_prefix("aggserver", "adoptions"))).items:
+    for item in (await own.list(RECORDS)).items:
         try:
             found.append(decode(codec.decode_stored(item.value)))
         except (KeyError, ValueError, TypeError) as error:
@@ -131,7 +129,7 @@ class _Family:
             return
         services = await self._services()
         give: list[tuple[str, GiveBack]] = []
-        if self._record.phase in _HERE and not self._record.shared:
+        if self._record.phase in LED_HERE and not self._record.shared:
             give = await self._to_give(manifests, through_api=through_api, ours=bool(services))
         for name, back in give:
             if not back.through_api:
@@ -153,7 +151,7 @@ class _Family:
         """The host's definitions that still have our finalizer."""
         found: dict[str, JSONObject] = {}
         for name, uid in sorted(self._record.uids.items()):
-            manifest = await self._get(f"{_DEFINITIONS}/{name}")
+            manifest = await self._get(f"{DEFINITIONS}/{name}")
             if manifest is None or FINALIZER not in (manifest["metadata"].get("finalizers") or ()):
                 continue
             if manifest["metadata"]["uid"] != uid:
@@ -245,14 +243,14 @@ class _Family:
     async def _forget(self, name: str) -> None:
         """Take our finalizer off."""
         for left in reversed(range(_ATTEMPTS)):
-            manifest = await self._get(f"{_DEFINITIONS}/{name}")
+            manifest = await self._get(f"{DEFINITIONS}/{name}")
             if manifest is None:
                 return
             metadata = manifest["metadata"]
             kept = [each for each in metadata.get("finalizers") or () if each != FINALIZER]
             patch = {"resourceVersion": metadata["resourceVersion"], "finalizers": kept or None}
             try:
-                await self._cluster.request("PATCH", f"{_DEFINITIONS}/{name}", body={"metadata": patch})
+                await self._cluster.request("PATCH", f"{DEFINITIONS}/{name}", body={"metadata": patch})
             except ClusterError as error:
                 if error.code == 404:
                     return

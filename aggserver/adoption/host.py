@@ -20,7 +20,7 @@ from typing import NamedTuple
 from aggserver.adoption.api_services import Owner, Target, owner
 from aggserver.adoption.families import FINALIZER, Family, GroupVersion, families, kept
 from aggserver.adoption.record import Record
-from aggserver.adoption.switching import PASSING_CATEGORY
+from aggserver.adoption.switching import DEFINITIONS, PASSING_CATEGORY
 from aggserver.apiextensions.api_service import API_SERVICES
 from aggserver.apiextensions.conversion_annotation import rules_text
 from aggserver.apiextensions.definition import Definition, DefinitionError, parse, with_structure
@@ -31,11 +31,9 @@ from aggserver.meta import codec
 from aggserver.meta.json_types import JSONMapping, JSONObject
 from aggserver.meta.selectors import LabelSelector
 
-__all__ = ["DEFINITIONS", "Host", "HostError"]
+__all__ = ["Host", "HostError"]
 
 log = logging.getLogger("aggserver.adoption")
-
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 # Definitions in one answer. One has 1.5 MiB at most.
 PAGE = 50

@@ -20,11 +20,11 @@ from aggserver.meta.json_types import JSONMapping, JSONObject
 from aggserver.storage.interface import Conflict, Event, KeyExists, NotFound, Storage, StorageError, Subscription
 from aggserver.storage.keys import resource_prefix
 
-__all__ = ["Journal"]
+__all__ = ["RECORDS", "Journal"]
 
 log = logging.getLogger("aggserver.adoption")
 
-_RECORDS = resource_prefix("aggserver", "adoptions")
+RECORDS = resource_prefix("aggserver", "adoptions")
 _DEFINITIONS = resource_prefix("aggserver", "adopted")
 
 _RETRY = Backoff(initial=0.5, longest=30.0)
@@ -69,7 +69,7 @@ class Journal:
             subscription: Subscription | None = None
             try:
                 self._lost.clear()
-                subscription = await self._storage.watch(_RECORDS, await self._list(), self)
+                subscription = await self._storage.watch(RECORDS, await self._list(), self)
                 pauses = _RETRY.pauses()
                 await self._lost.wait()
             except StorageError as error:
@@ -81,7 +81,7 @@ class Journal:
 
     async def write(self, record: Record) -> None:
         """Create or replace a record. Raises StorageError: Conflict or KeyExists if another server has written it meanwhile."""
-        key, value = _RECORDS + record.family, codec.encode_json(encode(record))
+        key, value = RECORDS + record.family, codec.encode_json(encode(record))
         before, revision = self._known.get(record.family, (None, 0))
         if before is None:
             revision = await self._storage.create(key, value)
@@ -94,7 +94,7 @@ class Journal:
         before, revision = self._known.get(family, (None, 0))
         if before is not None:
             try:
-                revision = await self._storage.delete(_RECORDS + family, revision)
+                revision = await self._storage.delete(RECORDS + family, revision)
             except NotFound:
                 revision = await self._storage.revision()
             self._learn(family, None, revision)
@@ -144,10 +144,10 @@ class Journal:
 
     async def _list(self) -> int:
         """Read all records. Returns the revision of the list."""
-        page = await self._storage.list(_RECORDS)
+        page = await self._storage.list(RECORDS)
         for item in page.items:
             self._read(item.key, item.value, item.revision)
-        there = {item.key.removeprefix(_RECORDS) for item in page.items}
+        there = {item.key.removeprefix(RECORDS) for item in page.items}
         for family, (record, revision) in list(self._known.items()):
             if record is not None and family not in there and revision <= page.revision:
                 self._known[family] = None, page.revision
@@ -157,7 +157,7 @@ class Journal:
 
     def _read(self, key: str, value: bytes | None, revision: int) -> bool:
         """Take notice of a write. Returns whether it was news."""
-        family = key.removeprefix(_RECORDS)
+        family = key.removeprefix(RECORDS)
         if self._known.get(family, (None, 0))[1] >= revision:
             return False  # what this server wrote itself is known before etcd tells it
         try:

@@ -50,6 +50,11 @@ class Phase(StrEnum):
     SWITCHING_BACK = "SwitchingBack"
 
 
+# The definitions of a record are served here in these phases, and the host leads clients here in those of LED_HERE.
+SERVED = frozenset({Phase.SWITCHING, Phase.ADOPTED, Phase.GIVING_BACK, Phase.SWITCHING_BACK})
+LED_HERE = frozenset({Phase.ADOPTED, Phase.GIVING_BACK})
+
+
 @dataclass(frozen=True, slots=True)
 class Copied:
     """One definition's objects at the moment of the switch. Revisions are those of the two stores.

@@ -19,7 +19,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from aggserver.adoption.record import Moving, Phase, Record
+from aggserver.adoption.record import LED_HERE, Moving, Phase, Record
 from aggserver.cluster import Cluster, ClusterError, Unreachable
 from aggserver.cluster.pacing import RECONNECT, Sleep
 from aggserver.meta.json_types import JSONMapping, JSONObject
@@ -47,9 +47,6 @@ MOST_DEFINITIONS = 4096
 
 EVENTS = "/api/v1/namespaces/default/events"
 COMPONENT = "aggserver"
-
-# The phases in which requests are served here.
-_HERE = (Phase.ADOPTED, Phase.GIVING_BACK)
 
 # Reason and message of the Event of each phase.
 _NOTICES = {
@@ -108,7 +105,7 @@ def _conditions(record: Record, problems: Sequence[str], before: Iterable[JSONMa
     last = {each["type"]: each for each in before}
     reason, trouble = record.phase.value, "; ".join(problems)
     wanted = [
-        ("Adopted", record.phase in _HERE, reason, _cut(record.reason, MOST_TEXT)),
+        ("Adopted", record.phase in LED_HERE, reason, _cut(record.reason, MOST_TEXT)),
         ("Progressing", record.phase not in (Phase.WAITING, Phase.ADOPTED), reason, ""),
         ("Degraded", bool(trouble), "Problems" if trouble else "AsExpected", _cut(trouble, MOST_TEXT)),
     ]

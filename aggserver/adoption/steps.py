@@ -13,14 +13,14 @@ from enum import StrEnum
 from typing import Protocol
 
 from aggserver.adoption.families import Family, Wanted
-from aggserver.adoption.record import Copied, GiveBack, Phase, Progress, Record, Source, none_left
+from aggserver.adoption.record import SERVED, Copied, GiveBack, Phase, Progress, Record, Source, none_left
 
 __all__ = ["GUARDED", "Remains", "Step", "Steps", "fits", "is_frozen", "is_hidden", "joined", "next_step", "to_clean"]
 
 GroupVersion = tuple[str, str]
 
 # The phases in which the host must refuse writes. Of a copy that begins anew, it must not.
-GUARDED = frozenset({Phase.GUARDING, Phase.SWITCHING, Phase.ADOPTED, Phase.GIVING_BACK, Phase.SWITCHING_BACK})
+GUARDED = SERVED | {Phase.GUARDING}
 
 
 class Step(StrEnum):

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from aggserver.adoption.api_services import Owner, Target, deletion, name_of, owner, to_us
 from aggserver.apiextensions.api_service import API_SERVICES, Service
 from aggserver.cluster import Cluster, ClusterError, Unreachable
-from aggserver.cluster.pacing import RECONNECT, REVIEWS, Sleep
+from aggserver.cluster.pacing import REVIEWS, Sleep, settling
 from aggserver.cluster.reflector import Reflector
 from aggserver.endpoints.discovery import ADOPTED_HEADER
 from aggserver.errors import AggserverError
@@ -164,7 +164,7 @@ class Switcher:
                     random=self._random,
                 ).run()
             )
-            tasks.create_task(self._keep_forever())
+            tasks.create_task(settling(self._changed, self._keep, sleep=self._sleep, random=self._random))
 
     # --- one change ---
 
@@ -230,17 +230,6 @@ class Switcher:
             raise
 
     # --- what was switched is kept ---
-
-    async def _keep_forever(self) -> None:
-        pauses = RECONNECT.pauses(self._random)
-        while True:
-            await self._changed.wait()
-            self._changed.clear()
-            if await self._keep():
-                pauses = RECONNECT.pauses(self._random)
-            else:
-                await self._sleep(next(pauses))
-                self._changed.set()
 
     async def _keep(self) -> bool:
         """Correct what differs. Returns False if something failed and should be tried again."""

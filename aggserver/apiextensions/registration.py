@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from aggserver.apiextensions.api_service import ADOPTED, API_SERVICES, FIRST_VERSION_PRIORITY, Service, api_service, ownership
 from aggserver.cluster import Cluster, ClusterError, Unreachable
-from aggserver.cluster.pacing import RECONNECT, Sleep
+from aggserver.cluster.pacing import Sleep, settling
 from aggserver.cluster.reflector import Reflector
 from aggserver.meta import versions
 from aggserver.meta.json_types import JSONObject
@@ -94,18 +94,7 @@ class Registrar:
                     random=self._random,
                 ).run()
             )
-            tasks.create_task(self._reconcile_forever())
-
-    async def _reconcile_forever(self) -> None:
-        pauses = RECONNECT.pauses(self._random)
-        while True:
-            await self._changed.wait()
-            self._changed.clear()
-            if await self._reconcile():
-                pauses = RECONNECT.pauses(self._random)
-            else:
-                await self._sleep(next(pauses))
-                self._changed.set()
+            tasks.create_task(settling(self._changed, self._reconcile, sleep=self._sleep, random=self._random))
 
     async def _reconcile(self) -> bool:
         """Take all steps that are needed now. Returns False if one failed and should be retried."""

@@ -106,6 +106,8 @@ class Adoption:
         # By name, the uids of definitions that are served no longer, although a record still has them.
         self._withdrawn: dict[str, str] = {}
         self._marked: set[GroupVersion] = set()
+        # The resourceVersion of each definition as the journal keeps it, so that other changes do not read it again.
+        self._kept: dict[str, str] = {}
         self._term: _Term | None = None  # while this server holds the Lease
         self._problems: dict[str, str] = {}
         self._guarded_at: dict[str, float] = {}
@@ -159,8 +161,12 @@ class Adoption:
             await self._want(wanted)
             for name in wanted:
                 crd = self.host.crd(name)
-                if crd is not None and self.host.is_current(name):
+                if crd is None or not self.host.is_current(name):
+                    continue
+                state = crd["metadata"].get("resourceVersion", "")
+                if self._kept.get(name) != state:
                     await self._journal.keep_definition(crd)
+                    self._kept[name] = state
             self._is_served = True
 
     async def withdraw(self, definitions: Iterable[str]) -> None:
@@ -170,6 +176,7 @@ class Adoption:
         self._withdrawn |= {name: uids[name] for name in names if name in uids}
         await self.serve()
         for name in names:
+            self._kept.pop(name, None)
             await self._journal.forget_definition(name)
 
     async def _freeze(self, records: Iterable[Record]) -> None:
@@ -212,7 +219,7 @@ class Adoption:
                 families = self.host.families()
                 self._term.mover.want([self._with_objects(family) for family in families])
                 self._term.status.wanted({family.name for family in families})
-                self._tell_problems(families)
+                self._tell_problems(families, self._term.status)
 
     # --- the server that moves ---
 
@@ -278,7 +285,8 @@ class Adoption:
             self._guarded_at[record.family] = time.monotonic()
         elif record.phase is Phase.ADOPTED and record.family in self._guarded_at:
             frozen = time.monotonic() - self._guarded_at.pop(record.family)
-            count, size = _sum(record.copied.values())
+            copied = record.copied.values()
+            count, size = sum(each.count for each in copied), sum(each.size for each in copied)
             self._metrics.froze(frozen)
             self._metrics.copied(count, size)
             log.info("adopted %s: %d objects, %d bytes; writes were refused for %.2f s", record.family, count, size, frozen)
@@ -295,16 +303,13 @@ class Adoption:
             self._problems[api_service] = problem
         else:
             self._problems.pop(api_service, None)
-        if not self.host.trouble():
-            self._tell_problems(self.host.families())
+        self._changed.set()
 
-    def _tell_problems(self, families: Iterable[Family]) -> None:
-        if self._term is None:
-            return
+    def _tell_problems(self, families: Iterable[Family], status: Status) -> None:
         for family in families:
             services = [f"{version}.{group}" for group, version in family.group_versions]
             troubles = [self._problems[name] for name in ("", *services) if name in self._problems]
-            self._term.status.problems(family.name, [*family.obstacles, *troubles])
+            status.problems(family.name, [*family.obstacles, *troubles])
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,11 +318,6 @@ class _Term:
     status: Status
     steps: _Steps
     mover: Mover
-
-
-def _sum(copied: Iterable[Copied]) -> tuple[int, int]:
-    each = list(copied)
-    return sum(one.count for one in each), sum(one.size for one in each)
 
 
 class _Steps:

@@ -1,18 +1,20 @@
 """Pacing: backoff after failures, retries and rate limit of requests to the API server.
 
-For TokenReview and SubjectAccessReview (retries, rate limit), and for list and watch (backoff). Time and chance are arguments.
+For TokenReview and SubjectAccessReview (retries, rate limit), for list and watch, and for what is kept as wanted (backoff).
+Time and chance are arguments.
 Source: apiserver pkg/util/webhook/webhook.go, client-go util/flowcontrol, v0.36.3.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from aggserver.cluster import ClusterError, Unreachable
 from aggserver.meta.backoff import Backoff
 
-__all__ = ["RECONNECT", "REVIEWS", "Sleep", "TokenBucket", "retrying", "worth_retrying"]
+__all__ = ["RECONNECT", "REVIEWS", "Sleep", "TokenBucket", "retrying", "settling", "worth_retrying"]
 
 Sleep = Callable[[float], Awaitable[None]]
 T = TypeVar("T")
@@ -43,6 +45,21 @@ async def retrying(call: Callable[[], Awaitable[T]], *, sleep: Sleep, random: Ca
                 raise
         await sleep(pause)
     raise AssertionError("the pauses are endless")
+
+
+async def settling(
+    changed: asyncio.Event, settle: Callable[[], Awaitable[bool]], *, sleep: Sleep, random: Callable[[], float]
+) -> NoReturn:
+    """Call `settle` whenever `changed` is set, and again after a pause each time it returns False; until cancelled."""
+    pauses = RECONNECT.pauses(random)
+    while True:
+        await changed.wait()
+        changed.clear()
+        if await settle():
+            pauses = RECONNECT.pauses(random)
+        else:
+            await sleep(next(pauses))
+            changed.set()
 
 
 class TokenBucket:

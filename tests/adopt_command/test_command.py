@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from aggserver.adopt_command.command import API_SERVICES, AUTHENTICATION, CRDS, REVIEWS, Adopt, AdoptError, from_backup
+from aggserver.adopt_command.command import AUTHENTICATION, REVIEWS, Adopt, AdoptError, from_backup
+from aggserver.adoption.switching import DEFINITIONS
+from aggserver.apiextensions.api_service import API_SERVICES
 from aggserver.options import Options, OptionsError, parse
 from aggserver.storage import sqlite_maintenance as maintenance
 from aggserver.storage.sqlite import SQLiteStorage
@@ -45,7 +47,7 @@ async def show(cluster: FakeCluster, entries: dict[str, Any]) -> None:
 async def host(*, allowed: Callable[[dict[str, Any]], bool] = lambda attributes: True) -> FakeCluster:
     cluster = FakeCluster()
     # As lists of kube-apiserver have their items.
-    await cluster.put(CRDS, {key: value for key, value in crd().items() if key not in ("apiVersion", "kind")})
+    await cluster.put(DEFINITIONS, {key: value for key, value in crd().items() if key not in ("apiVersion", "kind")})
     cluster.on("GET", AUTHENTICATION, lambda body: {"data": {"requestheader-client-ca-file": "PEM"}})
     cluster.on("POST", REVIEWS, lambda body: {"status": {"allowed": allowed(body["spec"]["resourceAttributes"])}})
     await cluster.put("/api/v1/namespaces/ns/services", {"metadata": {"name": "aggserver"}, "spec": {"ports": [{"port": 443}]}})
@@ -117,7 +119,7 @@ async def test_release() -> None:
     said = Said(cluster, "release", "CronTab", "--through-api", changes=[{NAME: ADOPTED}, {NAME: BACK}, {}])
     assert await said.adopt.run()
     assert said.lines == [f"{NAME}: GivingBack", f"{NAME}: served by kube-apiserver"]
-    annotations = cluster.objects[CRDS][NAME]["metadata"]["annotations"]
+    annotations = cluster.objects[DEFINITIONS][NAME]["metadata"]["annotations"]
     assert annotations == {"aggserver.io/adoption": "release", "aggserver.io/release-through-api": "true"}
 
 
@@ -163,7 +165,7 @@ async def test_cleanup(changes: list[dict[str, Any]], succeeds: bool) -> None:
     else:
         with pytest.raises(AdoptError, match="not cleaned up"):
             await said.adopt.run()
-    assert cluster.objects[CRDS][NAME]["metadata"]["annotations"] == {"aggserver.io/cleanup": "1970-01-01T00:00:00Z"}
+    assert cluster.objects[DEFINITIONS][NAME]["metadata"]["annotations"] == {"aggserver.io/cleanup": "1970-01-01T00:00:00Z"}
 
 
 MISTAKES = {
