@@ -22,7 +22,7 @@ from aggserver.registry.storage_version import Identity, Superseded
 from aggserver.storage.memory import MemoryStorage
 from aggserver.storage.sqlite import SQLiteStorage
 from tests.fakes.asgi import Client
-from tests.fakes.clock import until
+from tests.fakes.clock import settled, until
 from tests.fakes.definitions import GROUP, crontab, definition, version
 from tests.fakes.server import LocalServer
 
@@ -194,7 +194,7 @@ async def test_nothing_is_written_while_no_storage_version_changes(one: Migratin
     await plant(one, 1)
     revision = await one.server.storage.revision()
     assert (await one.client.merge(ONE, {"metadata": {"labels": {"a": "b"}}})).status == 200
-    await asyncio.sleep(0.01)
+    await settled()
     assert await one.server.storage.revision() == revision + 1
     assert not condition(await one.crd())
 
@@ -211,7 +211,7 @@ async def test_stored_versions_set_by_hand(one: Migrating) -> None:
     assert await stored(one.server) == {"n0": "v2"}
     assert (await one.client.merge(f"{ONE}/status", {"status": {"storedVersions": ["v2"]}})).status == 200
     one.held.set()
-    await asyncio.sleep(0.01)
+    await settled()
     crd = await one.crd()
     assert crd["status"]["storedVersions"] == ["v2"]
     assert condition(crd).get("status", "False") == "False"
@@ -442,7 +442,7 @@ async def test_two_servers_migrate_the_same_objects() -> None:
     await both[0].store_as("v2")
     for each in both:
         await each.migrated()
-    await asyncio.sleep(0.01)
+    await settled()
     assert set((await stored(both[0].server)).values()) == {"v2"}
     assert condition(await both[1].crd())["reason"] == "MigrationSucceeded"
     writes = await storage.history(PREFIX, before, await storage.revision(), 1000)
@@ -563,7 +563,7 @@ async def test_a_folder_that_may_have_changed_between_two_starts(
     again = await folders()
     serve(again, crontabs(version))
     await eventually(lambda: recorded(again, version))
-    await asyncio.sleep(0.01)
+    await settled()
     assert await all_stored_as(again, version)
     assert (await again.server.storage.revision() == revision) is (version == "v1")
 
@@ -577,7 +577,7 @@ async def test_servers_with_different_folders_do_not_undo_each_others_work(folde
     serve(new, crontabs("v2"))
     await eventually(lambda: recorded(new, "v2"))
     assert (await late.client.post(PATH, crontab("late"))).status == 201
-    await asyncio.sleep(0.01)
+    await settled()
     assert await stored(new.server) == {"n0": "v2", "n1": "v2", "n2": "v2", "late": "v1"}
     serve(late, crontabs("v2"))
     await eventually(lambda: all_stored_as(late, "v2"))
@@ -591,7 +591,7 @@ async def test_a_definition_that_is_not_served_yet(folders: Callable[[], Awaitab
     await eventually(lambda: recorded(one, "v1"))
     wanted = Migration(NAME, "v2", ("v1",), Identity("", 100))
     one.migrator.want(wanted)
-    await asyncio.sleep(0.01)
+    await settled()
     assert await all_stored_as(one, "v1")
     found = parse(crontabs("v2"))
     one.server.engine.definitions.set_all({NAME: found})
