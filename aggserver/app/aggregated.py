@@ -35,6 +35,7 @@ from aggserver.authorization.delegating import DelegatingAuthorizer
 from aggserver.cluster import Cluster
 from aggserver.cluster.client import connect
 from aggserver.cluster.configuration import SERVICE_ACCOUNT_FOLDER
+from aggserver.endpoints.loading import loading
 from aggserver.endpoints.request import Filter
 from aggserver.options import Options
 from aggserver.schema.rules import RuleOptions
@@ -79,7 +80,7 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
         registrar = Registrar(cluster, service)
         certificate = ServingCertificate(options, cluster, service, tls)
         engine.checks.add("serving-certificate", certificate.healthy, livez=False)
-        sources = _Sources(engine, folder=options.definitions is not None)
+        sources = _Sources(engine, folder=options.definitions is not None, adoption=options.adopt is not None)
         adoption: Adoption | None = None
         before_authentication: dict[str, Filter] = {}
         if options.adopt is not None:
@@ -107,7 +108,13 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
 
         authenticator, trust_tasks = await _authentication(options, cluster, clusters, engine, tls)
         server = Server(
-            engine.asgi(authenticator, authorizer, options, before_authentication=before_authentication),
+            engine.asgi(
+                authenticator,
+                authorizer,
+                options,
+                before_authorization={"loading": loading(sources.missing, engine.installer.serves if adoption else None)},
+                before_authentication=before_authentication,
+            ),
             [listen(options)],
             tls,
             on_stopping=engine.checks.begin_shutdown,
@@ -188,6 +195,7 @@ async def _authentication(
         tokens=TokenReviewer(asked, keep_seconds=options.authentication_token_cache_seconds),
         on_change=lambda bundle: _trust(tls, bundle),
         anonymous=options.anonymous_auth,
+        waiting=lambda: source.healthy(),
     )
     files = trust_files(options)
     source: ConfigMapSource
@@ -217,13 +225,20 @@ class _Sources:
     Nothing is served before the folder was read: its APIServices would be deleted for a moment.
     """
 
-    def __init__(self, engine: Engine, *, folder: bool) -> None:
+    def __init__(self, engine: Engine, *, folder: bool, adoption: bool) -> None:
         self._definitions = engine.definitions
         self._folder: Mapping[str, Definition] = {}
         self._adopted: Mapping[str, Definition] = {}
+        self._awaited = adoption
         self._read = asyncio.Event()
         if not folder:
             self._read.set()
+
+    def missing(self) -> str | None:
+        """What was not read yet, so that what is served is not all; None once it is."""
+        if not self._read.is_set():
+            return "the folder of definitions has not been read yet"
+        return "the records of adopted definitions have not been read yet" if self._awaited else None
 
     def in_folder(self, definitions: Mapping[str, Definition]) -> None:
         self._folder = definitions
@@ -237,6 +252,7 @@ class _Sources:
             log.warning("definitions: %s is adopted from the cluster, so that the one in the folder is not served", name)
         self._adopted = definitions
         self._serve()
+        self._awaited = False
 
     def _serve(self) -> None:
         self._definitions.set_all({**self._folder, **self._adopted})

@@ -44,6 +44,9 @@ _OVERLAP = (
     "specified to ensure regular client certificates cannot set authenticating proxy headers for arbitrary users"
 )
 
+_NOT_YET = "this server does not know yet which client certificates and X-Remote headers to trust, see /readyz; please try again"
+_RETRY_SECONDS = 1
+
 
 @dataclass(frozen=True, slots=True)
 class AuthenticationConfig:
@@ -89,6 +92,8 @@ class Authenticator:
     """`tokens` is None if no bearer token is accepted. `on_change` is called with a changed handshake bundle (PEM).
 
     If `anonymous` is false, a request without credentials gets 401, like one with invalid credentials.
+    waiting: why the CAs are not all known yet, None once they are. Until then nobody is taken for anonymous: no handshake has
+    asked for a certificate that such a CA may have signed, so a request without one may be the front proxy's.
     """
 
     def __init__(
@@ -98,11 +103,13 @@ class Authenticator:
         tokens: Tokens | None = None,
         on_change: Callable[[bytes], None] | None = None,
         anonymous: bool = True,
+        waiting: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._config = config
         self._tokens = tokens
         self._on_change = on_change
         self._anonymous = anonymous
+        self._waiting = waiting
 
     @property
     def config(self) -> AuthenticationConfig:
@@ -115,13 +122,25 @@ class Authenticator:
         if self._on_change is not None and bundle != before.handshake_bundle():
             self._on_change(bundle)
 
-    async def authenticate(self, headers: Headers, peer: PeerCertificate | None, now: float) -> Outcome:
-        """`now` in seconds since the epoch, for certificates. Raises StatusError 401."""
+    async def authenticate(
+        self, headers: Headers, peer: PeerCertificate | None, now: float, *, for_anyone: bool = False
+    ) -> Outcome:
+        """`now` in seconds since the epoch, for certificates. for_anyone: who asks makes no difference, as for health checks.
+
+        Raises StatusError 401, and 503 for who can't be known yet.
+        """
         config = self._config
+        waiting = not for_anyone and self._waiting() is not None
+        # A CA that is known may have signed the front proxy's certificate, too, and who the headers name is somebody else.
+        if waiting and config.request_header is None and requestheader.names_somebody(headers):
+            raise errors.service_unavailable(_NOT_YET, _RETRY_SECONDS)
         failures: list[str] = []
         user = _by_certificate(headers, peer, config, now, failures) if peer is not None else None
+        rejected = len(failures)
         if user is None and self._tokens is not None:
             user, headers = await _by_token(headers, self._tokens, failures)
+        if user is None and waiting and len(failures) == rejected:
+            raise errors.service_unavailable(_NOT_YET, _RETRY_SECONDS)
         if user is None and (failures or not self._anonymous):
             logger.info("unable to authenticate the request: %s", "; ".join(failures) or "it has no credentials")
             raise errors.unauthorized()

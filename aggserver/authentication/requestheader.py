@@ -20,7 +20,7 @@ import orjson
 from aggserver.authentication.user import UserInfo
 from aggserver.authentication.x509 import CertificateError, Roots
 
-__all__ = ["Headers", "RequestHeaderConfig", "authenticate", "check_name", "strip", "text_of", "unescape_key"]
+__all__ = ["Headers", "RequestHeaderConfig", "authenticate", "check_name", "names_somebody", "strip", "text_of", "unescape_key"]
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -115,6 +115,11 @@ def strip(headers: Headers, config: RequestHeaderConfig | None) -> Headers:
         if name in names or name.startswith(prefixes):
             return [pair for pair in headers if pair[0] not in names and not pair[0].startswith(prefixes)]
     return headers
+
+
+def names_somebody(headers: Headers) -> bool:
+    """Whether there are headers of the standard names, whoever has set them."""
+    return strip(headers, None) is not headers
 
 
 def text_of(value: bytes) -> str:

@@ -25,7 +25,7 @@ from typing import Protocol, TypeAlias
 
 from aggserver.authentication.delegating import Authenticator
 from aggserver.authentication.user import ANONYMOUS
-from aggserver.authorization.delegating import Authorizer
+from aggserver.authorization.delegating import HEALTH_PATHS, Authorizer
 from aggserver.endpoints import access, compression, negotiation, websocket
 from aggserver.endpoints import request_info as info_module
 from aggserver.endpoints.impersonation import impersonate
@@ -442,12 +442,14 @@ def authentication(authenticator: Authenticator, clock: Callable[[], float]) -> 
 
     So does an anonymous request over HTTP/2, where one connection can do much harm. That is upstream's
     UnauthenticatedHTTP2DOSMitigation; it also closes the aggregator's connection when that forwards an anonymous request.
+    A connection that began before the server knew the client CAs must end, too: its handshake asked for no certificate.
     """
 
     def wrap(next_handler: Handler) -> Handler:
         async def handler(request: Request) -> AnyResponse:
             try:
-                outcome = await authenticator.authenticate(request.headers, request.peer, clock())
+                for_anyone = request.path.startswith(HEALTH_PATHS)
+                outcome = await authenticator.authenticate(request.headers, request.peer, clock(), for_anyone=for_anyone)
             except StatusError as error:
                 request.last_of_connection = True
                 return status_response(request, error)

@@ -122,6 +122,7 @@ class Served(Protocol):
 class _Mapping:
     by_path: dict[tuple[str, str, str], Served] = field(default_factory=dict)
     groups: tuple[APIGroup, ...] = ()
+    group_versions: frozenset[tuple[str, str]] = frozenset()
     built_in: frozenset[str] = frozenset()
 
 
@@ -165,6 +166,10 @@ class Installer:
     def find(self, group: str, version: str, resource: str) -> Served | None:
         return self._mapping.by_path.get((group, version, resource))
 
+    def serves(self, group: str, version: str) -> bool:
+        """Whether there is any resource of this group-version."""
+        return (group, version) in self._mapping.group_versions
+
     def everything(self) -> Iterable[Served]:
         return self._mapping.by_path.values()
 
@@ -192,4 +197,5 @@ class Installer:
             ordered = sorted(by_version, key=versions.sort_key)
             groups.append(APIGroup(group, tuple(APIGroupVersion(group, name, tuple(by_version[name])) for name in ordered)))
         built_in = frozenset(served.group for served in by_path.values() if served.built_in)
-        return _Mapping(by_path, tuple(groups), built_in)
+        group_versions = frozenset((group, version) for group, version, _ in by_path)
+        return _Mapping(by_path, tuple(groups), group_versions, built_in)

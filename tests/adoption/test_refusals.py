@@ -127,7 +127,7 @@ async def test_others_are_passed_on(method: str, path: str) -> None:
 
 async def test_the_answer_comes_before_authentication(server: LocalServer) -> None:
     class Nobody:
-        async def authenticate(self, *_: Any) -> Any:
+        async def authenticate(self, *_: Any, **__: Any) -> Any:
             raise unauthorized()
 
     options = Options(command="serve")

@@ -148,3 +148,55 @@ async def test_a_replaced_ca_is_refused_at_once() -> None:
     authenticator.replace(AuthenticationConfig(ClientCA(STRANGER.cert_pem, Roots.from_pem(STRANGER.cert_pem))))
     with pytest.raises(StatusError, match="Unauthorized"):
         await authenticator.authenticate([], PEERS["alice"], NOW)
+
+
+# --- until the CAs are known ---
+
+PROXY_CA_ONLY = AuthenticationConfig(request_header=CONFIG.request_header, request_header_ca=PROXY_CA.cert_pem)
+# The front proxy's certificate is one of the client CA's, which is known already.
+PROXY_OF_CLIENT_CA = peer(issue_client(CLIENT_CA, "front-proxy-client", [], NOW))
+UNKNOWN = AuthenticationConfig()
+
+WAITING: dict[str, tuple[AuthenticationConfig, PeerCertificate | None, list[tuple[bytes, bytes]], bool, str | int]] = {
+    # name: (what is known, certificate, headers, whether it is for anyone, user or code)
+    "nobody, who was not asked for a certificate": (UNKNOWN, None, [], False, 503),
+    "headers, with no certificate": (UNKNOWN, None, BOB, False, 503),
+    "headers of one kind": (UNKNOWN, None, [(b"x-remote-extra-a", b"b")], False, 503),
+    "a front proxy": (UNKNOWN, PEERS["proxy"], BOB, False, 503),
+    "a client": (UNKNOWN, PEERS["alice"], [], False, 503),
+    "headers and a token": (UNKNOWN, None, [*BOB, *GOOD], False, 503),
+    "a token": (UNKNOWN, None, GOOD, False, "carol"),
+    "a bad token": (UNKNOWN, None, BAD, False, 401),
+    "a client of a CA of our own": (CLIENT_CA_ONLY, PEERS["alice"], [], False, "alice"),
+    "a front proxy of a CA of our own": (CLIENT_CA_ONLY, PROXY_OF_CLIENT_CA, BOB, False, 503),
+    "a certificate of another CA": (CLIENT_CA_ONLY, PEERS["proxy"], [], False, 503),
+    "a front proxy that a flag names": (PROXY_CA_ONLY, PEERS["proxy"], BOB, False, "bob"),
+    "a client where a flag names the front proxy": (PROXY_CA_ONLY, PEERS["alice"], [], False, 503),
+    "headers where a flag names the front proxy": (PROXY_CA_ONLY, None, BOB, False, 503),
+    "a probe": (UNKNOWN, None, [], True, "system:anonymous"),
+    "a probe with headers": (UNKNOWN, None, BOB, True, "system:anonymous"),
+    "a probe of a front proxy": (UNKNOWN, PEERS["proxy"], BOB, True, "system:anonymous"),
+}
+
+
+@pytest.mark.parametrize("name", WAITING)
+@pytest.mark.parametrize("anonymous", [True, False])
+async def test_who_it_is_while_the_cas_are_not_known(name: str, anonymous: bool) -> None:
+    config, certificate, headers, for_anyone, expected = WAITING[name]
+    waits: list[str | None] = ["the ConfigMap"]
+    authenticator = Authenticator(config, tokens=reviewer(), anonymous=anonymous, waiting=lambda: waits[0])
+    if expected == "system:anonymous" and not anonymous:
+        expected = 401
+    if isinstance(expected, int):
+        with pytest.raises(StatusError) as caught:
+            await authenticator.authenticate(headers, certificate, NOW, for_anyone=for_anyone)
+        assert (caught.value.code, caught.value.retry_after) == (expected, 1 if expected == 503 else 0)
+    else:
+        outcome = await authenticator.authenticate(headers, certificate, NOW, for_anyone=for_anyone)
+        assert outcome.user.name == expected
+        assert not {key for key, _ in outcome.headers} & {b"x-remote-user", b"x-remote-group"}
+    # Once all are known, the same is decided as ever.
+    waits[0] = None
+    authenticator.replace(CONFIG)
+    if certificate == PEERS["proxy"] and headers == BOB:
+        assert (await authenticator.authenticate(headers, certificate, NOW)).user.name == "bob"

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from aggserver.authentication.delegating import AuthenticationConfig, Authenticator
 from aggserver.authentication.user import UserInfo
 from aggserver.endpoints import filters
 from aggserver.endpoints.request import ASGIResponse, LongBody, Request, Response, StreamResponse
 from aggserver.meta import errors
+from aggserver.options import Options
 from tests.fakes.asgi import Client, Exchange
 from tests.fakes.clock import settled, until
 from tests.fakes.server import ADMIN, ALICE, LocalServer
@@ -337,6 +339,22 @@ async def test_unauthorized(server: LocalServer) -> None:
         "code": 401,
     }
     assert answer.header("connection") == "close"
+
+
+@pytest.mark.parametrize("version", ["1.1", "2"])
+async def test_a_connection_from_before_the_cas_were_known_ends(server: LocalServer, version: str) -> None:
+    waits = True
+    authenticator = Authenticator(AuthenticationConfig(), waiting=lambda: "the ConfigMap" if waits else None)
+    client = Client(server.engine.asgi(authenticator, server.rules, Options(command="serve")), None)
+    headers = {"X-Remote-User": "kubernetes-admin", "X-Remote-Group": "system:masters"}
+    answer = await client.get("/apis", http_version=version, headers=headers)
+    assert (answer.status, answer.json()["reason"], answer.header("retry-after")) == (503, "ServiceUnavailable", "1")
+    assert answer.header("connection") == "close"
+    assert (await client.get("/apis")).status == 503
+    assert (await client.get("/readyz", headers=headers)).status == 200
+    assert (await client.get("/readyz/ping", headers=headers)).status == 403
+    waits = False
+    assert (await client.get("/apis", headers=headers)).message == 'forbidden: User "system:anonymous" cannot get path "/apis"'
 
 
 PROXIED_ANONYMOUS = UserInfo("system:anonymous", groups=("system:unauthenticated",))  # from the aggregator's headers

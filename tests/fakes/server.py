@@ -83,7 +83,9 @@ class Timer:
 class ByPeer:
     """Authenticates by the peer that the client sets in place of a certificate: a user, None for anonymous, a str to reject."""
 
-    async def authenticate(self, headers: list[tuple[bytes, bytes]], peer: Any, now: float) -> Outcome:
+    async def authenticate(
+        self, headers: list[tuple[bytes, bytes]], peer: Any, now: float, *, for_anyone: bool = False
+    ) -> Outcome:
         if isinstance(peer, str):
             raise errors.unauthorized()
         return Outcome(peer or ANONYMOUS, headers)
