@@ -44,6 +44,8 @@ class Journal:
         self._sleep = sleep
         # By family: the record, None if it is deleted, and the revision of that write.
         self._known: dict[str, tuple[Record | None, int]] = {}
+        self._family_of: dict[str, str] = {}  # by definition, of those that a record has
+        self._wrote: dict[str, int] = {}  # by family: the revision at which this server wrote the record last
         self._ready = asyncio.Event()
         self._lost = asyncio.Event()
 
@@ -54,6 +56,23 @@ class Journal:
 
     def get(self, family: str) -> Record | None:
         return self._known.get(family, (None, 0))[0]
+
+    def holding(self, definition: str) -> tuple[Record, int] | None:
+        """The record that has this definition, and the revision at which it was written; as far as this server knows."""
+        record, revision = self._known.get(self._family_of.get(definition, ""), (None, 0))
+        return (record, revision) if record is not None else None
+
+    def wrote(self, family: str) -> bool:
+        """Whether the record is as this server has written it, since it was started."""
+        return family in self._wrote and self._wrote[family] == self._known[family][1]
+
+    async def look(self, family: str) -> None:
+        """Read a record again, for who can't wait until this server is told of a change. Raises StorageError."""
+        found = await self._storage.get(RECORDS + family)
+        if found is None:
+            self._learn(family, None, await self._storage.revision())
+        elif self._read(found.key, found.value, found.revision):
+            self._on_change()
 
     async def ready(self) -> None:
         """Wait until the records were read. `run` reads them."""
@@ -69,7 +88,7 @@ class Journal:
             subscription: Subscription | None = None
             try:
                 self._lost.clear()
-                subscription = await self._storage.watch(RECORDS, await self._list(), self)
+                subscription = await self._storage.watch(RECORDS, await self.read(), self)
                 pauses = _RETRY.pauses()
                 await self._lost.wait()
             except StorageError as error:
@@ -79,6 +98,19 @@ class Journal:
                 if subscription is not None:
                     subscription.close()
 
+    async def read(self) -> int:
+        """Read all records as they are now. Returns the revision of the list. Raises StorageError."""
+        page = await self._storage.list(RECORDS)
+        for item in page.items:
+            self._read(item.key, item.value, item.revision)
+        there = {item.key.removeprefix(RECORDS) for item in page.items}
+        for family, (record, revision) in list(self._known.items()):
+            if record is not None and family not in there and revision <= page.revision:
+                self._set(family, None, page.revision)
+        self._ready.set()
+        self._on_change()
+        return page.revision
+
     async def write(self, record: Record) -> None:
         """Create or replace a record. Raises StorageError: Conflict or KeyExists if another server has written it meanwhile."""
         key, value = RECORDS + record.family, codec.encode_json(encode(record))
@@ -87,6 +119,7 @@ class Journal:
             revision = await self._storage.create(key, value)
         else:
             revision = await self._storage.update(key, value, revision)
+        self._wrote[record.family] = revision
         self._learn(record.family, record, revision)
 
     async def remove(self, family: str) -> None:
@@ -97,6 +130,7 @@ class Journal:
                 revision = await self._storage.delete(RECORDS + family, revision)
             except NotFound:
                 revision = await self._storage.revision()
+            self._wrote.pop(family, None)
             self._learn(family, None, revision)
 
     # --- the definitions ---
@@ -142,19 +176,6 @@ class Journal:
 
     # --- internals ---
 
-    async def _list(self) -> int:
-        """Read all records. Returns the revision of the list."""
-        page = await self._storage.list(RECORDS)
-        for item in page.items:
-            self._read(item.key, item.value, item.revision)
-        there = {item.key.removeprefix(RECORDS) for item in page.items}
-        for family, (record, revision) in list(self._known.items()):
-            if record is not None and family not in there and revision <= page.revision:
-                self._known[family] = None, page.revision
-        self._ready.set()
-        self._on_change()
-        return page.revision
-
     def _read(self, key: str, value: bytes | None, revision: int) -> bool:
         """Take notice of a write. Returns whether it was news."""
         family = key.removeprefix(RECORDS)
@@ -165,10 +186,18 @@ class Journal:
         except (KeyError, ValueError, TypeError) as error:
             log.error("the record of the adoption of %s can't be read: %r", family, error)
             return False
-        self._known[family] = record, revision
+        self._set(family, record, revision)
         return True
 
     def _learn(self, family: str, record: Record | None, revision: int) -> None:
         if self._known.get(family, (None, 0))[1] < revision:
-            self._known[family] = record, revision
+            self._set(family, record, revision)
             self._on_change()
+
+    def _set(self, family: str, record: Record | None, revision: int) -> None:
+        before, _ = self._known.get(family, (None, 0))
+        for name in before.uids if before is not None else ():
+            self._family_of.pop(name, None)
+        self._known[family] = record, revision
+        for name in record.uids if record is not None else ():
+            self._family_of[name] = family

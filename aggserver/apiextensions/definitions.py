@@ -6,7 +6,7 @@ changed; removing a definition ends them. The controller (standalone) or the wat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from weakref import WeakValueDictionary
 
 from aggserver.admission.chain import Chain
@@ -16,7 +16,7 @@ from aggserver.apiextensions.serving import DefinitionResource
 from aggserver.endpoints.installer import Installer, Served
 from aggserver.meta.errors import StatusError
 from aggserver.registry.environment import Environment
-from aggserver.registry.gate import Gate
+from aggserver.registry.gate import Gate, WriteFence
 from aggserver.registry.informer import ALL, CONTROLLER
 from aggserver.registry.rest import Context, DeleteOptions
 from aggserver.registry.storage_version import Fence, Identity, StorageVersions
@@ -42,6 +42,11 @@ class Definitions:
         # As long as a request to a definition is under way, even one that is not served any more, its gate must be the same.
         self._gates: WeakValueDictionary[str, Gate] = WeakValueDictionary()
         self._frozen: dict[str, Gate] = {}
+        self._fence_of: Callable[[str], WriteFence] | None = None
+
+    def fence_writes(self, fence_of: Callable[[str], WriteFence]) -> None:
+        """Let every write of objects depend on a fence, which is made for each definition by name. Before any is served."""
+        self._fence_of = fence_of
 
     def get(self, name: str) -> DefinitionResource | None:
         return self._resources.get(name)
@@ -94,13 +99,24 @@ class Definitions:
         await self._environment.storage.settle()
 
     def thaw(self, name: str) -> None:
-        """Undo `freeze`; does nothing if it is not frozen."""
+        """Undo `freeze`; does nothing if it is not frozen.
+
+        If the definition is not served any more, requests that are still under way to it stay refused: what they would write is
+        nobody's. When it is served again, it is not frozen.
+        """
         gate = self._frozen.pop(name, None)
-        if gate is not None:
+        if gate is None:
+            return
+        if name in self._resources:
             gate.frozen = gate.hidden = False
+        else:
+            self._gates.pop(name, None)
 
     def _gate(self, name: str) -> Gate:
-        return self._gates.setdefault(name, Gate())
+        gate = self._gates.get(name)
+        if gate is None:
+            gate = self._gates[name] = Gate(fence=self._fence_of(name) if self._fence_of is not None else None)
+        return gate
 
     async def expire_before(self, name: str) -> int:
         """Expire what clients have of a definition's objects from before now, since they were moved here. Returns the revision.

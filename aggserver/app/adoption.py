@@ -18,6 +18,7 @@ import aggserver
 from aggserver.adoption.api_services import Target
 from aggserver.adoption.copying import drop
 from aggserver.adoption.families import Family, GroupVersion, is_served
+from aggserver.adoption.fence import RecordFence
 from aggserver.adoption.giving_back import GiveBackToStore, Leftovers, objects_prefix
 from aggserver.adoption.giving_back_api import GiveBackThroughAPI
 from aggserver.adoption.guard import Guard
@@ -69,7 +70,7 @@ class Adoption:
 
     service: the Service in front of this server. ca_bundle: the PEM of the CA that signed its certificate. host_etcd: the
     cluster's own etcd, started, if it can be reached. installation: see `installation_id`. want: is told all adopted definitions
-    by name, and returns when they are served beside others.
+    by name, and returns when they are served beside others. has_own: whether a definition is served that is not adopted.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class Adoption:
         host_etcd: Storage | None,
         installation: str,
         want: Callable[[Mapping[str, Definition]], Awaitable[None]],
+        has_own: Callable[[str], bool],
     ) -> None:
         self._cluster = cluster
         self._engine = engine
@@ -93,6 +95,8 @@ class Adoption:
         self._want = want
         self._ca_bundle = ca_bundle
         self._journal = Journal(storage, self._on_change)
+        if options.storage == "etcd":  # other stores have one server only
+            engine.definitions.fence_writes(lambda name: RecordFence(self._journal, name, has_own))
         target = Target(service, installation, b"")
         selector = LabelSelector.parse(options.adopt or "")
         self.host = Host(cluster, selector, target, lambda: self._journal.records.values(), self._on_change)
@@ -225,6 +229,7 @@ class Adoption:
 
     async def _move(self) -> None:
         """A term with the Lease. What was known in an earlier one need not be true any more."""
+        await self._read_records()
         switcher = Switcher(self._cluster, self._service, self.installation, self._on_problem)
         status = Status(self._cluster, self._service.namespace, self._metrics)
         status.restore(self._journal.records.values())
@@ -244,6 +249,17 @@ class Adoption:
                 task.cancel()
             self._emptying.clear()
             self._changed.set()
+
+    async def _read_records(self) -> None:
+        """What the server that moved before has written last may not have been told yet, and the guard is made of the records."""
+        while True:
+            try:
+                await self._journal.read()
+            except StorageError as error:
+                log.warning("the records of adoptions can't be read yet: %s", error)
+                await asyncio.sleep(_RETRY_SECONDS)
+            else:
+                return
 
     def _with_objects(self, family: Family) -> Family:
         """The family without those of its deleted definitions that still have objects here, which begin to be deleted now.

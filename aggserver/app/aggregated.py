@@ -101,6 +101,7 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
                 host_etcd,
                 await installation_id(storage),
                 sources.adopted,
+                sources.has_own,
             )
             certificate.on_change(adoption.trust)
             engine.checks.add("adoption", adoption.healthy, livez=False)
@@ -239,6 +240,10 @@ class _Sources:
         if not self._read.is_set():
             return "the folder of definitions has not been read yet"
         return "the records of adopted definitions have not been read yet" if self._awaited else None
+
+    def has_own(self, name: str) -> bool:
+        """Whether a definition of the folder is served, which is not adopted."""
+        return name in self._folder and name not in self._adopted
 
     def in_folder(self, definitions: Mapping[str, Definition]) -> None:
         self._folder = definitions

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from aggserver.conversion.converter import Converter
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry.conversions import ConvertedObjects, Questions
-from aggserver.registry.gate import Gate
-from aggserver.registry.storage_version import Fence
+from aggserver.registry.gate import Gate, WriteFence
 from aggserver.registry.stored import StoredObject
 from aggserver.storage import keys
 from aggserver.storage.cacher import Cacher
@@ -29,9 +28,9 @@ class ResourceStorage:
     random: an integer in [0, argument), for generated names. max_object_bytes: limit for an object as it is stored.
     converted: what converters made of objects, of all resources.
     epoch: the cacher's epoch when this was made. good_since: the revision since which objects have looked to clients as they do
-    now. objects_since: the revision since which the storage has them, if they were moved here. fence: the guard of all writes;
-    None if the storage version is not written down (`storage_version.py`).
-    gate: whether objects may be written and read now.
+    now. objects_since: the revision since which the storage has them, if they were moved here. fence: of writes of objects; None
+    if the storage version is not written down (`storage_version.py`).
+    gate: whether objects may be written and read now, and a fence of all writes, which no resource has beside `fence`.
     """
 
     group: str
@@ -51,7 +50,7 @@ class ResourceStorage:
     epoch: int = 0
     good_since: Callable[[], int] = int
     objects_since: Callable[[], int] = int
-    fence: Fence | None = None
+    fence: WriteFence | None = None
     gate: Gate = field(default_factory=Gate)
     questions: Questions = field(init=False)
 
@@ -60,28 +59,27 @@ class ResourceStorage:
 
     async def create(self, key: str, value: bytes) -> int:
         """As `Storage.create`, unless the storage version has changed: then it raises Superseded. Raises 503 while frozen."""
-        return await self._guarded(lambda guard: self.storage.create(key, value, guard))
+        return await self._guarded(lambda guard: self.storage.create(key, value, guard), self.fence or self.gate.fence)
 
     async def update(self, key: str, value: bytes, expected: int) -> int:
         """As `Storage.update`, unless the storage version has changed: then it raises Superseded. Raises 503 while frozen."""
-        return await self._guarded(lambda guard: self.storage.update(key, value, expected, guard))
+        return await self._guarded(lambda guard: self.storage.update(key, value, expected, guard), self.fence or self.gate.fence)
 
     async def delete(self, key: str, expected: int) -> int:
         """As `Storage.delete`. Raises 503 while frozen."""
-        self.check_write()
-        return await self.storage.delete(key, expected)
+        return await self._guarded(lambda guard: self.storage.delete(key, expected, guard), self.gate.fence)
 
-    async def _guarded(self, write: Callable[[Guard | None], Awaitable[int]]) -> int:
+    async def _guarded(self, write: Callable[[Guard | None], Awaitable[int]], fence: WriteFence | None) -> int:
         # Nothing may be awaited between the check and the storage, which has the write then (`Storage.settle`).
-        if self.fence is None:
+        if fence is None:
             self.check_write()
             return await write(None)
-        guard = await self.fence.guard()
+        guard = await fence.guard()
         self.check_write()
         try:
             return await write(guard)
         except Guarded:
-            guard = await self.fence.newest()
+            guard = await fence.newest()
             self.check_write()
             return await write(guard)
 

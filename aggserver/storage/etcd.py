@@ -191,8 +191,8 @@ class EtcdStorage:
     async def update(self, key: str, value: bytes, expected: int, guard: Guard | None = None) -> int:
         return await self._replace(key, expected, wire.put_op(self._key(key), value), guard)
 
-    async def delete(self, key: str, expected: int) -> int:
-        return await self._replace(key, expected, wire.delete_op(self._key(key)))
+    async def delete(self, key: str, expected: int, guard: Guard | None = None) -> int:
+        return await self._replace(key, expected, wire.delete_op(self._key(key)), guard)
 
     async def _replace(self, key: str, expected: int, operation: bytes, guard: Guard | None = None) -> int:
         revision, found = await self._write(key, expected, operation, guard)

@@ -235,8 +235,8 @@ class Storage(Protocol):
         Raises NotFound, Conflict, TooLarge, Guarded. If the guard is not met either, any of them.
         """
 
-    async def delete(self, key: str, expected: int) -> int:
-        """Delete the key if its revision is `expected`. Returns the deletion's revision. Raises NotFound, Conflict."""
+    async def delete(self, key: str, expected: int, guard: Guard | None = None) -> int:
+        """Delete the key if its revision is `expected`. Returns the deletion's revision. Raises as `update`, less TooLarge."""
 
     async def advance(self, revision: int) -> int:
         """Raise the store's revision to at least `revision`, so that every later write has a greater one. Returns the revision.

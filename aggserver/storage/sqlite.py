@@ -189,8 +189,8 @@ class SQLiteStorage:
     async def update(self, key: str, value: bytes, expected: int, guard: Guard | None = None) -> int:
         return await self._opened(self._writer).write(Write(key, value, expected, guard))
 
-    async def delete(self, key: str, expected: int) -> int:
-        return await self._opened(self._writer).write(Write(key, None, expected))
+    async def delete(self, key: str, expected: int, guard: Guard | None = None) -> int:
+        return await self._opened(self._writer).write(Write(key, None, expected, guard))
 
     async def advance(self, revision: int) -> int:
         return await self._opened(self._writer).advance(revision)

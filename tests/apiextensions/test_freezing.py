@@ -251,6 +251,23 @@ async def test_a_request_to_a_definition_from_before_is_frozen_with_its_successo
     assert (await client.get(CRONTABS_PATH)).json()["items"] == []
 
 
+async def test_a_request_to_a_definition_that_has_gone_is_refused_for_good(
+    slow: Slow, server: LocalServer, definitions: Definitions, client: Client
+) -> None:
+    """Its objects were given back, and are served elsewhere: what came late would be lost."""
+    slow.may_go_on.clear()
+    late = client.send("POST", CRONTABS_PATH, crontab("late"))
+    await settled()
+    await definitions.freeze(NAME)
+    definitions.remove(NAME)
+    definitions.thaw(NAME)
+    server.serve(CRONTABS)
+    slow.may_go_on.set()
+    await late.start()
+    assert late.status == 503
+    assert (await client.post(CRONTABS_PATH, crontab("new"))).status == 201
+
+
 async def test_others_are_not_concerned(definitions: Definitions, client: Client) -> None:
     await definitions.freeze(NAME, reads=True)
     assert (await client.post(WIDGETS_PATH, widget())).status == 201

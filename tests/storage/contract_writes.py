@@ -82,11 +82,15 @@ async def a_guard_lets_writes_through_while_its_key_is_unchanged(store: Storage)
     created = await store.create(A, b"1", guard)
     updated = await store.update(A, b"2", created, guard)
     await store.update(B, b"2", guard.revision)
-    for write in (store.update(A, b"3", updated, guard), store.create(C, b"1", guard)):
+    for write in (store.update(A, b"3", updated, guard), store.create(C, b"1", guard), store.delete(A, updated, guard)):
         with pytest.raises(Guarded):
             await write
     assert await store.get(A) == KeyValue(A, b"2", created, updated)
     assert await store.get(C) is None
+    found = await store.get(B)
+    assert found is not None
+    await store.delete(A, updated, Guard(B, found.revision))
+    assert await store.get(A) is None
 
 
 @SUITE.case
@@ -107,6 +111,10 @@ async def a_conflict_is_told_where_the_guard_is_met(store: Storage) -> None:
         await store.create(A, b"2", guard)
     with pytest.raises(NotFound):
         await store.update(C, b"2", created, guard)
+    with pytest.raises(Conflict):
+        await store.delete(A, created + FAR, guard)
+    with pytest.raises(NotFound):
+        await store.delete(C, created, guard)
 
 
 @SUITE.case
