@@ -77,6 +77,7 @@ DOORS = {
 PURE = (
     "aggserver.adoption.api_services",
     "aggserver.adopt_command.follow",
+    "aggserver.adopt_command.holder",
     "aggserver.adopt_command.plan",
     "aggserver.adopt_command.report",
     "aggserver.adoption.families",

@@ -16,11 +16,12 @@ from typing import Any
 import orjson
 
 from aggserver.admission.cluster_sources import GUARD_LABEL
-from aggserver.adopt_command import follow, report
+from aggserver.adopt_command import follow, holder, report
 from aggserver.adopt_command.plan import Access, Facts, Sample, access_of, access_of_server, chosen, plan
 from aggserver.adoption.families import ADOPTION, CLEANUP, RELEASE, THROUGH_API, Family, kept
 from aggserver.adoption.from_backup import opened_backup, release_from_backup
 from aggserver.adoption.guard import guard_name
+from aggserver.adoption.record import LEASE
 from aggserver.adoption.status import CONFIG_MAP, LEFT_OUT
 from aggserver.adoption.switching import DEFINITIONS
 from aggserver.apiextensions.api_service import API_SERVICES, Service
@@ -246,7 +247,14 @@ class Adopt:
 
     async def _status(self) -> bool:
         entries, left_out = await self._entries()
-        self._print({"definitions": entries, "leftOut": left_out}, report.status_text(entries, left_out))
+        server = _Server(self._cluster, self._namespace, self._clock, self._now)
+        trouble = await server.look()
+        if not trouble and holder.is_doubtful(server.lease, self._now()):
+            await self._sleep(holder.SURE_SECONDS)
+            trouble = await server.look()
+        shown = holder.shown(server.lease, trouble)
+        found = {"definitions": entries, "leftOut": left_out, "server": shown}
+        self._print(found, report.status_text(entries, left_out, shown))
         return True
 
     async def _entries(self) -> tuple[dict[str, JSONObject], int]:
@@ -312,10 +320,11 @@ class Adopt:
         first: Mapping[str, JSONObject],
         outcome_of: Callable[[JSONMapping | None, JSONMapping | None], follow.Outcome],
     ) -> bool:
-        """Say each step of each definition until all are done. Returns whether all succeeded."""
+        """Say each step of each definition until all are done, and if no server does it. Returns whether all succeeded."""
         ends = self._clock() + self._options.wait_seconds
         seen: dict[str, JSONObject | None] = {name: first[name] for name in names}
         outcomes: dict[str, follow.Outcome] = {}
+        server, trouble = _Server(self._cluster, self._namespace, self._clock, self._now), ""
         while True:
             entries, _ = await self._entries()
             for name in names:
@@ -330,12 +339,14 @@ class Adopt:
                     outcomes[name] = outcome
             if len(outcomes) == len(names):
                 return self._ended([name for name in names if outcomes[name] is follow.Outcome.FAILED])
+            before, trouble = trouble, await server.look()
+            if trouble != before:
+                text = f"waiting: {trouble}" if trouble else "an aggserver moves definitions again"
+                self._print({"message": text}, text, one_line=True)
             if self._clock() >= ends:
                 late = ", ".join(name for name in names if name not in outcomes)
-                raise AdoptError(
-                    f"{late}: not done within {self._options.wait_seconds:g} s. The server goes on if it runs: see its log, "
-                    "and aggserver adopt status"
-                )
+                why = trouble or "the server goes on, see its log and aggserver adopt status"
+                raise AdoptError(f"{late}: not done within {self._options.wait_seconds:g} s, but it stays asked for: {why}")
             await self._sleep(POLL_SECONDS)
 
     def _ended(self, failed: Sequence[str]) -> bool:
@@ -348,6 +359,32 @@ class Adopt:
         if self._options.output == "json":
             text = json.dumps(found, indent=None if one_line else 2, ensure_ascii=False)
         self._say(text)
+
+
+class _Server:
+    """Which server moves definitions, by the Lease. lease: as it was seen last, None if there is none."""
+
+    def __init__(self, cluster: Cluster, namespace: str, clock: Callable[[], float], now: Callable[[], float]) -> None:
+        self.lease: JSONObject | None = None
+        self._cluster = cluster
+        self._namespace = namespace
+        self._clock = clock
+        self._now = now
+        self._since: float | None = None  # when it was seen for the first time as it is
+
+    async def look(self) -> str:
+        """Why no server moves definitions, or why that is not known; '' if one does."""
+        before = self.lease
+        try:
+            path = f"/apis/coordination.k8s.io/v1/namespaces/{self._namespace}/leases/{LEASE}"
+            self.lease = await self._cluster.request("GET", path)
+        except ClusterError as error:
+            self.lease = None
+            if error.code != 404:
+                return f"whether an aggserver moves definitions is not known: {error}"
+        if self._since is None or self.lease != before:
+            self._since = self._clock()
+        return holder.problem(self.lease, self._namespace, self._clock() - self._since, self._now())
 
 
 def _own_namespace() -> str:

@@ -27,7 +27,13 @@ def plan_text(found: JSONMapping) -> str:
     return "\n".join([*lines, *(f"note: {each}" for each in found["notes"])])
 
 
-def status_text(entries: Mapping[str, JSONMapping], left_out: int) -> str:
+def status_text(entries: Mapping[str, JSONMapping], left_out: int, server: JSONMapping) -> str:
+    """server: as `holder.shown` has it."""
+    who = server["problem"] or f"moved by {server['holder']}"
+    return "\n".join([_entries_text(entries, left_out), *([who] if entries or server["problem"] else [])])
+
+
+def _entries_text(entries: Mapping[str, JSONMapping], left_out: int) -> str:
     rows: list[Sequence[str]] = [("DEFINITION", "PHASE", "SINCE", "OBJECTS", "LEFT", "REASON")]
     for name, each in sorted(entries.items()):
         progress = each.get("progress") or each.get("copied") or {}

@@ -18,6 +18,7 @@ from aggserver.errors import AggserverError
 from aggserver.meta.json_types import JSONObject
 
 __all__ = [
+    "LEASE",
     "CantCopy",
     "CantGiveBack",
     "Change",
@@ -36,6 +37,9 @@ __all__ = [
     "encode",
     "none_left",
 ]
+
+# Of several servers, the one that holds this Lease moves families. It is in the namespace of their Service.
+LEASE = "aggserver-adoption"
 
 
 class Phase(StrEnum):

@@ -25,7 +25,19 @@ from aggserver.adoption.guard import Guard
 from aggserver.adoption.host import Host
 from aggserver.adoption.journal import Journal
 from aggserver.adoption.mover import Mover
-from aggserver.adoption.record import CantCopy, CantGiveBack, Copied, GiveBack, Given, Moving, Phase, Progress, Record, Source
+from aggserver.adoption.record import (
+    LEASE,
+    CantCopy,
+    CantGiveBack,
+    Copied,
+    GiveBack,
+    Given,
+    Moving,
+    Phase,
+    Progress,
+    Record,
+    Source,
+)
 from aggserver.adoption.source import APISource, StorageSource, reading_version
 from aggserver.adoption.status import Status
 from aggserver.adoption.steps import is_frozen, is_hidden
@@ -46,8 +58,6 @@ from aggserver.storage.keys import resource_prefix
 __all__ = ["Adoption", "installation_id"]
 
 log = logging.getLogger("aggserver.adoption")
-
-LEASE = "aggserver-adoption"
 
 _INSTALLATION = resource_prefix("aggserver", "installation") + "id"
 _NAMESPACES = "/api/v1/namespaces"

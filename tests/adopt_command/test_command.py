@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 
 from aggserver.adopt_command.command import AUTHENTICATION, REVIEWS, Adopt, AdoptError, from_backup
+from aggserver.adoption.record import LEASE
 from aggserver.adoption.switching import DEFINITIONS
 from aggserver.apiextensions.api_service import API_SERVICES
+from aggserver.cluster import ClusterError
+from aggserver.meta.times import format_micro_time
 from aggserver.options import Options, OptionsError, parse
 from aggserver.storage import sqlite_maintenance as maintenance
 from aggserver.storage.sqlite import SQLiteStorage
@@ -25,18 +28,33 @@ BACK = {**ADOPTED, "phase": "GivingBack", "since": "t2"}
 
 
 class Said:
-    def __init__(self, cluster: FakeCluster, *argv: str, changes: list[dict[str, Any]] | None = None) -> None:
+    """holder: of the Lease, which it renews; '' if nobody does."""
+
+    def __init__(
+        self, cluster: FakeCluster, *argv: str, changes: list[dict[str, Any]] | None = None, holder: str = "aggserver-1"
+    ) -> None:
         self.lines: list[str] = []
         self.cluster = cluster
         self.changes = list(changes or [])
         options = parse(["adopt", *argv, "--service-namespace", "ns"], {})
         self.time = 0.0
-        self.adopt = Adopt(cluster, options, self.lines.append, clock=lambda: self.time, now=lambda: 0.0, sleep=self.sleep)
+        self.holder = holder
+        self.adopt = Adopt(cluster, options, self.lines.append, clock=lambda: self.time, now=lambda: self.time, sleep=self.sleep)
 
     async def sleep(self, seconds: float) -> None:
         self.time += seconds
+        await self.renew()
         if self.changes:
             await show(self.cluster, self.changes.pop(0))
+
+    async def renew(self) -> None:
+        if self.holder:
+            await lease(self.cluster, self.holder, self.time)
+
+
+async def lease(cluster: FakeCluster, holder: str, renewed: float) -> None:
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": format_micro_time(int(renewed), 0)}
+    await cluster.put("/apis/coordination.k8s.io/v1/namespaces/ns/leases", {"metadata": {"name": LEASE}, "spec": spec})
 
 
 async def show(cluster: FakeCluster, entries: dict[str, Any]) -> None:
@@ -105,12 +123,15 @@ async def test_plan_leaves_out_what_is_adopted() -> None:
 async def test_status() -> None:
     cluster = await host()
     said = Said(cluster, "status")
+    await said.renew()
     assert await said.adopt.run()
     assert said.lines == ["nothing is adopted"]
     progress = {"objects": 5, "bytes": 9, "remaining": 4, "secondsLeft": 2}
     await show(cluster, {NAME: {**ADOPTED, "phase": "Copying", "progress": progress}})
     assert await said.adopt.run()
     assert said.lines[1].splitlines()[1].split() == [NAME, "Copying", "t1", "5", "4", "(2", "s)"]
+    assert said.lines[1].splitlines()[2] == "moved by aggserver-1"
+    assert said.time == 0.0
 
 
 async def test_release() -> None:
@@ -133,12 +154,78 @@ async def test_a_release_that_fails() -> None:
     assert said.lines[-1] == f"{NAME}: Adopted: the etcd is full"
 
 
+NO_LEASE = "no aggserver moves definitions: namespace ns has no Lease aggserver-adoption. Start one with --adopt"
+ENDED = "no aggserver moves definitions: the last one has ended at 1970-01-01T00:00:00.000000Z. Start one on the same store"
+LOST = (
+    "no aggserver moves definitions: aggserver-1 has not renewed the Lease aggserver-adoption since 1970-01-01T00:00:00.000000Z."
+)
+
+
 async def test_a_release_without_a_server() -> None:
     cluster = await host()
     await show(cluster, {NAME: ADOPTED})
-    said = Said(cluster, "release", NAME, "--timeout", "3s")
-    with pytest.raises(AdoptError, match="not done within 3 s"):
+    await lease(cluster, "aggserver-1", 0.0)
+    said = Said(cluster, "release", NAME, "--timeout", "30s", holder="")
+    with pytest.raises(AdoptError, match=f"not done within 30 s, but it stays asked for: {LOST}"):
         await said.adopt.run()
+    (line,) = said.lines
+    assert line.startswith(f"waiting: {LOST}"), "it is said once"
+
+
+async def test_a_release_while_another_server_takes_over() -> None:
+    cluster = await host()
+    await show(cluster, {NAME: ADOPTED})
+    await lease(cluster, "aggserver-1", 0.0)
+    said = Said(cluster, "release", NAME, "-o", "json", holder="", changes=[{NAME: ADOPTED}] * 40)
+    run = said.sleep
+
+    async def sleep(seconds: float) -> None:
+        if said.time >= 19.0 and not said.holder:
+            said.holder = "aggserver-2"
+            said.changes = [{NAME: ADOPTED}, {NAME: BACK}, {}]
+        await run(seconds)
+
+    said.adopt._sleep = sleep
+    assert await said.adopt.run()
+    waiting, again, *steps = map(json.loads, said.lines)
+    assert waiting["message"].startswith(f"waiting: {LOST}")
+    assert again == {"message": "an aggserver moves definitions again"}
+    assert [step["entry"] and step["entry"]["phase"] for step in steps] == ["GivingBack", None]
+
+
+STATUSES: dict[str, tuple[str | None, float, str, int, str, float]] = {
+    # name: (holder in the Lease, when it was renewed, who renews it, code of the answer, what is told, seconds until then)
+    "one moves": ("aggserver-1", 0.0, "aggserver-1", 200, "moved by aggserver-1", 0.0),
+    "there never was one": (None, 0.0, "", 200, NO_LEASE, 5.0),
+    "the last one has ended": ("", 0.0, "", 200, ENDED, 5.0),
+    "the last one is gone": (
+        "aggserver-1",
+        -60.0,
+        "",
+        200,
+        "aggserver-1 has not renewed the Lease aggserver-adoption since",
+        5.0,
+    ),
+    "the clock of the other machine is behind": ("aggserver-1", -60.0, "aggserver-1", 200, "moved by aggserver-1", 5.0),
+    "another takes over": ("aggserver-1", -60.0, "aggserver-2", 200, "moved by aggserver-2", 5.0),
+    "the Lease can't be read": (None, 0.0, "", 403, "whether an aggserver moves definitions is not known: ", 0.0),
+}
+
+
+@pytest.mark.parametrize("name", STATUSES)
+async def test_the_status_says_who_moves(name: str) -> None:
+    found, renewed, renews, code, told, seconds = STATUSES[name]
+    cluster = await host()
+    await show(cluster, {NAME: ADOPTED})
+    if found is not None:
+        await lease(cluster, found, renewed)
+    if code != 200:
+        path = f"/apis/coordination.k8s.io/v1/namespaces/ns/leases/{LEASE}"
+        cluster.fail("GET", path, ClusterError(code, "Forbidden", "no"))
+    said = Said(cluster, "status", holder=renews)
+    assert await said.adopt.run()
+    assert told in said.lines[0].splitlines()[-1]
+    assert said.time == seconds
 
 
 CLEANUPS = {
