@@ -18,7 +18,7 @@ import orjson
 from aggserver.admission.cluster_sources import GUARD_LABEL
 from aggserver.adopt_command import follow, holder, report
 from aggserver.adopt_command.plan import Access, Facts, Sample, access_of, access_of_server, chosen, plan
-from aggserver.adoption.families import ADOPTION, CLEANUP, RELEASE, THROUGH_API, Family, kept
+from aggserver.adoption.families import ADOPTION, ASKED, CLEANUP, RELEASE, THROUGH_API, Family, kept
 from aggserver.adoption.from_backup import opened_backup, release_from_backup
 from aggserver.adoption.guard import guard_name
 from aggserver.adoption.record import LEASE
@@ -277,10 +277,11 @@ class Adopt:
             raise AdoptError(
                 f"{', '.join(missing)}: not adopted by a server of namespace {self._namespace}; see aggserver adopt status"
             )
+        now = format_time(self._now())
         if is_release:
-            annotations = {ADOPTION: RELEASE, THROUGH_API: "true" if self._options.through_api else None}
+            annotations = {ADOPTION: RELEASE, ASKED: now, THROUGH_API: "true" if self._options.through_api else None}
         else:
-            annotations = {CLEANUP: format_time(self._now())}
+            annotations = {CLEANUP: now}
         for name in names:
             await self._cluster.request("PATCH", f"{DEFINITIONS}/{name}", body={"metadata": {"annotations": annotations}})
         return await self._follow(names, first, follow.released if is_release else follow.cleaned)

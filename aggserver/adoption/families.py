@@ -21,6 +21,7 @@ from aggserver.meta.selectors import LabelSelector
 
 __all__ = [
     "ADOPTION",
+    "ASKED",
     "CLEANUP",
     "FINALIZER",
     "RELEASE",
@@ -41,6 +42,7 @@ FINALIZER = "aggserver.io/adopted"
 ADOPTION = "aggserver.io/adoption"
 RELEASE = "release"
 THROUGH_API = "aggserver.io/release-through-api"  # "true": objects that were created here may get new uids
+ASKED = "aggserver.io/release-asked"  # when the release was asked for, RFC 3339, so that asking again is a change
 CLEANUP = "aggserver.io/cleanup"  # when it was asked for, RFC 3339
 
 GroupVersion = tuple[str, str]
@@ -60,8 +62,9 @@ class Family:
 
     uids: of its definitions by name; of an adopted family those that are served here, whoever joins included. group_versions: all
     that they serve, sorted. obstacles: why it can't be adopted now; of an adopted family what is wrong with it, or with a
-    definition that can't join. reason: why a release is wanted. through_api: the release may give objects new uids. cleanup: when
-    it was asked for, by definition. deleted: its definitions that are being deleted in the host.
+    definition that can't join. reason: why a release is wanted. through_api: the release may give objects new uids. asked: when a
+    command has asked for it last, '' if none has. cleanup: when it was asked for, by definition. deleted: its definitions that
+    are being deleted in the host.
     """
 
     name: str
@@ -71,6 +74,7 @@ class Family:
     obstacles: Sequence[str] = ()
     reason: str = ""
     through_api: bool = False
+    asked: str = ""
     cleanup: Mapping[str, str] = field(default_factory=dict)
     deleted: Sequence[str] = ()
 
@@ -178,16 +182,17 @@ class _Facts:
         """The record's definitions that the host still has, sorted."""
         return sorted(name for name, uid in record.uids.items() if name in self.crds and self.uid(name) == uid)
 
-    def asked(self, names: Iterable[str]) -> tuple[bool, dict[str, str]]:
-        """through_api and cleanup of a family."""
+    def asked(self, names: Iterable[str]) -> tuple[bool, str, dict[str, str]]:
+        """through_api, asked and cleanup of a family."""
         names = list(names)
         cleanup = {name: asked for name in names if (asked := self.annotation(name, CLEANUP))}
-        return any(self.annotation(name, THROUGH_API) == "true" for name in names), cleanup
+        through_api = any(self.annotation(name, THROUGH_API) == "true" for name in names)
+        return through_api, max((self.annotation(name, ASKED) for name in names), default=""), cleanup
 
 
 def _new(facts: _Facts, names: Sequence[str]) -> Family:
     """A family without a record, of which at least one definition is selected."""
-    through_api, cleanup = facts.asked(names)
+    through_api, asked, cleanup = facts.asked(names)
     return Family(
         name=names[0],
         uids={name: facts.uid(name) for name in names},
@@ -195,6 +200,7 @@ def _new(facts: _Facts, names: Sequence[str]) -> Family:
         wanted=Wanted.ADOPT,
         obstacles=_obstacles(facts, names),
         through_api=through_api,
+        asked=asked,
         cleanup=cleanup,
         deleted=list(filter(facts.is_deleted, names)),
     )
@@ -236,7 +242,7 @@ def _recorded(facts: _Facts, record: Record, new: Sequence[str], asked: Sequence
     # Before the switch, an unselected definition that is not in the record is an obstacle. One that is, ends the move.
     wanted = Wanted.RELEASE if asked else Wanted.KEEP if record.phase is Phase.ADOPTED else Wanted.ADOPT
     members = sorted((*own, *joining))
-    through_api, cleanup = facts.asked(members)
+    through_api, asked_at, cleanup = facts.asked(members)
     return Family(
         name=record.family,
         uids={name: facts.uid(name) for name in members},
@@ -245,6 +251,7 @@ def _recorded(facts: _Facts, record: Record, new: Sequence[str], asked: Sequence
         obstacles=problems,
         reason="; ".join(asked),
         through_api=through_api or record.through_api,
+        asked=asked_at,
         cleanup=cleanup,
         deleted=list(filter(facts.is_deleted, members)),
     )

@@ -2,7 +2,8 @@
 
 The backup has the records of the moves and all objects. With the host's etcd, the objects are written there before the
 group-versions become the host's own again; through its API, after that. A definition without our finalizer was given back already
-and is left alone: the host may have newer objects. While the server still answers nothing is done, since clients write to it.
+and is left alone: the host may have newer objects. So the guard, which refuses the writes of clients, goes last, and what was
+interrupted can be repeated. While the server still answers nothing is done, since clients write to it.
 Source: none; the records are those of `record.py`.
 """
 
@@ -19,13 +20,13 @@ from aggserver.adoption.api_services import deletion, name_of
 from aggserver.adoption.families import FINALIZER
 from aggserver.adoption.giving_back import GiveBackToStore
 from aggserver.adoption.giving_back_api import GiveBackThroughAPI
-from aggserver.adoption.guard import CONFIGURATIONS
+from aggserver.adoption.guard import CONFIGURATIONS, exempting, own_name
 from aggserver.adoption.journal import RECORDS
 from aggserver.adoption.record import LED_HERE, CantGiveBack, GiveBack, Record, decode
 from aggserver.adoption.switching import DEFINITIONS
 from aggserver.apiextensions.api_service import ADOPTION, API_SERVICES, MANAGED_BY_LABEL
 from aggserver.apiextensions.conditions import is_true
-from aggserver.cluster import Cluster, ClusterError
+from aggserver.cluster import Cluster, ClusterError, Unreachable
 from aggserver.meta import codec
 from aggserver.meta.json_types import JSONMapping, JSONObject
 from aggserver.storage import sqlite_maintenance
@@ -109,8 +110,17 @@ async def release_from_backup(
     chosen = [record for record in found if not definitions or any(name in record.uids for name in definitions)]
     if not chosen:
         say("the backup has no record of an adopted definition: there is nothing to give back")
+    failed = []
     for record in chosen:
-        await _Family(own, cluster, host, say, record).release(through_api=through_api)
+        try:
+            await _Family(own, cluster, host, say, record).release(through_api=through_api)
+        except (CantGiveBack, StorageError, ClusterError, Unreachable) as error:
+            if len(chosen) == 1:
+                raise
+            say(f"{record.family}: not given back: {error}")
+            failed.append(record.family)
+    if failed:
+        raise CantGiveBack(f"{', '.join(failed)}: not given back, for the reasons above; the same command goes on")
 
 
 class _Family:
@@ -125,6 +135,7 @@ class _Family:
     async def release(self, *, through_api: bool) -> None:
         manifests = await self._manifests()
         if not manifests:
+            await self._unguard()
             self._say(f"{self._record.family}: given back already, or deleted")
             return
         services = await self._services()
@@ -139,13 +150,15 @@ class _Family:
         for service in services:
             await self._cluster.request("DELETE", f"{API_SERVICES}/{service['metadata']['name']}", body=deletion(service))
             self._say(f"APIService {service['metadata']['name']}: served by kube-apiserver again")
-        await self._unguard(manifests)
-        for name, back in give:
-            if back.through_api:
-                await self._give(name, back)
+        through = [(name, back) for name, back in give if back.through_api]
+        if through:
+            await self._pass_guard()
+        for name, back in through:
+            await self._give(name, back)
         for name in manifests:
             await self._forget(name)
             self._say(f"{name}: given back")
+        await self._unguard()
 
     async def _manifests(self) -> dict[str, JSONObject]:
         """The host's definitions that still have our finalizer."""
@@ -226,19 +239,30 @@ class _Family:
                 f"restart the clients of {self._record.family}: they have seen revisions that the cluster does not reach: {error}"
             )
 
-    async def _unguard(self, manifests: Mapping[str, JSONObject]) -> None:
-        resources = [(manifest["spec"]["group"], manifest["spec"]["names"]["plural"]) for manifest in manifests.values()]
-        listed = await self._cluster.request("GET", CONFIGURATIONS, query={"labelSelector": f"{GUARD_LABEL}=true"})
-        for found in listed["items"]:
-            if (found["metadata"].get("labels") or {}).get(GUARD_LABEL) != "true":
-                continue
-            path = f"{CONFIGURATIONS}/{found['metadata']['name']}"
+    async def _pass_guard(self) -> None:
+        """Let this client write what the guard refuses others."""
+        user = await own_name(self._cluster)
+        for found in await self._guards():
+            changed = exempting(found, user)
+            if changed != found:
+                await self._put_guard(changed)
+
+    async def _unguard(self) -> None:
+        resources = [(group, plural) for plural, _, group in (name.partition(".") for name in self._record.uids)]
+        for found in await self._guards():
             left = without_resources(found, resources)
             if left is None:
-                await self._cluster.request("DELETE", path)
+                await self._cluster.request("DELETE", f"{CONFIGURATIONS}/{found['metadata']['name']}")
             elif left != found:
-                kind = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration"}
-                await self._cluster.request("PUT", path, body={**kind, **left})
+                await self._put_guard(left)
+
+    async def _guards(self) -> list[JSONObject]:
+        listed = await self._cluster.request("GET", CONFIGURATIONS, query={"labelSelector": f"{GUARD_LABEL}=true"})
+        return [found for found in listed["items"] if (found["metadata"].get("labels") or {}).get(GUARD_LABEL) == "true"]
+
+    async def _put_guard(self, guard: JSONObject) -> None:
+        kind = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration"}
+        await self._cluster.request("PUT", f"{CONFIGURATIONS}/{guard['metadata']['name']}", body={**kind, **guard})
 
     async def _forget(self, name: str) -> None:
         """Take our finalizer off."""

@@ -4,16 +4,20 @@ The group-versions are the host's own again by then, and the guard lets this ser
 etcd: an object that was created here gets a new uid, and every object another generation. managedFields are kept, by one more
 update: kube-apiserver takes those of the request as its beginning, and an update that changes nothing else leaves them.
 
+Clients are led to the host meanwhile, and see its old objects. So nothing is written before each write was tried by a dry run:
+what the host does not take, such as an object that its schema no longer allows to be created, is told by name.
+
 What an object that was created here owns names its old uid. Within the definition the references are changed before the host's
 garbage collector sees them; elsewhere in the cluster it deletes what such an object owns, which `Given.told` says.
 Source: k8s.io/apiserver pkg/registry/rest (create.go, update.go), k8s.io/apimachinery pkg/util/managedfields/internal/
-fieldmanager.go (Update), v0.36.3.
+fieldmanager.go (Update), k8s.io/apiserver pkg/admission/plugin/webhook/errors (NewDryRunUnsupportedErr), v0.36.3.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -25,7 +29,8 @@ from aggserver.adoption.giving_back import (
     told,
     written_here,
 )
-from aggserver.adoption.record import CantGiveBack, Copied, Given, Progress
+from aggserver.adoption.guard import WRITES
+from aggserver.adoption.record import CantGiveBack, Copied, Given, Progress, Refused
 from aggserver.cluster import Cluster, ClusterError
 from aggserver.meta import codec
 from aggserver.meta.json_types import JSONMapping, JSONObject
@@ -41,8 +46,10 @@ PAGE = 500
 AT_ONCE = 16  # objects at the same time
 MOST_TOLD = 20  # objects that have a new uid and are named
 ATTEMPTS = 6  # of a request that the host has no time for
-# Answers that concern the server and not the object.
-_BUSY, _NOT_THE_OBJECT = (429, 503), (401,)
+_BUSY = (429, 503)
+# Answers below 500 that say nothing of the object: another attempt may succeed.
+_PASSING = (401, 408, 409, 429)
+_NO_DRY_RUN = "does not support dry run"
 
 # What the host decides, and no update changes.
 _HOSTS = ("uid", "resourceVersion", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds")
@@ -144,26 +151,38 @@ class GiveBackThroughAPI:
         keys, faults = await self._differences(copied)
         if faults:
             raise CantGiveBack(told("what the move left at the host has changed", faults))
+        refused = await self._each(keys, self._try, progress)
+        if refused:
+            raise _refusal("the host does not take all objects, so nothing was written", refused)
         pass_ = _Pass()
         # Owners that get a new uid: no reference to them may reach the host before that is known.
         pass_.unknown = frozenset(await self._created(keys))
         for last in (False, True):
-            round_ = list(pass_.again) if last else keys
-            for at in range(0, len(round_), AT_ONCE):
-                group = round_[at : at + AT_ONCE]
-                for key, error in zip(group, await all_of(self._settle(key, pass_) for key in group), strict=True):
-                    if isinstance(error, ClusterError) and error.code not in (*_BUSY, *_NOT_THE_OBJECT):
-                        pass_.refused.append(Fault(key, f"is refused: {error}"))
-                    elif isinstance(error, _NotServed):
-                        pass_.refused.append(Fault(key, str(error)))
-                    elif error is not None:
-                        raise error
-                progress(min(at + AT_ONCE, len(round_)), len(round_), pass_.size)
+            refused += await self._each(list(pass_.again) if last else keys, partial(self._settle, pass_=pass_), progress, pass_)
             # What was refused has no new uid: the garbage collector would delete what names the old one.
             pass_.unknown -= self._uids.keys()
-        if pass_.refused:
-            raise CantGiveBack(told("the host does not take all objects; they are still here", pass_.refused))
+        if refused:
+            raise _refusal("the host does not take all objects; they are still here", refused)
         return Given(pass_.written, pass_.deleted, pass_.size, tuple(pass_.told()))
+
+    async def _each(
+        self, keys: Sequence[str], do: Callable[[str], Awaitable[None]], progress: Progress, pass_: _Pass | None = None
+    ) -> list[Fault]:
+        """Do it for each key, some at the same time. Returns what the host refuses. Raises as `_settle`, all other errors."""
+        refused: list[Fault] = []
+        for at in range(0, len(keys), AT_ONCE):
+            group = keys[at : at + AT_ONCE]
+            for key, error in zip(group, await all_of(map(do, group)), strict=True):
+                if isinstance(error, _NotServed):
+                    refused.append(Fault(key, str(error)))
+                elif isinstance(error, ClusterError):
+                    if not 400 <= error.code < 500 or error.code in _PASSING:
+                        raise CantGiveBack(f"{key} can't be written at the host: {error}") from error
+                    refused.append(Fault(key, f"is refused: {error}"))
+                elif error is not None:
+                    raise error
+            progress(min(at + AT_ONCE, len(keys)), len(keys), pass_.size if pass_ is not None else 0)
+        return refused
 
     async def _differences(self, copied: Copied) -> tuple[list[str], list[Fault]]:
         """The keys to look at one by one, and what somebody else has changed."""
@@ -234,6 +253,31 @@ class GiveBackThroughAPI:
         parts = split(key)
         place = f"namespaces/{quote(parts.namespace, safe='')}/" if self._namespaced else ""
         return f"/apis/{self._group}/{version}/{place}{self._plural}/{quote(parts.name, safe='')}"
+
+    async def _try(self, key: str) -> None:
+        """Ask the host whether it would take the writes of `_settle`, as far as that can be asked. Raises as `_settle`."""
+        ours = await self._ours(key)
+        path = self._path(key, self._version(ours) if ours is not None else self._listed)
+        theirs = await self._their(path)
+        if theirs is not None and (ours is None or not _is_same(theirs, ours)):
+            await self._dry_run("DELETE", path, _delete_options(theirs))
+        elif ours is not None:
+            sent = as_sent(ours, theirs, self._uids)
+            if theirs is None:
+                await self._dry_run("POST", path.rpartition("/")[0], sent)
+                return
+            if not is_given(theirs, sent, fields=False):
+                await self._dry_run("PUT", path, sent)
+            if self._has_status[self._version(ours)] and ours.get("status") != theirs.get("status"):
+                await self._dry_run("PUT", f"{path}/status", sent)
+
+    async def _dry_run(self, method: str, path: str, body: JSONObject) -> None:
+        try:
+            await self._request(method, path, query={"dryRun": "All"}, body=body)
+        except ClusterError as error:
+            # A webhook with side effects can only be asked by a write, and what is gone needs no deletion.
+            if _NO_DRY_RUN not in error.message and (method, error.code) != ("DELETE", 404):
+                raise
 
     async def _settle(self, key: str, pass_: _Pass) -> None:
         """Make the host's object ours. Raises ClusterError, Unreachable, _NotServed, CantGiveBack."""
@@ -309,7 +353,8 @@ class GiveBackThroughAPI:
             try:
                 return await self._cluster.request(method, path, query=query, body=body, timeout=30.0)
             except ClusterError as error:
-                if error.code not in _BUSY:
+                # The guard of a server that is lost fails until each kube-apiserver knows that it is not for this client.
+                if error.code not in _BUSY and f'"{WRITES}"' not in error.message:
                     raise
                 await self._sleep(max(1.0, float(error.retry_after)))
         return await self._cluster.request(method, path, query=query, body=body, timeout=30.0)
@@ -325,7 +370,6 @@ class _Pass:
     def __init__(self) -> None:
         self.unknown: frozenset[str] = frozenset()
         self.again: dict[str, None] = {}
-        self.refused: list[Fault] = []
         self.renamed: list[tuple[str, str, str]] = []
         self.written = self.deleted = self.size = 0
 
@@ -336,6 +380,10 @@ class _Pass:
         if len(self.renamed) > MOST_TOLD:
             lines.append(f"and {len(self.renamed) - MOST_TOLD} more have new uids; their annotation {UID_BEFORE} has the old one")
         return [*lines, "objects elsewhere in the cluster that are owned by one of these are deleted by the garbage collector"]
+
+
+def _refusal(what: str, refused: Sequence[Fault]) -> Refused:
+    return Refused(f"{told(what, refused)}. Change or delete them, and ask for the release again")
 
 
 def _delete_options(theirs: JSONMapping) -> JSONObject:

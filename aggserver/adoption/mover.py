@@ -7,7 +7,9 @@ what a failure leads to, and when it is tried again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,12 +18,12 @@ from typing import Any
 from aggserver.adoption.families import Family, Wanted
 from aggserver.adoption.journal import Journal
 from aggserver.adoption.moves import CATCH_UP_SECONDS, ChangedError, Moves, Observe, Wants
-from aggserver.adoption.record import Moving, Phase, Record
+from aggserver.adoption.record import Moving, Phase, Record, Refused
 from aggserver.adoption.steps import Step, Steps, next_step
 from aggserver.cluster.pacing import Sleep
 from aggserver.errors import AggserverError
 from aggserver.meta.backoff import Backoff
-from aggserver.storage.interface import Storage
+from aggserver.storage.interface import Storage, StorageError
 
 __all__ = ["Mover"]
 
@@ -59,6 +61,8 @@ class Mover:
         self._retries: dict[str, tuple[float, Family | None]] = {}
         self._pauses: dict[str, Iterator[float]] = {}
         self._waiting: dict[str, Record] = {}
+        # Families whose record could not be written, so that what is shown of them is not what the journal has.
+        self._unrecorded: set[str] = set()
 
     @property
     def waiting(self) -> Mapping[str, Record]:
@@ -93,14 +97,16 @@ class Mover:
     # --- what to do, and when ---
 
     async def _restore(self) -> None:
-        """Make the guard what the records say. A move that was interrupted while it guarded begins anew."""
+        """Make the guard what the records say. A move that was interrupted while it guarded begins anew, without it."""
+        guarding = [record for record in self._journal.records.values() if record.phase is Phase.GUARDING]
+        self._moves.unguarded |= {record.family for record in guarding}
         pauses = RETRY.pauses()
         while True:
             try:
-                for record in list(self._journal.records.values()):
-                    if record.phase is Phase.GUARDING:
-                        await self._moves.write(record.at(Phase.COPYING, self._moves.time()))
                 await self._moves.guard()
+                for record in guarding:
+                    with contextlib.suppress(StorageError):  # no room for it, and it changes nothing
+                        await self._moves.write(record.at(Phase.COPYING, self._moves.time()))
             except AggserverError as error:
                 log.warning("moves can't go on yet: %s", error)
                 await self._sleep(next(pauses))
@@ -140,7 +146,7 @@ class Mover:
 
     async def _pause(self) -> None:
         """Until something changes, or a failure is to be tried again."""
-        due = [at for name, (at, _) in self._retries.items() if self._step(name) is not None]
+        due = [at for name, (at, _) in self._retries.items() if self._step(name) is not None and at < math.inf]
         waits: list[asyncio.Task[Any]] = [asyncio.create_task(self._wants.changed.wait())]
         if due:
             waits.append(asyncio.create_task(self._slept(max(0.0, min(due) - self._clock()))))
@@ -161,7 +167,7 @@ class Mover:
             log.info("%s: the move begins anew: %s", name, error)
             await self._give_up(name, "")
         except AggserverError as error:
-            await self._failed(name, step, family, str(error) or type(error).__name__)
+            await self._failed(name, step, family, str(error) or type(error).__name__, lasting=isinstance(error, Refused))
         except TimeoutError:
             why = f"the copy has not caught up with the host within {CATCH_UP_SECONDS:g} s"
             await self._failed(name, step, family, why)
@@ -170,11 +176,16 @@ class Mover:
             if step not in (Step.BACK, Step.FINISH):
                 self._retries.pop(name, None)
                 self._pauses.pop(name, None)
+            if name in self._unrecorded and (record := self._journal.get(name)) is not None:
+                self._unrecorded.discard(name)
+                self._observe(record, None)
 
-    async def _failed(self, name: str, step: Step, family: Family | None, why: str) -> None:
-        pause = next(self._pauses.setdefault(name, RETRY.pauses()))
+    async def _failed(self, name: str, step: Step, family: Family | None, why: str, *, lasting: bool = False) -> None:
+        """lasting: it is tried again only when something else is wanted, or the same is asked for again."""
+        pause = math.inf if lasting else next(self._pauses.setdefault(name, RETRY.pauses()))
         self._retries[name] = self._clock() + pause, family
-        log.warning("%s: %s failed, trying again in %g s: %s", name, step, pause, why)
+        again = "when it is asked for again" if lasting else f"in {pause:g} s"
+        log.warning("%s: %s failed, trying again %s: %s", name, step, again, why)
         self._told(name, why)
         await self._give_up(name, why)
 
@@ -196,6 +207,12 @@ class Mover:
                     await self._moves.write(replace(record, reason=why))
         except (AggserverError, TimeoutError) as error:
             log.warning("%s: can't go back yet: %s", name, error)
+            record = self._journal.get(name)
+            if record is not None:
+                # Our store may take no writes. What is wrong is told nevertheless.
+                both = "; ".join(dict.fromkeys(filter(None, (why, f"it can't go back yet: {error}"))))
+                self._unrecorded.add(name)
+                self._observe(replace(record, reason=both), None)
 
     def _observe_move(self, record: Record, moving: Moving | None) -> None:
         """A record of the journal, or the end of one, for which Waiting stands."""

@@ -93,6 +93,8 @@ class Moves:
         # The families that this process looks after, and those whose watches at the host it has ended.
         self.resumed: set[str] = set()
         self._watches_ended: set[str] = set()
+        # Families whose record says Guarding while the guard must not be on: the move was given up, and our store takes no write.
+        self.unguarded: set[str] = set()
         # The requests to remove leftovers that were answered, by definition.
         self.cleaned: dict[str, str] = {}
         self._copies = Copies(storage, told, clock=clock, sleep=sleep)
@@ -179,8 +181,11 @@ class Moves:
             await asyncio.wait([copying])
         copiers = copying.result()
         self._check_wanted(record, self._wants.families.get(record.family))
+        # From here on clients wait, so the host must be able to follow: its etcd may be full.
+        await self._steps.check_host()
         record = record.at(Phase.GUARDING, self.time())
         await self.write(record)
+        self.unguarded.discard(record.family)
         await self.guard()
         async with asyncio.timeout(CATCH_UP_SECONDS):
             copied = dict(zip(copiers, await asyncio.gather(*map(_caught_up, copiers.values())), strict=True))
@@ -379,19 +384,27 @@ class Moves:
         for name in record.definitions:
             await self._steps.freeze(name)
         if any(back.through_api for back in backs.values()) and begun:
-            for name in record.definitions:
-                await self._steps.freeze(name, reads=True)
-            await self._steps.to_host(record.group_versions)
+            await self._lead_back(record)
         for name, back in backs.items():
             if name not in begun:
                 if await back.unchanged(record.copied[name]):
                     continue
                 await back.check(record.copied[name])
                 if back.through_api and not begun:
-                    await self._steps.freeze(name, reads=True)
-                    await self._steps.to_host(record.group_versions)
+                    await self._lead_back(record)
+                begun.add(name)
             self._tell(record, await back.rest(record.copied[name], _silent))
+        # Behind the next record there is no way but forward, and reads wait: so what needs writes of the host comes before it.
+        await self._steps.advance_host(await self._storage.revision())
+        await self._steps.check_host()
         await self.back(record, "")
+
+    async def _lead_back(self, record: Record) -> None:
+        """Lead clients to the host before it has all objects, which go there through its API."""
+        await self._steps.check_host()
+        for name in record.definitions:
+            await self._steps.freeze(name, reads=True)
+        await self._steps.to_host(record.group_versions)
 
     def _tell(self, record: Record, given: Given) -> None:
         for each in given.told:
@@ -408,6 +421,10 @@ class Moves:
     async def back(self, record: Record, why: str) -> None:
         """Go back from any phase in which the host has all objects."""
         if not record.shared:
+            if record.phase is Phase.GUARDING:
+                # Clients are at the host. Their writes must not wait until there is room for the next record.
+                self.unguarded.add(record.family)
+                await self.guard()
             for name in record.definitions:
                 await self._steps.freeze(name)
         await self.write(record.at(Phase.SWITCHING_BACK, self.time(), why))
@@ -416,9 +433,13 @@ class Moves:
     async def _switch_back(self, record: Record) -> None:
         await self._end_following(record.family)
         if not record.shared:
+            if record.copied:  # before Switching, no client has seen a revision of ours
+                # Twice: most of it while reads are served, which goes on if the host's etcd is full, and then the rest.
+                await self._steps.advance_host(await self._storage.revision())
             for name in record.definitions:
                 await self._steps.freeze(name, reads=True)
-            await self._steps.advance_host(await self._storage.revision())
+            if record.copied:
+                await self._steps.advance_host(await self._storage.revision())
         await self._steps.to_host(record.group_versions)
         if not record.shared:
             await self.guard(without=record.family)
@@ -433,7 +454,8 @@ class Moves:
     # --- small things ---
 
     async def guard(self, *, without: str = "") -> None:
-        records = [each for each in self._journal.records.values() if not each.shared and each.family != without]
+        left_out = {without, *self.unguarded}
+        records = [each for each in self._journal.records.values() if not each.shared and each.family not in left_out]
         await self._steps.guard(frozenset(name for each in records if each.phase in GUARDED for name in each.uids))
 
     async def write(self, record: Record) -> None:
@@ -444,6 +466,7 @@ class Moves:
     async def _remove(self, record: Record) -> None:
         await self._journal.remove(record.family)
         self.resumed.discard(record.family)
+        self.unguarded.discard(record.family)
         self._watches_ended.discard(record.family)
         self._observe(record.at(Phase.WAITING, self.time(), record.reason), None)
 

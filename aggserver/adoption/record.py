@@ -30,6 +30,7 @@ __all__ = [
     "Phase",
     "Progress",
     "Record",
+    "Refused",
     "Source",
     "SourcePage",
     "decode",
@@ -240,6 +241,10 @@ Progress = Callable[[int, int, int], None]
 
 class CantGiveBack(AggserverError):
     """Why objects can't be given back, for a person. Nothing is lost: all objects are here."""
+
+
+class Refused(CantGiveBack):
+    """The host does not take objects as they are. Another attempt disturbs clients, so it is made only when it is asked for."""
 
 
 @dataclass(frozen=True, slots=True)

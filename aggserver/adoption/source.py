@@ -20,7 +20,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Seque
 from contextlib import aclosing
 from typing import Any
 
-from aggserver.adoption.record import CantCopy, Change, Mark, SourcePage
+from aggserver.adoption.record import CantCopy, Change, Mark, Source, SourcePage
 from aggserver.apiextensions.definition import Definition, Version
 from aggserver.cluster import Cluster, ClusterError, Unreachable
 from aggserver.cluster.pacing import RECONNECT, Sleep
@@ -32,7 +32,7 @@ from aggserver.registry import stored
 from aggserver.storage.interface import Event, Storage, StorageError
 from aggserver.storage.keys import resource_prefix
 
-__all__ = ["CAUGHT_UP", "APISource", "StorageSource", "reading_version"]
+__all__ = ["CAUGHT_UP", "APISource", "Bounded", "StorageSource", "reading_version"]
 
 # The annotation by which the end of the host's writes is found. It never stays with an object here.
 CAUGHT_UP = "aggserver.io/caught-up"
@@ -45,6 +45,8 @@ PAGE_SECONDS = 60.0
 
 # Writes that were delivered and are not copied yet. Beyond that, the host is written to faster than this server can follow.
 MOST_WAITING = 50_000
+
+MOST_NAMED = 5  # objects that an error names
 
 # How often another object is annotated, when the one that was chosen has been deleted meanwhile.
 MARK_ATTEMPTS = 10
@@ -293,6 +295,47 @@ class StorageSource:
             return _encoded(obj, obj["apiVersion"], obj["kind"])
         except (ValueError, KeyError, TypeError, AttributeError):
             raise CantCopy(f"{self._host.location(key)} can't be read: it is not a custom resource in JSON") from None
+
+
+class Bounded:
+    """A `record.Source` without objects that this server does not take from clients either: they would be stuck here.
+
+    most_bytes: of an object as it is stored. What comes late, after `leave`, is let pass.
+    """
+
+    def __init__(self, source: Source, most_bytes: int) -> None:
+        self._source = source
+        self._most_bytes = most_bytes
+        self._is_left = False
+
+    def leave(self) -> None:
+        self._is_left = True
+        self._source.leave()
+
+    async def pages(self) -> AsyncGenerator[SourcePage]:
+        async with aclosing(self._source.pages()) as pages:
+            async for page in pages:
+                self._check([(key, len(value)) for key, value, _ in page.items])
+                yield page
+
+    async def changes(self, after: int) -> AsyncGenerator[Change]:
+        async with aclosing(self._source.changes(after)) as changes:
+            async for change in changes:
+                if not self._is_left:
+                    self._check([(change.key, len(change.value or b""))])
+                yield change
+
+    async def now(self) -> int:
+        return await self._source.now()
+
+    async def mark(self, seen: Mapping[str, int]) -> Mark:
+        return await self._source.mark(seen)
+
+    def _check(self, sizes: Sequence[tuple[str, int]]) -> None:
+        large = [f"{key} has {size} bytes" for key, size in sizes if size > self._most_bytes]
+        if large:
+            more = "; and more" if len(large) > MOST_NAMED else ""
+            raise CantCopy(f"{'; '.join(large[:MOST_NAMED])}{more}: --max-object-bytes is {self._most_bytes}")
 
 
 class _Following:

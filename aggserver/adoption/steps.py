@@ -156,6 +156,9 @@ class Steps(Protocol):
     async def advance_host(self, revision: int) -> None:
         """Let the host have no smaller revision, if its etcd can be reached."""
 
+    async def check_host(self) -> None:
+        """Make a small write at the host, which fails if its etcd is full or another server moves families."""
+
     async def freeze(self, definition: str, *, reads: bool = False) -> None:
         """`apiextensions.definitions.Definitions.freeze`."""
 

@@ -38,7 +38,7 @@ from aggserver.adoption.record import (
     Record,
     Source,
 )
-from aggserver.adoption.source import APISource, StorageSource, reading_version
+from aggserver.adoption.source import APISource, Bounded, StorageSource, reading_version
 from aggserver.adoption.status import Status
 from aggserver.adoption.steps import is_frozen, is_hidden
 from aggserver.adoption.switching import Switcher, end_watches, proxied
@@ -76,7 +76,7 @@ async def installation_id(storage: Storage) -> str:
 
 
 class Adoption:
-    """run: the task. host, replicas, installation: as the steps of a move use them.
+    """run: the task. host, replicas, installation, lease, max_object_bytes: as the steps of a move use them.
 
     service: the Service in front of this server. ca_bundle: the PEM of the CA that signed its certificate. host_etcd: the
     cluster's own etcd, started, if it can be reached. installation: see `installation_id`. want: is told all adopted definitions
@@ -102,6 +102,7 @@ class Adoption:
         self._service = service
         self._host_etcd = host_etcd
         self.installation = installation
+        self.max_object_bytes = options.max_object_bytes
         self._want = want
         self._ca_bundle = ca_bundle
         self._journal = Journal(storage, self._on_change)
@@ -113,7 +114,7 @@ class Adoption:
         agent = f"aggserver/{aggserver.__version__}"
         self.replicas = connect_each(cluster, str(options.kubeconfig or ""), options.kube_apiservers, agent)
         self._metrics = AdoptionMetrics(engine.metrics.registry)
-        self._lease = Lease(cluster, service.namespace, LEASE, f"{service.name}-{uuid.uuid4()}")
+        self.lease = Lease(cluster, service.namespace, LEASE, f"{service.name}-{uuid.uuid4()}")
         self._changed = asyncio.Event()
         self._serving = asyncio.Lock()
         self._is_served = False
@@ -122,6 +123,8 @@ class Adoption:
         self._marked: set[GroupVersion] = set()
         # The resourceVersion of each definition as the journal keeps it, so that other changes do not read it again.
         self._kept: dict[str, str] = {}
+        self._keeping: asyncio.TimerHandle | None = None
+        self._unkept = ""
         self._term: _Term | None = None  # while this server holds the Lease
         self._problems: dict[str, str] = {}
         self._guarded_at: dict[str, float] = {}
@@ -147,8 +150,10 @@ class Adoption:
                 await self._restore()
                 tasks.create_task(self.host.run())
                 tasks.create_task(self._follow())
-                tasks.create_task(self._lease.run(self._move))
+                tasks.create_task(self.lease.run(self._move))
         finally:
+            if self._keeping is not None:
+                self._keeping.cancel()
             await self.replicas.close()
 
     # --- what is served ---
@@ -173,6 +178,14 @@ class Adoption:
             self._engine.installer.mark_adopted(group_versions, self.installation)
             self._marked = group_versions
             await self._want(wanted)
+            self._is_served = True
+            await self._keep(wanted)
+
+    async def _keep(self, wanted: Iterable[str]) -> None:
+        """Keep the definitions for a restart without the host. Nothing else waits for it, so a full store holds nothing up."""
+        if self._keeping is not None:
+            self._keeping.cancel()
+        try:
             for name in wanted:
                 crd = self.host.crd(name)
                 if crd is None or not self.host.is_current(name):
@@ -181,7 +194,13 @@ class Adoption:
                 if self._kept.get(name) != state:
                     await self._journal.keep_definition(crd)
                     self._kept[name] = state
-            self._is_served = True
+        except StorageError as error:
+            if str(error) != self._unkept:
+                log.warning("a definition can't be kept yet: %s", error)
+            self._unkept = str(error)
+            self._keeping = asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._changed.set)
+        else:
+            self._unkept = ""
 
     async def withdraw(self, definitions: Iterable[str]) -> None:
         """Serve these no longer, although the record has them still. Raises StorageError."""
@@ -369,6 +388,7 @@ class _Steps:
         self._host = adoption.host
         self._guard = guard
         self._switcher = switcher
+        self._most_bytes = adoption.max_object_bytes
         self._guarded: frozenset[tuple[str, str]] | None = None
         self._renewed = asyncio.Event()
         self._new_uids: dict[str, dict[str, str]] = {}
@@ -400,6 +420,9 @@ class _Steps:
         await self._host.let_go(definition, uid)
 
     def source(self, definition: str) -> Source:
+        return Bounded(self._unbounded(definition), self._most_bytes)
+
+    def _unbounded(self, definition: str) -> Source:
         if self._host_etcd is not None:
             return StorageSource(self._host_etcd, objects_prefix(definition))
         found = self._found(definition)
@@ -424,6 +447,9 @@ class _Steps:
     async def advance_host(self, revision: int) -> None:
         if self._host_etcd is not None:
             await self._host_etcd.advance(revision)
+
+    async def check_host(self) -> None:
+        await self._adoption.lease.confirm()
 
     async def freeze(self, definition: str, *, reads: bool = False) -> None:
         await self._definitions.freeze(definition, reads=reads)

@@ -16,10 +16,11 @@ from typing import Any
 
 from aggserver.cluster import Cluster, ClusterError, Unreachable
 from aggserver.cluster.pacing import Sleep
+from aggserver.errors import AggserverError
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.times import format_micro_time
 
-__all__ = ["Lease"]
+__all__ = ["Lease", "LeaseError"]
 
 log = logging.getLogger("aggserver.lease")
 
@@ -27,10 +28,15 @@ log = logging.getLogger("aggserver.lease")
 LEASE_SECONDS = 15
 RENEW_SECONDS = 10.0
 RETRY_SECONDS = 2.0
+CONFIRMATIONS = 3
 
 GRANT = (
     "grant get, create and update on leases.coordination.k8s.io in the namespace of this server's Service to its service account"
 )
+
+
+class LeaseError(AggserverError):
+    """Another server holds the Lease."""
 
 
 class Lease:
@@ -80,6 +86,22 @@ class Lease:
                     task.cancel()
                 await asyncio.wait([working, renewing])
                 await self._release()
+
+    async def confirm(self) -> None:
+        """Renew the Lease now: a write to the cluster, which also shows that nobody else works meanwhile.
+
+        Raises LeaseError, ClusterError and Unreachable.
+        """
+        for left in reversed(range(CONFIRMATIONS)):
+            try:
+                held = await self._write()
+            except ClusterError as error:
+                if error.code != 409 or not left:  # renewed at the same time
+                    raise
+            else:
+                if not held:
+                    raise LeaseError(f"the Lease {self._name} is held by {self._seen['holderIdentity']}")
+                return
 
     async def _renew(self) -> None:
         """Returns when the Lease could not be renewed in time, or somebody else has it."""

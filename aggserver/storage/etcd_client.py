@@ -54,6 +54,10 @@ _TOO_LARGE = (
     (grpc.StatusCode.RESOURCE_EXHAUSTED, "received message larger than max"),
 )
 
+# etcd's quota is reached. It refuses all writes but deletions until somebody disarms the alarm.
+_NO_SPACE = "database space exceeded"
+_NO_SPACE_ADVICE = "compact and defragment it, then disarm its alarm (etcdctl alarm disarm)"
+
 logger = logging.getLogger(__name__)
 
 
@@ -222,6 +226,8 @@ def _translated(url: str) -> Iterator[None]:
             raise OutOfRange(error.details() or "") from None
         if any(error.code() is code and text in (error.details() or "") for code, text in _TOO_LARGE):
             raise TooLarge(error.details()) from None
+        if _NO_SPACE in (error.details() or ""):
+            raise Unavailable(f"etcd {url}: {error.details()}: {_NO_SPACE_ADVICE}") from None
         kind = _MemberFailed if error.code() in _MEMBERS_FAULT else Unavailable
         raise kind(f"etcd {url}: {error.details() or error.code().name}") from None
     except asyncio.CancelledError:

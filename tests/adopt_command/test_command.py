@@ -141,7 +141,11 @@ async def test_release() -> None:
     assert await said.adopt.run()
     assert said.lines == [f"{NAME}: GivingBack", f"{NAME}: served by kube-apiserver"]
     annotations = cluster.objects[DEFINITIONS][NAME]["metadata"]["annotations"]
-    assert annotations == {"aggserver.io/adoption": "release", "aggserver.io/release-through-api": "true"}
+    assert annotations == {
+        "aggserver.io/adoption": "release",
+        "aggserver.io/release-asked": "1970-01-01T00:00:00Z",
+        "aggserver.io/release-through-api": "true",
+    }
 
 
 async def test_a_release_that_fails() -> None:

@@ -11,13 +11,15 @@ import pytest
 
 from aggserver.adoption.families import FINALIZER
 from aggserver.adoption.from_backup import MARGIN, opened_backup, records, release_from_backup, without_resources
+from aggserver.adoption.guard import SELF_REVIEWS
 from aggserver.adoption.journal import Journal
-from aggserver.adoption.record import CantGiveBack, Copied, Phase, Record, digest
+from aggserver.adoption.record import CantGiveBack, Copied, Phase, Record, Refused, digest
+from aggserver.cluster import ClusterError
 from aggserver.storage import sqlite_maintenance
 from aggserver.storage.interface import Storage, Unavailable
 from aggserver.storage.memory import MemoryStorage
 from aggserver.storage.sqlite import SQLiteStorage
-from tests.fakes.cluster import FakeCluster
+from tests.fakes.cluster import FakeCluster, status
 
 GROUP = "stable.example.com"
 NAME = f"shirts.{GROUP}"
@@ -33,7 +35,14 @@ def guard(*resources: tuple[str, str]) -> dict[str, Any]:
     probe = {"apiGroups": [""], "apiVersions": ["*"], "resources": ["configmaps"]}
     return {
         "metadata": {"name": "guard", "labels": {"aggserver.io/guard": "true"}},
-        "webhooks": [{"name": "writes", "rules": rules}, {"name": "probe", "rules": [probe]}],
+        "webhooks": [
+            {
+                "name": "writes.guard.aggserver.io",
+                "rules": rules,
+                "matchConditions": [{"name": "not-aggserver", "expression": "x"}],
+            },
+            {"name": "probe", "rules": [probe]},
+        ],
     }
 
 
@@ -56,6 +65,7 @@ class World:
         self.own = own
         self.etcd = etcd
         self.host = FakeCluster()
+        self.host.on("POST", SELF_REVIEWS, lambda body: {"status": {"userInfo": {"username": "admin"}}})
         self.said: list[str] = []
 
     async def fill(self, phase: Phase = Phase.ADOPTED, *, shared: bool = False) -> World:
@@ -147,8 +157,9 @@ async def test_through_the_api(world: World) -> None:
     await world.release(etcd=False, through_api=True)
     assert world.is_back()
     assert {name: each["size"] for name, each in world.host.objects[OBJECTS].items()} == {"a": 7, "b": 1, "c": 1}
-    writes = [path.rpartition("/")[2] for method, path in world.host.calls if method != "GET"]
-    assert writes == [f"v1.{GROUP}", "guard", "a", "shirts", NAME]
+    calls = [call for place, call in enumerate(world.host.calls) if place not in world.host.dry_runs]
+    writes = [path.rpartition("/")[2] for method, path in calls if method != "GET" and path != SELF_REVIEWS]
+    assert writes == [f"v1.{GROUP}", "guard", "a", "shirts", NAME, "guard"]
 
 
 async def test_without_a_write_since_the_move_no_way_to_the_objects_is_needed(world: World) -> None:
@@ -183,6 +194,42 @@ async def test_an_interrupted_release_does_not_write_objects_again_that_clients_
     found = await world.etcd.get(PREFIX + "a")
     assert found is not None
     assert found.value == world.shirt("a", 8) + b"\n"
+
+
+async def test_through_the_api_clients_wait_until_all_is_given_back(world: World) -> None:
+    """A repetition writes all objects again, so nobody else may have written them meanwhile."""
+    await world.fill()
+    await world.change()
+    world.host.fail("POST", OBJECTS, status(403, "Forbidden", "quota"), dry_runs=False)
+    with pytest.raises(Refused, match=f"{PREFIX}c is refused: 403 Forbidden: quota"):
+        await world.release(etcd=False, through_api=True)
+    (writes, _) = world.host.objects[GUARDS]["guard"]["webhooks"]
+    assert len(writes["rules"]) == 2, "the guard is still on"
+    assert writes["matchConditions"] == [
+        {"name": "not-aggserver", "expression": "x"},
+        {"name": "not-release", "expression": 'request.userInfo.username != "admin"'},
+    ]
+    world.host.fail("PUT", f"{GUARDS}/guard", status(500, "InternalError", "etcdserver: mvcc: database space exceeded"))
+    with pytest.raises(ClusterError, match="database space exceeded"):
+        await world.release(etcd=False, through_api=True)
+    # Without the finalizer it is given back, whatever clients have made of the objects since. Only the guard is left.
+    await world.host.put(OBJECTS, json.loads(world.shirt("a", 8)))
+    await world.release(etcd=False, through_api=True)
+    assert world.is_back()
+    assert world.host.objects[OBJECTS]["a"]["size"] == 8
+
+
+async def test_a_family_that_cannot_go_back_does_not_keep_others(world: World) -> None:
+    await world.fill()
+    gone = Record("a.x.example.com", {"a.x.example.com": "u"}, [("x.example.com", "v1")], Phase.ADOPTED, shared=False, since="")
+    await Journal(world.own).write(gone)
+    await world.host.put(CRDS, {"metadata": {"name": "a.x.example.com", "uid": "other", "finalizers": [FINALIZER]}})
+    with pytest.raises(
+        CantGiveBack, match=r"^a\.x\.example\.com: not given back, for the reasons above; the same command goes on$"
+    ):
+        await world.release()
+    assert world.is_back()
+    assert world.said[0].startswith("a.x.example.com: not given back: a.x.example.com is another definition than the backup's")
 
 
 BEFORE = [Phase.WAITING, Phase.COPYING, Phase.GUARDING, Phase.SWITCHING, Phase.SWITCHING_BACK]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from aggserver.adoption.giving_back_api import UID_BEFORE, GiveBackThroughAPI, as_sent, is_given
-from aggserver.adoption.record import CantGiveBack, Copied, Given
-from aggserver.cluster import Unreachable
+from aggserver.adoption.record import CantGiveBack, Copied, Given, Refused
+from aggserver.cluster import ClusterError, Unreachable
 from aggserver.registry import stored
 from aggserver.storage.memory import MemoryStorage
 from tests.fakes.cluster import FakeCluster, status
@@ -170,7 +170,13 @@ class Moved:
 
     @property
     def writes(self) -> list[str]:
-        return [f"{method} {path.rpartition('/')[2]}" for method, path in self.host.calls if method != "GET"]
+        calls = [call for place, call in enumerate(self.host.calls) if place not in self.host.dry_runs]
+        return [f"{method} {path.rpartition('/')[2]}" for method, path in calls if method != "GET"]
+
+    @property
+    def sent(self) -> list[Any]:
+        """The bodies of all writes."""
+        return [body for place, body in enumerate(self.host.bodies) if body and place not in self.host.dry_runs]
 
     def theirs(self, name: str) -> Any:
         return self.host.objects[OBJECTS][name]
@@ -241,7 +247,7 @@ async def test_a_reference_to_an_owner_follows_its_new_uid(moved: Moved, owner: 
     await moved.put(shirt(owner, "old"))
     await moved.put(shirt(owned, "uid-owned", owner="old"))
     await moved.release()
-    sent = [body for body in moved.host.bodies if body and body.get("metadata", {}).get("ownerReferences")]
+    sent = [body for body in moved.sent if body.get("metadata", {}).get("ownerReferences")]
     assert {body["metadata"]["ownerReferences"][0]["uid"] for body in sent} == {moved.uids["old"]}
     assert moved.theirs(owned)["metadata"]["ownerReferences"][0]["uid"] == moved.theirs(owner)["metadata"]["uid"]
 
@@ -251,7 +257,7 @@ async def test_a_release_that_was_interrupted_goes_on(moved: Moved) -> None:
     await moved.put(shirt("d", "old"))
     await moved.put(shirt("e", "older", owner="old"))
     await moved.put(shirt("a", labels={"x": "y"}))
-    moved.host.fail("PUT", f"{OBJECTS}/a", Unreachable("no answer"))
+    moved.host.fail("PUT", f"{OBJECTS}/a", Unreachable("no answer"), dry_runs=False)
     with pytest.raises(Unreachable):
         await moved.release()
     moved.uids.clear()
@@ -264,11 +270,32 @@ async def test_a_release_that_was_interrupted_goes_on(moved: Moved) -> None:
     assert moved.writes == []
 
 
-async def test_what_the_host_refuses_is_named_and_the_rest_goes_back(moved: Moved) -> None:
-    await moved.put(shirt("a", labels={"x": "y"}))
-    await moved.put(shirt("b", labels={"x": "y"}))
+async def test_what_the_host_refuses_is_named_before_anything_is_written(moved: Moved) -> None:
+    for name in "ab":
+        await moved.put(shirt(name, labels={"x": "y"}))
+    await moved.put(shirt("d", "old"))
+    await moved.delete("c")
     moved.host.fail("PUT", f"{OBJECTS}/a", status(422, "Invalid", "spec.size: must be small"))
-    with pytest.raises(CantGiveBack, match=rf"{PREFIX}a is refused: 422 Invalid: spec.size: must be small"):
+    moved.host.fail("POST", OBJECTS, status(403, "Forbidden", "quota"))
+    moved.host.fail("DELETE", f"{OBJECTS}/c", status(403, "Forbidden", "not allowed"))
+    with pytest.raises(Refused) as refused:
+        await moved.release()
+    assert str(refused.value) == (
+        f"the host does not take all objects, so nothing was written: {PREFIX}a is refused: 422 Invalid: spec.size: must be small"
+        f"; {PREFIX}c is refused: 403 Forbidden: not allowed; {PREFIX}d is refused: 403 Forbidden: quota. "
+        "Change or delete them, and ask for the release again"
+    )
+    assert moved.writes == []
+    await moved.release()
+    assert moved.theirs("a")["metadata"]["labels"] == {"x": "y"}
+    assert sorted(moved.host.objects[OBJECTS]) == ["a", "b", "d"]
+
+
+async def test_what_only_a_write_shows_is_named_and_the_rest_goes_back(moved: Moved) -> None:
+    for name in "ab":
+        await moved.put(shirt(name, labels={"x": "y"}))
+    moved.host.fail("PUT", f"{OBJECTS}/a", status(403, "Forbidden", "quota"), dry_runs=False)
+    with pytest.raises(Refused, match=rf"they are still here: {PREFIX}a is refused: 403 Forbidden: quota"):
         await moved.release()
     assert moved.theirs("b")["metadata"]["labels"] == {"x": "y"}
     assert await moved.own.get(PREFIX + "a") is not None
@@ -276,21 +303,37 @@ async def test_what_the_host_refuses_is_named_and_the_rest_goes_back(moved: Move
     assert moved.theirs("a")["metadata"]["labels"] == {"x": "y"}
 
 
+async def test_a_webhook_that_takes_no_dry_run_is_asked_by_the_write(moved: Moved) -> None:
+    await moved.put(shirt("a", labels={"x": "y"}))
+    unsupported = status(400, "BadRequest", 'admission webhook "w" does not support dry run')
+    moved.host.fail("PUT", f"{OBJECTS}/a", unsupported)
+    assert (await moved.release()).written == 1
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [status(500, "InternalError", "etcdserver: mvcc: database space exceeded"), status(409, "Conflict", "it has changed")],
+)
+async def test_a_failure_of_the_host_is_no_refusal(moved: Moved, failure: ClusterError) -> None:
+    """It is tried again without being asked for."""
+    await moved.put(shirt("a", labels={"x": "y"}))
+    moved.host.fail("PUT", f"{OBJECTS}/a", failure, dry_runs=False)
+    with pytest.raises(CantGiveBack, match=f"{PREFIX}a can't be written at the host: {failure}") as error:
+        await moved.release()
+    assert not isinstance(error.value, Refused)
+    await moved.release()
+    assert moved.theirs("a")["metadata"]["labels"] == {"x": "y"}
+
+
 async def test_what_is_owned_by_a_refused_object_does_not_name_its_uid(moved: Moved) -> None:
     await moved.put(shirt("d", "old"))
     await moved.put(shirt("e", owner="old"))
-    refused = status(403, "Forbidden", "quota")
-
-    def refuse(body: dict[str, Any]) -> Any:
-        if body["metadata"]["name"] == "d":
-            raise refused
-        return {**body, "metadata": {**body["metadata"], "uid": "new", "resourceVersion": "1"}}
-
-    moved.host.on("POST", OBJECTS, refuse)
-    moved.host.fail("PUT", f"{OBJECTS}/e", status(404, "NotFound"))
-    with pytest.raises(CantGiveBack, match=f"{PREFIX}d is refused"):
+    # Of d, which is the first that is created.
+    moved.host.fail("POST", OBJECTS, status(403, "Forbidden", "quota"), dry_runs=False)
+    with pytest.raises(Refused, match=f"{PREFIX}d is refused"):
         await moved.release()
-    assert all("ownerReferences" not in (body or {}).get("metadata", {}) for body in moved.host.bodies)
+    assert [body["metadata"]["name"] for body in moved.sent if "apiVersion" in body] == ["d", "e"]
+    assert all("ownerReferences" not in body["metadata"] for body in moved.sent)
 
 
 async def test_a_version_that_the_host_does_not_serve_is_told(moved: Moved) -> None:

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aggserver.adoption.families import ASKED
 from aggserver.adoption.moves import LATE_SECONDS
-from aggserver.adoption.record import Phase
+from aggserver.adoption.record import GiveBack, Phase, Record, Refused
 from aggserver.meta import codec
 from tests.adoption.world import CRONTABS, SHIRTS, World
 from tests.fakes.clock import settled, until
@@ -93,6 +95,132 @@ async def test_each_moment_of_a_move_may_be_the_last(kind: str) -> None:
         reached = len(world.points) >= number
         await world.stop()
     assert number > 60
+
+
+@settings(max_examples=60)
+@given(
+    seed=st.integers(0, 10_000),
+    fills=st.lists(st.tuples(st.sampled_from(["own", "host"]), POINTS, st.integers(1, 60)), max_size=3),
+    disturbances=st.dictionaries(POINTS, st.sampled_from(["kill", "fail"]), max_size=2),
+)
+async def test_no_acknowledged_write_is_lost_while_stores_are_full(
+    seed: int, fills: list[tuple[str, int, int]], disturbances: dict[int, str]
+) -> None:
+    world = World(seed, disturbances)
+    world.fills = fills
+    await moved(world)
+    await check(world, adopted=True)
+    world.select(selected=False)
+    await world.settle()
+    await check(world, adopted=False)
+    await world.stop()
+
+
+@pytest.mark.parametrize("store", ["own", "host"])
+async def test_each_moment_of_a_move_may_find_a_store_full(store: str) -> None:
+    """And clients of the other store go on writing, except in the steps in which they wait for the move anyway."""
+    number, reached = 0, True
+    while reached:
+        number += 3
+        world = World(seed=number, writes=1)
+        world.fills = [(store, number, 40)]
+        await moved(world)
+        await check(world, adopted=True)
+        world.select(selected=False)
+        await world.settle()
+        await check(world, adopted=False)
+        assert world.seen[-1] == (Phase.WAITING, ""), "what has failed on the way back is over"
+        reached = len(world.points) >= number
+        await world.stop()
+    assert number > 60
+
+
+async def stuck(world: World) -> None:
+    """Until the same failure has come again and again."""
+    count = len(world.told)
+    await until(lambda: len(world.told) > count + 3)
+
+
+async def test_a_volume_that_fills_up_while_copying_lets_clients_write_at_the_host() -> None:
+    world = World(writes=0)
+    await world.start()
+    reached = asyncio.Event()
+    guard = world.guard
+
+    async def guarding(definitions: Collection[str]) -> None:
+        await guard(definitions)
+        if definitions:
+            world.full.add("own")
+            reached.set()
+
+    world.guard = guarding  # type: ignore[method-assign]
+    world.select(selected=True)
+    await reached.wait()
+    await until(lambda: world.guards == [frozenset()] * 2)
+    await stuck(world)
+    assert world.journal.records[CRONTABS].phase is Phase.GUARDING, "there was no room for another record"
+    assert world.guards == [frozenset()] * 2
+    assert world.seen[-1][1] == (
+        "can't write to the store: database or disk is full; "
+        "it can't go back yet: can't write to the store: database or disk is full"
+    )
+    await world.stop()
+    # Nor is the guard on after a restart.
+    world.guards = [frozenset(world.crds)] * 2
+    world.run()
+    await until(lambda: world.guards == [frozenset()] * 2)
+    world.guard = guard  # type: ignore[method-assign]
+    world.full.clear()
+    await world.settle()
+    await check(world, adopted=True)
+    await world.stop()
+
+
+async def test_a_host_that_is_full_stops_a_release_while_reads_go_on() -> None:
+    """Nothing was written since the move, so only the APIServices would have to change."""
+    world = await moved(World(writes=0))
+    await world.own.advance(await world.host.revision() + 1000)
+    world.full.add("host")
+    world.select(selected=False)
+    await until(lambda: world.told)
+    await stuck(world)
+    await until(lambda: world.seen[-1][0] is Phase.ADOPTED)
+    assert world.hidden == set()
+    assert [bool(led) for led in world.led] == [True, True]
+    assert world.seen[-1][1] == "the revision can't be raised: 500 InternalError: etcdserver: mvcc: database space exceeded"
+    world.full.clear()
+    await world.settle()
+    await check(world, adopted=False)
+    await world.stop()
+
+
+async def test_what_the_host_refuses_is_tried_again_when_it_is_asked_for_again() -> None:
+    world = await moved(World(writes=0))
+    await world._write()
+    allowed, attempts = False, 0
+    give_back = world.give_back
+
+    def refusing(record: Record, definition: str) -> GiveBack:
+        nonlocal attempts
+        attempts += 1
+        if not allowed:
+            raise Refused("x is refused")
+        return give_back(record, definition)
+
+    world.give_back = refusing  # type: ignore[method-assign]
+    world.select(selected=False)
+    await until(lambda: world.told)
+    for _ in range(20):
+        await settled()
+    assert (attempts, world.told) == (1, ["x is refused"])
+    assert world.journal.records[CRONTABS].phase is Phase.ADOPTED
+    allowed = True
+    for crd in world.crds.values():
+        crd["metadata"]["annotations"] = {ASKED: "2026-01-01T00:00:00Z"}
+    world.mover.want(world.wanted())
+    await world.settle()
+    await check(world, adopted=False)
+    await world.stop()
 
 
 async def test_a_definition_that_is_created_later_joins() -> None:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from aggserver.adoption.record import CantCopy, Change, Mark, SourcePage
-from aggserver.adoption.source import CAUGHT_UP, APISource, StorageSource, reading_version
+from aggserver.adoption.record import CantCopy, Change, Mark, Source, SourcePage
+from aggserver.adoption.source import CAUGHT_UP, APISource, Bounded, StorageSource, reading_version
 from aggserver.cluster import ClusterError, Unreachable
 from aggserver.storage.memory import MemoryStorage
 from tests.adoption.hosts import PATH, PREFIX, crontab, decoded, definition
@@ -22,12 +22,12 @@ def api_source(cluster: FakeCluster) -> APISource:
 class Follower:
     """What a source's changes have delivered, and how they ended."""
 
-    def __init__(self, source: APISource | StorageSource, after: int) -> None:
+    def __init__(self, source: Source, after: int) -> None:
         self.changes: list[Change] = []
         self.ended: Any = "no"
         self._task = asyncio.create_task(self._run(source, after))
 
-    async def _run(self, source: APISource | StorageSource, after: int) -> None:
+    async def _run(self, source: Source, after: int) -> None:
         try:
             async for change in source.changes(after):
                 self.changes.append(change)
@@ -40,7 +40,7 @@ class Follower:
         await asyncio.wait([self._task])
 
 
-async def pages_of(source: APISource | StorageSource) -> list[SourcePage]:
+async def pages_of(source: Source) -> list[SourcePage]:
     return [page async for page in source.pages()]
 
 
@@ -234,3 +234,33 @@ async def test_a_source_that_falls_far_behind_says_so(monkeypatch: pytest.Monkey
     follower = Follower(StorageSource(host, PREFIX), 1)
     await settled()
     assert "faster than they are copied" in str(follower.ended)
+
+
+async def test_objects_that_are_too_large_are_named() -> None:
+    large = OBJECT.replace(b'"spec":{}', b'"spec":{"note":"' + b"x" * 100 + b'"}')
+    host = await host_storage(a=OBJECT, **{f"large-{number}": large for number in range(6)})
+    source = Bounded(StorageSource(host, PREFIX), 150)
+    with pytest.raises(CantCopy) as error:
+        await pages_of(source)
+    named = "; ".join(f"{PREFIX}large-{number} has 198 bytes" for number in range(5))
+    assert str(error.value) == f"{named}; and more: --max-object-bytes is 150"
+
+    source = Bounded(StorageSource(await host_storage(a=OBJECT), PREFIX), 150)
+    assert len((await pages_of(source))[0].items) == 1
+
+
+@pytest.mark.parametrize("is_left", [False, True], ids=["before the switch", "late"])
+async def test_an_object_that_grows_too_large_ends_the_move_but_no_late_write(*, is_left: bool) -> None:
+    host = await host_storage(a=OBJECT)
+    source = Bounded(StorageSource(host, PREFIX), 150)
+    follower = Follower(source, 2)
+    await settled()
+    if is_left:
+        source.leave()
+    await host.create(PREFIX + "b", OBJECT.replace(b'"spec":{}', b'"spec":{"note":"' + b"x" * 100 + b'"}'))
+    await settled()
+    if is_left:
+        assert PREFIX + "b" in [change.key for change in follower.changes]
+    else:
+        assert str(follower.ended) == f"{PREFIX}b has 198 bytes: --max-object-bytes is 150"
+    await follower.stop()

@@ -22,7 +22,7 @@ from aggserver.cluster.pacing import Sleep
 from aggserver.errors import AggserverError
 from aggserver.meta import codec
 from aggserver.meta.selectors import LabelSelector
-from aggserver.storage.interface import Storage
+from aggserver.storage.interface import Storage, Unavailable
 from aggserver.storage.memory import MemoryStorage
 from tests.fakes.clock import FakeClock, settled
 
@@ -38,7 +38,10 @@ class FailedError(AggserverError):
 
 
 class World:
-    """disturbances: by the number of a point, "kill" or "fail". selected: whether the definitions have the label."""
+    """disturbances: by the number of a point, "kill" or "fail". full: which of the stores take no writes now, "host" or "own".
+
+    fills: at which point a store becomes full, and for how many points.
+    """
 
     def __init__(self, seed: int = 0, disturbances: Mapping[int, str] | None = None, writes: int = 2) -> None:
         self.random = random.Random(seed)
@@ -60,6 +63,8 @@ class World:
         self.told: list[str] = []
         self.seen: list[tuple[Phase, str]] = []
         self.flips: dict[int, bool] = {}
+        self.full: set[str] = set()
+        self.fills: list[tuple[str, int, int]] = []
         self._created = 0
         # Held by a client from its check until its write is acknowledged. No write is under way when the guard is seen, and
         # `Definitions.freeze` waits for those that are.
@@ -161,6 +166,11 @@ class World:
     async def point(self, what: str, *, fails: bool = True) -> None:
         self.points.append(what)
         number = len(self.points)
+        for store, start, length in self.fills:
+            if number == start:
+                self.full.add(store)
+            if number == start + length:
+                self.full.discard(store)
         for _ in range(self.random.randrange(self.writes + 1)):
             # A client's write goes on when the process that was awaiting here is killed.
             await asyncio.shield(asyncio.create_task(self._write()))
@@ -191,6 +201,9 @@ class World:
         if not here and name in self.guards[apiserver]:
             self.refused += 1
             return
+        if ("own" if here else "host") in self.full:
+            self.refused += 1
+            return
         store = self.own if here else self.host
         key = f"{objects_prefix(name)}default/o-{self.random.randrange(6)}"
         current = await store.get(key)
@@ -217,14 +230,23 @@ class World:
         await self.point("families")
         return self.wanted()
 
+    def _written(self, what: str) -> None:
+        """A write of the host's API that its etcd must have room for."""
+        if "host" in self.full:
+            raise FailedError(f"{what}: 500 InternalError: etcdserver: mvcc: database space exceeded")
+
     async def hold(self, definition: str) -> None:
         await self.point("hold")
+        if definition not in self.holding:
+            self._written("the finalizer can't be put on")
         self.holding.add(definition)
         await self.point("held")
 
     async def let_go(self, definition: str, uid: str) -> None:
         await self.point("let go")
         if definition in self.crds and self.crds[definition]["metadata"]["uid"] == uid:
+            if definition in self.holding:
+                self._written("the finalizer can't be taken off")
             self.holding.discard(definition)
             if "deletionTimestamp" in self.crds[definition]["metadata"]:
                 del self.crds[definition]
@@ -234,6 +256,9 @@ class World:
         return StorageSource(self.host, objects_prefix(definition))
 
     async def guard(self, definitions: Collection[str]) -> None:
+        await self.point("guard")
+        if definitions and any(each != definitions for each in self.guards):
+            self._written("the guard can't be written")
         for apiserver in APISERVERS:
             await self.point(f"guard {apiserver}")
             async with self._writing:
@@ -244,7 +269,14 @@ class World:
         return await self.host.revision()
 
     async def advance_host(self, revision: int) -> None:
+        await self.point("advance host")
+        if await self.host.revision() < revision:
+            self._written("the revision can't be raised")
         await self.host.advance(revision)
+
+    async def check_host(self) -> None:
+        await self.point("check host")
+        self._written("the Lease can't be renewed")
 
     async def freeze(self, definition: str, *, reads: bool = False) -> None:
         await self.point("freeze")
@@ -275,6 +307,8 @@ class World:
         for apiserver in APISERVERS:
             for each in group_versions:
                 await self.point(f"to us {apiserver}")
+                if each not in self.led[apiserver]:
+                    self._written("APIService can't be changed")
                 self.led[apiserver].add(each)
         await self.point("to us seen")
 
@@ -292,7 +326,7 @@ class World:
         """Without a point: the mover does not wait for it."""
 
     def give_back(self, record: Record, definition: str) -> GiveBack:
-        return GiveBackToStore(self.own, self.host, definition, record.uids[definition])
+        return GiveBackToStore(self.own, _MayBeFull(self.host, self), definition, record.uids[definition])
 
     def leftovers(self, record: Record, definition: str) -> Remains:
         return Leftovers(self.host, definition, record.uids[definition])
@@ -304,6 +338,19 @@ class World:
         for item in (await self.own.list(objects_prefix(definition))).items:
             await self.own.delete(item.key, item.revision)
             self.acknowledged.pop(item.key, None)
+
+
+class _MayBeFull:
+    """The host's etcd as a release sees it. A full etcd deletes."""
+
+    def __init__(self, store: MemoryStorage, world: World) -> None:
+        self._store = store
+        self._world = world
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("create", "update") and "host" in self._world.full:
+            raise Unavailable("etcdserver: mvcc: database space exceeded")
+        return getattr(self._store, name)
 
 
 class _Watched:
@@ -320,6 +367,8 @@ class _Watched:
 
         async def write(*arguments: Any) -> Any:
             await self._world.point(name)
+            if "own" in self._world.full:
+                raise Unavailable("can't write to the store: database or disk is full")
             result = await found(*arguments)
             # An error here would be a lost answer, which stores report as Unavailable; the journal's tests have that.
             await self._world.point(f"{name} done", fails=False)

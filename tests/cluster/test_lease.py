@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from aggserver.cluster import Unreachable
-from aggserver.cluster.lease import Lease
+from aggserver.cluster import ClusterError, Unreachable
+from aggserver.cluster.lease import Lease, LeaseError
 from tests.fakes.clock import FakeClock, until
 from tests.fakes.cluster import FakeCluster, status
 
@@ -132,3 +132,21 @@ async def test_an_error_of_the_work_is_raised() -> None:
     lease = Lease(FakeCluster(), "ns", "moves", "first", sleep=FakeClock().sleep)
     with pytest.raises(ValueError, match="why"):
         await lease.run(work)
+
+
+async def test_a_confirmation_is_a_write() -> None:
+    cluster, clock = FakeCluster(), FakeClock()
+    lease = Server(cluster, clock, "first").lease
+    await lease.confirm()
+    cluster.calls.clear()
+    await lease.confirm()
+    assert cluster.calls == [("GET", f"{LEASES}/moves"), ("PUT", f"{LEASES}/moves")]
+    # The task that renews it was faster.
+    cluster.fail("PUT", f"{LEASES}/moves", status(409, "Conflict"), times=2)
+    await lease.confirm()
+    cluster.fail("PUT", f"{LEASES}/moves", status(500, "InternalError", "etcdserver: mvcc: database space exceeded"))
+    with pytest.raises(ClusterError, match="database space exceeded"):
+        await lease.confirm()
+    await held_by(cluster, "second")
+    with pytest.raises(LeaseError, match="the Lease moves is held by second"):
+        await lease.confirm()

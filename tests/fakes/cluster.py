@@ -26,6 +26,7 @@ def status(code: int, reason: str, message: str = "", retry_after: int = 0) -> C
 
 class FakeCluster:
     """objects: path of a collection -> name -> object. calls: (method, path) of every request. bodies: their bodies.
+    dry_runs: the places in `calls` of those that were dry runs.
 
     headers: path -> the headers of its responses.
     """
@@ -34,6 +35,7 @@ class FakeCluster:
         self.objects: dict[str, dict[str, JSONObject]] = {}
         self.calls: list[tuple[str, str]] = []
         self.bodies: list[Any] = []
+        self.dry_runs: set[int] = set()
         self.headers: dict[str, dict[str, str]] = {}
         self.watches = 0
         self._revision = 100
@@ -42,7 +44,7 @@ class FakeCluster:
         self._log: list[tuple[int, str, JSONObject]] = []
         self._changed = asyncio.Condition()
         self._answers: dict[tuple[str, str], Answer] = {}
-        self._failures: list[tuple[str, str, Exception]] = []
+        self._failures: list[tuple[str, str, Exception, bool]] = []
 
     @property
     def server(self) -> str:
@@ -52,9 +54,9 @@ class FakeCluster:
         """Handle requests by a function from the body to the response, which may raise ClusterError."""
         self._answers[method, path] = answer
 
-    def fail(self, method: str, path: str, error: ClusterError | Unreachable, times: int = 1) -> None:
-        """Let the next `times` such requests fail. method: WATCH for watches."""
-        self._failures += [(method, path, error)] * times
+    def fail(self, method: str, path: str, error: ClusterError | Unreachable, times: int = 1, *, dry_runs: bool = True) -> None:
+        """Let the next `times` such requests fail. method: WATCH for watches. dry_runs: whether dry runs are such requests."""
+        self._failures += [(method, path, error, dry_runs)] * times
 
     async def put(self, collection: str, obj: JSONObject) -> JSONObject:
         """Create or replace an object as another client would, without a precondition."""
@@ -83,14 +85,17 @@ class FakeCluster:
         body: Any = None,
         timeout: float = 10.0,  # noqa: ASYNC109
     ) -> JSONObject:
+        is_dry_run = (query or {}).get("dryRun") == "All"
+        if is_dry_run:
+            self.dry_runs.add(len(self.calls))
         self.calls.append((method, path))
         self.bodies.append(copy.deepcopy(body))
-        self._maybe_fail(method, path)
+        self._maybe_fail(method, path, is_dry_run=is_dry_run)
         # Let other tasks run in between, as with a network.
         await asyncio.sleep(0)
         if (method, path) in self._answers:
             return self._answers[method, path](body)
-        if method != "GET" and (query or {}).get("dryRun") == "All":
+        if method != "GET" and is_dry_run:
             return dict(body)
         if method == "GET":
             return self._get(path, query or {})
@@ -133,9 +138,9 @@ class FakeCluster:
     def _of(self, collection: str) -> dict[str, JSONObject]:
         return self.objects.setdefault(collection, {})
 
-    def _maybe_fail(self, method: str, path: str) -> None:
-        for index, (wanted_method, wanted_path, error) in enumerate(self._failures):
-            if (wanted_method, wanted_path) == (method, path):
+    def _maybe_fail(self, method: str, path: str, *, is_dry_run: bool = False) -> None:
+        for index, (wanted_method, wanted_path, error, dry_runs) in enumerate(self._failures):
+            if (wanted_method, wanted_path) == (method, path) and (dry_runs or not is_dry_run):
                 del self._failures[index]
                 raise error
 
