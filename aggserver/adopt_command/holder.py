@@ -46,8 +46,8 @@ def problem(lease: JSONMapping | None, namespace: str, unchanged: float, now: fl
     return (
         f"no aggserver moves definitions: {spec['holderIdentity']} has not renewed the Lease {LEASE} since "
         f"{spec.get('renewTime')}. It has ended, can't reach the cluster, or can't write to it, for example to a full etcd. "
-        "Another replica takes its place by itself; if there is none, start one on the same store, or release from a backup if that "
-        "is lost"
+        "Another replica takes its place by itself; if there is none, start one on the same store, or release from a backup if "
+        "that is lost"
     )
 
 
