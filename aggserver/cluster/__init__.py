@@ -51,10 +51,12 @@ class Cluster(Protocol):
         query: Mapping[str, str] | None = None,
         body: Any = None,
         timeout: float = 10.0,  # noqa: ASYNC109 (the HTTP library applies it, and tells a slow connect from a slow response)
+        accept: str = "",
     ) -> dict[str, Any]:
         """Send a request with a JSON body; returns the JSON response. `timeout` is in seconds.
 
-        The body of a PATCH is a JSON Patch if it is a list, otherwise a merge patch.
+        The body of a PATCH is a JSON Patch if it is a list, otherwise a merge patch. accept: the media type to ask for, another
+        form of JSON; '' for the plain one.
         Raises ClusterError or Unreachable.
         """
 

@@ -73,9 +73,10 @@ class ClusterClient:
         query: Mapping[str, str] | None = None,
         body: Any = None,
         timeout: float = 10.0,  # noqa: ASYNC109
+        accept: str = "",
     ) -> dict[str, Any]:
         limits = aiohttp.ClientTimeout(total=timeout, sock_connect=CONNECT_SECONDS)
-        async with self._answer(method, path, query or {}, body, limits) as response:
+        async with self._answer(method, path, query or {}, body, limits, accept) as response:
             text = await response.read()
         try:
             answer = orjson.loads(text)
@@ -106,20 +107,22 @@ class ClusterClient:
 
     @asynccontextmanager
     async def _answer(
-        self, method: str, path: str, query: Mapping[str, str], body: Any, limits: aiohttp.ClientTimeout
+        self, method: str, path: str, query: Mapping[str, str], body: Any, limits: aiohttp.ClientTimeout, accept: str = ""
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """A successful response. Any failure until the caller has read it is raised as ClusterError or Unreachable."""
         if self._source.changed():
             await self._reload(self._credentials)
         data = None if body is None else orjson.dumps(body)
-        content_type = _content_type(method, body)
+        headers = {"Content-Type": _content_type(method, body)} if data is not None else {}
+        if accept:
+            headers["Accept"] = accept
         try:
             used = self._credentials
-            response = await self._send(used, method, path, query, data, content_type, limits)
+            response = await self._send(used, method, path, query, data, headers, limits)
             if response.status == 401:
                 response.release()
                 await self._reload(used)
-                response = await self._send(self._credentials, method, path, query, data, content_type, limits)
+                response = await self._send(self._credentials, method, path, query, data, headers, limits)
             async with response:
                 if response.status >= 300:
                     raise _error(response.status, await response.read())
@@ -134,17 +137,15 @@ class ClusterClient:
         path: str,
         query: Mapping[str, str],
         data: bytes | None,
-        content_type: str,
+        headers: Mapping[str, str],
         limits: aiohttp.ClientTimeout,
     ) -> aiohttp.ClientResponse:
-        headers = {"Content-Type": content_type} if data is not None else {}
-        if credentials.authorization:
-            headers["Authorization"] = credentials.authorization
+        authorization = {"Authorization": credentials.authorization} if credentials.authorization else {}
         return await self._session.request(
             method,
             URL(credentials.server + path, encoded=True).with_query(query),
             data=data,
-            headers=headers,
+            headers={**headers, **authorization},
             timeout=limits,
             # Following a redirect would send the token to another server.
             allow_redirects=False,

@@ -84,6 +84,7 @@ class FakeCluster:
         query: Mapping[str, str] | None = None,
         body: Any = None,
         timeout: float = 10.0,  # noqa: ASYNC109
+        accept: str = "",
     ) -> JSONObject:
         is_dry_run = (query or {}).get("dryRun") == "All"
         if is_dry_run:
