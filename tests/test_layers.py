@@ -81,6 +81,7 @@ PURE = (
     "aggserver.adopt_command.plan",
     "aggserver.adopt_command.report",
     "aggserver.adoption.families",
+    "aggserver.adoption.leftovers",
     "aggserver.adoption.record",
     "aggserver.adoption.steps",
     "aggserver.meta",

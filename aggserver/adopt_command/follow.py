@@ -33,12 +33,10 @@ def released(first: JSONMapping | None, now: JSONMapping | None) -> Outcome:
 def cleaned(first: JSONMapping | None, now: JSONMapping | None) -> Outcome:
     if now is None:
         return Outcome.FAILED
-    left = (now.get("copied") or {}).get("objects", 0)
-    if now.get("told") == (first or {}).get("told"):
-        return Outcome.GOING_ON if left or (first or {}).get("copied", {}).get("objects", 0) else Outcome.DONE
-    if now.get("reason"):
+    # A removal that can't go on says why. The number of those that are left is kept until all are gone.
+    if now.get("reason") and now.get("told") != (first or {}).get("told"):
         return Outcome.FAILED
-    return Outcome.GOING_ON if left else Outcome.DONE
+    return Outcome.GOING_ON if (now.get("copied") or {}).get("objects", 0) else Outcome.DONE
 
 
 def line(definition: str, before: JSONMapping | None, now: JSONMapping | None) -> str:

@@ -14,9 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from aggserver.adoption.leftovers import VERSION, is_open
 from aggserver.adoption.record import LED_HERE, SERVED, Phase, Record
 from aggserver.apiextensions.conditions import is_true
-from aggserver.meta.json_types import JSONMapping
+from aggserver.meta.json_types import JSONMapping, JSONObject
 from aggserver.meta.selectors import LabelSelector
 
 __all__ = [
@@ -45,6 +46,9 @@ THROUGH_API = "aggserver.io/release-through-api"  # "true": objects that were cr
 ASKED = "aggserver.io/release-asked"  # when the release was asked for, RFC 3339, so that asking again is a change
 CLEANUP = "aggserver.io/cleanup"  # when it was asked for, RFC 3339
 
+# A member that `kept` adds to a definition which has the version of `leftovers.py` now.
+_OPENED = "leftovers"
+
 GroupVersion = tuple[str, str]
 
 
@@ -64,7 +68,8 @@ class Family:
     that they serve, sorted. obstacles: why it can't be adopted now; of an adopted family what is wrong with it, or with a
     definition that can't join. reason: why a release is wanted. through_api: the release may give objects new uids. asked: when a
     command has asked for it last, '' if none has. cleanup: when it was asked for, by definition. deleted: its definitions that
-    are being deleted in the host.
+    are being deleted in the host. opened: its definitions through which kube-apiserver serves leftovers now; that comes and goes
+    without anything else being wanted, so it is not compared.
     """
 
     name: str
@@ -77,6 +82,7 @@ class Family:
     asked: str = ""
     cleanup: Mapping[str, str] = field(default_factory=dict)
     deleted: Sequence[str] = ()
+    opened: Sequence[str] = field(default=(), compare=False)
 
     @property
     def definitions(self) -> list[str]:
@@ -98,15 +104,19 @@ def kept(crd: JSONMapping, *, whole: bool) -> JSONMapping:
     """The members of a definition that are needed here. whole: with its schemas; otherwise only what decides about families.
 
     managedFields and kubectl's last applied configuration are as large as the definition itself, and not needed for anything.
+    The version of the leftovers is left out, so that nothing is ever led here, served or moved by it.
     """
     metadata = {key: value for key, value in crd["metadata"].items() if key != "managedFields"}
     annotations = metadata.get("annotations") or {}
     metadata["annotations"] = {key: value for key, value in annotations.items() if not key.startswith("kubectl.kubernetes.io/")}
     # Lists of custom resources don't say the kind of their items.
-    slim = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": metadata}
+    slim: JSONObject = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": metadata}
     slim |= {"spec": crd["spec"], "status": crd.get("status") or {}}
+    if is_open(crd):
+        versions = [version for version in crd["spec"]["versions"] if version["name"] != VERSION]
+        slim |= {"spec": {**crd["spec"], "versions": versions}, _OPENED: True}
     if not whole:
-        versions = [{key: each[key] for key in ("name", "served", "storage")} for each in crd["spec"]["versions"]]
+        versions = [{key: each[key] for key in ("name", "served", "storage")} for each in slim["spec"]["versions"]]
         slim["spec"] = {**{key: crd["spec"][key] for key in ("group", "names", "scope")}, "versions": versions}
     return slim
 
@@ -254,6 +264,7 @@ def _recorded(facts: _Facts, record: Record, new: Sequence[str], asked: Sequence
         asked=asked_at,
         cleanup=cleanup,
         deleted=list(filter(facts.is_deleted, members)),
+        opened=[name for name in own if facts.crds[name].get(_OPENED)],
     )
 
 

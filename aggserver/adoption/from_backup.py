@@ -22,6 +22,7 @@ from aggserver.adoption.giving_back import GiveBackToStore
 from aggserver.adoption.giving_back_api import GiveBackThroughAPI
 from aggserver.adoption.guard import CONFIGURATIONS, exempting, own_name
 from aggserver.adoption.journal import RECORDS
+from aggserver.adoption.leftovers_api import close
 from aggserver.adoption.record import LED_HERE, CantGiveBack, GiveBack, Record, decode
 from aggserver.adoption.switching import DEFINITIONS
 from aggserver.apiextensions.api_service import ADOPTION, API_SERVICES, MANAGED_BY_LABEL
@@ -139,6 +140,8 @@ class _Family:
             self._say(f"{self._record.family}: given back already, or deleted")
             return
         services = await self._services()
+        for name in manifests:
+            await close(self._cluster, name, self._record.uids[name])
         give: list[tuple[str, GiveBack]] = []
         if self._record.phase in LED_HERE and not self._record.shared:
             give = await self._to_give(manifests, through_api=through_api, ours=bool(services))

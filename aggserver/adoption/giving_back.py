@@ -7,7 +7,7 @@ that little is left for the moment in which they must not write.
 
 Nobody but a release writes the leftovers: the APIServices are ours, and the guard refuses the rest. That is checked: a leftover
 that is newer than the recorded revision must be of our own writing, which an interrupted release leaves. kube-apiserver ends
-every value that it stores with a newline, and a release none.
+every value that it stores with a newline, and a release none. What an interrupted cleanup has changed has its annotation.
 Source: k8s.io/apimachinery pkg/runtime/serializer/json (Encode), k8s.io/apiserver pkg/storage/value (how encrypted values begin),
 v0.36.3.
 """
@@ -20,7 +20,8 @@ from typing import NamedTuple, TypeVar
 
 import orjson
 
-from aggserver.adoption.record import CantGiveBack, Copied, Given, Progress, digest, none_left
+from aggserver.adoption.leftovers import LEFTOVER
+from aggserver.adoption.record import CantGiveBack, Copied, Given, Progress, being_removed, digest
 from aggserver.storage.interface import (
     Compacted,
     Conflict,
@@ -101,13 +102,23 @@ def fault(ours: KeyValue | None, theirs: KeyValue | None, copied: Copied) -> Fau
         return Fault(ours.key, "is missing") if ours.revision <= copied.own_revision else None
     if theirs.value.startswith(_ENCRYPTED):
         return Fault(theirs.key, "is encrypted, so that only kube-apiserver can read and write it")
-    if theirs.revision <= copied.host_revision:
+    if theirs.revision <= copied.host_revision or _is_marked(theirs.value):
         return None
     if theirs.value.endswith(b"\n") or not theirs.value.startswith(b"{"):
         return Fault(theirs.key, f"was written by kube-apiserver at revision {theirs.revision}, after the move")
     if ours is not None and ours.revision <= copied.own_revision:
         return Fault(ours.key, f"was written at revision {theirs.revision}, although it has not changed here")
     return None
+
+
+def _is_marked(value: bytes) -> bool:
+    """Whether a removal through the API has taken the finalizers off, and was interrupted then."""
+    if LEFTOVER.encode() not in value:
+        return False
+    try:
+        return LEFTOVER in orjson.loads(value)["metadata"]["annotations"]
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def _as_given(value: bytes) -> bytes:
@@ -344,14 +355,14 @@ class Leftovers:
         nothing that a release would rely on.
         """
         await self.check_place()
-        if copied == none_left(copied.host_revision):
+        if copied.is_being_removed:
             return copied
         if not await self.as_recorded(copied):
             raise CantGiveBack(
                 f"{self._definition}: the cluster's etcd has {await self._host.count(self._prefix)} objects, and {copied.count} "
                 "were copied, or some have changed since: nothing is removed"
             )
-        return none_left(copied.host_revision)
+        return being_removed(copied)
 
     async def remove(self, copied: Copied, progress: Progress) -> int:
         """Remove them all, after `check_removable` and what it returned was recorded. Returns how many there were.
@@ -416,8 +427,8 @@ def _groups(items: Sequence[T]) -> Iterator[Sequence[T]]:
     return (items[at : at + AT_ONCE] for at in range(0, len(items), AT_ONCE))
 
 
-async def all_of(calls: Iterable[Awaitable[None]]) -> list[BaseException | None]:
-    """The error of each. All are waited for, so that none is still on its way when the caller goes on after an error."""
+async def all_of(calls: Iterable[Awaitable[T]]) -> list[T | BaseException]:
+    """The result or error of each. All are waited for, so that none is on its way when the caller goes on after an error."""
     return await asyncio.gather(*calls, return_exceptions=True)
 
 

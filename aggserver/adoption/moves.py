@@ -18,13 +18,14 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 from aggserver.adoption.copying import Copier, Copies, drop, stopped
 from aggserver.adoption.families import Family
 from aggserver.adoption.giving_back import objects_prefix
 from aggserver.adoption.journal import Journal
-from aggserver.adoption.record import Copied, Given, Moving, Phase, Record
-from aggserver.adoption.steps import GUARDED, Step, Steps, fits, joined, to_clean
+from aggserver.adoption.record import CantGiveBack, Copied, Given, Moving, Phase, Record, none_left
+from aggserver.adoption.steps import GUARDED, Step, Steps, fits, joined, next_step, to_clean
 from aggserver.cluster.pacing import Sleep
 from aggserver.errors import AggserverError
 from aggserver.meta import codec
@@ -44,6 +45,8 @@ CATCH_UP_SECONDS = 15.0
 LATE_SECONDS = 75.0
 # Watches at the host that a crash may have left open have ended by themselves after this time.
 WATCHES_SECONDS = 3600.0
+
+T = TypeVar("T")
 
 _DEFINITIONS = "/apiextensions.k8s.io/customresourcedefinitions/"
 
@@ -168,18 +171,9 @@ class Moves:
 
     async def _copy(self, record: Record) -> None:
         await self._end_following(record.family)
-        copying = asyncio.create_task(self._copy_all(record))
-        try:
-            while not copying.done():
-                self._wants.changed.clear()
-                self._check_wanted(record, self._wants.families.get(record.family))
-                changed = asyncio.create_task(self._wants.changed.wait())
-                await asyncio.wait([copying, changed], return_when=asyncio.FIRST_COMPLETED)
-                changed.cancel()
-        finally:
-            copying.cancel()
-            await asyncio.wait([copying])
-        copiers = copying.result()
+        copiers = await self._while_wanted(
+            self._copy_all(record), lambda: self._check_wanted(record, self._wants.families.get(record.family))
+        )
         self._check_wanted(record, self._wants.families.get(record.family))
         # From here on clients wait, so the host must be able to follow: its etcd may be full.
         await self._steps.check_host()
@@ -195,6 +189,21 @@ class Moves:
         record = replace(record.at(Phase.SWITCHING, self.time()), copied=copied)
         await self.write(record)
         await self._switch(record)
+
+    async def _while_wanted(self, work: Coroutine[None, None, T], check: Callable[[], None]) -> T:
+        """Do the work; it ends with what `check` raises, which is called at each change of what is wanted."""
+        task = asyncio.create_task(work)
+        try:
+            while not task.done():
+                self._wants.changed.clear()
+                check()
+                changed = asyncio.create_task(self._wants.changed.wait())
+                await asyncio.wait([task, changed], return_when=asyncio.FIRST_COMPLETED)
+                changed.cancel()
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+        return task.result()
 
     async def _copy_all(self, record: Record) -> Mapping[str, Copier]:
         for name in record.definitions:
@@ -331,7 +340,8 @@ class Moves:
         await self._end_following(record.family)
         record = self._journal.get(record.family) or record
         for name in deleted:
-            await self._steps.empty(name)
+            if told := await self._steps.empty(name):
+                self._told(record.family, told)
         rest = {name: uid for name, uid in record.uids.items() if name not in deleted}
         if not rest:
             await self._steps.remove(record.group_versions)
@@ -351,17 +361,38 @@ class Moves:
             await self._remove(record)
 
     async def _clean(self, record: Record, family: Family) -> None:
-        """Remove what the move left in the cluster's etcd. Each request is tried once: a person has asked, and is told."""
+        """Remove what the move left in the cluster's etcd. A request that is refused is not tried again: a person has asked."""
         await self._end_following(record.family)
         for name in to_clean(record, family, self.cleaned):
             record = self._journal.get(record.family) or record
+            try:
+                removing = self._remove_leftovers(record, name)
+                count = await self._while_wanted(removing, partial(self._check_cleaning, record.family))
+            except CantGiveBack:
+                self.cleaned[name] = family.cleanup[name]
+                raise
             self.cleaned[name] = family.cleanup[name]
-            leftovers = self._steps.leftovers(record, name)
-            copied = await leftovers.check_removable(record.copied[name])
-            record = replace(record, copied={**record.copied, name: copied}, reason="")
-            await self.write(record)
-            count = await leftovers.remove(copied, _silent)
+            record = self._journal.get(record.family) or record
+            copied = none_left(record.copied[name].host_revision)
+            await self.write(replace(record, copied={**record.copied, name: copied}))
             self._told(record.family, f"{count} objects of {name} were removed from the cluster's etcd")
+        for name in family.opened:
+            await self._steps.close_leftovers(name)
+        # The host's watch may be behind, and would have it closed again.
+        if (told := self._wants.families.get(record.family)) is not None:
+            self._wants.families[record.family] = replace(told, opened=())
+
+    async def _remove_leftovers(self, record: Record, name: str) -> int:
+        async with self._steps.leftovers(record, name) as leftovers:
+            copied = await leftovers.check_removable(record.copied[name])
+            await self.write(replace(record, copied={**record.copied, name: copied}, reason=""))
+            return await leftovers.remove(copied, _silent)
+
+    def _check_cleaning(self, family: str) -> None:
+        """A removal takes long where there is much. It is ended for what can't wait, and goes on from where it is."""
+        record, wanted = self._journal.get(family), self._wants.families.get(family)
+        if record is None or wanted is None or next_step(record, wanted, cleaned=self.cleaned) is not Step.CLEAN:
+            raise ChangedError("something else is wanted than the removal of what the move left")
 
     # --- back to the host ---
 
@@ -371,6 +402,8 @@ class Moves:
         if record.shared:
             await self.back(record, "")
             return
+        for name in record.definitions:
+            await self._steps.close_leftovers(name)
         record = replace(record.at(Phase.GIVING_BACK, self.time()), through_api=through_api)
         await self.write(record)
         self.resumed.discard(record.family)

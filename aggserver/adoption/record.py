@@ -33,6 +33,7 @@ __all__ = [
     "Refused",
     "Source",
     "SourcePage",
+    "being_removed",
     "decode",
     "digest",
     "encode",
@@ -75,6 +76,11 @@ class Copied:
     own_revision: int
     size: int = 0
 
+    @property
+    def is_being_removed(self) -> bool:
+        """Whether the removal of the leftovers has begun, so that not all of them need be there any more."""
+        return bool(self.count) and not self.own_revision
+
 
 def digest(pairs: Iterable[tuple[str, int]]) -> str:
     """Of pairs of key and host revision, which must be sorted by key. As hexadecimal digits."""
@@ -82,6 +88,11 @@ def digest(pairs: Iterable[tuple[str, int]]) -> str:
     for key, revision in pairs:
         total.update(f"{key}\0{revision}\n".encode())
     return total.hexdigest()
+
+
+def being_removed(copied: Copied) -> Copied:
+    """What is recorded before the first leftover is removed: some may be gone, and every object here counts as newer."""
+    return replace(copied, digest="", own_revision=0)
 
 
 def none_left(host_revision: int) -> Copied:

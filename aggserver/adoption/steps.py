@@ -8,6 +8,7 @@ Source: none; no other server does this.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from enum import StrEnum
 from typing import Protocol
@@ -71,9 +72,8 @@ def _of_adopted(record: Record, family: Family, cleaned: Mapping[str, str]) -> S
     # Of definitions that are gone from the host, nobody knows what they served, so theirs stay.
     if record.uids.keys() == family.uids.keys() and set(family.group_versions) != set(record.group_versions):
         return Step.SWITCH
-    if to_clean(record, family, cleaned):
-        return Step.CLEAN
-    return None
+    # A version of the definition that leads to the leftovers may be left over itself, where a removal was interrupted.
+    return Step.CLEAN if to_clean(record, family, cleaned) or family.opened else None
 
 
 def to_clean(record: Record, family: Family, cleaned: Mapping[str, str]) -> list[str]:
@@ -123,13 +123,16 @@ def joined(record: Record, family: Family, host_revision: int) -> Record:
 
 
 class Remains(Protocol):
-    """The leftovers of one definition: `giving_back.Leftovers`. All raise CantGiveBack or StorageError."""
+    """The leftovers of one definition, in the cluster's etcd: `giving_back.Leftovers`, or `leftovers.APILeftovers`.
+
+    Both raise CantGiveBack if somebody has to do something about it, and StorageError, ClusterError or Unreachable.
+    """
 
     async def check_removable(self, copied: Copied) -> Copied:
-        """What to record before `remove`."""
+        """What to record before `remove`. Raises CantGiveBack if they are not those that were copied."""
 
     async def remove(self, copied: Copied, progress: Progress) -> int:
-        """Returns how many there were."""
+        """Remove them all. Returns how many there were."""
 
 
 class Steps(Protocol):
@@ -192,8 +195,14 @@ class Steps(Protocol):
     def give_back(self, record: Record, definition: str) -> GiveBack:
         """What brings its objects back."""
 
-    def leftovers(self, record: Record, definition: str) -> Remains:
-        """What the move left in the cluster's etcd. Raises CantGiveBack if it can't be reached."""
+    def leftovers(self, record: Record, definition: str) -> AbstractAsyncContextManager[Remains]:
+        """What the move left in the cluster's etcd, within the block. Entering raises as `Remains`."""
 
-    async def empty(self, definition: str) -> None:
-        """Delete all objects of a definition that is being deleted, and wait until none is left."""
+    async def close_leftovers(self, definition: str) -> None:
+        """End what an interrupted removal of leftovers may have left in the definition. Does nothing if that is done."""
+
+    async def empty(self, definition: str) -> str:
+        """Delete all objects of a definition that is being deleted, and wait until none is left.
+
+        Returns what a person should know of the leftovers, '' if nothing.
+        """

@@ -11,7 +11,7 @@ import logging
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 
 import aggserver
@@ -24,6 +24,7 @@ from aggserver.adoption.giving_back_api import GiveBackThroughAPI
 from aggserver.adoption.guard import Guard
 from aggserver.adoption.host import Host
 from aggserver.adoption.journal import Journal
+from aggserver.adoption.leftovers_api import APILeftovers, close
 from aggserver.adoption.mover import Mover
 from aggserver.adoption.record import (
     LEASE,
@@ -40,7 +41,7 @@ from aggserver.adoption.record import (
 )
 from aggserver.adoption.source import APISource, Bounded, StorageSource, reading_version
 from aggserver.adoption.status import Status
-from aggserver.adoption.steps import is_frozen, is_hidden
+from aggserver.adoption.steps import Remains, is_frozen, is_hidden
 from aggserver.adoption.switching import Switcher, end_watches, proxied
 from aggserver.apiextensions.definition import Definition
 from aggserver.apiextensions.registration import Service
@@ -496,17 +497,33 @@ class _Steps:
         back = GiveBackThroughAPI(self._storage, self._cluster, manifest, uids)
         return back if record.through_api else _Unwritten(back)
 
-    def leftovers(self, record: Record, definition: str) -> Leftovers:
-        if self._host_etcd is None:
-            raise CantGiveBack("what stayed in the cluster's etcd can only be removed there: --host-etcd-servers is not set")
-        return Leftovers(self._host_etcd, definition, record.uids[definition])
+    def leftovers(self, record: Record, definition: str) -> AbstractAsyncContextManager[Remains]:
+        uid = record.uids[definition]
+        if self._host_etcd is not None:
+            return nullcontext(Leftovers(self._host_etcd, definition, uid))
+        return APILeftovers(self._cluster, self._replicas.clusters, definition, uid).opened()
 
-    async def empty(self, definition: str) -> None:
+    async def close_leftovers(self, definition: str) -> None:
+        crd = self._host.crd(definition)
+        if crd is not None:
+            await close(self._cluster, definition, crd["metadata"]["uid"])
+
+    async def empty(self, definition: str) -> str:
         if not await self._definitions.delete_objects(definition):
             raise AggserverError(f"{definition} is being deleted, and still has objects")
         if self._host_etcd is not None:
             # The host deletes what the move left, but waits for finalizers that nobody can take off there.
             await drop(self._host_etcd, objects_prefix(definition))
+            return ""
+        crd = self._host.crd(definition)
+        if crd is None:
+            return ""
+        try:
+            await APILeftovers(self._cluster, self._replicas.clusters, definition, crd["metadata"]["uid"]).release_finalizers()
+        except CantGiveBack as error:
+            log.warning("the deletion of %s waits for finalizers of what the move left: %s", definition, error)
+            return str(error)
+        return ""
 
     def _found(self, definition: str) -> Definition | None:
         crd = self._host.crd(definition)

@@ -54,6 +54,8 @@ def test_after_a_cleanup_every_object_here_is_a_difference() -> None:
     assert difference(ours(), None, none_left(100)) == Write(KEY, b'{"a":1}', 0)
 
 
+MARKED = b'{"metadata":{"annotations":{"aggserver.io/leftover":"90"}}}\n'
+
 FAULTS: dict[str, tuple[KeyValue | None, KeyValue | None, str]] = {
     "neither changed": (ours(), theirs(), ""),
     "changed here": (ours(b'{"a":2}', 60), theirs(), ""),
@@ -68,6 +70,8 @@ FAULTS: dict[str, tuple[KeyValue | None, KeyValue | None, str]] = {
     "the same bytes, by kube-apiserver": (ours(b'{"a":1}', 60), theirs(revision=120), "was written by kube-apiserver"),
     "created by kube-apiserver": (None, theirs(revision=120), "was written by kube-apiserver"),
     "in another encoding": (ours(b'{"a":2}', 60), theirs(b"\xd9\xd9\xf7\xa0", 120), "was written by kube-apiserver"),
+    "changed by a cleanup": (ours(), theirs(MARKED, 120), ""),
+    "with the word of a cleanup elsewhere": (ours(), theirs(MARKED.replace(b"annotations", b"labels"), 120), "was written by"),
     "encrypted": (ours(), theirs(b"k8s:enc:aescbc:v1:key1:x"), "is encrypted"),
 }
 
@@ -446,7 +450,7 @@ async def test_cleanup(moved: Moved, monkeypatch: pytest.MonkeyPatch) -> None:
     await change(moved)  # here: no matter
     leftovers = Leftovers(moved.host, DEFINITION, UID)
     moved.copied = await leftovers.check_removable(moved.copied)
-    assert moved.copied == none_left(moved.copied.host_revision)
+    assert moved.copied.is_being_removed
     assert await leftovers.remove(moved.copied, moved.progress) == 3
     assert await moved.host.count(PREFIX) == 0
     assert await moved.host.count("/stable.example.com/crontabsets/") == 1

@@ -311,6 +311,80 @@ async def test_leftovers_are_removed_once_when_asked_and_a_release_still_gives_e
     await world.stop()
 
 
+async def cleaned(world: World) -> None:
+    for crd in world.crds.values():
+        crd["metadata"]["annotations"] = {"aggserver.io/cleanup": "2026-01-01T00:00:00Z"}
+    world.mover.want(world.wanted())
+    await world.settle()
+
+
+@pytest.mark.parametrize("kind", ["kill", "fail"])
+async def test_a_cleanup_goes_on_after_an_interruption_at_any_moment(kind: str) -> None:
+    number, reached = 0, True
+    while reached:
+        number += 1
+        world = await moved(World(seed=number, writes=1))
+        first = len(world.points)
+        world.disturbances = {first + number: kind}
+        await cleaned(world)
+        assert await world.objects(world.host) == {}
+        assert not any(crd.get("leftovers") for crd in world.crds.values())
+        await check(world, adopted=True)
+        reached = len(world.points) >= first + number
+        await world.stop()
+    assert number > 10
+
+
+async def test_a_release_in_the_middle_of_a_cleanup_gives_everything_back() -> None:
+    number, reached = 0, True
+    while reached:
+        number += 1
+        world = await moved(World(seed=number, writes=1))
+        first = len(world.points)
+        world.flips = {first + number: False}
+        await cleaned(world)
+        world.select(selected=False)
+        await world.settle()
+        assert not any(crd.get("leftovers") for crd in world.crds.values())
+        await check(world, adopted=False)
+        reached = len(world.points) >= first + number and number < 40
+        await world.stop()
+    assert number > 10
+
+
+async def test_a_cleanup_that_is_refused_is_told_and_waits_for_another_request() -> None:
+    world = await moved(World(writes=0))
+    # The next process does not follow the host any more.
+    await world.stop()
+    key = "/stable.example.com/shirts/default/behind-our-back"
+    world.run()
+    await world.settle()
+    revision = await world.host.create(key, b"{}\n")
+    await cleaned(world)
+    assert any("nothing is removed" in text for text in world.told)
+    told = len(world.told)
+    assert await world.objects(world.host)
+    await world.host.delete(key, revision)
+    await world.settle()
+    assert len(world.told) == told
+    for crd in world.crds.values():
+        crd["metadata"]["annotations"] = {"aggserver.io/cleanup": "2026-01-01T00:00:01Z"}
+    world.mover.want(world.wanted())
+    await world.settle()
+    assert await world.objects(world.host) == {}
+    await check(world, adopted=True)
+    await world.stop()
+
+
+async def test_a_version_that_a_cleanup_has_left_is_closed() -> None:
+    world = await moved(World(writes=0))
+    world.crds[CRONTABS]["leftovers"] = True
+    world.mover.want(world.wanted())
+    await world.settle()
+    assert not world.crds[CRONTABS]["leftovers"]
+    await world.stop()
+
+
 async def test_in_a_shared_store_only_the_address_changes() -> None:
     world = World(writes=0)
     world.own = world.host

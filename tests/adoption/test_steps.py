@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from aggserver.adoption.families import Family, Wanted
-from aggserver.adoption.record import Copied, Phase, Record, none_left
+from aggserver.adoption.record import Copied, Phase, Record, being_removed, none_left
 from aggserver.adoption.steps import Step, fits, is_frozen, is_hidden, joined, next_step
 
 V1, V2 = ("stable.example.com", "v1"), ("stable.example.com", "v2")
@@ -40,6 +40,7 @@ GIVING_BACK, SWITCHING_BACK = ADOPTED.at(Phase.GIVING_BACK, ""), ADOPTED.at(Phas
         pytest.param(ADOPTED, replace(KEPT, uids={}, group_versions=[]), None, id="gone from the host"),
         pytest.param(ADOPTED, replace(KEPT, cleanup={"a.x": "now"}), Step.CLEAN, id="to be cleaned up"),
         pytest.param(ADOPTED, replace(KEPT, cleanup={"a.x": "answered"}), None, id="cleaned up already"),
+        pytest.param(ADOPTED, replace(KEPT, opened=["a.x"]), Step.CLEAN, id="a cleanup that left its version"),
         pytest.param(GIVING_BACK, RELEASED, Step.RELEASE, id="a release that was interrupted"),
         pytest.param(GIVING_BACK, KEPT, Step.RESUME, id="a release that is not wanted any more"),
         pytest.param(SWITCHING_BACK, KEPT, Step.FINISH, id="the way back has an end"),
@@ -58,6 +59,11 @@ def test_a_new_process_first_looks_after_what_is_adopted() -> None:
 def test_leftovers_that_are_removed_are_not_removed_again() -> None:
     clean = replace(ADOPTED, copied={"a.x": none_left(9)})
     assert next_step(clean, replace(KEPT, cleanup={"a.x": "now"})) is None
+
+
+def test_a_removal_that_was_interrupted_goes_on() -> None:
+    begun = replace(ADOPTED, copied={"a.x": being_removed(ADOPTED.copied["a.x"])})
+    assert next_step(begun, replace(KEPT, cleanup={"a.x": "now"})) is Step.CLEAN
 
 
 def test_a_move_of_an_unknown_family_does_not_fit() -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from aggserver.adoption.families import Family, families, is_served
@@ -328,16 +329,35 @@ class World:
     def give_back(self, record: Record, definition: str) -> GiveBack:
         return GiveBackToStore(self.own, _MayBeFull(self.host, self), definition, record.uids[definition])
 
-    def leftovers(self, record: Record, definition: str) -> Remains:
-        return Leftovers(self.host, definition, record.uids[definition])
+    @asynccontextmanager
+    async def leftovers(self, record: Record, definition: str) -> AsyncIterator[Remains]:
+        try:
+            await self.point("open leftovers")
+            self._open(definition, opened=True)
+            yield Leftovers(_Watched(self.host, self), definition, record.uids[definition])
+        finally:
+            # A process that is killed does nothing more.
+            if not self.dead.is_set():
+                await self.close_leftovers(definition)
 
-    async def empty(self, definition: str) -> None:
+    async def close_leftovers(self, definition: str) -> None:
+        await self.point("close leftovers")
+        self._open(definition, opened=False)
+
+    def _open(self, definition: str, *, opened: bool) -> None:
+        """As `kept` tells of a definition that has the version."""
+        if definition in self.crds:
+            self.crds[definition]["leftovers"] = opened
+        self.mover.want(self.wanted())
+
+    async def empty(self, definition: str) -> str:
         await self.point("empty")
         async with self._writing:
             pass  # a terminating definition takes no more writes
         for item in (await self.own.list(objects_prefix(definition))).items:
             await self.own.delete(item.key, item.revision)
             self.acknowledged.pop(item.key, None)
+        return ""
 
 
 class _MayBeFull:
@@ -354,7 +374,7 @@ class _MayBeFull:
 
 
 class _Watched:
-    """Our store as the mover sees it: its writes are points, too."""
+    """A store as the mover sees it: its writes are points, too."""
 
     def __init__(self, store: MemoryStorage, world: World) -> None:
         self._store = store
