@@ -66,7 +66,7 @@ integration: controlplane
 
 operators: controlplane
 	$(BIN)/python -m tests.operators $(ARGS)
-	$(BIN)/python -m pytest -q tests/operators/helm_release.py
+	$(BIN)/python -m pytest -q tests/operators/helm_release.py tests/operators/languages.py
 
 SECONDS := 60
 fuzz: controlplane
