@@ -142,22 +142,25 @@ class ConfigMapSource:
         if self._loaded and data == self._data:
             return
         self._data = data
-        config = self._update()
+        config = self._update(loads=True)
         if config is None:
             return
-        self._loaded = True
         logger.info("authentication uses %s", _CONFIG_MAP)
         if config.request_header is None:
             logger.warning("%s has no %s: requests through the aggregator can't be authenticated", _CONFIG_MAP, REQUEST_HEADER_CA)
 
-    def _update(self) -> AuthenticationConfig | None:
-        """Apply flags and ConfigMap together. None if they are invalid; then the last valid configuration stays in use."""
+    def _update(self, *, loads: bool = False) -> AuthenticationConfig | None:
+        """Apply flags and ConfigMap together. None if they are invalid; then the last valid configuration stays in use.
+
+        loads: the ConfigMap was read.
+        """
         try:
             config = self._combined(self._data)
         except (CertificateError, TrustError, ValueError) as error:
             self._unusable = f"its content is invalid: {error}"
             self._log(self._unusable)
             return None
+        self._loaded = self._loaded or loads
         self._apply(config)
         self._unusable = self._logged = ""
         # Forget the parsed CAs that are no longer in the ConfigMap.

@@ -92,8 +92,8 @@ class Authenticator:
     """`tokens` is None if no bearer token is accepted. `on_change` is called with a changed handshake bundle (PEM).
 
     If `anonymous` is false, a request without credentials gets 401, like one with invalid credentials.
-    waiting: why the CAs are not all known yet, None once they are. Until then nobody is taken for anonymous: no handshake has
-    asked for a certificate that such a CA may have signed, so a request without one may be the front proxy's.
+    waiting: why the CAs are not all known yet, None once they are. Nobody is taken for anonymous before that, nor later on a
+    connection from before: its handshake did not ask for a certificate, so a request without one may be the front proxy's.
     """
 
     def __init__(
@@ -123,14 +123,21 @@ class Authenticator:
             self._on_change(bundle)
 
     async def authenticate(
-        self, headers: Headers, peer: PeerCertificate | None, now: float, *, for_anyone: bool = False
+        self,
+        headers: Headers,
+        peer: PeerCertificate | None,
+        now: float,
+        *,
+        knew_all_cas: bool = True,
+        for_anyone: bool = False,
     ) -> Outcome:
-        """`now` in seconds since the epoch, for certificates. for_anyone: who asks makes no difference, as for health checks.
+        """`now` in seconds since the epoch, for certificates. knew_all_cas: whether all CAs were known when the connection began.
 
-        Raises StatusError 401, and 503 for who can't be known yet.
+        for_anyone: who asks makes no difference, as for health checks. Raises StatusError 401, and 503 for who can't be known yet
+        on this connection.
         """
         config = self._config
-        waiting = not for_anyone and self._waiting() is not None
+        waiting = not for_anyone and (self._waiting() is not None or not knew_all_cas)
         # A CA that is known may have signed the front proxy's certificate, too, and who the headers name is somebody else.
         if waiting and config.request_header is None and requestheader.names_somebody(headers):
             raise errors.service_unavailable(_NOT_YET, _RETRY_SECONDS)

@@ -448,8 +448,13 @@ def authentication(authenticator: Authenticator, clock: Callable[[], float]) -> 
     def wrap(next_handler: Handler) -> Handler:
         async def handler(request: Request) -> AnyResponse:
             try:
-                for_anyone = request.path.startswith(HEALTH_PATHS)
-                outcome = await authenticator.authenticate(request.headers, request.peer, clock(), for_anyone=for_anyone)
+                outcome = await authenticator.authenticate(
+                    request.headers,
+                    request.peer,
+                    clock(),
+                    knew_all_cas=request.knew_all_cas,
+                    for_anyone=request.path.startswith(HEALTH_PATHS),
+                )
             except StatusError as error:
                 request.last_of_connection = True
                 return status_response(request, error)

@@ -70,6 +70,7 @@ class Request:
         "headers",
         "http_version",
         "info",
+        "knew_all_cas",
         "last_of_connection",
         "method",
         "path",
@@ -90,6 +91,7 @@ class Request:
         self.headers: Sequence[tuple[bytes, bytes]] = scope["headers"]
         self.http_version: str = scope["http_version"]
         self.peer: PeerCertificate | None = scope.get("state", {}).get("peer_certificate")
+        self.knew_all_cas: bool = scope.get("state", {}).get("knew_all_cas", True)
         self._query: dict[str, str] | None = None
         self._query_all: dict[str, list[str]] | None = None
         self._body: bytes | None = None

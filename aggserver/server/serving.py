@@ -20,7 +20,7 @@ from typing import Any
 
 from aggserver.server.connection import ASGIApp, Connection, EngineConfig, WorkerContext
 from aggserver.server.requests import STALL_SECONDS
-from aggserver.server.tls import TLSConfig, peer_certificate
+from aggserver.server.tls import TLSConfig, knew_all, peer_certificate
 
 __all__ = ["Server", "bind", "loop_factory"]
 
@@ -74,7 +74,8 @@ def bind(host: str, port: int) -> socket.socket:
 class Server:
     """An ASGI application on listening sockets.
 
-    app: gets http and websocket scopes; `scope["state"]["peer_certificate"]` is the connection's PeerCertificate or None.
+    app: gets http and websocket scopes; `scope["state"]["peer_certificate"]` is the connection's PeerCertificate or None, and
+    "knew_all_cas" whether the handshake asked for one of any CA that is trusted.
     sockets: from `bind`; the server closes them. tls: None serves plain HTTP/1.1.
     on_stopping: called once, when the stop begins; it makes readiness fail. on_shutdown: called once, when no more connections
     are accepted; it ends the watches, and must not raise. shutdown_delay, grace: seconds, see above.
@@ -172,7 +173,7 @@ class Server:
 
     def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         ssl_object: ssl.SSLObject | None = writer.get_extra_info("ssl_object")
-        state = {"peer_certificate": peer_certificate(ssl_object)}
+        state = {"peer_certificate": peer_certificate(ssl_object), "knew_all_cas": knew_all(ssl_object)}
         connection = Connection(self._app, self._config, self._context, state, reader, writer)
         task = asyncio.get_running_loop().create_task(connection.serve())
         self._connections[task] = connection

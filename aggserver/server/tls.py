@@ -28,7 +28,7 @@ from aggserver import disk
 from aggserver.authentication.x509 import CertificateError, PeerCertificate, Roots
 from aggserver.errors import AggserverError
 
-__all__ = ["FILE_POLL_SECONDS", "FileWatcher", "TLSConfig", "TLSError", "check_pair", "peer_certificate"]
+__all__ = ["FILE_POLL_SECONDS", "FileWatcher", "TLSConfig", "TLSError", "check_pair", "knew_all", "peer_certificate"]
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +84,12 @@ class _VerifyingContext(ssl.SSLContext):
 
 
 class _VerifyingObject(ssl.SSLObject):
-    """One connection's TLS. asyncio and uvloop do not say why a handshake failed; this does."""
+    """One connection's TLS. asyncio and uvloop do not say why a handshake failed; this does.
+
+    knew_all: whether all client CAs were known when the handshake began.
+    """
+
+    knew_all: bool
 
     def do_handshake(self) -> None:
         try:
@@ -102,9 +107,13 @@ class _DelegatingContext(ssl.SSLContext):
     """
 
     current: ssl.SSLContext
+    knows_all: Callable[[], bool]
 
     def wrap_bio(self, *args: Any, **kwargs: Any) -> ssl.SSLObject:
-        return self.current.wrap_bio(*args, **kwargs)
+        made = self.current.wrap_bio(*args, **kwargs)
+        assert isinstance(made, _VerifyingObject)
+        made.knew_all = self.knows_all()
+        return made
 
     def wrap_socket(self, *args: Any, **kwargs: Any) -> ssl.SSLSocket:
         return self.current.wrap_socket(*args, **kwargs)
@@ -115,6 +124,7 @@ class TLSConfig:
 
     min_version: "VersionTLS12" or "VersionTLS13". cipher_suites: IANA names for TLS 1.2; empty for all with ECDHE and AEAD.
     alpn: protocols in the server's order of preference. clock: monotonic seconds. Raises TLSError for an unknown setting.
+    knows_all: whether all client CAs are known now, see `knew_all`.
     """
 
     def __init__(
@@ -133,6 +143,8 @@ class TLSConfig:
         self._refusals = _Refusals(clock)
         self._inputs: tuple[bytes, bytes, bytes] | None = None
         self._context = _DelegatingContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.knows_all = lambda: self.knows_all()
+        self.knows_all: Callable[[], bool] = lambda: True
 
     @property
     def context(self) -> ssl.SSLContext:
@@ -194,6 +206,11 @@ def peer_certificate(ssl_object: ssl.SSLObject | ssl.SSLSocket | None) -> PeerCe
     if ssl_object is None or not der:
         return None
     return PeerCertificate(der, _sent_after_leaf(ssl_object))
+
+
+def knew_all(ssl_object: ssl.SSLObject | ssl.SSLSocket | None) -> bool:
+    """Whether all client CAs were known at the handshake. If not, a client may have a certificate that it was not asked for."""
+    return getattr(ssl_object, "knew_all", True)
 
 
 def _sent_after_leaf(ssl_object: ssl.SSLObject | ssl.SSLSocket) -> tuple[bytes, ...]:

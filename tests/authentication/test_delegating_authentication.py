@@ -195,8 +195,35 @@ async def test_who_it_is_while_the_cas_are_not_known(name: str, anonymous: bool)
         outcome = await authenticator.authenticate(headers, certificate, NOW, for_anyone=for_anyone)
         assert outcome.user.name == expected
         assert not {key for key, _ in outcome.headers} & {b"x-remote-user", b"x-remote-group"}
-    # Once all are known, the same is decided as ever.
+    # Once all are known, it is decided as ever, except on a connection from before.
     waits[0] = None
     authenticator.replace(CONFIG)
     if certificate == PEERS["proxy"] and headers == BOB:
         assert (await authenticator.authenticate(headers, certificate, NOW)).user.name == "bob"
+
+
+FROM_BEFORE: dict[str, tuple[PeerCertificate | None, list[tuple[bytes, bytes]], bool, str | int]] = {
+    # name: (certificate, headers, whether it is for anyone, user or code)
+    "nobody, who was not asked for a certificate": (None, [], False, 503),
+    "headers, with no certificate": (None, BOB, False, 503),
+    "a token": (None, GOOD, False, "carol"),
+    "headers and a token": (None, [*BOB, *GOOD], False, "carol"),
+    "a bad token": (None, BAD, False, 401),
+    "a client of a CA that was known": (PEERS["alice"], [], False, "alice"),
+    "a front proxy of a CA that was known": (PEERS["proxy"], BOB, False, "bob"),
+    "a probe": (None, BOB, True, "system:anonymous"),
+}
+
+
+@pytest.mark.parametrize("name", FROM_BEFORE)
+async def test_who_it_is_on_a_connection_from_before_the_cas_were_known(name: str) -> None:
+    certificate, headers, for_anyone, expected = FROM_BEFORE[name]
+    asked = Authenticator(CONFIG, tokens=reviewer()).authenticate(
+        headers, certificate, NOW, knew_all_cas=False, for_anyone=for_anyone
+    )
+    if isinstance(expected, int):
+        with pytest.raises(StatusError) as caught:
+            await asked
+        assert caught.value.code == expected
+    else:
+        assert (await asked).user.name == expected

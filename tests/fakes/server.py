@@ -84,7 +84,7 @@ class ByPeer:
     """Authenticates by the peer that the client sets in place of a certificate: a user, None for anonymous, a str to reject."""
 
     async def authenticate(
-        self, headers: list[tuple[bytes, bytes]], peer: Any, now: float, *, for_anyone: bool = False
+        self, headers: list[tuple[bytes, bytes]], peer: Any, now: float, *, knew_all_cas: bool = True, for_anyone: bool = False
     ) -> Outcome:
         if isinstance(peer, str):
             raise errors.unauthorized()

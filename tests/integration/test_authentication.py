@@ -332,16 +332,39 @@ def test_no_client_becomes_the_proxy(
 
 
 def test_no_client_becomes_the_proxy_at_the_start(
-    own_control_plane: ControlPlane, aggregation: Aggregation, jane: KeyPair, config_map: dict[str, str], tmp_path: Path
+    own_control_plane: ControlPlane,
+    aggregation: Aggregation,
+    jane: KeyPair,
+    proxy: KeyPair,
+    config_map: dict[str, str],
+    tmp_path: Path,
 ) -> None:
+    """Nor does anybody become nobody: whom a CA vouches for that is not known yet has to try again."""
     overlapping(own_control_plane, config_map)
     with running(server := aggregation.beside(tmp_path / "server", 0)):
         server.wait_for("waiting for ConfigMap kube-system/extension-apiserver-authentication: its content is invalid: ")
         unverified = Direct(server.port)
         assert b"[-]authentication failed: reason withheld\n" in unverified.get("/readyz").body
-        assert unverified.get(CRONTABS, *IDENTITY, certificate=jane).status == 503
+        masters = ("X-Remote-Group", "system:masters")
+        for headers, certificate in (
+            ([], None),
+            ([], jane),
+            (IDENTITY, jane),
+            ([REMOTE, masters], proxy),
+            ([REMOTE, masters], None),
+        ):
+            answer = unverified.get(CRONTABS, *headers, certificate=certificate)
+            assert (answer.status, answer.json["reason"], answer.headers["Retry-After"]) == (503, "ServiceUnavailable", "1")
+            assert answer.headers["Connection"] == "close"
+            assert unverified.get("/livez", *headers, certificate=certificate).status == 200
+        token = json.loads(aggregation.kubeconfig.read_text())["users"][0]["user"]["token"]
+        bearer = ("Authorization", f"Bearer {token}")
+        assert_forbidden(unverified.get(CRONTABS, bearer), "system:serviceaccount:aggserver-system:aggserver")
+        assert unverified.get(CRONTABS, bearer, REMOTE, masters).status == 503
+        assert_unauthorized(unverified.get(CRONTABS, ("Authorization", "Bearer of nothing")))
         change(own_control_plane, config_map)
         eventually(lambda: unverified.get("/readyz").status == 200, "it is ready")
+        assert_forbidden(unverified.get(CRONTABS, REMOTE, certificate=proxy), "wanda")
         assert_forbidden(unverified.get(CRONTABS, *IDENTITY, certificate=jane), "jane")
 
 

@@ -28,6 +28,7 @@ class App:
 
     def __init__(self):
         self.peers = []
+        self.knew_all = []
         self.asked = 0
         self.ended = []
         self.stopping = asyncio.Event()
@@ -46,6 +47,7 @@ class App:
 
     async def ok(self, scope, receive, send):
         self.peers.append(scope["state"]["peer_certificate"])
+        self.knew_all.append(scope["state"]["knew_all_cas"])
         await self.answer(send, scope["http_version"].encode())
 
     async def echo(self, scope, receive, send):

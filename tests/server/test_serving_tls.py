@@ -62,6 +62,24 @@ def test_certificates_change_while_listening(factory, tmp_path):
         runner.run(main())
 
 
+@pytest.mark.parametrize("factory", LOOPS.values(), ids=LOOPS)
+def test_a_connection_remembers_whether_all_cas_were_known(factory):
+    async def main():
+        async with Running() as running:
+            known = False
+            running.tls.knows_all = lambda: known
+            before = await running.http2()
+            assert (await before.get())["status"] == 200
+            known = True
+            after = await running.http2()
+            for client in (before, after, before):
+                assert (await client.get())["status"] == 200
+            assert running.app.knew_all == [False, False, True, False]
+
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(main())
+
+
 async def answer_if_any(port, context):
     """In TLS 1.3 a refused client learns of it when it reads, and not in the same way from every event loop."""
     try:

@@ -112,7 +112,7 @@ async def test_the_handshake():
         scope = running.app.scope
         assert (scope["type"], scope["path"], scope["query_string"]) == ("websocket", "/a path", b"watch=1")
         assert (b"upgrade", b"WebSocket") in scope["headers"]
-        assert scope["state"] == {"peer_certificate": None}
+        assert scope["state"] == {"peer_certificate": None, "knew_all_cas": True}
 
 
 async def test_the_end():
