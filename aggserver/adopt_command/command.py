@@ -10,6 +10,7 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -128,22 +129,21 @@ class Adopt:
             api_services=await self._list(API_SERVICES),
             webhooks=await self._admission("webhookconfigurations", {"labelSelector": f"{GUARD_LABEL}!=true"}),
             policies=await self._admission("admissionpolicies", {}),
+            has_host_etcd=bool(self._options.host_etcd_servers),
         )
         wanted = chosen(facts, selector, service)
-        names = [name for family in wanted for name in family.definitions]
+        names = {name for family in wanted for name in family.definitions}
+        crds = [crd for crd in facts.crds if crd["metadata"]["name"] in names]
         obstacles, notes = await self._installation(service.namespace, service.name)
-        denied, unknown = await self._denied(
-            [*access_of_server(self._namespace, guard_name(service)), *(a for name in names for a in access_of(name))]
-        )
-        facts = Facts(
-            facts.crds,
-            facts.api_services,
-            facts.webhooks,
-            facts.policies,
-            await self._samples(wanted, facts.crds),
-            denied,
-            obstacles,
-            [*notes, *unknown],
+        needed = access_of_server(self._namespace, guard_name(service))
+        needed += [access for crd in crds for access in access_of(crd, has_host_etcd=facts.has_host_etcd)]
+        denied, unknown = await self._denied(needed)
+        facts = replace(
+            facts,
+            samples=await self._samples(wanted, facts.crds),
+            denied=denied,
+            obstacles=obstacles,
+            notes=[*notes, *unknown],
         )
         found = plan(facts, wanted, self._options.max_object_bytes)
         self._print(found, report.plan_text(found))

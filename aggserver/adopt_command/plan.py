@@ -58,7 +58,8 @@ class Sample:
 class Facts:
     """What was read of the host. webhooks: configurations of both kinds, without the guard. policies: of both kinds.
 
-    denied: what the service account lacks. obstacles: of the installation, which concern every family.
+    denied: what the service account lacks. obstacles: of the installation, which concern every family. has_host_etcd: whether the
+    server will have access to the cluster's etcd.
     """
 
     crds: Sequence[JSONMapping]
@@ -69,6 +70,7 @@ class Facts:
     denied: Sequence[Access] = ()
     obstacles: Sequence[str] = ()
     notes: Sequence[str] = ()
+    has_host_etcd: bool = False
 
 
 def access_of_server(namespace: str, guard_name: str) -> list[Access]:
@@ -86,10 +88,19 @@ def access_of_server(namespace: str, guard_name: str) -> list[Access]:
     return [*needed, Access("list", "discovery.k8s.io", "endpointslices", "", "default")]
 
 
-def access_of(definition: str) -> list[Access]:
-    """What adoption needs of the objects of a definition."""
-    plural, _, group = definition.partition(".")
-    return [Access(verb, group, plural) for verb in ("get", "list", "watch", "patch")]
+def access_of(crd: JSONMapping, *, has_host_etcd: bool) -> list[Access]:
+    """What adoption and release need of the objects of a definition. has_host_etcd: they are read and written in etcd itself.
+
+    Without it a release sends through the API what has changed.
+    """
+    if has_host_etcd:
+        return []
+    spec = crd["spec"]
+    group, plural = str(spec["group"]), str(spec["names"]["plural"])
+    needed = [Access(verb, group, plural) for verb in ("get", "list", "watch", "create", "update", "patch", "delete")]
+    if any("status" in (each.get("subresources") or {}) for each in spec["versions"] if each["served"]):
+        needed.append(Access("update", group, plural, "status"))
+    return needed
 
 
 def elsewhere(api_services: Iterable[JSONMapping], service: Service) -> tuple[dict[tuple[str, str], str], set[tuple[str, str]]]:
@@ -124,7 +135,12 @@ def plan(facts: Facts, wanted: Sequence[Family], most_bytes: int) -> JSONObject:
     """The plan, as `-o json` prints it. most_bytes: of one object. ok: whether nothing stands in the way."""
     by_name = {str(crd["metadata"]["name"]): crd for crd in facts.crds}
     general = [*facts.obstacles]
-    needed = {access for family in wanted for name in family.definitions for access in access_of(name)}
+    needed = {
+        access
+        for family in wanted
+        for name in family.definitions
+        for access in access_of(by_name[name], has_host_etcd=facts.has_host_etcd)
+    }
     lacking = [access for access in facts.denied if access not in needed]
     general += [f"the service account lacks the permission to {access}" for access in lacking]
     shown = [_family(facts, family, by_name, most_bytes) for family in wanted]
@@ -141,8 +157,9 @@ def _family(facts: Facts, family: Family, crds: Mapping[str, JSONMapping], most_
     definitions = []
     denied = set(facts.denied)
     for name in family.definitions:
-        obstacles += [f"the service account lacks the permission to {each}" for each in access_of(name) if each in denied]
         crd = crds[name]
+        needed = access_of(crd, has_host_etcd=facts.has_host_etcd)
+        obstacles += [f"the service account lacks the permission to {each}" for each in needed if each in denied]
         conversion = crd["spec"].get("conversion") or {}
         if conversion.get("strategy") == "Webhook":
             notes.append(f"{name}: aggserver will call the conversion webhook {_address(conversion.get('webhook') or {})}")

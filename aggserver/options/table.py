@@ -486,7 +486,7 @@ class Options:
         "URLs of the members of the cluster's own etcd, comma-separated, so that objects go back to it as they are, and what "
         "stayed there can be removed",
         metavar="URLS",
-        commands=ADOPTING,
+        commands=ADOPTING | PLAN,
     )
     host_etcd_cafile: Path | None = _option(
         None,

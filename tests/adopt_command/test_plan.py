@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aggserver.adopt_command.plan import Access, Facts, Sample, chosen, plan
+from aggserver.adopt_command.plan import Access, Facts, Sample, access_of, chosen, plan
 from aggserver.adopt_command.report import plan_text
 from aggserver.apiextensions.api_service import Service
 from aggserver.meta.selectors import LabelSelector
@@ -108,6 +108,34 @@ NOTES = {
 def test_notes(facts: Facts, text: str) -> None:
     found = planned(facts)
     assert text in " ".join(found["families"][0]["notes"])
+
+
+ACCESS = {
+    "through the API": (crd(), False, {"get", "list", "watch", "create", "update", "patch", "delete"}),
+    "with a status": (
+        crd(versions=[{"name": "v1", "served": True, "storage": True, "subresources": {"status": {}}}]),
+        False,
+        {"get", "list", "watch", "create", "update", "patch", "delete", "update crontabs/status"},
+    ),
+    "with a status that is not served": (
+        crd(versions=[{"name": "v1", "served": False, "storage": True, "subresources": {"status": {}}}]),
+        False,
+        {"get", "list", "watch", "create", "update", "patch", "delete"},
+    ),
+    "in etcd itself": (crd(), True, set()),
+}
+
+
+@pytest.mark.parametrize(("definition", "has_host_etcd", "verbs"), ACCESS.values(), ids=ACCESS)
+def test_what_is_needed_of_the_objects(definition: dict[str, Any], has_host_etcd: bool, verbs: set[str]) -> None:
+    needed = access_of(definition, has_host_etcd=has_host_etcd)
+    shown = {str(each).removesuffix(".stable.example.com").removesuffix(" crontabs") for each in needed}
+    assert shown == verbs
+    facts = Facts([{**definition, "status": crd()["status"]}], [], denied=needed, has_host_etcd=has_host_etcd)
+    said = [each for family in planned(facts)["families"] for each in family["obstacles"]]
+    assert [each for each in said if "permission" in each] == [
+        f"the service account lacks the permission to {each}" for each in needed
+    ]
 
 
 def test_webhooks_of_others_are_not_named() -> None:
