@@ -13,12 +13,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
-from aggserver.adoption.api_services import Owner, Target, owner
-from aggserver.adoption.families import FINALIZER, Family, GroupVersion, families, kept
+from aggserver.adoption.api_services import Owner, Target, name_of, owner
+from aggserver.adoption.families import FINALIZER, Family, GroupVersion, families, group_versions, kept
 from aggserver.adoption.record import Record
 from aggserver.adoption.switching import DEFINITIONS, PASSING_CATEGORY
 from aggserver.apiextensions.api_service import API_SERVICES
@@ -37,6 +37,8 @@ log = logging.getLogger("aggserver.adoption")
 
 # Definitions in one answer. One has 1.5 MiB at most.
 PAGE = 50
+# The first cell of a row is the object's name.
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 # Bytes of JSON: a larger spec is parsed in a thread.
 LARGE = 32 * 1024
 # How often a change of the finalizer is tried when somebody else has changed the definition meanwhile.
@@ -119,11 +121,22 @@ class Host:
             return []
         return self._families(self._crds, self._services)
 
-    async def ask(self) -> list[Family]:
-        """As the host is now. Raises ClusterError and Unreachable."""
-        crds = {crd["metadata"]["name"]: crd for crd in map(self._keep, await self._list(DEFINITIONS))}
+    async def ask(self, groups: Collection[str]) -> list[Family]:
+        """As the host is now, in these groups; others as they were last seen. Raises ClusterError and Unreachable.
+
+        Clients wait meanwhile. A list of all definitions takes kube-apiserver seconds where there are hundreds, their names
+        take it none, and the definitions of a group are few.
+        """
+        seen = [(name, crd) for name, crd in (self._crds or {}).items() if crd["spec"]["group"] not in groups]
+        table = await self._cluster.request("GET", DEFINITIONS, query={"includeObject": "None"}, timeout=30.0, accept=TABLE)
+        names = [name for row in table["rows"] or () if (name := str(row["cells"][0])).partition(".")[2] in groups]
+        asked = await asyncio.gather(*(self._get(DEFINITIONS, name) for name in names))
+        crds = dict([*seen, *((crd["metadata"]["name"], self._keep(crd)) for crd in asked if crd is not None)])
         await self._parse(crds)
-        return self._families(crds, {item["metadata"]["name"]: item for item in await self._list(API_SERVICES)})
+        others = {name: each for name, each in (self._services or {}).items() if each["spec"].get("group") not in groups}
+        served = {each for crd in asked if crd is not None for each in group_versions(crd)}
+        found = await asyncio.gather(*(self._get(API_SERVICES, name_of(each)) for each in sorted(served)))
+        return self._families(crds, {**others, **{each["metadata"]["name"]: each for each in found if each is not None}})
 
     def crd(self, name: str) -> JSONObject | None:
         """A definition as the host was last seen, or as it was kept."""
@@ -189,15 +202,13 @@ class Host:
                 await self._parse(dict(self._crds))
             self._on_change()
 
-    async def _list(self, path: str) -> list[JSONObject]:
-        items: list[JSONObject] = []
-        query = {"limit": str(PAGE * 4)}
-        while True:
-            page = await self._cluster.request("GET", path, query=query, timeout=30.0)
-            items += page.get("items") or ()
-            query["continue"] = page["metadata"].get("continue", "")
-            if not query["continue"]:
-                return items
+    async def _get(self, collection: str, name: str) -> JSONObject | None:
+        try:
+            return await self._cluster.request("GET", f"{collection}/{name}")
+        except ClusterError as error:
+            if error.code == 404:
+                return None
+            raise
 
     def _families(self, crds: Mapping[str, JSONObject], services: Mapping[str, JSONObject]) -> list[Family]:
         elsewhere: dict[GroupVersion, str] = {}

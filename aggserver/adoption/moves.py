@@ -230,7 +230,7 @@ class Moves:
             copier.switched(record.copied[name])
         await self._steps.to_us(record.group_versions)
         # A definition may have been created in these group-versions before the last kube-apiserver led here.
-        self._wants.tell(await self._steps.families())
+        self._wants.tell(await self._steps.families({group for group, _ in record.group_versions}))
         self._check_wanted(record, self._wants.families.get(record.family))
         if not record.shared:
             # The host has told clients newer revisions until it led the last of them here.

@@ -97,11 +97,18 @@ class APISource:
         self._left.set()
 
     async def pages(self) -> AsyncGenerator[SourcePage]:
-        query, first, limit = {"limit": str(FIRST_PAGE)}, True, FIRST_PAGE
+        query, first, limit, last = {"limit": str(FIRST_PAGE)}, True, FIRST_PAGE, ""
         while True:
             try:
                 answer = await self._cluster.request("GET", self._path, query=query, timeout=PAGE_SECONDS)
             except ClusterError as error:
+                if error.code == 500 and query["limit"] != "1":
+                    # The host can't read one of them, and does not say which. So it is looked for, one by one.
+                    query, limit = {**query, "limit": "1"}, 1
+                    continue
+                if error.code == 500:
+                    where = f"after {last}" if last else f"first of {self._prefix}"
+                    raise CantCopy(f"the host can't read the object that comes {where}: {error}") from error
                 if error.code != 410 or first:
                     raise
                 query, first = {"limit": str(limit)}, True
@@ -116,7 +123,7 @@ class APISource:
             yield SourcePage(items, int(metadata["resourceVersion"]), remaining, first)
             if not token:
                 return
-            limit = _next_limit(items, limit)
+            limit, last = _next_limit(items, limit), items[-1][0] if items else last
             query, first = {"limit": str(limit), "continue": token}, False
 
     async def changes(self, after: int) -> AsyncGenerator[Change]:

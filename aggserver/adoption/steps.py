@@ -138,8 +138,8 @@ class Remains(Protocol):
 class Steps(Protocol):
     """All may be repeated, after a crash too. Failures are AggserverErrors, whose text a person understands."""
 
-    async def families(self) -> Sequence[Family]:
-        """As the host has them now: asked for, not from a watch that may be behind."""
+    async def families(self, groups: Collection[str]) -> Sequence[Family]:
+        """All, those of these groups as the host has them now: asked for, not from a watch that may be behind."""
 
     async def hold(self, definition: str) -> None:
         """Put our finalizer on the definition in the host."""

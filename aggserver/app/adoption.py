@@ -411,8 +411,8 @@ class _Steps:
     def renew_guard(self) -> None:
         self._renewed.set()
 
-    async def families(self) -> Sequence[Family]:
-        return await self._host.ask()
+    async def families(self, groups: Collection[str]) -> Sequence[Family]:
+        return await self._host.ask(groups)
 
     async def hold(self, definition: str) -> None:
         await self._host.hold(definition)

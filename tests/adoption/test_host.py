@@ -67,7 +67,39 @@ async def test_follows_definitions_and_api_services() -> None:
         )
         await until(lambda: host.families()[0].obstacles)
         assert host.families()[0].obstacles == ["APIService v1.x.io is left alone: it is served by the Service other/server"]
-        assert await host.ask() == host.families()
+        assert await host.ask({"x.io"}) == host.families()
+
+
+async def test_what_is_asked_is_asked_of_one_group_only() -> None:
+    """While clients wait, and a host may have hundreds of definitions."""
+    cluster = FakeCluster()
+    await cluster.put(DEFINITIONS, crd())
+    other = crd()
+    other["metadata"] = {**other["metadata"], "name": "crontabs.y.io", "uid": "uid-y"}
+    other["spec"] = {**other["spec"], "group": "y.io"}
+    await cluster.put(DEFINITIONS, other)
+    async with following(cluster) as host:
+        await until(lambda: not host.trouble() and host.definition("crontabs.y.io", "uid-y"))
+        before = len(cluster.calls)
+        # Neither is told by the watch yet.
+        cluster.objects[DEFINITIONS]["shirts.x.io"] = {
+            **crd(),
+            "metadata": {**crd()["metadata"], "name": "shirts.x.io", "labels": {}},
+        }
+        service = {"namespace": "other", "name": "server"}
+        cluster.objects[API_SERVICES] = {
+            "v1.x.io": {"metadata": {"name": "v1.x.io"}, "spec": {"group": "x.io", "version": "v1", "service": service}}
+        }
+        x, y = await host.ask({"x.io"})
+        assert (x.name, y.name, y.obstacles) == ("crontabs.x.io", "crontabs.y.io", [])
+        assert x.definitions == ["crontabs.x.io", "shirts.x.io"]
+        assert "APIService v1.x.io is left alone: it is served by the Service other/server" in x.obstacles
+        assert sorted(cluster.calls[before:]) == [
+            ("GET", DEFINITIONS),
+            ("GET", f"{DEFINITIONS}/crontabs.x.io"),
+            ("GET", f"{DEFINITIONS}/shirts.x.io"),
+            ("GET", f"{API_SERVICES}/v1.x.io"),
+        ]
 
 
 async def test_a_definition_is_served_with_its_accepted_names() -> None:
@@ -83,7 +115,7 @@ async def test_a_definition_is_served_with_its_accepted_names() -> None:
         passing["status"]["acceptedNames"] = {**passing["status"]["acceptedNames"], "categories": ["aggserver-passing"]}
         await cluster.put(DEFINITIONS, passing)
         await until(lambda: "categories" in (host.crd("crontabs.x.io") or {})["status"]["acceptedNames"])
-        await host.ask()
+        await host.ask({"x.io"})
         assert host.definition("crontabs.x.io", "uid-1") is first, "the category that ends watches is not taken"
         assert host.definition("crontabs.x.io", "another") is None
 

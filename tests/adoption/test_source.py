@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -180,6 +181,26 @@ async def test_namespaced_objects_have_the_namespace_in_the_key_and_in_the_path(
     pages = await pages_of(source)
     assert [key for key, _, _ in pages[0].items] == [PREFIX + "default/a"]
     assert await source.mark({}) == Mark(107, seen=False)
+
+
+class DamagedCluster(FakeCluster):
+    """kube-apiserver fails to list an object whose value in etcd is damaged, and does not name it."""
+
+    def _get(self, path: str, query: Mapping[str, str]) -> Any:
+        page = super()._get(path, query)
+        if any(item["metadata"]["name"] == "c-33" for item in page.get("items", ())):
+            raise status(500, "", "unexpected end of JSON input")
+        return page
+
+
+@pytest.mark.parametrize("before", [33, 0])
+async def test_an_object_that_the_host_cannot_read_is_found(before: int) -> None:
+    cluster = DamagedCluster()
+    for number in range(33 - before, 60):
+        await cluster.put(PATH, crontab(f"c-{number:02}"))
+    where = f"after {PREFIX}c-32" if before else f"first of {PREFIX}"
+    with pytest.raises(CantCopy, match=f"the host can't read the object that comes {where}: 500: unexpected end of JSON input"):
+        await pages_of(api_source(cluster))
 
 
 # --- the cluster's etcd ---

@@ -227,7 +227,8 @@ class World:
 
     # --- steps.Steps ---
 
-    async def families(self) -> Sequence[Family]:
+    async def families(self, groups: Collection[str]) -> Sequence[Family]:
+        assert set(groups) == {GROUP}
         await self.point("families")
         return self.wanted()
 

@@ -98,6 +98,8 @@ class FakeCluster:
             return self._answers[method, path](body)
         if method != "GET" and is_dry_run:
             return dict(body)
+        if "as=Table" in accept:
+            return {"kind": "Table", "rows": [{"cells": [name]} for name in sorted(self._of(path))]}
         if method == "GET":
             return self._get(path, query or {})
         if method == "POST":
