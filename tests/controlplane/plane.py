@@ -43,6 +43,8 @@ CONTROLLERS = (
     "validatingadmissionpolicy-status-controller",
 )
 
+_MANAGER = "kube-controller-manager"
+
 SERVICE_RANGE = "10.0.0.0/24"
 API_HOSTS = ("localhost", "127.0.0.1", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "10.0.0.1")
 
@@ -104,11 +106,10 @@ class ControlPlane(Cluster):
         """Start all of them and wait until they are ready. Raises ProcessError with the end of the logs; nothing runs then."""
         try:
             self._write_user(self.kubeconfig, "kubernetes-admin", ("system:masters",))
-            manager = self.user("system:kube-controller-manager")
             self._run("etcd", self._binaries.etcd, self._etcd_arguments())
             for number in range(len(self._ports)):
                 self._run_server(number)
-            self._run("kube-controller-manager", self._binaries.kube_controller_manager, self._manager_arguments(manager))
+            self._run_manager()
             self._wait_until_ready()
         except BaseException:
             self.stop()
@@ -123,19 +124,32 @@ class ControlPlane(Cluster):
 
     def kill(self, number: int) -> None:
         """SIGKILL for a kube-apiserver, which is told by its place in `servers`."""
-        name = _server_name(number)
-        (killed,) = (process for process in self._processes if process.name == name)
-        killed.signal(signal.SIGKILL)
-        killed.wait(30.0)
-        self._processes.remove(killed)
+        self._kill(_server_name(number))
 
     def restart(self, number: int) -> None:
         """Start one that was killed, and wait until all are ready. Its log begins anew. Raises as `start`."""
         self._run_server(number)
         self._wait_until_ready()
 
+    def restart_manager(self) -> None:
+        """The controller manager anew. Its garbage collector follows the definitions that there are, and later ones half a minute
+        after they are made. Its log begins anew.
+        """
+        self._kill(_MANAGER)
+        self._run_manager()
+
     def log_tails(self) -> dict[str, str]:
         return {process.name: process.tail() for process in self._processes}
+
+    def _kill(self, name: str) -> None:
+        (killed,) = (process for process in self._processes if process.name == name)
+        killed.signal(signal.SIGKILL)
+        killed.wait(30.0)
+        self._processes.remove(killed)
+
+    def _run_manager(self) -> None:
+        user = self.user("system:kube-controller-manager")
+        self._run(_MANAGER, self._binaries.kube_controller_manager, self._manager_arguments(user))
 
     def _make_keys(self) -> None:
         pki = self.folder / "pki"

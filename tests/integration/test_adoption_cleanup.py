@@ -162,7 +162,6 @@ def _webhook(left: Left, port: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def cleaned(plane: ControlPlane) -> Left:
-    """The garbage collector looks for new resources every 30 seconds, so that this is there before other tests."""
     left = Left(plane, "cleaned")
     objects = [left.tab(f"tab-{number:02}") for number in range(OBJECTS)]
     left.create(*objects, left.tab("held", finalizers=[HELD]), left.tab("going", finalizers=[HELD]), left.tab("owner"))
@@ -173,6 +172,8 @@ def cleaned(plane: ControlPlane) -> Left:
         left.config_map("dependent", ownerReferences=[left.owner(left.definition, "owner")]),
         left.config_map("of-first", ownerReferences=[left.owner(left.definition, "first")]),
     )
+    # So that the garbage collector follows them from now on.
+    plane.restart_manager()
     return left
 
 
