@@ -17,9 +17,10 @@ from typing import Any
 
 from aggserver.adoption.families import Family, Wanted
 from aggserver.adoption.journal import Journal
-from aggserver.adoption.moves import CATCH_UP_SECONDS, ChangedError, Moves, Observe, Wants
+from aggserver.adoption.moves import CATCH_UP_SECONDS, Moves, Observe
 from aggserver.adoption.record import Moving, Phase, Record, Refused
 from aggserver.adoption.steps import Step, Steps, next_step
+from aggserver.adoption.wants import ChangedError, Wants
 from aggserver.cluster.pacing import Sleep
 from aggserver.errors import AggserverError
 from aggserver.meta.backoff import Backoff

@@ -18,21 +18,22 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
 
+from aggserver.adoption.cleaning import Cleaning
 from aggserver.adoption.copying import Copier, Copies, drop, stopped
 from aggserver.adoption.families import Family
 from aggserver.adoption.giving_back import objects_prefix
 from aggserver.adoption.journal import Journal
-from aggserver.adoption.record import CantGiveBack, Copied, Given, Moving, Phase, Record, none_left
-from aggserver.adoption.steps import GUARDED, Step, Steps, fits, joined, next_step, to_clean
+from aggserver.adoption.record import Copied, Given, Moving, Phase, Record
+from aggserver.adoption.steps import GUARDED, Step, Steps, fits, joined
+from aggserver.adoption.wants import ChangedError, Wants
 from aggserver.cluster.pacing import Sleep
 from aggserver.errors import AggserverError
 from aggserver.meta import codec
 from aggserver.meta.times import format_time, parse_time
 from aggserver.storage.interface import Storage
 
-__all__ = ["CATCH_UP_SECONDS", "ChangedError", "Moves", "Observe", "Wants"]
+__all__ = ["CATCH_UP_SECONDS", "Moves", "Observe"]
 
 log = logging.getLogger("aggserver.adoption")
 
@@ -46,25 +47,7 @@ LATE_SECONDS = 75.0
 # Watches at the host that a crash may have left open have ended by themselves after this time.
 WATCHES_SECONDS = 3600.0
 
-T = TypeVar("T")
-
 _DEFINITIONS = "/apiextensions.k8s.io/customresourcedefinitions/"
-
-
-class ChangedError(AggserverError):
-    """What is wanted has changed, so that the move must begin anew or end."""
-
-
-class Wants:
-    """What is wanted now, by the family's name. changed: set whenever that is told."""
-
-    def __init__(self) -> None:
-        self.families: dict[str, Family] = {}
-        self.changed = asyncio.Event()
-
-    def tell(self, families: Sequence[Family]) -> None:
-        self.families = {family.name: family for family in families}
-        self.changed.set()
 
 
 class Moves:
@@ -98,10 +81,14 @@ class Moves:
         self._watches_ended: set[str] = set()
         # Families whose record says Guarding while the guard must not be on: the move was given up, and our store takes no write.
         self.unguarded: set[str] = set()
-        # The requests to remove leftovers that were answered, by definition.
-        self.cleaned: dict[str, str] = {}
+        self._cleaning = Cleaning(journal, steps, wants, self.write, told)
         self._copies = Copies(storage, told, clock=clock, sleep=sleep)
         self._background: set[asyncio.Task[None]] = set()
+
+    @property
+    def cleaned(self) -> Mapping[str, str]:
+        """As `steps.next_step` takes it."""
+        return self._cleaning.answered
 
     async def close(self) -> None:
         """End the tasks in the background."""
@@ -171,7 +158,7 @@ class Moves:
 
     async def _copy(self, record: Record) -> None:
         await self._end_following(record.family)
-        copiers = await self._while_wanted(
+        copiers = await self._wants.during(
             self._copy_all(record), lambda: self._check_wanted(record, self._wants.families.get(record.family))
         )
         self._check_wanted(record, self._wants.families.get(record.family))
@@ -189,21 +176,6 @@ class Moves:
         record = replace(record.at(Phase.SWITCHING, self.time()), copied=copied)
         await self.write(record)
         await self._switch(record)
-
-    async def _while_wanted(self, work: Coroutine[None, None, T], check: Callable[[], None]) -> T:
-        """Do the work; it ends with what `check` raises, which is called at each change of what is wanted."""
-        task = asyncio.create_task(work)
-        try:
-            while not task.done():
-                self._wants.changed.clear()
-                check()
-                changed = asyncio.create_task(self._wants.changed.wait())
-                await asyncio.wait([task, changed], return_when=asyncio.FIRST_COMPLETED)
-                changed.cancel()
-        finally:
-            task.cancel()
-            await asyncio.wait([task])
-        return task.result()
 
     async def _copy_all(self, record: Record) -> Mapping[str, Copier]:
         for name in record.definitions:
@@ -311,7 +283,8 @@ class Moves:
             case Step.SWITCH:
                 await self._follow_versions(record, family)
             case _:
-                await self._clean(record, family)
+                await self._end_following(record.family)
+                await self._cleaning.clean(self._journal.get(record.family) or record, family)
 
     async def _join(self, record: Record, family: Family) -> None:
         new = sorted(family.uids.keys() - record.uids.keys())
@@ -359,40 +332,6 @@ class Moves:
             await self.guard()
         else:
             await self._remove(record)
-
-    async def _clean(self, record: Record, family: Family) -> None:
-        """Remove what the move left in the cluster's etcd. A request that is refused is not tried again: a person has asked."""
-        await self._end_following(record.family)
-        for name in to_clean(record, family, self.cleaned):
-            record = self._journal.get(record.family) or record
-            try:
-                removing = self._remove_leftovers(record, name)
-                count = await self._while_wanted(removing, partial(self._check_cleaning, record.family))
-            except CantGiveBack:
-                self.cleaned[name] = family.cleanup[name]
-                raise
-            self.cleaned[name] = family.cleanup[name]
-            record = self._journal.get(record.family) or record
-            copied = none_left(record.copied[name].host_revision)
-            await self.write(replace(record, copied={**record.copied, name: copied}))
-            self._told(record.family, f"{count} objects of {name} were removed from the cluster's etcd")
-        for name in family.opened:
-            await self._steps.close_leftovers(name)
-        # The host's watch may be behind, and would have it closed again.
-        if (told := self._wants.families.get(record.family)) is not None:
-            self._wants.families[record.family] = replace(told, opened=())
-
-    async def _remove_leftovers(self, record: Record, name: str) -> int:
-        async with self._steps.leftovers(record, name) as leftovers:
-            copied = await leftovers.check_removable(record.copied[name])
-            await self.write(replace(record, copied={**record.copied, name: copied}, reason=""))
-            return await leftovers.remove(copied, _silent)
-
-    def _check_cleaning(self, family: str) -> None:
-        """A removal takes long where there is much. It is ended for what can't wait, and goes on from where it is."""
-        record, wanted = self._journal.get(family), self._wants.families.get(family)
-        if record is None or wanted is None or next_step(record, wanted, cleaned=self.cleaned) is not Step.CLEAN:
-            raise ChangedError("something else is wanted than the removal of what the move left")
 
     # --- back to the host ---
 

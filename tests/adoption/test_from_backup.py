@@ -13,6 +13,7 @@ from aggserver.adoption.families import FINALIZER
 from aggserver.adoption.from_backup import MARGIN, opened_backup, records, release_from_backup, without_resources
 from aggserver.adoption.guard import SELF_REVIEWS
 from aggserver.adoption.journal import Journal
+from aggserver.adoption.leftovers import VERSION
 from aggserver.adoption.record import CantGiveBack, Copied, Phase, Record, Refused, digest
 from aggserver.cluster import ClusterError
 from aggserver.storage import sqlite_maintenance
@@ -167,6 +168,15 @@ async def test_without_a_write_since_the_move_no_way_to_the_objects_is_needed(wo
     await world.release(etcd=False)
     assert world.is_back()
     assert f"{NAME}: nothing was written since the move" in world.said
+
+
+async def test_a_version_that_a_cleanup_has_left_goes(world: World) -> None:
+    await world.fill()
+    versions = world.host.objects[CRDS][NAME]["spec"]["versions"]
+    versions.append({"name": VERSION, "served": True, "storage": False})
+    await world.release(etcd=False)
+    assert world.is_back()
+    assert [version["name"] for version in world.host.objects[CRDS][NAME]["spec"]["versions"]] == ["v1"]
 
 
 async def test_a_second_time_nothing_is_left_to_do(world: World) -> None:
