@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -115,7 +116,8 @@ class Adoption:
         agent = f"aggserver/{aggserver.__version__}"
         self.replicas = connect_each(cluster, str(options.kubeconfig or ""), options.kube_apiservers, agent)
         self._metrics = AdoptionMetrics(engine.metrics.registry)
-        self.lease = Lease(cluster, service.namespace, LEASE, f"{service.name}-{uuid.uuid4()}")
+        # The host's name, which is the pod's, is for people; a restarted container has the same.
+        self.lease = Lease(cluster, service.namespace, LEASE, f"{socket.gethostname()}_{uuid.uuid4()}")
         self._changed = asyncio.Event()
         self._serving = asyncio.Lock()
         self._is_served = False

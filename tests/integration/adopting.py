@@ -56,19 +56,21 @@ class Adopting:
         self.kubeconfig.touch(mode=0o600)
         self.kubeconfig.write_text(json.dumps(config))
 
-    def start(self, *arguments: str, selector: str = f"{LABEL}=true", data: str = "server") -> Aggregated:
-        """arguments: more of them, such as those of the host's etcd. data: the name of the server's folder."""
+    def start(self, *arguments: str, selector: str = f"{LABEL}=true", data: str = "server", port: int = 0) -> Aggregated:
+        """arguments: more of them, such as those of the host's etcd. data: the name of the server's folder.
+
+        port: 0 for the one to which the Service leads.
+        """
         self._data = data
         service = ["--service-name", SERVICE, "--service-namespace", NAMESPACE, "--service-port", str(self.port)]
         kube_apiservers = ["--kube-apiservers", ",".join(self.plane.servers)]
         adopt = [f"--adopt={selector}", *kube_apiservers, *arguments]
-        self.server = Aggregated(self._folder / data, self.kubeconfig, self.port, *service, *adopt)
+        self.server = Aggregated(self._folder / data, self.kubeconfig, port or self.port, *service, *adopt)
         return self.server
 
-    @property
-    def store(self) -> Path:
-        """The file of the server's store."""
-        return self._folder / self._data / "data" / FILE_NAME
+    def store(self, data: str) -> Path:
+        """The file of a server's store. data: the name of its folder."""
+        return self._folder / data / "data" / FILE_NAME
 
     @property
     def log(self) -> str:

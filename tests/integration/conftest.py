@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import subprocess
 from collections.abc import Iterator
 
 import pytest
 
+from tests.controlplane.binaries import obtain
 from tests.controlplane.cluster import Cluster, Kubectl
+from tests.controlplane.etcd import EtcdCluster
 from tests.controlplane.plane import ControlPlane
 from tests.integration.aggregation import Aggregation, wait_until_served
+from tests.integration.killing import plane_with_definition
 from tests.integration.server import Standalone, running
 
 # Its failures show what differs, as those of tests do.
@@ -89,3 +93,18 @@ def server_on_etcd(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
 
 def _manifest(prefix: str) -> str:
     return json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"generateName": prefix}})
+
+
+@pytest.fixture(scope="module")
+def killed_plane() -> Iterator[ControlPlane]:
+    """Two kube-apiservers, which tests kill, with a definition and its objects, which move meanwhile."""
+    with ControlPlane(obtain(os.environ, print), replicas=2) as plane:
+        plane_with_definition(plane)
+        yield plane
+
+
+@pytest.fixture(scope="module")
+def other_etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of an etcd that is not the cluster's."""
+    with EtcdCluster(obtain(os.environ, print), tmp_path_factory.mktemp("etcd")) as etcd:
+        yield etcd.urls[0]

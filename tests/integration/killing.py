@@ -1,20 +1,20 @@
 """Moves and releases of a definition in the middle of which a server is killed, while writers go on.
 
-When to kill is decided by the server's journal, which is read from the file of its store: as soon as a phase is seen, and some
+When to kill is decided by the record of the move, which is read from the server's store: as soon as a phase is seen, and some
 milliseconds later, by chance. What follows is the same for all: the server that was killed is started again over the same data,
-and in the end the definition is where it is wanted, with every acknowledged write and nothing else.
+or another one takes its place. In the end the definition is where it is wanted, with every acknowledged write and nothing else.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import json
 import random
-import sqlite3
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,14 @@ import orjson
 
 from tests.controlplane.cluster import write_kubeconfig
 from tests.controlplane.plane import ControlPlane
+from tests.controlplane.processes import free_ports
 from tests.history.wire import Gone, Wire, connected
 from tests.integration import moving
 from tests.integration.adopting import LABEL, Adopting
 from tests.integration.aggregation import NAMESPACE
-from tests.integration.server import eventually
+from tests.integration.balancing import balancing
+from tests.integration.server import Aggregated, eventually
+from tests.integration.stores import EtcdStore, SQLiteStore, Store
 
 __all__ = ["LABELED", "RECORDLESS", "Kill", "Killing", "killing", "plane_with_definition"]
 
@@ -44,9 +47,10 @@ LABELED, RECORDLESS = "the label", "the end of the record"
 _ORDER = {True: ("Copying", "Guarding", "Switching", "Adopted"), False: ("GivingBack", "SwitchingBack", RECORDLESS)}
 
 _LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/aggserver-adoption"
-_RECORD = f"/aggserver/adoptions/{moving.NAME}"
+_DEFINITION = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{moving.NAME}"
 _OBJECTS = f"/{moving.GROUP}/parcels/"
 _FINALIZER = "aggserver.io/adopted"
+_RELEASE = {"aggserver.io/adoption": "release", "aggserver.io/release-through-api": "true"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,10 @@ class Kill:
     """adopt: else release. at: a phase, LABELED or RECORDLESS. ours: kill aggserver. kube_apiserver: its number, or None.
 
     milliseconds: the longest time from there to the kill. twice: kill aggserver again once the record changes after that.
-    through_api: the server has no access to the host's etcd, so the copy is read through the API.
+    through_api: the server has no access to the host's etcd. The copy is read through the API, and a release goes through it.
+    Meanwhile clients read what was there before the adoption, so the writers pause.
+    store: "own", "shared" (the cluster's etcd) or "etcd": another etcd, which two servers share. There the one that moves is
+    killed, and the other one takes its place: as soon as the Lease is deleted, or if `outlasts`, once it has ended.
     """
 
     adopt: bool
@@ -64,29 +71,74 @@ class Kill:
     milliseconds: int = 0
     twice: bool = False
     through_api: bool = False
+    store: str = "own"
+    outlasts: bool = False
 
 
 class Balanced(Wire):
-    """To the kube-apiservers that are not `down`, as a load balancer does. What is no answer of the API is a lost connection."""
+    """To the servers that are not `down`, as a load balancer does. What is no answer of the API is a lost connection.
+
+    wires: may change at any time.
+    """
 
     def __init__(self, wires: Sequence[Wire], chance: random.Random) -> None:
         self.down: set[int] = set()
-        self._wires = wires
+        self.wires = list(wires)
         self._by = chance
 
+    def copy(self) -> Balanced:
+        """To the same servers, with the same ones `down` at any time."""
+        made = Balanced(self.wires, random.Random(self._by.random()))
+        made.down = self.down
+        return made
+
     async def call(self, *arguments: Any, **more: Any) -> tuple[int, dict[str, Any]]:
-        wire = self._by.choice([each for number, each in enumerate(self._wires) if number not in self.down])
+        wire = self._by.choice([each for number, each in enumerate(self.wires) if number not in self.down])
         try:
-            status, answer = await wire.call(*arguments, **more)
-            if status == 403 and "system:anonymous" in answer.get("message", ""):
-                # aggserver has just been started, and does not know yet whom to believe the user's name. It is not ready, so
-                # that the Service of a cluster leads nobody to it; that of these tests does.
-                raise Gone("the server is not ready")
-            return status, answer
+            return await wire.call(*arguments, **more)
         except (Gone, orjson.JSONDecodeError) as error:
             # The aggregator tells in plain text that it could not reach us. What is on its way still has this time to happen.
             await asyncio.sleep(0.5)
             raise Gone(str(error)) from error
+
+
+class Servers:
+    """One aggserver, or several that share a store. All methods block."""
+
+    def __init__(self, adopting: Adopting, store: Store, data: str, ports: Sequence[int], arguments: Sequence[str]) -> None:
+        self.store = store
+        self.ports = ports
+        self._adopting = adopting
+        self._data = data
+        self._arguments = arguments
+        self._running: dict[int, Aggregated] = {}
+
+    def start(self) -> None:
+        """Those that do not run."""
+        for number, port in enumerate(self.ports):
+            if number not in self._running:
+                data = f"{self._data}-{number}"
+                self._running[number] = self._adopting.start(*self._arguments, data=data, port=port)
+
+    def kill_mover(self) -> int:
+        """Returns the number of the one that moved families."""
+        number = eventually(lambda: [each for each, server in self._running.items() if _moves(server)], "one moves", SECONDS)[0]
+        self._running.pop(number).kill()
+        return number
+
+    def stop(self) -> None:
+        for number in list(self._running):
+            server = self._running.pop(number)
+            assert server.stop() == 0, server.output
+
+    @property
+    def log(self) -> str:
+        return "\n".join(f"server {number}: {server.output[-5000:]}" for number, server in self._running.items())
+
+
+def _moves(server: Aggregated) -> bool:
+    said = server.output
+    return said.rfind("holding the Lease") > said.rfind("is lost: this server moves nothing")
 
 
 def plane_with_definition(plane: ControlPlane) -> None:
@@ -105,69 +157,138 @@ def plane_with_definition(plane: ControlPlane) -> None:
 
 
 class Killing:
-    """told: a line for each kill, with the phase that the journal had then."""
+    """told: a line for each kill, with the phase that the record had then. etcd: the URL of one for `Kill.store`, '' if none."""
 
-    def __init__(self, plane: ControlPlane, adopting: Adopting, wire: Balanced, chance: random.Random) -> None:
+    def __init__(
+        self, plane: ControlPlane, adopting: Adopting, folder: Path, wire: Balanced, chance: random.Random, etcd: str
+    ) -> None:
         self.told: list[str] = []
         self._plane = plane
         self._adopting = adopting
+        self._folder = folder
         self._wire = wire
+        # Of the writers, who also write to servers themselves; those have higher numbers than the kube-apiservers.
+        self._written = wire.copy()
         self._chance = chance
-        self._writers = [moving.Writer(number, wire, random.Random(chance.random()), NAMES) for number in range(WRITERS)]
+        self._etcd = etcd
+        self._pair = free_ports(2)
+        self._writers = [moving.Writer(number, self._written, random.Random(chance.random()), NAMES) for number in range(WRITERS)]
         self._still: dict[str, Any] = {}
+        self._at_host: set[str] = set()  # uids of the objects that the last adoption left in the cluster's etcd
+        self._servers = self._of(Kill(adopt=True, at=LABELED))
+
+    def _of(self, kill: Kill) -> Servers:
+        """The servers that the kill is about."""
+        host = [] if kill.through_api or kill.store == "shared" else ["--host-etcd-servers", self._plane.etcd]
+        if kill.store == "own":
+            store: Store = SQLiteStore(self._adopting.store("own-0"))
+            return Servers(self._adopting, store, "own", [self._adopting.port], host)
+        url = self._plane.etcd if kill.store == "shared" else self._etcd
+        storage = ["--storage", "etcd", "--etcd-servers", url, "--etcd-compaction-interval", "0"]
+        ports = [self._adopting.port] if kill.store == "shared" else self._pair
+        return Servers(self._adopting, EtcdStore(url), kill.store, ports, [*storage, *host])
 
     async def run(self, kill: Kill) -> None:
         """One move or release, until the definition is there, and its objects were compared."""
         self.told.append(f"{kill}")
         self._still = self._still or await self._listed_still()
-        etcd = [] if kill.through_api else ["--host-etcd-servers", self._plane.etcd]
-        await asyncio.to_thread(self._adopting.start, *etcd)
-        try:
+        self._servers = self._of(kill)
+        pauses = kill.through_api and not kill.adopt
+        async with contextlib.AsyncExitStack() as stack:
+            await asyncio.to_thread(self._servers.start)
+            stack.push_async_callback(asyncio.to_thread, self._servers.stop)
+            if kill.store == "etcd":
+                await stack.enter_async_context(balancing(self._adopting.port, self._pair))
+            async with self._writing(kill):
+                await self._write_on()
+                if not pauses:
+                    await self._move(kill)
+                    await self._write_on()
+            if pauses:
+                await self._move(kill)
+                await self._know_new_uids()
+                async with self._writing(kill):
+                    await self._write_on()
+            await self._compare(kill)
+            if kill.adopt:
+                left = EtcdStore(self._plane.etcd).objects(_OBJECTS)
+                self._at_host = {each["metadata"]["uid"] for each in left}
+
+    @contextlib.asynccontextmanager
+    async def _writing(self, kill: Kill) -> AsyncIterator[None]:
+        """With the writers going on. Where two servers serve a definition, they write to each of them, too."""
+        async with asyncio.TaskGroup() as tasks, contextlib.AsyncExitStack() as stack:
+            if kill.store == "etcd" and not kill.adopt:
+                for number in range(len(self._pair)):
+                    wire = await stack.enter_async_context(connected([await self._direct(number)], self._chance))
+                    self._written.wires.append(wire)
             for writer in self._writers:
                 writer.again()
-            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(writer.run(PAUSE))
+            try:
+                yield
+            finally:
                 for writer in self._writers:
-                    tasks.create_task(writer.run(PAUSE))
-                try:
-                    await self._write_on()
-                    await asyncio.to_thread(self._adopting.label, moving.NAME, "true" if kill.adopt else "")
-                    await asyncio.to_thread(self._until, kill)
-                    await self._kill(kill, etcd)
-                    if kill.twice:
-                        await asyncio.to_thread(self._until_changed, self._record())
-                        await self._kill(Kill(kill.adopt, kill.at), etcd)
-                    await asyncio.to_thread(self._until_there, kill.adopt)
-                    await self._write_on()
-                finally:
-                    for writer in self._writers:
-                        writer.stop()
-            await self._compare(kill.adopt)
-        finally:
-            assert self._adopting.server.stop() == 0, self._adopting.server.output
+                    writer.stop()
+                self._only_through_the_cluster()
 
-    async def _kill(self, kill: Kill, etcd: Sequence[str]) -> None:
+    def _only_through_the_cluster(self) -> None:
+        del self._written.wires[len(self._plane.servers) :]
+
+    async def _direct(self, number: int) -> Path:
+        """A kubeconfig for one of two servers itself, past kube-apiserver."""
+        secret = (await self._get(f"/api/v1/namespaces/{NAMESPACE}/secrets/aggserver-certificates"))["data"]
+        authority = self._folder / "serving-ca.pem"
+        authority.write_bytes(base64.b64decode(secret["ca.crt"]))
+        path = self._folder / f"direct-{number}.kubeconfig"
+        pair = self._plane.client_ca.client("writer", "kubernetes-admin", ("system:masters",))
+        write_kubeconfig(path, f"https://127.0.0.1:{self._pair[number]}", authority, "kubernetes-admin", pair)
+        return path
+
+    async def _move(self, kill: Kill) -> None:
+        """What is asked for, the kill, and what comes of it."""
+        await asyncio.to_thread(self._ask, kill)
+        await asyncio.to_thread(self._until, kill)
+        await self._kill(kill)
+        if kill.twice:
+            await asyncio.to_thread(self._until_changed, self._record())
+            await self._kill(replace(kill, ours=True, kube_apiserver=None))
+        await asyncio.to_thread(self._until_there, kill)
+        self._only_through_the_cluster()
+
+    def _ask(self, kill: Kill) -> None:
+        if kill.through_api and not kill.adopt:
+            self._plane.kubectl("annotate", "crd", moving.NAME, *(f"{name}={value}" for name, value in _RELEASE.items()))
+        else:
+            self._adopting.label(moving.NAME, "true" if kill.adopt else "")
+
+    async def _kill(self, kill: Kill) -> None:
         number = kill.kube_apiserver
         if number is not None:
             await asyncio.to_thread(self._plane.kill, number)
             self._wire.down.add(number)
         if kill.ours:
-            await asyncio.to_thread(self._adopting.server.kill)
+            killed = await asyncio.to_thread(self._servers.kill_mover)
         victims = ["aggserver"] * kill.ours + [f"kube-apiserver {number}"] * (number is not None)
         self.told.append(f"  killed {' and '.join(victims)} in {self._phase()}")
         async with asyncio.TaskGroup() as tasks:
             if kill.ours:
-                tasks.create_task(self._start(etcd))
+                tasks.create_task(self._go_on(kill, killed))
             if number is not None:
                 tasks.create_task(asyncio.to_thread(self._plane.restart, number))
         self._wire.down.clear()
 
-    async def _start(self, etcd: Sequence[str]) -> None:
-        # The next server would wait until the Lease of the one that is dead has expired.
-        status = 0
-        while status not in (200, 404):
-            with contextlib.suppress(Gone):
-                status, _ = await self._wire.call("DELETE", _LEASE)
-        await asyncio.to_thread(self._adopting.start, *etcd)
+    async def _go_on(self, kill: Kill, killed: int) -> None:
+        if not kill.outlasts:
+            # The next server would wait until the Lease of the one that is dead has expired.
+            status = 0
+            while status not in (200, 404):
+                with contextlib.suppress(Gone):
+                    status, _ = await self._wire.call("DELETE", _LEASE)
+        if kill.store == "etcd":
+            self._wire.down.add(len(self._plane.servers) + killed)
+            await asyncio.to_thread(self._until_there, kill)
+        await asyncio.to_thread(self._servers.start)
 
     # --- when ---
 
@@ -176,7 +297,7 @@ class Killing:
         if kill.at != LABELED:
             order = _ORDER[kill.adopt]
             wanted = order[order.index(kill.at) :]
-            eventually(lambda: self._phase() in wanted, f"{kill.at}: {self._adopting.log[-3000:]}", SECONDS)
+            eventually(lambda: self._phase() in wanted, f"{kill.at}: {self._servers.log}", SECONDS)
         time.sleep(self._chance.uniform(0.0, kill.milliseconds / 1000))
 
     def _until_changed(self, record: Mapping[str, Any] | None) -> None:
@@ -184,11 +305,13 @@ class Killing:
         with contextlib.suppress(AssertionError):
             eventually(lambda: self._record() != record, "another record", 5.0)
 
-    def _until_there(self, adopted: bool) -> None:
-        wanted = "Adopted" if adopted else ""
+    def _until_there(self, kill: Kill) -> None:
+        # With the label, it waits for being adopted anew until the annotation is gone.
+        shown = "Adopted" if kill.adopt else "Waiting" if kill.through_api else ""
+        record = "Adopted" if kill.adopt else RECORDLESS
         eventually(
-            lambda: (self._phase() == (wanted or RECORDLESS)) and self._adopting.phase(moving.NAME) == wanted,
-            f"{wanted or 'released'}: {self._phase()}, {self._adopting.status()}, {self._adopting.log[-5000:]}",
+            lambda: self._phase() == record and self._adopting.phase(moving.NAME) == shown,
+            f"{record}: {self._phase()}, {self._adopting.status()}, {self._servers.log}",
             SECONDS,
         )
 
@@ -197,16 +320,7 @@ class Killing:
         return str(record["phase"]) if record is not None else RECORDLESS
 
     def _record(self) -> Mapping[str, Any] | None:
-        rows = self._rows(
-            "SELECT CAST(events.value AS BLOB) FROM current JOIN events USING (revision) WHERE current.key = ?", _RECORD
-        )
-        return orjson.loads(rows[0][0]) if rows else None
-
-    def _rows(self, query: str, *arguments: str) -> list[Any]:
-        # Read-only, so that it never takes the place of the server that is dead: recovery and checkpoints are the next one's.
-        uri = f"{self._adopting.store.as_uri()}?mode=ro"
-        with contextlib.closing(sqlite3.connect(uri, uri=True, isolation_level=None, timeout=30.0)) as connection:
-            return connection.execute(query, arguments).fetchall()
+        return self._servers.store.record(moving.NAME)
 
     # --- what is there ---
 
@@ -219,28 +333,42 @@ class Killing:
     async def _listed_still(self) -> dict[str, Any]:
         return _still((await self._get(moving.PATH))["items"])
 
-    async def _compare(self, adopted: bool) -> None:
+    async def _know_new_uids(self) -> None:
+        """Through the API, what was created here has another uid in the cluster. What came from there keeps its own."""
+        uids = {item["metadata"]["name"]: item["metadata"]["uid"] for item in (await self._get(moving.PATH))["items"]}
+        for writer in self._writers:
+            for name, (mark, uid) in writer.known.items():
+                if uid not in self._at_host:
+                    writer.known[name] = mark, uids.get(name, "")
+
+    async def _compare(self, kill: Kill) -> None:
+        log = self._servers.log
         faults = [fault for writer in self._writers for fault in writer.faults]
-        assert not faults, "\n".join([*faults, self._adopting.log[-5000:]])
+        assert not faults, "\n".join([*faults, log])
         for number in range(len(self._plane.servers)):
-            self._wire.down = set(range(len(self._plane.servers))) - {number}
+            self._wire.down.update(set(range(len(self._plane.servers))) - {number})
             listed = await self._get(moving.PATH)
-            assert moving.differences(self._writers, listed["items"]) == [], self._adopting.log[-5000:]
+            assert moving.differences(self._writers, listed["items"]) == [], log
             assert _still(listed["items"]) == self._still
             known = {name for writer in self._writers for name in writer.known}
             assert {item["metadata"]["name"] for item in listed["items"]} == known | self._still.keys()
-        self._wire.down = set()
+            self._wire.down.clear()
         # Where it is, and that nothing of a step that was cut off is left.
         service = await self._get(f"/apis/apiregistration.k8s.io/v1/apiservices/v1.{moving.GROUP}")
-        assert (service["spec"].get("service") is not None) == adopted
-        definition = await self._get(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{moving.NAME}")
-        assert (_FINALIZER in definition["metadata"].get("finalizers", ())) == adopted
-        assert definition["metadata"].get("labels", {}).get(LABEL) == ("true" if adopted else None)
+        assert (service["spec"].get("service") is not None) == kill.adopt
+        definition = await self._get(_DEFINITION)
+        assert (_FINALIZER in definition["metadata"].get("finalizers", ())) == kill.adopt
+        if kill.through_api and not kill.adopt:
+            # They ask for the release as long as they stay.
+            await asyncio.to_thread(self._adopting.label, moving.NAME, "")
+            await asyncio.to_thread(self._plane.kubectl, "annotate", "crd", moving.NAME, *(f"{name}-" for name in _RELEASE))
+        else:
+            assert definition["metadata"].get("labels", {}).get(LABEL) == ("true" if kill.adopt else None)
         assert definition["spec"]["versions"][0]["schema"] == moving.DEFINITION["spec"]["versions"][0]["schema"]
         guards = await self._get("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations")
-        assert (moving.GROUP in json.dumps(guards["items"])) == adopted
-        copies = self._rows("SELECT key FROM current WHERE key >= ? AND key < ?", _OBJECTS, _OBJECTS[:-1] + "0")
-        assert len(copies) == (len(listed["items"]) if adopted else 0)
+        assert (moving.GROUP in json.dumps(guards["items"])) == (kill.adopt and kill.store != "shared")
+        copies = self._servers.store.count(_OBJECTS)
+        assert copies == (len(listed["items"]) if kill.adopt or kill.store == "shared" else 0)
 
     async def _get(self, path: str) -> dict[str, Any]:
         while True:
@@ -264,7 +392,8 @@ def _still(items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def killing(plane: ControlPlane, folder: Path, chance: random.Random) -> AsyncIterator[Killing]:
+async def killing(plane: ControlPlane, folder: Path, chance: random.Random, etcd: str = "") -> AsyncIterator[Killing]:
+    """etcd: the URL of one that is not the cluster's, for kills of one of two servers."""
     adopting = await asyncio.to_thread(Adopting, plane, folder, moving.GROUP)
     pair = plane.client_ca.client("writer", "kubernetes-admin", ("system:masters",))
     async with contextlib.AsyncExitStack() as stack:
@@ -273,4 +402,4 @@ async def killing(plane: ControlPlane, folder: Path, chance: random.Random) -> A
             path = folder / f"server-{number}.kubeconfig"
             write_kubeconfig(path, server, plane.client_ca.pair.certificate, "kubernetes-admin", pair)
             wires.append(await stack.enter_async_context(connected([path], chance)))
-        yield Killing(plane, adopting, Balanced(wires, random.Random(chance.random())), chance)
+        yield Killing(plane, adopting, folder, Balanced(wires, random.Random(chance.random())), chance, etcd)

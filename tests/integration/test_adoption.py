@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -221,6 +223,24 @@ def test_a_deleted_definition_takes_its_objects_with_it(adopting: Adopting) -> N
         plane.kubectl("wait", "--for=condition=Established", f"crd/{tabs.definition}", "--timeout=30s")
         eventually(lambda: _served(tabs), "kube-apiserver serves the new definition", 60)
         assert tabs.all() == {}
+
+
+def test_the_command_says_which_server_moves_definitions(adopting: Adopting) -> None:
+    with running(serving(adopting, "sqlite")):
+        eventually(lambda: "holding the Lease" in adopting.log, "it moves")
+        server = _status(adopting)["server"]
+        assert server["holder"].startswith(socket.gethostname())
+        assert server["problem"] == ""
+    server = _status(adopting)["server"]
+    assert server["problem"].startswith("no aggserver moves definitions: the last one has ended at ")
+
+
+def _status(adopting: Adopting) -> Any:
+    where = ["--kubeconfig", str(adopting.plane.kubeconfig), "--service-namespace", NAMESPACE, "-o", "json"]
+    command = [sys.executable, "-m", "aggserver", "adopt", "status", *where]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 # --- what is applied ---
