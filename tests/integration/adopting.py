@@ -68,8 +68,13 @@ class Adopting:
         self.server = Aggregated(self._folder / data, self.kubeconfig, port or self.port, *service, *adopt)
         return self.server
 
-    def store(self, data: str) -> Path:
-        """The file of a server's store. data: the name of its folder."""
+    @property
+    def store(self) -> Path:
+        """The file of the server's store."""
+        return self.store_of(self._data)
+
+    def store_of(self, data: str) -> Path:
+        """The same for the server with this folder, which need not have been started yet."""
         return self._folder / data / "data" / FILE_NAME
 
     @property

@@ -181,7 +181,7 @@ class Killing:
         """The servers that the kill is about."""
         host = [] if kill.through_api or kill.store == "shared" else ["--host-etcd-servers", self._plane.etcd]
         if kill.store == "own":
-            store: Store = SQLiteStore(self._adopting.store("own-0"))
+            store: Store = SQLiteStore(self._adopting.store_of("own-0"))
             return Servers(self._adopting, store, "own", [self._adopting.port], host)
         url = self._plane.etcd if kill.store == "shared" else self._etcd
         storage = ["--storage", "etcd", "--etcd-servers", url, "--etcd-compaction-interval", "0"]
