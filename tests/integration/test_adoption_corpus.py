@@ -25,7 +25,7 @@ from tests.integration.raw import Client
 from tests.integration.server import eventually, running
 
 COUNT = 100
-# Of a group that the manifests' policy keeps from this server.
+# The manifests' policy keeps built-in groups of Kubernetes from this server, and not definitions whose groups have such names.
 KUBERNETES = "referencegrants.gateway.networking.k8s.io"
 # Nineteen definitions share this group-version, so that they move together.
 TOGETHER = "generators.external-secrets.io"
@@ -164,21 +164,20 @@ def test_all_definitions_move_here_and_back(adopting: tuple[World, Adopting]) ->
     world.create()
     before = world.seen()
     with running(server.start(selector="")):
-        early = world.names - {LATER, KUBERNETES}
+        early = world.names - {LATER}
         _until_adopted(world, early)
         _same(world, before)
-        _leads_here(world, {KUBERNETES, LATER})
+        assert KUBERNETES in early
+        _leads_here(world, {LATER})
         status = world.status()
         # The families that move together have one name, that of their first definition.
         together = {status[name]["family"] for name in early if name.partition(".")[2] == TOGETHER}
         assert together == {min(name for name in early if name.partition(".")[2] == TOGETHER)}
         assert status[CONVERTED]["phase"] == "Adopted"
-        # What the policy of the manifests does not let this server take stays where it is, and that is told.
-        eventually(lambda: "a group of Kubernetes' own" in world.status().get(KUBERNETES, {}).get("reason", ""), "the reason", 60)
 
         world.create_later()
         _until_adopted(world, early | {LATER})
-        _leads_here(world, {KUBERNETES})
+        _leads_here(world, set())
         plane.kubectl("delete", "crd", LATER, "--timeout=60s")
         _same(world, before)
 
