@@ -19,7 +19,7 @@ import orjson
 from aggserver.admission.cluster_sources import GUARD_LABEL
 from aggserver.adopt_command import follow, holder, report
 from aggserver.adopt_command.plan import Access, Facts, Sample, access_of, access_of_server, chosen, plan
-from aggserver.adoption.families import ADOPTION, ASKED, CLEANUP, RELEASE, THROUGH_API, Family, kept
+from aggserver.adoption.families import ADOPTION, ASKED, CLEANUP, DISCARD, RELEASE, THROUGH_API, Family, kept
 from aggserver.adoption.from_backup import opened_backup, release_from_backup
 from aggserver.adoption.guard import guard_name
 from aggserver.adoption.record import LEASE
@@ -279,12 +279,14 @@ class Adopt:
             )
         now = format_time(self._now())
         if is_release:
-            annotations = {ADOPTION: RELEASE, ASKED: now, THROUGH_API: "true" if self._options.through_api else None}
+            what = DISCARD if self._options.discard else RELEASE
+            annotations = {ADOPTION: what, ASKED: now, THROUGH_API: "true" if self._options.through_api else None}
+            outcome = follow.discarded if self._options.discard else follow.released
         else:
-            annotations = {CLEANUP: now}
+            annotations, outcome = {CLEANUP: now}, follow.cleaned
         for name in names:
             await self._cluster.request("PATCH", f"{DEFINITIONS}/{name}", body={"metadata": {"annotations": annotations}})
-        return await self._follow(names, first, follow.released if is_release else follow.cleaned)
+        return await self._follow(names, first, outcome)
 
     async def _names(self, adopted: Mapping[str, Any]) -> list[str]:
         """The definitions that are meant by NAMEs: plural.group, or the plural, singular, kind or a short name."""

@@ -11,7 +11,7 @@ from enum import StrEnum
 from aggserver.adoption.record import Phase
 from aggserver.meta.json_types import JSONMapping
 
-__all__ = ["Outcome", "cleaned", "line", "released"]
+__all__ = ["Outcome", "cleaned", "discarded", "line", "released"]
 
 
 class Outcome(StrEnum):
@@ -28,6 +28,13 @@ def released(first: JSONMapping | None, now: JSONMapping | None) -> Outcome:
     if first is not None and now["phase"] == Phase.ADOPTED.value and now.get("reason") and now["since"] != first["since"]:
         return Outcome.FAILED
     return Outcome.GOING_ON
+
+
+def discarded(first: JSONMapping | None, now: JSONMapping | None) -> Outcome:
+    """As `released`, of which this is one where the server has adopted the definition after all."""
+    entries = [(each["phase"], each.get("reason")) for each in (first, now) if each is not None]
+    # It waits for this already, since the cluster has the definition by itself.
+    return Outcome.GOING_ON if len(set(entries)) == 1 and len(entries) == 2 else released(first, now)
 
 
 def cleaned(first: JSONMapping | None, now: JSONMapping | None) -> Outcome:

@@ -13,7 +13,7 @@ from functools import partial
 
 from aggserver.adoption.families import Family
 from aggserver.adoption.journal import Journal
-from aggserver.adoption.record import CantGiveBack, Record, none_left
+from aggserver.adoption.record import CantGiveBack, Record, Told, none_left
 from aggserver.adoption.steps import Step, Steps, next_step, to_clean
 from aggserver.adoption.wants import ChangedError, Wants
 
@@ -29,7 +29,7 @@ class Cleaning:
         steps: Steps,
         wants: Wants,
         write: Callable[[Record], Awaitable[None]],
-        told: Callable[[str, str], None],
+        told: Told,
     ) -> None:
         self._journal = journal
         self._steps = steps

@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mappi
 from contextlib import aclosing
 from typing import Any
 
-from aggserver.adoption.record import Change, Copied, Moving, Source, SourcePage, digest
+from aggserver.adoption.record import LATE_WRITE, Change, Copied, Moving, Source, SourcePage, Told, digest
 from aggserver.cluster.pacing import Sleep
 from aggserver.storage.interface import Conflict, KeyExists, NotFound, Storage
 
@@ -265,10 +265,10 @@ class Copier:
 class Copies:
     """The copiers of the families that are moving, and the tasks in which they follow the host.
 
-    told: called with a family, and with what a person should know about a write that came late.
+    told: about writes that came late and were not copied.
     """
 
-    def __init__(self, storage: Storage, told: Callable[[str, str], None], *, clock: Callable[[], float], sleep: Sleep) -> None:
+    def __init__(self, storage: Storage, told: Told, *, clock: Callable[[], float], sleep: Sleep) -> None:
         self._storage = storage
         self._told = told
         self._clock = clock
@@ -323,7 +323,7 @@ class Copies:
         else:
             why = f"{what} of {change.key} at the host's revision {change.revision} came late: what was written here since stays"
             log.warning("%s: %s", family, why)
-            self._told(family, why)
+            self._told(family, why, LATE_WRITE)
 
 
 async def stopped(tasks: Sequence[asyncio.Task[Any]]) -> None:

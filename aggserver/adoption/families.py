@@ -10,7 +10,7 @@ pkg/apiserver/customresource_handler.go (ServeHTTP), v0.36.3.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -24,6 +24,7 @@ __all__ = [
     "ADOPTION",
     "ASKED",
     "CLEANUP",
+    "DISCARD",
     "FINALIZER",
     "RELEASE",
     "THROUGH_API",
@@ -42,6 +43,7 @@ FINALIZER = "aggserver.io/adopted"
 # Annotations by which `aggserver adopt` asks for something.
 ADOPTION = "aggserver.io/adoption"
 RELEASE = "release"
+DISCARD = "discard"  # as release; where the host has the definition by itself, what is here of it is deleted
 THROUGH_API = "aggserver.io/release-through-api"  # "true": objects that were created here may get new uids
 ASKED = "aggserver.io/release-asked"  # when the release was asked for, RFC 3339, so that asking again is a change
 CLEANUP = "aggserver.io/cleanup"  # when it was asked for, RFC 3339
@@ -70,6 +72,10 @@ class Family:
     command has asked for it last, '' if none has. cleanup: when it was asked for, by definition. deleted: its definitions that
     are being deleted in the host. opened: its definitions through which kube-apiserver serves leftovers now; that comes and goes
     without anything else being wanted, so it is not compared.
+
+    generations: of the definitions, by name, which grow with each change of a spec; not compared either. unheld: definitions of
+    its record that have lost our finalizer. lost: why what is here must not be served any more; '' if it may. discard:
+    definitions of its record that the host has by itself, and whose objects here are to be deleted.
     """
 
     name: str
@@ -83,6 +89,10 @@ class Family:
     cleanup: Mapping[str, str] = field(default_factory=dict)
     deleted: Sequence[str] = ()
     opened: Sequence[str] = field(default=(), compare=False)
+    generations: Mapping[str, int] = field(default_factory=dict, compare=False)
+    unheld: Sequence[str] = ()
+    lost: str = ""
+    discard: Sequence[str] = ()
 
     @property
     def definitions(self) -> list[str]:
@@ -127,14 +137,16 @@ def families(
     records: Iterable[Record],
     elsewhere: Mapping[GroupVersion, str],
     refused: Mapping[str, str],
+    ours: Collection[GroupVersion] = (),
 ) -> list[Family]:
     """All families that are to be adopted or have a record, sorted by name.
 
     crds: the host's definitions, at least what `kept` keeps. elsewhere: the group-versions whose APIService is neither the host's
-    nor this server's, with words that complete "it is ...". refused: the definitions that this server can't serve, and why.
+    nor this server's, with words that complete "it is ...". refused: the definitions that this server can't serve, and why. ours:
+    the group-versions whose APIService leads here.
     """
     by_name = {crd["metadata"]["name"]: crd for crd in sorted(crds, key=lambda crd: str(crd["metadata"]["name"]))}
-    facts = _Facts(by_name, selector, elsewhere, refused)
+    facts = _Facts(by_name, selector, elsewhere, refused, ours)
     by_family = {record.family: record for record in sorted(records, key=lambda record: record.family)}
     found: list[Family] = []
     for names, recorded in _components(by_name, by_family):
@@ -153,6 +165,7 @@ class _Facts:
     selector: LabelSelector
     elsewhere: Mapping[GroupVersion, str]
     refused: Mapping[str, str]
+    ours: Collection[GroupVersion]
 
     def is_selected(self, name: str) -> bool:
         return self.selector.matches(self.crds[name]["metadata"].get("labels") or {})
@@ -166,6 +179,16 @@ class _Facts:
     def is_deleted(self, name: str) -> bool:
         return "deletionTimestamp" in self.crds[name]["metadata"]
 
+    def is_held(self, name: str) -> bool:
+        return FINALIZER in (self.crds[name]["metadata"].get("finalizers") or ())
+
+    def generations(self, names: Iterable[str]) -> dict[str, int]:
+        return {name: int(self.crds[name]["metadata"].get("generation", 0)) for name in names}
+
+    def has_conflict(self, name: str) -> bool:
+        conditions = (self.crds[name].get("status") or {}).get("conditions") or ()
+        return any(each["type"] == "NamesAccepted" and each["status"] == "False" for each in conditions)
+
     def group_versions(self, names: Iterable[str]) -> list[GroupVersion]:
         return sorted({each for name in names for each in group_versions(self.crds[name])})
 
@@ -173,17 +196,18 @@ class _Facts:
         """Why a definition is not to be adopted; '' if it is."""
         if not self.is_selected(name):
             return f"{name} does not match the selector {str(self.selector)!r}"
-        return f"{name} has the annotation {ADOPTION}: {RELEASE}" if self.annotation(name, ADOPTION) == RELEASE else ""
+        asked = self.annotation(name, ADOPTION)
+        return f"{name} has the annotation {ADOPTION}: {asked}" if asked in (RELEASE, DISCARD) else ""
 
     def trouble(self, name: str) -> str:
         """Why the definition could not be served here; '' if it can."""
         crd = self.crds[name]
         if self.is_deleted(name):
             return f"{name} is being deleted"
+        if self.has_conflict(name):
+            return f"{name} has a name that another definition of its group has: see its condition NamesAccepted"
         if not is_true(crd, "Established"):
             return f"{name} is not established in the host"
-        if not is_true(crd, "NamesAccepted"):
-            return f"{name} has a name that another definition of its group has: see its condition NamesAccepted"
         if name in self.refused:
             return f"{name} can't be served here: {self.refused[name]}"
         return "" if group_versions(crd) else f"{name} serves no version"
@@ -213,6 +237,7 @@ def _new(facts: _Facts, names: Sequence[str]) -> Family:
         asked=asked,
         cleanup=cleanup,
         deleted=list(filter(facts.is_deleted, names)),
+        generations=facts.generations(names),
     )
 
 
@@ -244,11 +269,21 @@ def _with_records(facts: _Facts, names: Sequence[str], records: Sequence[Record]
 
 def _recorded(facts: _Facts, record: Record, new: Sequence[str], asked: Sequence[str]) -> Family:
     own = facts.own(record)
-    if record.phase in LED_HERE or (record.phase is Phase.SWITCHING_BACK):
+    deleted = list(filter(facts.is_deleted, own))
+    unheld = [name for name in own if not facts.is_held(name) and name not in deleted]
+    joining: list[str] = []
+    problems: list[str] = []
+    if record.phase is Phase.WAITING:
+        pass  # the host has its definitions by itself
+    elif record.phase in LED_HERE or (record.phase is Phase.SWITCHING_BACK):
         joining, problems = _joining(facts, record, new)
         problems = [*_gone(facts, record), *problems, *_strangers(facts, record, own)]
     else:
         joining, problems = list(new), _obstacles(facts, sorted((*own, *new)))
+    if deleted and asked and record.phase in LED_HERE:
+        # The host deletes what it has of them, so nothing can be given back there. Their objects here go first.
+        problems.append(f"{', '.join(deleted)} is being deleted, and what else there is goes back when that is done")
+        asked = []
     # Before the switch, an unselected definition that is not in the record is an obstacle. One that is, ends the move.
     wanted = Wanted.RELEASE if asked else Wanted.KEEP if record.phase is Phase.ADOPTED else Wanted.ADOPT
     members = sorted((*own, *joining))
@@ -265,7 +300,31 @@ def _recorded(facts: _Facts, record: Record, new: Sequence[str], asked: Sequence
         cleanup=cleanup,
         deleted=list(filter(facts.is_deleted, members)),
         opened=[name for name in own if facts.crds[name].get(_OPENED)],
+        generations=facts.generations(members),
+        unheld=unheld if record.phase in (*LED_HERE, Phase.SWITCHING, Phase.WAITING) else (),
+        lost=_lost(facts, record, unheld),
+        discard=_discard(facts, record, own),
     )
+
+
+def _lost(facts: _Facts, record: Record, unheld: Sequence[str]) -> str:
+    """Why what an adopted family has here is not the truth any more; '' if it is.
+
+    As after a release from a backup, while the store that was thought to be lost is still there. Somebody who has only taken off
+    the finalizer, or only changed the APIServices, has not done that.
+    """
+    if record.phase not in LED_HERE or record.shared or not unheld or any(each in facts.ours for each in record.group_versions):
+        return ""
+    return (
+        f"{', '.join(unheld)} went back to the cluster without this server: no APIService leads here, and the finalizer "
+        f"{FINALIZER} is gone, as after a release from a backup. The cluster's objects are newer than what is here, which is "
+        "kept and not served; `aggserver adopt release --discard` deletes it"
+    )
+
+
+def _discard(facts: _Facts, record: Record, own: Sequence[str]) -> list[str]:
+    asked = [name for name in record.uids if name in facts.crds and facts.annotation(name, ADOPTION) == DISCARD]
+    return sorted(name for name in asked if name not in own or record.phase is Phase.WAITING)
 
 
 def _joining(facts: _Facts, record: Record, new: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -286,7 +345,7 @@ def _joining(facts: _Facts, record: Record, new: Sequence[str]) -> tuple[list[st
             problems.append(f"{name} is served by nobody in {here}, which is adopted: {why}")
         elif not facts.trouble(name):
             joining.append(name)
-        elif name in facts.refused:
+        elif name in facts.refused or facts.has_conflict(name):
             problems.append(facts.trouble(name))
     return joining, problems
 
@@ -299,9 +358,14 @@ def _gone(facts: _Facts, record: Record) -> list[str]:
     problems = []
     for name, uid in sorted(record.uids.items()):
         if name not in facts.crds:
-            problems.append(f"{name} is gone from the host without its finalizer {FINALIZER} having been waited for")
+            problems.append(
+                f"{name} is gone from the host without its finalizer {FINALIZER} having been waited for; its objects are kept"
+            )
         elif facts.uid(name) != uid:
-            problems.append(f"{name} was deleted and created anew in the host; its objects here are of the one with uid {uid}")
+            problems.append(
+                f"{name} was deleted and created anew in the host; its objects here are of the one with uid {uid}: "
+                "`aggserver adopt release --discard` deletes them"
+            )
     return problems
 
 

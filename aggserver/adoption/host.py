@@ -157,6 +157,10 @@ class Host:
         specs = [item["spec"] for item in (self._services or {}).values() if owner(item, self._target)[0] is Owner.OURS]
         return {spec["version"] for spec in specs if spec["group"] == group}
 
+    def serves(self, group_version: GroupVersion) -> bool:
+        """Whether the host has a definition that serves it, as far as is known."""
+        return self._crds is None or any(group_version in group_versions(crd) for crd in self._crds.values())
+
     async def hold(self, name: str) -> None:
         """Put our finalizer on a definition, unless it is there. Raises HostError, ClusterError and Unreachable."""
         if not await self._set_finalizer(name, "", there=True):
@@ -212,12 +216,16 @@ class Host:
 
     def _families(self, crds: Mapping[str, JSONObject], services: Mapping[str, JSONObject]) -> list[Family]:
         elsewhere: dict[GroupVersion, str] = {}
+        ours: set[GroupVersion] = set()
         for item in services.values():
             whose, words = owner(item, self._target)
+            group_version = item["spec"].get("group", ""), item["spec"]["version"]
             if whose is Owner.OTHER:
-                elsewhere[item["spec"].get("group", ""), item["spec"]["version"]] = words
+                elsewhere[group_version] = words
+            elif whose is Owner.OURS:
+                ours.add(group_version)
         refused = {name: parsed.why for name, parsed in self._parsed.items() if parsed.why and name in crds}
-        return families(crds.values(), self._selector, self._records(), elsewhere, refused)
+        return families(crds.values(), self._selector, self._records(), elsewhere, refused, ours)
 
     # --- definitions ---
 

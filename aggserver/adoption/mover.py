@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from aggserver.adoption.families import Family, Wanted
+from aggserver.adoption.families import Family, GroupVersion, Wanted
 from aggserver.adoption.journal import Journal
 from aggserver.adoption.moves import CATCH_UP_SECONDS, Moves, Observe
-from aggserver.adoption.record import Moving, Phase, Record, Refused
+from aggserver.adoption.record import Moving, Phase, Record, Refused, Told
 from aggserver.adoption.steps import Step, Steps, next_step
 from aggserver.adoption.wants import ChangedError, Wants
 from aggserver.cluster.pacing import Sleep
@@ -34,7 +34,7 @@ RETRY = Backoff(initial=2.0, longest=300.0)
 
 
 class Mover:
-    """storage: our store. observe, told: called on the event loop, must not raise. told: a family and what a person should know.
+    """storage: our store. observe: called on the event loop, must not raise.
 
     clock: monotonic, in seconds. now: seconds since 1970.
     """
@@ -45,7 +45,7 @@ class Mover:
         journal: Journal,
         steps: Steps,
         observe: Observe,
-        told: Callable[[str, str], None],
+        told: Told,
         *,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
@@ -61,6 +61,8 @@ class Mover:
         # By family, after a failure: when to try again, and what was wanted then.
         self._retries: dict[str, tuple[float, Family | None]] = {}
         self._pauses: dict[str, Iterator[float]] = {}
+        # By family, the step that failed last, for which the record of an adopted family has a reason.
+        self._failing: dict[str, Step] = {}
         self._waiting: dict[str, Record] = {}
         # Families whose record could not be written, so that what is shown of them is not what the journal has.
         self._unrecorded: set[str] = set()
@@ -83,7 +85,8 @@ class Mover:
         """Until cancelled. The journal must be running."""
         try:
             await self._journal.ready()
-            await self._restore()
+            async with self._moves.turn:
+                await self._restore()
             while True:
                 self._wants.changed.clear()
                 name, step = self._due()
@@ -98,21 +101,35 @@ class Mover:
     # --- what to do, and when ---
 
     async def _restore(self) -> None:
-        """Make the guard what the records say. A move that was interrupted while it guarded begins anew, without it."""
+        """Make the guard what the records say. A move that was interrupted while it guarded begins anew, without it.
+
+        What went back to the cluster while this server was away is not led here again, and its writes are not refused there.
+        """
         guarding = [record for record in self._journal.records.values() if record.phase is Phase.GUARDING]
         self._moves.unguarded |= {record.family for record in guarding}
         pauses = RETRY.pauses()
         while True:
             try:
+                await self._moves.catch_up()
                 await self._moves.guard()
                 for record in guarding:
                     with contextlib.suppress(StorageError):  # no room for it, and it changes nothing
                         await self._moves.write(record.at(Phase.COPYING, self._moves.time()))
             except AggserverError as error:
                 log.warning("moves can't go on yet: %s", error)
+                for name in self._journal.records:
+                    self._told(name, f"moves can't go on yet: {error}")
                 await self._sleep(next(pauses))
             else:
                 return
+
+    def led_away(self, group_version: GroupVersion) -> None:
+        """The host was found to serve it again for a moment: an adopted family that has it is looked after anew."""
+        for name, record in self._journal.records.items():
+            if group_version in record.group_versions:
+                self._moves.led_away.add(name)
+                self._moves.resumed.discard(name)
+        self._wants.changed.set()
 
     def _due(self) -> tuple[str, Step | None]:
         records = self._journal.records
@@ -164,8 +181,12 @@ class Mover:
         family = self._wants.families.get(name)
         try:
             await self._moves.do(name, step)
+            if self._failing.get(name) is step:
+                del self._failing[name]
+                await self._moves.well(name)
         except ChangedError as error:
-            log.info("%s: the move begins anew: %s", name, error)
+            log.info("%s: the move is given up, and begins anew when it can: %s", name, error)
+            self._told(name, f"the move is given up, and begins anew when it can: {error}")
             await self._give_up(name, "")
         except AggserverError as error:
             await self._failed(name, step, family, str(error) or type(error).__name__, lasting=isinstance(error, Refused))
@@ -173,8 +194,8 @@ class Mover:
             why = f"the copy has not caught up with the host within {CATCH_UP_SECONDS:g} s"
             await self._failed(name, step, family, why)
         else:
-            # The end of a way back is no success: what has failed before it waits for its time.
-            if step not in (Step.BACK, Step.FINISH):
+            # A way back or a resumption is no success: if what has failed comes next, it waits for its time, longer each time.
+            if self._step(name) is None:
                 self._retries.pop(name, None)
                 self._pauses.pop(name, None)
             if name in self._unrecorded and (record := self._journal.get(name)) is not None:
@@ -185,6 +206,7 @@ class Mover:
         """lasting: it is tried again only when something else is wanted, or the same is asked for again."""
         pause = math.inf if lasting else next(self._pauses.setdefault(name, RETRY.pauses()))
         self._retries[name] = self._clock() + pause, family
+        self._failing[name] = step
         again = "when it is asked for again" if lasting else f"in {pause:g} s"
         log.warning("%s: %s failed, trying again %s: %s", name, step, again, why)
         self._told(name, why)
@@ -218,7 +240,9 @@ class Mover:
     def _observe_move(self, record: Record, moving: Moving | None) -> None:
         """A record of the journal, or the end of one, for which Waiting stands."""
         family = self._wants.families.get(record.family)
-        if record.phase is Phase.WAITING and record.reason and family is not None and family.wanted is Wanted.ADOPT:
+        if record.phase is Phase.WAITING and record == self._journal.get(record.family):
+            pass  # it is kept, although the host has its definitions by itself
+        elif record.phase is Phase.WAITING and record.reason and family is not None and family.wanted is Wanted.ADOPT:
             self._waiting[record.family] = record
         else:
             self._waiting.pop(record.family, None)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -24,7 +24,7 @@ from aggserver.adoption.copying import Copier, Copies, drop, stopped
 from aggserver.adoption.families import Family
 from aggserver.adoption.giving_back import objects_prefix
 from aggserver.adoption.journal import Journal
-from aggserver.adoption.record import Copied, Given, Moving, Phase, Record
+from aggserver.adoption.record import LED_HERE, Copied, Given, Moving, Phase, Record, Told
 from aggserver.adoption.steps import GUARDED, Step, Steps, fits, joined
 from aggserver.adoption.wants import ChangedError, Wants
 from aggserver.cluster.pacing import Sleep
@@ -60,7 +60,7 @@ class Moves:
         steps: Steps,
         wants: Wants,
         observe: Observe,
-        told: Callable[[str, str], None],
+        told: Told,
         *,
         clock: Callable[[], float],
         now: Callable[[], float],
@@ -81,6 +81,10 @@ class Moves:
         self._watches_ended: set[str] = set()
         # Families whose record says Guarding while the guard must not be on: the move was given up, and our store takes no write.
         self.unguarded: set[str] = set()
+        # Adopted families of which the host was found to serve a group-version again for a moment.
+        self.led_away: set[str] = set()
+        # Of families that are copied, what `Family.generations` was at the beginning.
+        self._generations: dict[str, Mapping[str, int]] = {}
         self._cleaning = Cleaning(journal, steps, wants, self.write, told)
         self._copies = Copies(storage, told, clock=clock, sleep=sleep)
         self._background: set[asyncio.Task[None]] = set()
@@ -114,6 +118,9 @@ class Moves:
                 await self._release(record, through_api=family is not None and family.through_api)
             case Step.FINISH:
                 await self._switch_back(record)
+            case Step.DISCARD:
+                assert family is not None
+                await self.part(record, family.discard)
             case _:
                 assert family is not None
                 await self._follow_family(step, record, family)
@@ -158,6 +165,8 @@ class Moves:
 
     async def _copy(self, record: Record) -> None:
         await self._end_following(record.family)
+        family = self._wants.families.get(record.family)
+        self._generations[record.family] = family.generations if family is not None else {}
         copiers = await self._wants.during(
             self._copy_all(record), lambda: self._check_wanted(record, self._wants.families.get(record.family))
         )
@@ -202,7 +211,7 @@ class Moves:
             copier.switched(record.copied[name])
         await self._steps.to_us(record.group_versions)
         # A definition may have been created in these group-versions before the last kube-apiserver led here.
-        self._wants.tell(await self._steps.families({group for group, _ in record.group_versions}))
+        self._wants.tell(await self._steps.families(_groups([record])))
         self._check_wanted(record, self._wants.families.get(record.family))
         if not record.shared:
             # The host has told clients newer revisions until it led the last of them here.
@@ -222,24 +231,36 @@ class Moves:
             await self._steps.mark(name)
 
     def _check_wanted(self, record: Record, family: Family | None) -> None:
-        if not fits(record, family):
-            why = "; ".join([*family.obstacles, family.reason]) if family is not None else "nothing is known of it any more"
-            raise ChangedError(why or "its definitions have changed")
+        if family is None or not fits(record, family):
+            why = [*family.obstacles, *([family.reason] if family.reason else [])] if family is not None else []
+            raise ChangedError("; ".join(why) or "what it consists of, or what it serves, has changed")
+        # What the host shows of an object depends on the schema: a copy that was made by two of them may lack a field.
+        if family.generations != self._generations.get(record.family, family.generations):
+            raise ChangedError("the spec of a definition has changed")
 
     async def _resume(self, record: Record) -> None:
         """Look after a family that was adopted before this process began, or of which a step has failed."""
         if record.phase is Phase.GIVING_BACK:
             await self.stay(record, "")
             return
+        if record.phase is Phase.WAITING:
+            record = record.at(Phase.ADOPTED, self.time())
+            await self.write(record)
         if not record.shared:
             await self.guard()
         await self._steps.serve(record)
         for name in record.definitions:
             self._steps.thaw(name)
-        await self._steps.to_us(record.group_versions)
+        # If it fails, it is not known what the host has served until now.
+        known, self.led_away = record.family not in self.led_away, self.led_away | {record.family}
+        led_away = await self._steps.to_us(record.group_versions) or not known
+        if led_away and not record.shared:
+            # Clients may have the host's revisions, and watches there that are blind now.
+            await self._pass_host(record)
+        self.led_away.discard(record.family)
         self.resumed.add(record.family)
-        recent = self._now() - parse_time(record.since) < WATCHES_SECONDS
-        if recent and not record.shared and record.family not in self._watches_ended:
+        recent = self._now() - parse_time(record.since) < WATCHES_SECONDS and record.family not in self._watches_ended
+        if (recent or led_away) and not record.shared:
             self._start(self._end_host_watches(record))
 
     async def _end_host_watches(self, record: Record) -> None:
@@ -278,6 +299,11 @@ class Moves:
         match step:
             case Step.EMPTY:
                 await self._empty(record, sorted(record.uids.keys() & set(family.deleted)))
+            case Step.HOLD:
+                for name in family.unheld:
+                    await self._steps.hold(name)
+                # The watch may not have told yet that it is there.
+                self._wants.tell(await self._steps.families(_groups([record])))
             case Step.JOIN:
                 await self._join(record, family)
             case Step.SWITCH:
@@ -315,23 +341,24 @@ class Moves:
         for name in deleted:
             if told := await self._steps.empty(name):
                 self._told(record.family, told)
-        rest = {name: uid for name, uid in record.uids.items() if name not in deleted}
-        if not rest:
-            await self._steps.remove(record.group_versions)
-            if not record.shared:
-                await self.guard(without=record.family)
-        await self._steps.withdraw(deleted)
-        for name in deleted:
+        await self.part(record, deleted)
+
+    async def part(self, record: Record, names: Sequence[str]) -> None:
+        """Part with definitions: their objects here are deleted, and the host has the definitions by itself, or deletes them."""
+        await self._end_following(record.family)
+        record = self._journal.get(record.family) or record
+        if record.uids.keys() <= set(names):
+            await self.back(record, "")
+            return
+        await self._steps.withdraw(names)
+        for name in names:
             if not record.shared:
                 await drop(self._storage, objects_prefix(name))
             await self._steps.let_go(name, record.uids[name])
-        if rest:
-            copied = {name: each for name, each in record.copied.items() if name in rest}
-            # Its group-versions go when what the family serves is known anew.
-            await self.write(replace(record, uids=rest, copied=copied))
-            await self.guard()
-        else:
-            await self._remove(record)
+        # The group-versions go when what the family serves is known anew.
+        uids = {name: uid for name, uid in record.uids.items() if name not in names}
+        await self.write(replace(record, uids=uids, copied={name: record.copied[name] for name in record.copied if name in uids}))
+        await self.guard()
 
     # --- back to the host ---
 
@@ -369,6 +396,10 @@ class Moves:
         # Behind the next record there is no way but forward, and reads wait: so what needs writes of the host comes before it.
         await self._steps.advance_host(await self._storage.revision())
         await self._steps.check_host()
+        # A definition that is being deleted goes another way: what the host has deleted of it must not be there again.
+        self._wants.tell(await self._steps.families(_groups([record])))
+        if (now := self._wants.families.get(record.family)) is not None and now.deleted:
+            raise ChangedError(f"{', '.join(now.deleted)} is being deleted")
         await self.back(record, "")
 
     async def _lead_back(self, record: Record) -> None:
@@ -389,6 +420,12 @@ class Moves:
         record = record.at(Phase.ADOPTED, self.time(), why)
         await self.write(record)
         await self._resume(record)
+
+    async def well(self, name: str) -> None:
+        """What has failed before is done: an adopted family has no reason to tell any more."""
+        record = self._journal.get(name)
+        if record is not None and record.phase is Phase.ADOPTED and record.reason:
+            await self.write(replace(record, reason=""))
 
     async def back(self, record: Record, why: str) -> None:
         """Go back from any phase in which the host has all objects."""
@@ -430,6 +467,25 @@ class Moves:
         records = [each for each in self._journal.records.values() if not each.shared and each.family not in left_out]
         await self._steps.guard(frozenset(name for each in records if each.phase in GUARDED for name in each.uids))
 
+    async def catch_up(self) -> None:
+        """Take notice of what has become of adopted definitions while no server looked after them.
+
+        It is asked of the host itself, since a watch may be behind, and what is taken for lost is served no longer.
+        """
+        records = self._journal.records.values()
+        for family in await self._steps.families(_groups(records)) if records else ():
+            record = self._journal.get(family.name)
+            if record is None or record.phase not in LED_HERE:
+                continue
+            # Definitions that are gone. If they have objects here, that is a matter for a person.
+            empty = [
+                name for name in record.uids if name not in family.uids and not await self._storage.count(objects_prefix(name))
+            ]
+            if family.lost:
+                await self.write(record.at(Phase.WAITING, self.time(), family.lost))
+            elif empty:
+                await self.part(record, empty)
+
     async def write(self, record: Record) -> None:
         """Raises StorageError."""
         await self._journal.write(record)
@@ -439,7 +495,9 @@ class Moves:
         await self._journal.remove(record.family)
         self.resumed.discard(record.family)
         self.unguarded.discard(record.family)
+        self.led_away.discard(record.family)
         self._watches_ended.discard(record.family)
+        self._generations.pop(record.family, None)
         self._observe(record.at(Phase.WAITING, self.time(), record.reason), None)
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
@@ -449,6 +507,10 @@ class Moves:
 
     def time(self) -> str:
         return format_time(self._now())
+
+
+def _groups(records: Iterable[Record]) -> set[str]:
+    return {group for record in records for group, _ in record.group_versions}
 
 
 async def _caught_up(copier: Copier) -> Copied:

@@ -18,7 +18,9 @@ from aggserver.errors import AggserverError
 from aggserver.meta.json_types import JSONObject
 
 __all__ = [
+    "LATE_WRITE",
     "LEASE",
+    "NOTE",
     "CantCopy",
     "CantGiveBack",
     "Change",
@@ -33,6 +35,7 @@ __all__ = [
     "Refused",
     "Source",
     "SourcePage",
+    "Told",
     "being_removed",
     "decode",
     "digest",
@@ -166,6 +169,19 @@ def decode(value: JSONObject) -> Record:
             for name, each in value["copied"].items()
         },
     )
+
+
+# --- what a person is told ---
+
+# Reasons of Events: what a person should know, and a write of the host that came too late to be copied.
+NOTE = "AdoptionNote"
+LATE_WRITE = "AdoptionLateWrite"
+
+
+class Told(Protocol):
+    """Tells what a person should know of a family. Called on the event loop, must not raise."""
+
+    def __call__(self, family: str, message: str, reason: str = NOTE, /) -> None: ...
 
 
 # --- what a move reads from ---

@@ -1,8 +1,9 @@
 """Status: what people and programs are shown of adoption: a ConfigMap, Events on the definitions, and metrics.
 
 The ConfigMap `aggserver-adoption` in the service's namespace has one key for each definition, its value is JSON, see `entry`. It
-is written when something has changed, at most once a second. Etcd takes a request of 1.5 MiB and the API a ConfigMap of 1 MiB,
-so that entries are shortened, in the end left out, where there are very many. Everything up to `Status` is pure.
+is written when something has changed, at most once a second, and put right when somebody else has changed it. Etcd takes a
+request of 1.5 MiB and the API a ConfigMap of 1 MiB, so that entries are shortened, in the end left out, where there are very
+many. Everything up to `Status` is pure.
 Source: k8s.io/api core/v1/types.go (Event, MaxSecretSize), k8s.io/apimachinery pkg/apis/meta/v1/types.go (Condition), and
 k8s.io/client-go tools/record/events_cache.go (the limits of Events), v0.36.3.
 """
@@ -19,14 +20,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from aggserver.adoption.record import LED_HERE, Moving, Phase, Record
+from aggserver.adoption.record import LED_HERE, NOTE, Moving, Phase, Record
 from aggserver.cluster import Cluster, ClusterError, Unreachable
 from aggserver.cluster.pacing import RECONNECT, Sleep
 from aggserver.meta.json_types import JSONMapping, JSONObject
 from aggserver.meta.times import format_time
 from aggserver.monitoring.adoption import AdoptionMetrics
 
-__all__ = ["CONFIG_MAP", "LEFT_OUT", "Notice", "Status", "entry", "event", "fitted", "notice"]
+__all__ = ["CONFIG_MAP", "LEFT_OUT", "LOOK_SECONDS", "Notice", "Status", "entry", "event", "fitted", "notice"]
 
 log = logging.getLogger("aggserver.adoption")
 
@@ -44,6 +45,9 @@ MOST_EVENTS = 2000
 BURST = 25
 EVENTS_A_SECOND = 1 / 300
 MOST_DEFINITIONS = 4096
+
+# How often to look whether the ConfigMap is still what was written.
+LOOK_SECONDS = 10.0
 
 EVENTS = "/api/v1/namespaces/default/events"
 COMPONENT = "aggserver"
@@ -239,6 +243,7 @@ class Status:
         self._budgets: OrderedDict[str, tuple[float, float]] = OrderedDict()
         self._changed = asyncio.Event()
         self._changed.set()
+        self._trouble = ""  # what the log said last
 
     def restore(self, records: Iterable[Record]) -> None:
         """All that the journal has, before `run`: nothing else tells of a family that stays as it is.
@@ -290,8 +295,8 @@ class Status:
             self._problems[family] = list(problems)
             self._changed.set()
 
-    def told(self, family: str, message: str, reason: str = "AdoptionNote", *, warning: bool = True) -> None:
-        """What a person should know, as an Event and in the ConfigMap. reason: such as AdoptionLateWrite."""
+    def told(self, family: str, message: str, reason: str = NOTE, *, warning: bool = True) -> None:
+        """What a person should know, as an Event and in the ConfigMap. It is a `record.Told`."""
         record = self._records.get(family)
         if record is None:
             return
@@ -303,19 +308,49 @@ class Status:
         """Until cancelled. What can't be written now is written later; moves do not wait for it."""
         pauses = RECONNECT.pauses(self._random)
         while True:
-            await self._changed.wait()
+            await self._until_due()
             self._changed.clear()
+            trouble = ""
             try:
                 await self._write()
-                await self._send_events()
             except (ClusterError, Unreachable) as error:
-                log.warning("the status of adoption can't be written: %s", error)
+                trouble = f"the ConfigMap {CONFIG_MAP} can't be written: {error}"
                 self._written = None
+            try:
+                # Also if the ConfigMap is refused: then the Events are what tells of the moves.
+                await self._send_events()
+            except Unreachable as error:
+                trouble = f"Events can't be written: {error}"
+            if trouble and trouble != self._trouble:
+                log.warning("%s", trouble)
+            self._trouble = trouble
+            if trouble:
                 self._changed.set()
                 await self._sleep(next(pauses))
             else:
                 pauses = RECONNECT.pauses(self._random)
                 await self._sleep(1.0)
+
+    async def _until_due(self) -> None:
+        """Until something has changed here, or it is time to look whether somebody else has changed the ConfigMap."""
+        waits = [asyncio.create_task(self._changed.wait()), asyncio.create_task(self._look())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()
+
+    async def _look(self) -> bool:
+        """Returns once the ConfigMap is found to be another than was written."""
+        while True:
+            await self._sleep(LOOK_SECONDS)
+            try:
+                found = await self._found()
+            except (ClusterError, Unreachable):
+                continue
+            if self._written and (found or {}).get("data") != self._written:
+                self._written = None
+                return True
 
     # --- the ConfigMap ---
 

@@ -27,7 +27,8 @@ GUARDED = SERVED | {Phase.GUARDING}
 class Step(StrEnum):
     """BEGIN: the move, from the start. MOVE: go on with it, or begin anew. BACK: give the move up. RESUME: look after what was
     adopted before this process began. JOIN: adopt what was created in the family. SWITCH: follow what it serves now. EMPTY: a
-    definition is being deleted. CLEAN: remove the leftovers. RELEASE: give it back. FINISH: end the way back.
+    definition is being deleted. HOLD: put our finalizer on again. CLEAN: remove the leftovers. RELEASE: give it back. FINISH: end
+    the way back. DISCARD: forget what is here of definitions that the host has by itself.
     """
 
     BEGIN = "Begin"
@@ -37,9 +38,11 @@ class Step(StrEnum):
     JOIN = "Join"
     SWITCH = "Switch"
     EMPTY = "Empty"
+    HOLD = "Hold"
     CLEAN = "Clean"
     RELEASE = "Release"
     FINISH = "Finish"
+    DISCARD = "Discard"
 
 
 def next_step(
@@ -50,13 +53,17 @@ def next_step(
     family: None if nothing is known of it. resumed: whether this process looks after it. cleaned: as in `Family.cleanup`, the
     requests that were answered.
     """
-    if record is None or record.phase is Phase.WAITING:
+    if record is None:
         free = family is not None and family.wanted is Wanted.ADOPT and not family.obstacles and not family.deleted
         return Step.BEGIN if free else None
+    if record.phase is Phase.WAITING:
+        return _of_kept(record, family)
     if record.phase is Phase.SWITCHING_BACK:
         return Step.FINISH
     if record.phase in (Phase.COPYING, Phase.GUARDING, Phase.SWITCHING):
         return Step.MOVE if fits(record, family) else Step.BACK
+    if family is not None and family.discard and record.phase is Phase.ADOPTED:
+        return Step.DISCARD
     if family is not None and family.wanted is Wanted.RELEASE:
         return Step.RELEASE
     if not resumed or record.phase is Phase.GIVING_BACK:
@@ -64,9 +71,21 @@ def next_step(
     return _of_adopted(record, family, cleaned or {}) if family is not None else None
 
 
+def _of_kept(record: Record, family: Family | None) -> Step | None:
+    """Of a record that waits: the host has its definitions by itself, and their objects here are kept and not served."""
+    if family is None or family.deleted:
+        return None
+    if family.discard:
+        return Step.DISCARD
+    # Somebody has put our finalizer on all of them, and so decided that the objects here are the right ones.
+    return Step.RESUME if family.uids.keys() == record.uids.keys() and not family.unheld else None
+
+
 def _of_adopted(record: Record, family: Family, cleaned: Mapping[str, str]) -> Step | None:
     if record.uids.keys() & set(family.deleted):
         return Step.EMPTY
+    if family.unheld:
+        return Step.HOLD
     if family.uids.keys() - record.uids.keys():
         return Step.JOIN
     # Of definitions that are gone from the host, nobody knows what they served, so theirs stay.
@@ -92,6 +111,8 @@ def fits(record: Record, family: Family | None) -> bool:
         and family.wanted is Wanted.ADOPT
         and not family.obstacles
         and not family.deleted
+        # Without it nothing keeps others from giving the definition back, as from a backup, so that clients write at the host.
+        and not (record.phase is Phase.SWITCHING and family.unheld and not record.shared)
         and dict(family.uids) == dict(record.uids)
         and set(family.group_versions) == set(record.group_versions)
     )
@@ -180,8 +201,8 @@ class Steps(Protocol):
     async def try_to_us(self, group_versions: Sequence[GroupVersion]) -> None:
         """Ask whether the host would let `to_us` lead these here. Changes nothing."""
 
-    async def to_us(self, group_versions: Sequence[GroupVersion]) -> None:
-        """Lead these here and keep them so; return when each kube-apiserver does."""
+    async def to_us(self, group_versions: Sequence[GroupVersion]) -> bool:
+        """Lead these here and keep them so; return when each kube-apiserver does. Returns whether one led elsewhere before."""
 
     async def to_host(self, group_versions: Sequence[GroupVersion]) -> None:
         """Let the host serve these itself; return when each kube-apiserver does."""

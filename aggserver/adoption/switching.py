@@ -71,7 +71,11 @@ class SwitchError(AggserverError):
 
 
 class Switcher:
-    """installation: this installation's id. The group-versions that were given to `to_us` are kept there by `run`, a task."""
+    """The group-versions that were given to `to_us` are kept there by `run`, a task.
+
+    installation: this installation's id. on_led_away: called with one that the host was found to serve itself, once it is kept
+    again.
+    """
 
     def __init__(
         self,
@@ -79,6 +83,7 @@ class Switcher:
         service: Service,
         installation: str,
         on_problem: OnProblem,
+        on_led_away: Callable[[GroupVersion], None],
         *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Sleep = asyncio.sleep,
@@ -87,6 +92,7 @@ class Switcher:
         self._cluster = cluster
         self._target = Target(service, installation, b"")
         self._on_problem = on_problem
+        self._on_led_away = on_led_away
         self._clock = clock
         self._sleep = sleep
         self._random = random
@@ -102,20 +108,22 @@ class Switcher:
         self._target = Target(self._target.service, self._target.installation, ca_bundle)
         self._changed.set()
 
-    async def to_us(self, group_versions: Iterable[GroupVersion]) -> None:
+    async def to_us(self, group_versions: Iterable[GroupVersion]) -> bool:
         """Send requests for (group, version) pairs to this server. None is changed if one is somebody else's.
 
-        Raises SwitchError; some may be ours then, and `to_host` gives them back.
+        Returns whether the host served one itself. Raises SwitchError; some may be ours then, and `to_host` gives them back.
         """
-        wanted = list(group_versions)
+        wanted, taken = list(group_versions), False
         self._check_certificate()
         for group_version in wanted:
             await self._settle(group_version, self._checked)
         for group_version in wanted:
             async with self._changing:
-                await self._settle(group_version, self._taken)
+                change = await self._settle(group_version, self._taken)
+                taken = taken or (change is not None and change.taken)
                 self._kept.add(group_version)
                 self._tell(name_of(group_version), "")
+        return taken
 
     async def try_to_us(self, group_versions: Iterable[GroupVersion]) -> None:
         """Ask kube-apiserver whether it would take what `to_us` writes, by dry runs. Raises SwitchError if it would not."""
@@ -123,24 +131,30 @@ class Switcher:
         for group_version in group_versions:
             await self._settle(group_version, self._taken, dry_run=True)
 
-    async def to_host(self, group_versions: Iterable[GroupVersion]) -> None:
-        """Let kube-apiserver serve them itself again. What is somebody else's is left alone. Raises SwitchError.
+    async def to_host(self, group_versions: Iterable[GroupVersion]) -> list[GroupVersion]:
+        """Let kube-apiserver serve them itself again. Returns those that are not somebody else's, which are left alone.
+
+        Raises SwitchError.
 
         Ours are deleted: kube-apiserver serves without one, and makes a local one within milliseconds, which is waited for. To
         make ours local is not enough: the aggregator would ask this server about discovery for ever, and without an answer
         kubectl would not know the resources any more.
         """
-        given = list(group_versions)
-        await self.remove(given)
-        for group_version in given:
-            name = name_of(group_version)
+        wanted, given = list(group_versions), []
+        await self.remove(wanted)
+        for group_version in wanted:
+            name, found = name_of(group_version), None
             for pause in itertools.islice(LOOKS.pauses(), PATIENCE):
                 with contextlib.suppress(ClusterError, Unreachable):
-                    if await self._read(name) is not None:
+                    found = await self._read(name)
+                    if found is not None:
                         break
                 await self._sleep(pause)
             else:
                 logger.warning("APIService %s is deleted, and kube-apiserver has not made its own yet", name)
+            if found is None or owner(found, self._target)[0] is not Owner.OTHER:
+                given.append(group_version)
+        return given
 
     async def remove(self, group_versions: Iterable[GroupVersion]) -> None:
         """Delete ours, whose definitions are gone or do not serve them any more. Raises SwitchError."""
@@ -183,7 +197,8 @@ class Switcher:
         wanted = to_us(found, group_version, self._target)
         if wanted == found:
             return None
-        return _Change("POST" if found is None else "PUT", wanted, "names this server now")
+        taken = found is None or owner(found, self._target)[0] is Owner.HOST
+        return _Change("POST" if found is None else "PUT", wanted, "names this server now", taken)
 
     def _removed(self, _: GroupVersion, found: JSONObject | None) -> _Change | None:
         if found is None or owner(found, self._target)[0] is not Owner.OURS:
@@ -196,15 +211,15 @@ class Switcher:
         decide: Callable[[GroupVersion, JSONObject | None], _Change | None],
         *,
         dry_run: bool = False,
-    ) -> bool:
-        """Read the APIService and change it as `decide` says, again after a conflict. Returns whether it was changed."""
+    ) -> _Change | None:
+        """Read the APIService and change it as `decide` says, again after a conflict. Returns how it was changed."""
         name = name_of(group_version)
         pauses = REVIEWS.pauses(self._random)
         for left in reversed(range(ATTEMPTS)):
             try:
                 change = decide(group_version, await self._read(name))
                 if change is None:
-                    return False
+                    return None
                 path = API_SERVICES if change.method == "POST" else f"{API_SERVICES}/{name}"
                 query = {"dryRun": "All"} if dry_run else None
                 await self._cluster.request(change.method, path, query=query, body=change.body)
@@ -218,7 +233,7 @@ class Switcher:
             else:
                 if not dry_run:
                     logger.info("APIService %s %s", name, change.what)
-                return True
+                return change
         raise AssertionError("the last attempt returns or raises")
 
     async def _read(self, name: str) -> JSONObject | None:
@@ -250,12 +265,14 @@ class Switcher:
                     self._tell(name, str(error))
                     continue
                 try:
-                    await self._settle(group_version, self._taken)
+                    change = await self._settle(group_version, self._taken)
                 except SwitchError as error:
                     self._tell(name, str(error))
                     well = False
                 else:
                     self._tell(name, "")
+                    if change is not None and change.taken:
+                        self._on_led_away(group_version)
         return well
 
     def _forget(self, group_version: GroupVersion) -> None:
@@ -281,11 +298,12 @@ class Switcher:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """One request. what: it completes "APIService NAME ..."."""
+    """One request. what: it completes "APIService NAME ...". taken: the host has served the group-version itself."""
 
     method: str
     body: JSONObject
     what: str
+    taken: bool = False
 
 
 # --- what kube-apiservers do ---

@@ -61,10 +61,15 @@ __all__ = ["Adoption", "installation_id"]
 
 log = logging.getLogger("aggserver.adoption")
 
+# Under which problems of the guard are told; the others are those of APIServices.
+GUARD = "guard"
+
 _INSTALLATION = resource_prefix("aggserver", "installation") + "id"
 _NAMESPACES = "/api/v1/namespaces"
 # Seconds between looks whether the objects of a definition that is being deleted are gone, and between attempts after a failure.
 _LOOK_SECONDS, _RETRY_SECONDS = 0.5, 2.0
+# How often to look whether somebody has changed the guard.
+_GUARD_SECONDS = 10.0
 
 
 async def installation_id(storage: Storage) -> str:
@@ -262,10 +267,10 @@ class Adoption:
     async def _move(self) -> None:
         """A term with the Lease. What was known in an earlier one need not be true any more."""
         await self._read_records()
-        switcher = Switcher(self._cluster, self._service, self.installation, self._on_problem)
         status = Status(self._cluster, self._service.namespace, self._metrics)
         status.restore(self._journal.records.values())
         guard = Guard(self._cluster, self._service, self._ca_bundle)
+        switcher = Switcher(self._cluster, self._service, self.installation, self.on_problem, self._on_led_away)
         steps = _Steps(self, self._cluster, self._engine, self._storage, self._host_etcd, guard, switcher)
         mover = Mover(self._storage, self._journal, steps, self._observe, status.told)
         self._term = _Term(switcher, status, steps, mover)
@@ -345,7 +350,7 @@ class Adoption:
             self._said[record.family] = said
             log.info("%s: %s%s", record.family, record.phase.value, f": {record.reason}" if record.reason else "")
 
-    def _on_problem(self, api_service: str, problem: str) -> None:
+    def on_problem(self, api_service: str, problem: str) -> None:
         if problem:
             log.warning("%s", problem)
             self._problems[api_service] = problem
@@ -353,10 +358,17 @@ class Adoption:
             self._problems.pop(api_service, None)
         self._changed.set()
 
+    def _on_led_away(self, group_version: GroupVersion) -> None:
+        if self._term is not None:
+            log.warning(
+                "APIService %s.%s was the host's for a moment; clients of its objects list anew", *reversed(group_version)
+            )
+            self._term.mover.led_away(group_version)
+
     def _tell_problems(self, families: Iterable[Family], status: Status) -> None:
         for family in families:
             services = [f"{version}.{group}" for group, version in family.group_versions]
-            troubles = [self._problems[name] for name in ("", *services) if name in self._problems]
+            troubles = [self._problems[name] for name in ("", GUARD, *services) if name in self._problems]
             status.problems(family.name, [*family.obstacles, *troubles])
 
 
@@ -397,18 +409,22 @@ class _Steps:
         self._new_uids: dict[str, dict[str, str]] = {}
 
     async def run(self) -> None:
-        """Give the guard the CA of a renewed certificate, until cancelled."""
+        """Keep the guard as it should be, until cancelled: its CA is renewed, and somebody may change or delete it."""
+        problem = ""
         while True:
-            await self._renewed.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_GUARD_SECONDS):
+                    await self._renewed.wait()
             self._renewed.clear()
-            if self._guarded is None:
-                continue
+            now = ""
             try:
-                await self._guard.set(self._guarded)
+                if self._guarded:
+                    await self._guard.set(self._guarded)
             except (ClusterError, Unreachable) as error:
-                log.warning("the guard can't be given the renewed CA yet: %s", error)
-                await asyncio.sleep(_RETRY_SECONDS)
-                self._renewed.set()
+                now = f"the guard is not as it should be, and can't be changed: {error}"
+            if now != problem:
+                problem = now
+                self._adoption.on_problem(GUARD, problem)
 
     def renew_guard(self) -> None:
         self._renewed.set()
@@ -475,13 +491,16 @@ class _Steps:
     async def try_to_us(self, group_versions: Sequence[GroupVersion]) -> None:
         await self._switcher.try_to_us(group_versions)
 
-    async def to_us(self, group_versions: Sequence[GroupVersion]) -> None:
-        await self._switcher.to_us(group_versions)
+    async def to_us(self, group_versions: Sequence[GroupVersion]) -> bool:
+        taken = await self._switcher.to_us(group_versions)
         await proxied(await self._replicas.clusters(), group_versions, self._installation)
+        return taken
 
     async def to_host(self, group_versions: Sequence[GroupVersion]) -> None:
-        await self._switcher.to_host(group_versions)
-        await proxied(await self._replicas.clusters(), group_versions, "")
+        given = await self._switcher.to_host(group_versions)
+        # Without a definition nobody serves it, and where somebody else's server answers is not this one's affair.
+        served = [each for each in given if self._host.serves(each)]
+        await proxied(await self._replicas.clusters(), served, "")
 
     async def remove(self, group_versions: Sequence[GroupVersion]) -> None:
         await self._switcher.remove(group_versions)

@@ -119,6 +119,8 @@ def _check(options: Options) -> None:
         raise OptionsError("--host-etcd-servers has no meaning without --adopt")
     if options.host_etcd_servers and options.command == "adopt release" and options.from_backup is None:
         raise OptionsError("--host-etcd-servers has no meaning without --from-backup: the server has its own")
+    if options.discard and options.from_backup is not None:
+        raise OptionsError("--discard has no meaning with --from-backup: there is no server that could delete anything")
     if options.request_timeout_seconds <= 0:
         raise OptionsError("--request-timeout: must be more than 0")
     if options.requestheader_client_ca_file and not options.requestheader_username_headers:

@@ -455,6 +455,15 @@ class Options:
         "since get new uids",
         commands=frozenset({"adopt release"}),
     )
+    discard: bool = _option(
+        False,
+        "discard",
+        convert.boolean,
+        _ADOPTION,
+        "where the cluster has the definition by itself, as it was created anew or given back from a backup, delete what the "
+        "server still has of it",
+        commands=frozenset({"adopt release"}),
+    )
     from_backup: Path | None = _option(
         None,
         "from-backup",

@@ -148,6 +148,17 @@ async def test_release() -> None:
     }
 
 
+async def test_what_waits_is_discarded() -> None:
+    cluster = await host()
+    waits = {**ADOPTED, "phase": "Waiting", "reason": "it went back from a backup"}
+    await show(cluster, {NAME: waits})
+    released = {**waits, "reason": "it has the annotation"}
+    said = Said(cluster, "release", NAME, "--discard", changes=[{NAME: waits}, {NAME: BACK}, {NAME: released}])
+    assert await said.adopt.run()
+    assert said.lines == [f"{NAME}: GivingBack", f"{NAME}: Waiting: it has the annotation"]
+    assert cluster.objects[DEFINITIONS][NAME]["metadata"]["annotations"]["aggserver.io/adoption"] == "discard"
+
+
 async def test_a_release_that_fails() -> None:
     cluster = await host()
     await show(cluster, {NAME: ADOPTED})

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from aggserver.adoption.families import Family, Wanted, families, group_versions, is_served, kept
+from aggserver.adoption.families import FINALIZER, Family, Wanted, families, group_versions, is_served, kept
 from aggserver.adoption.record import Phase, Record
 from aggserver.meta.selectors import LabelSelector
 
@@ -23,6 +24,7 @@ def crd(
     established: str = "True",
     accepted: str = "True",
     unserved: Sequence[str] = (),
+    held: bool = False,
 ) -> dict[str, Any]:
     """A definition as the host has it; the first version is stored. Its labels match, if nothing else is said."""
     metadata: dict[str, Any] = {
@@ -31,6 +33,8 @@ def crd(
         "labels": dict(LABELS if labels is None else labels),
         "annotations": dict(annotations or {}),
     }
+    if held:
+        metadata["finalizers"] = [FINALIZER]
     if deleted:
         metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     plural, _, group = name.partition(".")
@@ -53,7 +57,12 @@ def record(phase: Phase, uids: Mapping[str, str], *versions: str, family: str = 
 
 def of(crds: Sequence[dict[str, Any]], *records: Record, **more: Any) -> list[Family]:
     return families(
-        crds, more.get("selector", SELECTOR), records, elsewhere=more.get("elsewhere", {}), refused=more.get("refused", {})
+        crds,
+        more.get("selector", SELECTOR),
+        records,
+        elsewhere=more.get("elsewhere", {}),
+        refused=more.get("refused", {}),
+        ours=more.get("ours", ()),
     )
 
 
@@ -229,11 +238,15 @@ def test_a_deleted_definition_of_an_adopted_family() -> None:
     ("crds", "problem"),
     [
         pytest.param(
-            [], "a.x.io is gone from the host without its finalizer aggserver.io/adopted having been waited for", id="gone"
+            [],
+            "a.x.io is gone from the host without its finalizer aggserver.io/adopted having been waited for; "
+            "its objects are kept",
+            id="gone",
         ),
         pytest.param(
             [crd("a.x.io", "v1", uid="another")],
-            "a.x.io was deleted and created anew in the host; its objects here are of the one with uid uid-a.x.io",
+            "a.x.io was deleted and created anew in the host; its objects here are of the one with uid uid-a.x.io: "
+            "`aggserver adopt release --discard` deletes them",
             id="created anew",
         ),
     ],
@@ -268,3 +281,59 @@ def test_what_is_kept_of_a_definition() -> None:
 def test_phases_in_which_definitions_are_served() -> None:
     served = {phase for phase in Phase if is_served(record(phase, {"a.x.io": "u"}, "v1"))}
     assert served == {Phase.SWITCHING, Phase.ADOPTED, Phase.GIVING_BACK, Phase.SWITCHING_BACK}
+
+
+TWO = record(Phase.ADOPTED, {"a.x.io": "uid-a.x.io", "b.x.io": "uid-b.x.io"}, "v1")
+DISCARD = {"aggserver.io/adoption": "discard"}
+
+
+@pytest.mark.parametrize("phase", [Phase.ADOPTED, Phase.GIVING_BACK])
+def test_a_release_waits_for_what_is_being_deleted(phase: Phase) -> None:
+    """What is given back of it would stay in the cluster's etcd when the definition is gone."""
+    kept = Wanted.KEEP if phase is Phase.ADOPTED else Wanted.ADOPT
+    (family,) = of([crd("a.x.io", "v1", labels={}, deleted=True), crd("b.x.io", "v1", labels={})], TWO.at(phase, ""))
+    problem = "a.x.io is being deleted, and what else there is goes back when that is done"
+    assert (family.wanted, family.deleted, family.obstacles) == (kept, ["a.x.io"], [problem])
+    left = replace(TWO.at(phase, ""), uids={"b.x.io": "uid-b.x.io"})
+    (family,) = of([crd("b.x.io", "v1", labels={})], left)
+    assert family.wanted is Wanted.RELEASE
+
+
+@pytest.mark.parametrize(
+    ("phase", "finalizers", "ours", "unheld", "is_lost"),
+    [
+        pytest.param(Phase.ADOPTED, (True, True), ["v1"], [], False, id="adopted"),
+        pytest.param(Phase.ADOPTED, (True, False), ["v1"], ["b.x.io"], False, id="somebody has taken the finalizer off"),
+        pytest.param(Phase.ADOPTED, (True, True), [], [], False, id="somebody has changed the APIService"),
+        pytest.param(Phase.ADOPTED, (True, False), [], ["b.x.io"], True, id="given back from a backup, but for the end"),
+        pytest.param(Phase.GIVING_BACK, (False, False), [], ["a.x.io", "b.x.io"], True, id="given back from a backup"),
+        pytest.param(Phase.SWITCHING, (False, False), [], ["a.x.io", "b.x.io"], False, id="before clients wrote here"),
+        pytest.param(Phase.COPYING, (False, False), [], [], False, id="not there yet"),
+    ],
+)
+def test_an_adopted_definition_without_our_finalizer(
+    phase: Phase, finalizers: tuple[bool, bool], ours: list[str], unheld: list[str], *, is_lost: bool
+) -> None:
+    crds = [crd(name, "v1", held=held) for name, held in zip(("a.x.io", "b.x.io"), finalizers, strict=True)]
+    (family,) = of(crds, TWO.at(phase, ""), ours=[("x.io", version) for version in ours])
+    assert (list(family.unheld), bool(family.lost)) == (unheld, is_lost)
+
+
+@pytest.mark.parametrize(
+    ("phase", "changed", "discard", "wanted"),
+    [
+        pytest.param(Phase.ADOPTED, {"annotations": DISCARD}, [], Wanted.RELEASE, id="of an adopted one it is a release"),
+        pytest.param(Phase.ADOPTED, {"annotations": DISCARD, "uid": "2"}, ["a.x.io"], Wanted.KEEP, id="of one created anew"),
+        pytest.param(Phase.ADOPTED, {"uid": "2"}, [], Wanted.KEEP, id="nobody has asked"),
+        pytest.param(Phase.WAITING, {"annotations": DISCARD}, ["a.x.io"], Wanted.RELEASE, id="of one that was given back"),
+    ],
+)
+def test_what_is_discarded(phase: Phase, changed: dict[str, Any], discard: list[str], wanted: Wanted) -> None:
+    (family,) = of([crd("a.x.io", "v1", **changed)], ADOPTED.at(phase, ""))
+    assert (list(family.discard), family.wanted) == (discard, wanted)
+
+
+def test_a_name_conflict_in_an_adopted_group_version_is_told() -> None:
+    (family,) = of([crd("0.x.io", "v1", established="False", accepted="False"), crd("a.x.io", "v1")], ADOPTED)
+    assert family.obstacles == ["0.x.io has a name that another definition of its group has: see its condition NamesAccepted"]
+    assert family.definitions == ["a.x.io"]

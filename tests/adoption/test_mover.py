@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from aggserver.adoption.families import ASKED
 from aggserver.adoption.moves import LATE_SECONDS
-from aggserver.adoption.record import GiveBack, Phase, Record, Refused
+from aggserver.adoption.record import LATE_WRITE, GiveBack, Phase, Record, Refused
 from aggserver.meta import codec
 from tests.adoption.world import CRONTABS, SHIRTS, World
 from tests.fakes.clock import settled, until
@@ -426,4 +426,27 @@ async def test_a_late_write_of_the_host_becomes_part_of_the_record() -> None:
     world.select(selected=False)
     await world.settle()
     await check(world, adopted=False)
+    assert LATE_WRITE not in world.reasons
+    await world.stop()
+
+
+async def test_a_late_write_that_can_not_be_copied_is_told() -> None:
+    world = World(writes=0)
+    arrived = asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        if seconds == LATE_SECONDS:
+            await arrived.wait()
+        await asyncio.sleep(0)
+
+    world.sleep = sleep
+    await moved(world)
+    key = next(iter(world.acknowledged))
+    (ours, theirs) = (await world.own.get(key), await world.host.get(key))
+    assert ours is not None
+    assert theirs is not None
+    await world.own.update(key, b'{"written":"here"}', ours.revision)
+    await world.host.update(key, codec.encode_json({**codec.decode_stored(theirs.value), "n": -1}) + b"\n", theirs.revision)
+    await until(lambda: LATE_WRITE in world.reasons)
+    assert f"a write of {key} at the host's revision" in world.told[world.reasons.index(LATE_WRITE)]
     await world.stop()

@@ -11,10 +11,12 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from aggserver.adoption.record import Copied, Moving, Phase, Record
-from aggserver.adoption.status import CONFIG_MAP, EVENTS, LEFT_OUT, Notice, Status, entry, event, fitted, notice
+from aggserver.adoption.status import CONFIG_MAP, EVENTS, LEFT_OUT, LOOK_SECONDS, Notice, Status, entry, event, fitted, notice
 from aggserver.cluster import Unreachable
 from aggserver.monitoring.adoption import AdoptionMetrics
+from tests.fakes.clock import settled, until
 from tests.fakes.cluster import FakeCluster
+from tests.fakes.cluster import status as refusal
 
 NAME = "crontabs.stable.example.com"
 T1, T2 = "2026-01-01T00:00:01Z", "2026-01-01T00:00:02Z"
@@ -105,8 +107,13 @@ class Host(FakeCluster):
         self.slept: list[float] = []
         self.enough = asyncio.Event()
         self.gone_on = asyncio.Event()
+        self.looks = asyncio.Event()
 
     async def sleep(self, seconds: float) -> None:
+        if seconds == LOOK_SECONDS:
+            await self.looks.wait()
+            self.looks.clear()
+            return
         self.slept.append(seconds)
         self.enough.set()
         await self.gone_on.wait()
@@ -224,4 +231,48 @@ async def test_what_is_waited_for_no_longer_is_not_shown() -> None:
     host.gone_on.set()
     await host.once()
     assert host.shown() == {}
+    task.cancel()
+
+
+async def test_a_refused_config_map_is_told_once_and_keeps_no_event_back(caplog: pytest.LogCaptureFixture) -> None:
+    host = Host()
+    status, _ = _status(host)
+    status.observe(COPYING)
+    for _ in range(3):
+        host.fail("POST", MAPS, refusal(403, "Forbidden", "a policy denied the request"))
+    task = asyncio.create_task(status.run())
+    for _ in range(3):
+        await host.once()
+        host.gone_on.set()
+    await host.once()
+    assert host.shown()[NAME]["phase"] == "Copying"
+    assert host.events() == [("AdoptionCopying", 1)]
+    assert host.slept[0] < host.slept[1] < host.slept[2], "less and less often"
+    assert caplog.text.count("a policy denied the request") == 1
+    task.cancel()
+
+
+@pytest.mark.parametrize("how", ["deleted", "changed"])
+async def test_what_somebody_else_does_to_the_config_map_is_put_right(how: str) -> None:
+    host = Host()
+    status, _ = _status(host)
+    status.observe(COPYING)
+    task = asyncio.create_task(status.run())
+    await host.once()
+    written = dict(host.objects[MAPS][CONFIG_MAP]["data"])
+    if how == "deleted":
+        await host.request("DELETE", f"{MAPS}/{CONFIG_MAP}")
+    else:
+        await host.put(MAPS, {"metadata": {"name": CONFIG_MAP, "namespace": "ns"}, "data": {"other": "{}"}})
+    host.gone_on.set()
+    host.looks.set()
+    await host.once()
+    assert host.objects[MAPS][CONFIG_MAP]["data"] == written
+    # Nothing is written while it is as it was.
+    calls = len(host.calls)
+    host.gone_on.set()
+    host.looks.set()
+    await until(lambda: len(host.calls) > calls)
+    await settled()
+    assert host.calls[calls:] == [("GET", f"{MAPS}/{CONFIG_MAP}")]
     task.cancel()

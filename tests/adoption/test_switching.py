@@ -37,11 +37,13 @@ class Host:
         self.cluster = FakeCluster()
         self.clock = FakeClock()
         self.problems: list[tuple[str, str]] = []
+        self.led_away: list[tuple[str, str]] = []
         self.switcher = Switcher(
             self.cluster,
             SERVICE,
             "one",
             lambda name, problem: self.problems.append((name, problem)),
+            self.led_away.append,
             clock=self.clock,
             sleep=self.clock.sleep,
             random=lambda: 0.0,

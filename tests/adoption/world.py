@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from aggserver.adoption.families import Family, families, is_served
+from aggserver.adoption.copying import drop
+from aggserver.adoption.families import FINALIZER, Family, families, is_served
 from aggserver.adoption.giving_back import GiveBackToStore, Leftovers, objects_prefix
 from aggserver.adoption.journal import Journal
 from aggserver.adoption.mover import Mover
-from aggserver.adoption.record import GiveBack, Moving, Phase, Record, Source
+from aggserver.adoption.record import NOTE, GiveBack, Moving, Phase, Record, Source
 from aggserver.adoption.source import StorageSource
 from aggserver.adoption.steps import Remains, is_frozen, is_hidden
 from aggserver.cluster.pacing import Sleep
@@ -62,16 +63,21 @@ class World:
         self.points: list[str] = []
         self.dead = asyncio.Event()
         self.told: list[str] = []
+        self.reasons: list[str] = []
         self.seen: list[tuple[Phase, str]] = []
         self.flips: dict[int, bool] = {}
         self.full: set[str] = set()
         self.fills: list[tuple[str, int, int]] = []
+        # What somebody else does at every point, and the effects that the host refuses until they are taken out.
+        self.meanwhile: Callable[[str], None] = lambda _: None
+        self.refusing: set[str] = set()
+        self._emptied: set[str] = set()
         self._created = 0
         # Held by a client from its check until its write is acknowledged. No write is under way when the guard is seen, and
         # `Definitions.freeze` waits for those that are.
         self._writing = asyncio.Lock()
-        self._clock = FakeClock()
-        self.sleep: Sleep = self._clock.sleep
+        self.clock = FakeClock()
+        self.sleep: Sleep = self.clock.sleep
         self._tasks: list[asyncio.Task[Any]] = []
         self.journal = Journal(_Watched(self.own, self))
         self.mover = self._mover()
@@ -96,9 +102,9 @@ class World:
             self.journal,
             self,
             self._observe,
-            lambda _, text: self.told.append(text),
-            clock=self._clock,
-            now=self._clock,
+            self._tell,
+            clock=self.clock,
+            now=self.clock,
             sleep=self.sleep,
         )
 
@@ -150,9 +156,17 @@ class World:
         self.served = {name for record in records if is_served(record) for name in record.uids}
         self.mover.want(self.wanted())
 
+    def _tell(self, _: str, text: str, reason: str = NOTE, /) -> None:
+        self.told.append(text)
+        self.reasons.append(reason)
+
     def _observe(self, record: Record, moving: Moving | None) -> None:
         if moving is None:
             self.seen.append((record.phase, record.reason))
+
+    def changed(self) -> None:
+        """Somebody has changed definitions."""
+        self.mover.want(self.wanted())
 
     def select(self, *, selected: bool) -> None:
         for crd in self.crds.values():
@@ -160,7 +174,12 @@ class World:
         self.mover.want(self.wanted())
 
     def wanted(self) -> list[Family]:
-        return families(self.crds.values(), LabelSelector.parse("storage=aggserver"), self.journal.records.values(), {}, {})
+        crds = []
+        for name, crd in self.crds.items():
+            finalizers = [FINALIZER] if name in self.holding else []
+            crds.append({**crd, "metadata": {**crd["metadata"], "finalizers": finalizers}})
+        records, ours = self.journal.records.values(), set[tuple[str, str]]().union(*self.led)
+        return families(crds, LabelSelector.parse("storage=aggserver"), records, {}, {}, ours)
 
     # --- at every moment ---
 
@@ -177,12 +196,24 @@ class World:
             await asyncio.shield(asyncio.create_task(self._write()))
         if number in self.flips:
             self.select(selected=self.flips[number])
+        self.meanwhile(what)
+        await asyncio.shield(asyncio.create_task(self._empty_host()))
+        if what in self.refusing:
+            raise FailedError(f"{what} is refused by a policy")
         kind = self.disturbances.get(number)
         if kind == "kill":
             self.dead.set()
             await asyncio.Future()
         if kind == "fail" and fails:
             raise FailedError(f"{what} failed")
+
+    async def _empty_host(self) -> None:
+        """The host deletes its objects of a definition that is being deleted, once."""
+        async with self._writing:
+            for name, crd in list(self.crds.items()):
+                if "deletionTimestamp" in crd["metadata"] and name not in self._emptied:
+                    self._emptied.add(name)
+                    await drop(self.host, objects_prefix(name))
 
     async def _write(self) -> None:
         """A client writes a random object through a random kube-apiserver; what is acknowledged is remembered."""
@@ -305,7 +336,8 @@ class World:
     async def try_to_us(self, group_versions: Sequence[tuple[str, str]]) -> None:
         await self.point("try to us")
 
-    async def to_us(self, group_versions: Sequence[tuple[str, str]]) -> None:
+    async def to_us(self, group_versions: Sequence[tuple[str, str]]) -> bool:
+        taken = not all(each in led for led in self.led for each in group_versions)
         for apiserver in APISERVERS:
             for each in group_versions:
                 await self.point(f"to us {apiserver}")
@@ -313,6 +345,7 @@ class World:
                     self._written("APIService can't be changed")
                 self.led[apiserver].add(each)
         await self.point("to us seen")
+        return taken
 
     async def to_host(self, group_versions: Sequence[tuple[str, str]]) -> None:
         for apiserver in APISERVERS:
@@ -358,6 +391,8 @@ class World:
         for item in (await self.own.list(objects_prefix(definition))).items:
             await self.own.delete(item.key, item.revision)
             self.acknowledged.pop(item.key, None)
+        # What a release has begun to give back.
+        await drop(self.host, objects_prefix(definition))
         return ""
 
 

@@ -81,9 +81,16 @@ class Host:
         self.clusters = clusters
         self.cluster = clusters[0]
         self.problems: list[tuple[str, str]] = []
+        self.led_away: list[tuple[str, str]] = []
 
     def switcher(self, service: Service, ca_bundle: bytes) -> Switcher:
-        made = Switcher(self.cluster, service, INSTALLATION, lambda name, problem: self.problems.append((name, problem)))
+        made = Switcher(
+            self.cluster,
+            service,
+            INSTALLATION,
+            lambda name, problem: self.problems.append((name, problem)),
+            self.led_away.append,
+        )
         made.trust(ca_bundle)
         return made
 
@@ -396,7 +403,7 @@ async def test_why_a_kube_apiserver_does_not_follow(host: Host) -> None:
             await proxied(host.clusters, OTHER_PAIRS, INSTALLATION, seconds=0.1)
         assert f"{host.cluster.server}: APIService {OTHER_NAME}: 503" in str(caught.value)
         # Somebody else's, for another installation.
-        other = Switcher(host.cluster, Service("default", "missing"), "another", lambda *_: None)
+        other = Switcher(host.cluster, Service("default", "missing"), "another", lambda *_: None, lambda _: None)
         other.trust(b"any")
         with pytest.raises(SwitchError, match="adopted by the installation 'of the test', and this one is 'another'"):
             await other.to_us(OTHER_PAIRS)
