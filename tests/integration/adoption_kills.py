@@ -48,6 +48,8 @@ KILLS = (
     Kill(adopt=False, at="SwitchingBack", milliseconds=300, store="etcd", outlasts=True),
     Kill(adopt=True, at="Switching", milliseconds=300, store="etcd", outlasts=True),
     Kill(adopt=False, at="GivingBack", store="etcd"),
+    Kill(adopt=True, at="Switching", milliseconds=100, store="etcd", outlasts=True, halts=True),
+    Kill(adopt=False, at="GivingBack", milliseconds=100, store="etcd", outlasts=True, halts=True),
 )
 
 

@@ -8,28 +8,53 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
+from typing import Self
 
-__all__ = ["balancing"]
+__all__ = ["Balancer"]
 
 
-@contextlib.asynccontextmanager
-async def balancing(port: int, ports: Sequence[int]) -> AsyncIterator[None]:
+class Balancer:
     """port: on loopback, where clients come. ports: of the servers, of which any may be gone at any time."""
-    turn = 0
-    leading: set[asyncio.Task[None]] = set()
 
-    async def lead(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal turn
+    def __init__(self, port: int, ports: Sequence[int]) -> None:
+        self._port = port
+        self._ports = list(ports)
+        self._turn = 0
+        # What leads a connection, and to which port.
+        self._leading: dict[asyncio.Task[None], int] = {}
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._lead, "127.0.0.1", self._port)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        for port in list(self._ports):
+            await self.leave(port)
+
+    async def leave(self, port: int) -> None:
+        """Lead nobody to a server any more, and break off what is open."""
+        self._ports.remove(port)
+        ended = [task for task, to in self._leading.items() if to == port]
+        for task in ended:
+            task.cancel()
+        await asyncio.gather(*ended, return_exceptions=True)
+
+    def join(self, port: int) -> None:
+        self._ports.append(port)
+
+    async def _lead(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        leading.add(task)
-        task.add_done_callback(leading.discard)
-        turn += 1
+        task.add_done_callback(lambda ended: self._leading.pop(ended, None))
+        self._turn += 1
+        turn = self._turn % max(len(self._ports), 1)
         try:
-            for number in range(len(ports)):
+            for port in [*self._ports[turn:], *self._ports[:turn]]:
                 with contextlib.suppress(OSError):
-                    there = await asyncio.open_connection("127.0.0.1", ports[(turn + number) % len(ports)])
+                    self._leading[task] = port
+                    there = await asyncio.open_connection("127.0.0.1", port)
                     break
             else:
                 return
@@ -40,18 +65,9 @@ async def balancing(port: int, ports: Sequence[int]) -> AsyncIterator[None]:
             finally:
                 there[1].close()
         except asyncio.CancelledError:
-            pass  # at the end, which StreamReaderProtocol would take for a failure
+            pass  # which StreamReaderProtocol would take for a failure
         finally:
             writer.close()
-
-    server = await asyncio.start_server(lead, "127.0.0.1", port)
-    try:
-        yield
-    finally:
-        server.close()
-        for task in list(leading):
-            task.cancel()
-        await asyncio.gather(*leading, return_exceptions=True)
 
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -27,7 +27,7 @@ from tests.history.wire import Gone, Wire, connected
 from tests.integration import moving
 from tests.integration.adopting import LABEL, Adopting
 from tests.integration.aggregation import NAMESPACE
-from tests.integration.balancing import balancing
+from tests.integration.balancing import Balancer
 from tests.integration.server import Aggregated, eventually
 from tests.integration.stores import EtcdStore, SQLiteStore, Store
 
@@ -50,6 +50,8 @@ _LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/aggserver-
 _DEFINITION = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{moving.NAME}"
 _OBJECTS = f"/{moving.GROUP}/parcels/"
 _FINALIZER = "aggserver.io/adopted"
+# A write of an object that nobody writes: path, query, body, content type.
+_LATE = (f"{moving.PATH}/still-0", {}, {"spec": {"mark": 999}}, "application/merge-patch+json")
 _RELEASE = {"aggserver.io/adoption": "release", "aggserver.io/release-through-api": "true"}
 
 
@@ -61,7 +63,8 @@ class Kill:
     through_api: the server has no access to the host's etcd. The copy is read through the API, and a release goes through it.
     Meanwhile clients read what was there before the adoption, so the writers pause.
     store: "own", "shared" (the cluster's etcd) or "etcd": another etcd, which two servers share. There the one that moves is
-    killed, and the other one takes its place: as soon as the Lease is deleted, or if `outlasts`, once it has ended.
+    killed, and the other one takes its place: as soon as the Lease is deleted, or if `outlasts`, once it has ended. halts: it is
+    only halted, and goes on after the other one has brought the move to its end; a release with a write that was sent meanwhile.
     """
 
     adopt: bool
@@ -73,6 +76,7 @@ class Kill:
     through_api: bool = False
     store: str = "own"
     outlasts: bool = False
+    halts: bool = False
 
 
 class Balanced(Wire):
@@ -122,9 +126,20 @@ class Servers:
 
     def kill_mover(self) -> int:
         """Returns the number of the one that moved families."""
-        number = eventually(lambda: [each for each, server in self._running.items() if _moves(server)], "one moves", SECONDS)[0]
+        number = self._mover()
         self._running.pop(number).kill()
         return number
+
+    def halt_mover(self) -> int:
+        number = self._mover()
+        self._running[number].halt()
+        return number
+
+    def go_on(self, number: int) -> None:
+        self._running[number].go_on()
+
+    def _mover(self) -> int:
+        return eventually(lambda: [each for each, server in self._running.items() if _moves(server)], "one moves", SECONDS)[0]
 
     def stop(self) -> None:
         for number in list(self._running):
@@ -198,7 +213,7 @@ class Killing:
             await asyncio.to_thread(self._servers.start)
             stack.push_async_callback(asyncio.to_thread, self._servers.stop)
             if kill.store == "etcd":
-                await stack.enter_async_context(balancing(self._adopting.port, self._pair))
+                self._balancer = await stack.enter_async_context(Balancer(self._adopting.port, self._pair))
             async with self._writing(kill):
                 await self._write_on()
                 if not pauses:
@@ -218,7 +233,7 @@ class Killing:
     async def _writing(self, kill: Kill) -> AsyncIterator[None]:
         """With the writers going on. Where two servers serve a definition, they write to each of them, too."""
         async with asyncio.TaskGroup() as tasks, contextlib.AsyncExitStack() as stack:
-            if kill.store == "etcd" and not kill.adopt:
+            if kill.store == "etcd" and not kill.adopt and not kill.halts:
                 for number in range(len(self._pair)):
                     wire = await stack.enter_async_context(connected([await self._direct(number)], self._chance))
                     self._written.wires.append(wire)
@@ -247,6 +262,9 @@ class Killing:
 
     async def _move(self, kill: Kill) -> None:
         """What is asked for, the kill, and what comes of it."""
+        if kill.halts:
+            await self._halt(kill)
+            return
         await asyncio.to_thread(self._ask, kill)
         await asyncio.to_thread(self._until, kill)
         await self._kill(kill)
@@ -277,6 +295,31 @@ class Killing:
             if number is not None:
                 tasks.create_task(asyncio.to_thread(self._plane.restart, number))
         self._wire.down.clear()
+
+    async def _halt(self, kill: Kill) -> None:
+        """The server that moves is held up for so long that the other one takes its place, and then goes on where it was."""
+        async with contextlib.AsyncExitStack() as stack:
+            wires = [
+                await stack.enter_async_context(connected([await self._direct(number)], self._chance))
+                for number in range(len(self._pair))
+            ]
+            for wire in wires if not kill.adopt else ():
+                status, _ = await wire.call("GET", moving.PATH)
+                assert status == 200
+            await asyncio.to_thread(self._ask, kill)
+            await asyncio.to_thread(self._until, kill)
+            halted = await asyncio.to_thread(self._servers.halt_mover)
+            stack.callback(self._servers.go_on, halted)  # a halted server could not be stopped
+            self.told.append(f"  halted aggserver in {self._phase()}")
+            await self._balancer.leave(self._pair[halted])
+            # The connection stands from before, so that the request is there when the server goes on.
+            late = asyncio.create_task(wires[halted].call("PATCH", *_LATE)) if not kill.adopt else None
+            await asyncio.to_thread(self._until_there, kill)
+            self._servers.go_on(halted)
+            if late is not None:
+                status, answer = await late
+                assert status == 503, answer
+            self._balancer.join(self._pair[halted])
 
     async def _go_on(self, kill: Kill, killed: int) -> None:
         if not kill.outlasts:

@@ -82,6 +82,13 @@ class AggServer:
         self.kill()
         raise AssertionError(f"no {pattern!r} within {_READY_SECONDS:g} s:\n{self.output}")
 
+    def halt(self) -> None:
+        """SIGSTOP: its connections stand, and nothing is answered until `go_on`."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
     def kill(self) -> None:
         """SIGKILL: no chance to do anything."""
         self._process.kill()
