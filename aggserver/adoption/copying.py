@@ -15,11 +15,11 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mappi
 from contextlib import aclosing
 from typing import Any
 
-from aggserver.adoption.record import LATE_WRITE, Change, Copied, Moving, Source, SourcePage, Told, digest
+from aggserver.adoption.record import LATE_WRITE, CantCopy, Change, Copied, Moving, Source, SourcePage, Told, digest
 from aggserver.cluster.pacing import Sleep
 from aggserver.storage.interface import Conflict, KeyExists, NotFound, Storage
 
-__all__ = ["Copier", "Copies", "Late", "drop", "stopped"]
+__all__ = ["Copier", "Copies", "Late", "drop", "needed", "stopped"]
 
 log = logging.getLogger("aggserver.adoption")
 
@@ -29,8 +29,19 @@ AT_ONCE = 128
 # If nothing arrives for so long, `near` takes it that nothing is on its way.
 QUIET_SECONDS = 0.25
 
+# Bytes that a copy leaves free, since other families are written, too: the store's log and history have room there.
+KEPT_FREE = 64 << 20
+# Of the file of a store over what is in it: keys, pages that are not full.
+OVERHEAD = 1.25
+
 # A late write of the host: the change, and whether it was copied.
 Late = Callable[[Change, bool], None]
+
+
+def needed(page: SourcePage, copied: int, size: int) -> int:
+    """About how many bytes the store needs for a page and all after it. copied, size: objects and bytes, with those of the page."""
+    rest = size / copied * page.remaining if copied else 0.0
+    return round((sum(len(value) for _, value, _ in page.items) + rest) * OVERHEAD)
 
 
 async def drop(storage: Storage, prefix: str) -> None:
@@ -94,13 +105,23 @@ class Copier:
                     found, copied, size = {}, 0, 0
                 found |= {key: revision for key, _, revision in page.items}
                 size += sum(len(value) for _, value, _ in page.items)
-                await _together(self._put(*item) for item in page.items if self._revisions.get(item[0]) != item[2])
                 copied += len(page.items)
+                await self._check_room(needed(page, copied, size))
+                await _together(self._put(*item) for item in page.items if self._revisions.get(item[0]) != item[2])
                 self._received = page.revision
                 took = self._clock() - began
                 left = took / copied * page.remaining if copied else None
                 self._on_progress(Moving(copied, size, page.remaining, left))
         await self._prune(found)
+
+    async def _check_room(self, size: int) -> None:
+        """Raises CantCopy rather than fill a disk that other families need."""
+        room = await self._storage.room()
+        if room is not None and room < size + KEPT_FREE:
+            raise CantCopy(
+                f"the store has room for {room >> 20} MiB, and the copy needs about {size >> 20} MiB more and "
+                f"{KEPT_FREE >> 20} MiB that stay free: make room on its disk"
+            )
 
     async def follow(self) -> None:
         """Copy what changes since, until cancelled, or until the host's watch ends after `switched`. Raises as `Source`."""

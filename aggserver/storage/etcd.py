@@ -180,6 +180,10 @@ class EtcdStorage:
         self._newest = max(self._newest, answer.revision)
         return answer
 
+    async def room(self) -> int | None:
+        """How much its quota leaves, etcd does not say."""
+        return None
+
     # Writing
 
     async def create(self, key: str, value: bytes, guard: Guard | None = None) -> int:

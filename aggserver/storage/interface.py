@@ -255,6 +255,9 @@ class Storage(Protocol):
     async def count(self, prefix: str) -> int:
         """The number of keys under `prefix`."""
 
+    async def room(self) -> int | None:
+        """The bytes that the backend can still take, None if it does not know. Raises Unavailable."""
+
     async def watch(self, prefix: str, after: int, sink: Sink) -> Subscription:
         """Deliver every write under `prefix` with a revision greater than `after`. Past ones are delivered before this returns.
 

@@ -153,6 +153,9 @@ class MemoryStorage:
         first, last = (bisect_right(self._log, revision, key=_revision) for revision in (after, upto))
         return [event for event in self._log[first:last] if event.key.startswith(prefix)][:limit]
 
+    async def room(self) -> int | None:
+        return None
+
     async def claim_compaction(self, revision: int) -> bool:
         return True
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shutil
 import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -183,6 +184,13 @@ class SQLiteStorage:
         found: int = await self._read(lambda connection: connection.execute(_COUNT, (prefix, prefix_end(prefix))).fetchone()[0])
         return found
 
+    async def room(self) -> int | None:
+        """What is free on the disk, and in the file itself."""
+        try:
+            return await self._read(lambda connection: _free(connection) + shutil.disk_usage(self._path.parent).free)
+        except OSError as error:
+            raise self._failed(error) from error
+
     async def create(self, key: str, value: bytes, guard: Guard | None = None) -> int:
         return await self._opened(self._writer).write(Write(key, value, 0, guard))
 
@@ -238,6 +246,12 @@ class SQLiteStorage:
 
     def _failed(self, error: Exception) -> Unavailable:
         return Unavailable(f"can't read the store: {explain(error)}")
+
+
+def _free(connection: sqlite3.Connection) -> int:
+    """The bytes of the file that nothing is in, which a compaction leaves."""
+    (pages,), (size,) = (connection.execute(f"PRAGMA {name}").fetchone() for name in ("freelist_count", "page_size"))
+    return int(pages) * int(size)
 
 
 def _list(connection: sqlite3.Connection, history: History, start: str, end: str, revision: int, limit: int) -> Page:

@@ -5,8 +5,8 @@ from collections.abc import AsyncGenerator, Mapping
 
 import pytest
 
-from aggserver.adoption.copying import Copier, drop
-from aggserver.adoption.record import Change, Copied, Mark, Moving, SourcePage, digest
+from aggserver.adoption.copying import KEPT_FREE, Copier, drop, needed
+from aggserver.adoption.record import CantCopy, Change, Copied, Mark, Moving, SourcePage, digest
 from aggserver.adoption.source import StorageSource
 from aggserver.storage.interface import Unavailable
 from aggserver.storage.memory import MemoryStorage
@@ -89,6 +89,43 @@ async def test_all_pages_are_copied_and_what_was_left_is_replaced() -> None:
     assert [(each.objects, each.size, each.remaining) for each in move.progress] == [(2, 6, 1), (3, 11, 0)]
     expected = digest([(PREFIX + "a", 5), (PREFIX + "b", 6), (PREFIX + "c", 7)])
     assert await move.copier.copied(9) == Copied(9, 3, expected, await own.revision(), 11)
+
+
+class SmallStorage(MemoryStorage):
+    def __init__(self, room: int) -> None:
+        super().__init__()
+        self._room = room
+
+    async def room(self) -> int | None:
+        return self._room
+
+
+@pytest.mark.parametrize(
+    ("room", "written"),
+    [
+        pytest.param(KEPT_FREE + (12 << 20), ["a", "b", "c"], id="enough"),
+        pytest.param(KEPT_FREE + (4 << 20), [], id="too little for what comes after the first page"),
+        pytest.param(0, [], id="none"),
+    ],
+)
+async def test_a_disk_that_others_need_is_not_filled(room: int, written: list[str]) -> None:
+    own = SmallStorage(room)
+    await own.start()
+    large = b"x" * (2 << 20)
+    move = Move(ListSource([page(9, 2, first=True, a=(large, 5)), page(9, b=(large, 6), c=(large, 7))]), own)
+    if written:
+        await move.copier.copy()
+    else:
+        text = f"the store has room for {room >> 20} MiB, and the copy needs about 7 MiB more and 64 MiB that stay free"
+        with pytest.raises(CantCopy, match=text):
+            await move.copier.copy()
+    assert sorted(await content(own)) == written
+
+
+def test_what_is_needed_for_a_copy() -> None:
+    assert needed(page(9, a=(b"x" * 100, 5)), 1, 100) == 125
+    assert needed(page(9, 8, a=(b"x" * 100, 5)), 2, 300) == (100 + 8 * 150) * 1.25
+    assert needed(page(9), 0, 0) == 0
 
 
 async def test_a_list_that_began_anew_does_not_keep_what_only_the_first_one_had() -> None:

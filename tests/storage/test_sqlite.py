@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -297,3 +298,21 @@ async def test_a_sink_that_fails_loses_only_its_own_subscription(store: SQLiteSt
     assert isinstance(broken.error, Unavailable)
     assert len(recorder.seen) == 1
     assert "failed on an event" in caplog.text
+
+
+async def test_the_room_is_on_the_disk_and_in_the_file(store: SQLiteStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=1000 if folder == path.parent else 0))
+    assert await store.room() == 1000
+    revisions = [await store.create(f"{KEY}-{number}", b"x" * 100_000) for number in range(10)]
+    for number, revision in enumerate(revisions):
+        await store.delete(f"{KEY}-{number}", revision)
+    assert await store.room() == 1000
+    await store.compact(await store.revision())
+    assert await store.room() > 900_000, "what a compaction has freed is used again"
+
+    def gone(folder: Path) -> None:
+        raise OSError(2, "No such file or directory")
+
+    monkeypatch.setattr("shutil.disk_usage", gone)
+    with pytest.raises(Unavailable, match="can't read the store: No such file"):
+        await store.room()
