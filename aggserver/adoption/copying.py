@@ -39,7 +39,7 @@ Late = Callable[[Change, bool], None]
 
 
 def needed(page: SourcePage, copied: int, size: int) -> int:
-    """About how many bytes the store needs for a page and all after it. copied, size: objects and bytes, with those of the page."""
+    """About how many bytes the store needs for a page and all after it. copied, size: objects and bytes so far, with its own."""
     rest = size / copied * page.remaining if copied else 0.0
     return round((sum(len(value) for _, value, _ in page.items) + rest) * OVERHEAD)
 

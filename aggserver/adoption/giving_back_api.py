@@ -273,7 +273,10 @@ class GiveBackThroughAPI:
 
     async def _dry_run(self, method: str, path: str, body: JSONObject) -> None:
         try:
-            await self._request(method, path, query={"dryRun": "All"}, body=body)
+            if method == "DELETE":  # kube-apiserver takes its options from the body, if there is one
+                await self._request(method, path, body={**body, "dryRun": ["All"]})
+            else:
+                await self._request(method, path, query={"dryRun": "All"}, body=body)
         except ClusterError as error:
             # A webhook with side effects can only be asked by a write, and what is gone needs no deletion.
             if _NO_DRY_RUN not in error.message and (method, error.code) != ("DELETE", 404):

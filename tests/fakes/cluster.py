@@ -86,7 +86,8 @@ class FakeCluster:
         timeout: float = 10.0,  # noqa: ASYNC109
         accept: str = "",
     ) -> JSONObject:
-        is_dry_run = (query or {}).get("dryRun") == "All"
+        # The options of a deletion are in its body, if it has one.
+        is_dry_run = "dryRun" in body if method == "DELETE" and body else (query or {}).get("dryRun") == "All"
         if is_dry_run:
             self.dry_runs.add(len(self.calls))
         self.calls.append((method, path))
