@@ -19,15 +19,28 @@ import threading
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
 
-from aggserver.cluster.client import connect
+from aggserver.adoption import from_backup
+from aggserver.adoption.api_services import Target, to_us
+from aggserver.adoption.families import FINALIZER
+from aggserver.adoption.from_backup import release_from_backup
+from aggserver.adoption.giving_back import objects_prefix
+from aggserver.adoption.guard import CONFIGURATIONS, configuration
+from aggserver.adoption.journal import Journal
+from aggserver.adoption.record import Copied, Phase, Record, Refused, digest
+from aggserver.adoption.switching import DEFINITIONS
+from aggserver.apiextensions.api_service import API_SERVICES, Service
+from aggserver.cluster.client import ClusterClient, connect
+from aggserver.meta import codec
 from aggserver.storage.etcd import EtcdStorage
-from aggserver.storage.interface import KeyValue
+from aggserver.storage.interface import KeyValue, Storage, Unavailable
+from aggserver.storage.sqlite import SQLiteStorage
 from tests.controlplane.binaries import obtain
 from tests.controlplane.plane import ControlPlane
 from tests.fakes.bad_webhooks import review_of
@@ -80,8 +93,9 @@ class Family:
     def create(self, name: str, **spec: Any) -> None:
         self.plane.kubectl("create", "-f", "-", input=json.dumps(self.object(name, **spec)))
 
-    def patch(self, name: str, **spec: Any) -> subprocess.CompletedProcess[str]:
-        return self.plane.kubectl("patch", self.name, name, "--type=merge", "-p", json.dumps({"spec": spec}), check=False)
+    def patch(self, name: str, *, user: Path | None = None, **spec: Any) -> subprocess.CompletedProcess[str]:
+        body = json.dumps({"spec": spec})
+        return self.plane.kubectl("patch", self.name, name, "--type=merge", "-p", body, check=False, user=user)
 
     def objects(self) -> dict[str, Any]:
         """By name, without the resourceVersion: that is new after a move."""
@@ -413,3 +427,86 @@ def test_what_the_host_refuses_and_a_volume_that_is_full(plane: ControlPlane, ad
         eventually(lambda: adopting.phase(plain.name) == "Waiting", f"it is given back: {adopting.log[-3000:]}", PATIENCE)
         assert not plain.is_ours()
         assert plain.objects()["old"]["spec"] == {"size": 2}
+
+
+async def test_a_backup_goes_onto_a_full_etcd_and_past_refusals_when_it_is_repeated(
+    plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server is lost: its APIServices and its guard lead nowhere."""
+    monkeypatch.setattr(from_backup, "MARGIN", 500)  # of writes to etcd
+    exact, through = [await asyncio.to_thread(Family, plane, word) for word in ("exact", "through")]
+    for family in (exact, through):
+        await asyncio.to_thread(family.create, "old", size=1)
+    cluster, etcd, own = await connect(str(plane.kubeconfig), "test"), EtcdStorage([plane.etcd]), SQLiteStorage(tmp_path / "db")
+    await etcd.start()
+    await own.start()
+    try:
+        for family in (exact, through):
+            await _lost(cluster, etcd, own, family)
+        said: list[str] = []
+
+        async def release(family: Family, host: EtcdStorage | None) -> None:
+            names = [family.name]
+            await release_from_backup(own, cluster, host, said.append, definitions=names, through_api=host is None)
+
+        alarm(plane, "ACTIVATE")
+        try:
+            with pytest.raises(Unavailable, match=NO_SPACE):
+                await release(exact, etcd)
+            assert await asyncio.to_thread(exact.is_ours)
+        finally:
+            alarm(plane, "DEACTIVATE")
+        await release(exact, etcd)
+        assert await asyncio.to_thread(_specs, exact) == {"old": {"size": 2}, "new": {"size": 3}}
+
+        await asyncio.to_thread(through.define, TIGHT)
+        with pytest.raises(Refused, match=f"{through.prefix}new is refused: 422 Invalid"):
+            await release(through, None)
+        somebody = plane.user("somebody", ("system:masters",))
+        done = await asyncio.to_thread(through.patch, "old", user=somebody, size=4, color="red")
+        assert 'failed calling webhook "writes.guard.aggserver.io"' in done.stderr, "others write when all is back"
+        await asyncio.to_thread(through.define, {})
+        await release(through, None)
+        assert await asyncio.to_thread(_specs, through) == {"old": {"size": 2}, "new": {"size": 3}}
+        for family in (exact, through):
+            found = await cluster.request("GET", f"{DEFINITIONS}/{family.name}")
+            assert "finalizers" not in found["metadata"]
+            await asyncio.to_thread(eventually, lambda family=family: _succeeded(family.patch("old", size=4)), "clients write")
+    finally:
+        await own.close()
+        await etcd.close()
+        await cluster.close()
+
+
+async def _lost(cluster: ClusterClient, etcd: Storage, own: Storage, family: Family) -> None:
+    """Adopt a family into a store without a server, and write there: `old` is changed, `new` is created."""
+    prefix = objects_prefix(family.name)
+    page = await etcd.list(prefix)
+    for item in page.items:
+        await own.create(item.key, item.value.rstrip())
+    pairs = [(item.key, item.revision) for item in page.items]
+    copied = Copied(page.revision, len(pairs), digest(pairs), await own.revision())
+    crd = await cluster.request("GET", f"{DEFINITIONS}/{family.name}")
+    group_version = (family.group, "v1")
+    record = Record(family.name, {family.name: crd["metadata"]["uid"]}, [group_version], Phase.ADOPTED, shared=False, since="")
+    await Journal(own).write(replace(record, copied={family.name: copied}))
+    found = await own.get(f"{family.prefix}old")
+    assert found is not None
+    changed = codec.decode_stored(found.value)
+    changed["spec"] = {"size": 2}
+    await own.update(found.key, codec.encode_json(changed), found.revision)
+    metadata = {**changed["metadata"], "name": "new", "uid": "01234567-89ab-4cde-8f01-23456789abcd"}
+    await own.create(f"{family.prefix}new", codec.encode_json({**changed, "metadata": metadata, "spec": {"size": 3}}))
+
+    service = Service("default", f"lost-{family.word}", 443)
+    await cluster.request("PATCH", f"{DEFINITIONS}/{family.name}", body={"metadata": {"finalizers": [FINALIZER]}})
+    guarded = configuration([(family.group, "things")], "g", service, CA.cert_pem, "system:serviceaccount:default:lost")
+    await cluster.request("POST", CONFIGURATIONS, body=guarded)
+    api_service = await cluster.request("GET", f"{API_SERVICES}/v1.{family.group}")
+    ours = to_us(api_service, group_version, Target(service, "installation", CA.cert_pem))
+    await cluster.request("PUT", f"{API_SERVICES}/v1.{family.group}", body=ours)
+
+
+def _specs(family: Family) -> dict[str, Any]:
+    eventually(lambda: not family.plane.kubectl("get", family.name, check=False).returncode, "it is served again", PATIENCE)
+    return {name: each["spec"] for name, each in family.objects().items()}
