@@ -3,7 +3,8 @@
 `Copier.copy` writes all objects, many at once, since the store commits what waits together; a page of them is in memory, and the
 next one on its way. Then `Copier.follow` writes what changes. For each key the host's revision is remembered, by which `copied`
 says what was moved. After the switch, `follow` goes on for writes that were still on their way in the host: such a write is
-copied, too, unless somebody has written the object here since; then it is only told.
+copied, too, unless somebody has written the object here since; then it is only told. What the host does to the objects of a
+definition that it is deleting is no write of a client, and is not copied.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from aggserver.adoption.record import LATE_WRITE, CantCopy, Change, Copied, Moving, Source, SourcePage, Told, digest
@@ -58,7 +60,8 @@ async def drop(storage: Storage, prefix: str) -> None:
 class Copier:
     """One move of one definition. prefix: of its objects, in both stores.
 
-    on_progress: called after each page. on_late: called for each late write, after it was copied or not. clock: in seconds.
+    on_progress: called after each page. on_late: called for each late write, after it was copied or not. is_kept: asks whether
+    the host still has the definition, and is not deleting it. clock: in seconds.
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class Copier:
         *,
         on_progress: Callable[[Moving], None],
         on_late: Late,
+        is_kept: Callable[[], Awaitable[bool]],
         clock: Callable[[], float] = time.monotonic,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
@@ -77,6 +81,8 @@ class Copier:
         self._prefix = prefix
         self._on_progress = on_progress
         self._on_late = on_late
+        self._is_kept = is_kept
+        self._is_deleted = False
         self._clock = clock
         self._sleep = sleep
         # The host revision of each key that was copied, and the bytes of all of them.
@@ -237,6 +243,9 @@ class Copier:
             self._size += len(change.value) - before
 
     async def _apply_late(self, change: Change, was_there: bool, switched: int) -> None:
+        self._is_deleted = self._is_deleted or not await self._is_kept()
+        if self._is_deleted:
+            return
         current = await self._storage.get(change.key)
         known = max(switched, self._late.get(change.key, 0))
         copied = False
@@ -307,8 +316,12 @@ class Copies:
         prefixes: Mapping[str, str],
         source: Callable[[str], Source],
         on_progress: Callable[[Moving], None],
+        is_kept: Callable[[str], Awaitable[bool]],
     ) -> Mapping[str, Copier]:
-        """Copy the definitions one after the other, and follow each from then on. prefixes: by definition. Raises as `Source`."""
+        """Copy the definitions one after the other, and follow each from then on. prefixes: by definition. Raises as `Source`.
+
+        is_kept: see `Copier`, by definition.
+        """
         copiers = self._copiers[family] = {}
         tasks = self._tasks[family] = []
         for name, prefix in prefixes.items():
@@ -318,6 +331,7 @@ class Copies:
                 prefix,
                 on_progress=on_progress,
                 on_late=lambda change, copied: self._on_late(family, change, copied=copied),
+                is_kept=partial(is_kept, name),
                 clock=self._clock,
                 sleep=self._sleep,
             )

@@ -161,6 +161,11 @@ class Host:
         """Whether the host has a definition that serves it, as far as is known."""
         return self._crds is None or any(group_version in group_versions(crd) for crd in self._crds.values())
 
+    async def has(self, name: str, uid: str) -> bool:
+        """Whether the host has that definition now, and is not deleting it. Raises ClusterError and Unreachable."""
+        crd = await self._get(DEFINITIONS, name)
+        return crd is not None and crd["metadata"]["uid"] == uid and "deletionTimestamp" not in crd["metadata"]
+
     async def hold(self, name: str) -> None:
         """Put our finalizer on a definition, unless it is there. Raises HostError, ClusterError and Unreachable."""
         if not await self._set_finalizer(name, "", there=True):

@@ -190,7 +190,13 @@ class Moves:
         for name in record.definitions:
             await self._steps.hold(name)
         prefixes = {name: objects_prefix(name) for name in record.definitions}
-        copiers = await self._copies.begin(record.family, prefixes, self._steps.source, partial(self._observe, record))
+        copiers = await self._copies.begin(
+            record.family,
+            prefixes,
+            self._steps.source,
+            partial(self._observe, record),
+            lambda name: self._steps.has(name, record.uids[name]),
+        )
         for copier in copiers.values():
             await copier.near()
         return copiers

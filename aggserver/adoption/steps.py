@@ -165,6 +165,9 @@ class Steps(Protocol):
     async def hold(self, definition: str) -> None:
         """Put our finalizer on the definition in the host."""
 
+    async def has(self, definition: str, uid: str) -> bool:
+        """Whether the host has that definition, and is not deleting it."""
+
     async def let_go(self, definition: str, uid: str) -> None:
         """Take our finalizer off, if the host still has that definition."""
 

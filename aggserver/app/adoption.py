@@ -435,6 +435,9 @@ class _Steps:
     async def hold(self, definition: str) -> None:
         await self._host.hold(definition)
 
+    async def has(self, definition: str, uid: str) -> bool:
+        return await self._host.has(definition, uid)
+
     async def let_go(self, definition: str, uid: str) -> None:
         await self._host.let_go(definition, uid)
 

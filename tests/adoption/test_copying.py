@@ -52,15 +52,20 @@ class Move:
         self.progress: list[Moving] = []
         self.late: list[tuple[str, bool]] = []
         self.clock = FakeClock()
+        self.kept = True
         self.copier = Copier(
             source,
             own,
             PREFIX,
             on_progress=self.progress.append,
             on_late=lambda change, copied: self.late.append((change.key.removeprefix(PREFIX), copied)),
+            is_kept=self.is_kept,
             clock=self.clock,
             sleep=self.clock.sleep,
         )
+
+    async def is_kept(self) -> bool:
+        return self.kept
 
 
 async def started(**values: bytes) -> MemoryStorage:
@@ -256,3 +261,16 @@ async def test_drop_deletes_exactly_the_prefix() -> None:
     await drop(own, PREFIX)
     assert await content(own) == {}
     assert await own.count("/stable.example.com/") == 1
+
+
+async def test_what_the_host_deletes_with_the_definition_is_no_late_write() -> None:
+    own = await started()
+    source = ListSource([page(9, first=True, a=(b"a", 5), b=(b"b", 6))])
+    move = Move(source, own)
+    await move.copier.copy()
+    move.copier.switched(await move.copier.copied(9))
+    move.kept = False
+    for change in (Change(PREFIX + "a", None, 20), Change(PREFIX + "b", b"deletionTimestamp", 21), None):
+        source.coming.put_nowait(change)
+    await move.copier.follow()
+    assert (move.late, await content(own)) == ([], {"a": b"a", "b": b"b"})

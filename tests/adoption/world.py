@@ -275,6 +275,10 @@ class World:
         self.holding.add(definition)
         await self.point("held")
 
+    async def has(self, definition: str, uid: str) -> bool:
+        metadata = self.crds[definition]["metadata"] if definition in self.crds else {}
+        return metadata.get("uid") == uid and "deletionTimestamp" not in metadata
+
     async def let_go(self, definition: str, uid: str) -> None:
         await self.point("let go")
         if definition in self.crds and self.crds[definition]["metadata"]["uid"] == uid:

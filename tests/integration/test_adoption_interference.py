@@ -506,7 +506,7 @@ def test_a_definition_that_is_forced_away_and_created_anew(world: World) -> None
         world.until(thing.is_gone, "it is gone")
         world.apply(thing.manifest())
     world.until(lambda: "created anew in the host" in world.told(thing.name), "it is told")
-    assert thing.here() == {"v1"}, "until somebody has decided"
+    assert (thing.here(), thing.copies()) == ({"v1"}, 3), "until somebody has decided"
     thing.change({"annotations": {ADOPTION: DISCARD}})
     world.until(lambda: not thing.here(), "the cluster serves it")
     thing.is_at_the_host()
