@@ -20,6 +20,7 @@ from tests.controlplane.binaries import obtain
 from tests.controlplane.plane import ControlPlane
 from tests.integration.adopting import LABEL, Adopting
 from tests.integration.aggregation import NAMESPACE, SERVICE
+from tests.integration.direct import Direct
 from tests.integration.server import Aggregated, eventually, running
 
 OBJECTS = 50
@@ -143,6 +144,7 @@ def test_objects_move_here_and_back_while_clients_work(adopting: Adopting, store
         assert tabs.all() == during
     # A restart, and the next server goes on with what the store has.
     with running(serving(adopting, store)):
+        assert _first_answers(adopting, tabs) <= {200, 503}, "never 404, which clients would believe"
         eventually(lambda: _served(tabs), "the objects are served again", 60)
         assert tabs.all() == during
         # The label asks for the release.
@@ -152,6 +154,20 @@ def test_objects_move_here_and_back_while_clients_work(adopting: Adopting, store
         assert crd["metadata"]["uid"]
         assert tabs.all() == during, "what was written here went back"
         tabs.work("after", 3)
+
+
+def _first_answers(adopting: Adopting, tabs: Tabs) -> set[int]:
+    """The codes with which a server answers that has just begun to listen, until it serves the objects."""
+    token = json.loads(adopting.kubeconfig.read_text())["users"][0]["user"]["token"]
+    direct = Direct(adopting.port)
+    codes: set[int] = set()
+
+    def is_served() -> bool:
+        codes.add(code := direct.get(f"/apis/{tabs.group}/v1/crontabs", ("Authorization", f"Bearer {token}")).status)
+        return code == 200
+
+    eventually(is_served, "the objects are served", 60)
+    return codes
 
 
 def _changed(tabs: Tabs) -> None:
