@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -63,6 +62,8 @@ class Mover:
         self._pauses: dict[str, Iterator[float]] = {}
         # By family, the step that failed last, for which the record of an adopted family has a reason.
         self._failing: dict[str, Step] = {}
+        # By family whose release the host has refused: what was asked for then.
+        self._refused: dict[str, tuple[str, bool]] = {}
         self._waiting: dict[str, Record] = {}
         # Families whose record could not be written, so that what is shown of them is not what the journal has.
         self._unrecorded: set[str] = set()
@@ -79,6 +80,9 @@ class Mover:
 
     def want(self, families: Sequence[Family]) -> None:
         """Tell what is wanted now: all families that are to be adopted or have a record."""
+        for family in families:
+            if family.wanted is not Wanted.RELEASE:
+                self._refused.pop(family.name, None)
         self._wants.tell(families)
 
     async def run(self) -> None:
@@ -148,7 +152,12 @@ class Mover:
         record, family = self._journal.get(name), self._wants.families.get(name)
         if family is None and record is not None and record.phase is not Phase.SWITCHING_BACK:
             return None  # nothing was told of it yet
-        return next_step(record, family, resumed=name in self._moves.resumed, cleaned=self._moves.cleaned)
+        is_refused = family is not None and self._refused.get(name) == (family.asked, family.through_api)
+        if is_refused and family is not None:
+            # It is looked after as any adopted one until its release is asked for again.
+            family = replace(family, wanted=Wanted.KEEP)
+        step = next_step(record, family, resumed=name in self._moves.resumed, cleaned=self._moves.cleaned)
+        return None if is_refused and step is Step.CLEAN else step
 
     def _wait_for(self, name: str, family: Family | None) -> None:
         if family is not None:
@@ -164,7 +173,7 @@ class Mover:
 
     async def _pause(self) -> None:
         """Until something changes, or a failure is to be tried again."""
-        due = [at for name, (at, _) in self._retries.items() if self._step(name) is not None and at < math.inf]
+        due = [at for name, (at, _) in self._retries.items() if self._step(name) is not None]
         waits: list[asyncio.Task[Any]] = [asyncio.create_task(self._wants.changed.wait())]
         if due:
             waits.append(asyncio.create_task(self._slept(max(0.0, min(due) - self._clock()))))
@@ -203,11 +212,15 @@ class Mover:
                 self._observe(record, None)
 
     async def _failed(self, name: str, step: Step, family: Family | None, why: str, *, lasting: bool = False) -> None:
-        """lasting: it is tried again only when something else is wanted, or the same is asked for again."""
-        pause = math.inf if lasting else next(self._pauses.setdefault(name, RETRY.pauses()))
-        self._retries[name] = self._clock() + pause, family
+        """lasting: of a release, which is tried again only when it is asked for again."""
+        if lasting and family is not None:
+            self._refused[name] = family.asked, family.through_api
+            again = "when it is asked for again"
+        else:
+            pause = next(self._pauses.setdefault(name, RETRY.pauses()))
+            self._retries[name] = self._clock() + pause, family
+            again = f"in {pause:g} s"
         self._failing[name] = step
-        again = "when it is asked for again" if lasting else f"in {pause:g} s"
         log.warning("%s: %s failed, trying again %s: %s", name, step, again, why)
         self._told(name, why)
         await self._give_up(name, why)

@@ -11,7 +11,7 @@ from aggserver.adoption.families import ASKED
 from aggserver.adoption.moves import LATE_SECONDS
 from aggserver.adoption.record import LATE_WRITE, GiveBack, Phase, Record, Refused
 from aggserver.meta import codec
-from tests.adoption.world import CRONTABS, SHIRTS, World
+from tests.adoption.world import CRONTABS, GROUP, SHIRTS, World
 from tests.fakes.clock import settled, until
 
 
@@ -214,6 +214,12 @@ async def test_what_the_host_refuses_is_tried_again_when_it_is_asked_for_again()
         await settled()
     assert (attempts, world.told) == (1, ["x is refused"])
     assert world.journal.records[CRONTABS].phase is Phase.ADOPTED
+    # Meanwhile it is looked after: somebody has led clients away for a moment.
+    before = len(world.points)
+    world.mover.led_away((GROUP, "v1"))
+    await world.settle()
+    assert "to us seen" in world.points[before:]
+    assert (attempts, world.journal.records[CRONTABS].reason) == (1, "x is refused")
     allowed = True
     for crd in world.crds.values():
         crd["metadata"]["annotations"] = {ASKED: "2026-01-01T00:00:00Z"}
