@@ -5,6 +5,9 @@ next one on its way. Then `Copier.follow` writes what changes. For each key the 
 says what was moved. After the switch, `follow` goes on for writes that were still on their way in the host: such a write is
 copied, too, unless somebody has written the object here since; then it is only told. What the host does to the objects of a
 definition that it is deleting is no write of a client, and is not copied.
+
+A copy has a greater revision than its object has in the host: clients may compare the two, or write by one that they have from
+there, which must never be that of another state here.
 """
 
 from __future__ import annotations
@@ -21,12 +24,15 @@ from aggserver.adoption.record import LATE_WRITE, CantCopy, Change, Copied, Movi
 from aggserver.cluster.pacing import Sleep
 from aggserver.storage.interface import Conflict, KeyExists, NotFound, Storage
 
-__all__ = ["Copier", "Copies", "Late", "drop", "needed", "stopped"]
+__all__ = ["AHEAD", "Copier", "Copies", "Late", "drop", "needed", "stopped"]
 
 log = logging.getLogger("aggserver.adoption")
 
 # Writes of ours in flight. A store in this process commits all that wait in one transaction.
 AT_ONCE = 128
+
+# How far our store's revision goes ahead of the host's, so that it need not be advanced for each of the host's writes.
+AHEAD = 1000
 
 # If nothing arrives for so long, `near` takes it that nothing is on its way.
 QUIET_SECONDS = 0.25
@@ -91,6 +97,7 @@ class Copier:
         # The host revision up to which everything was received, and how many changes were.
         self._received = 0
         self._changes = 0
+        self._ahead = 0  # what our store's revision is at least
         self._writing: dict[str, asyncio.Task[None]] = {}
         self._moved = asyncio.Event()
         self._failure: BaseException | None = None
@@ -113,6 +120,7 @@ class Copier:
                 size += sum(len(value) for _, value, _ in page.items)
                 copied += len(page.items)
                 await self._check_room(needed(page, copied, size))
+                await self._go_ahead(page.revision)
                 await _together(self._put(*item) for item in page.items if self._revisions.get(item[0]) != item[2])
                 self._received = page.revision
                 took = self._clock() - began
@@ -188,6 +196,11 @@ class Copier:
 
     # --- writes ---
 
+    async def _go_ahead(self, host_revision: int) -> None:
+        """Let what is written from now on have greater revisions than this."""
+        if host_revision >= self._ahead:
+            self._ahead = await self._storage.advance(host_revision + AHEAD)
+
     def _check(self) -> None:
         if self._failure is not None:
             raise self._failure
@@ -195,6 +208,7 @@ class Copier:
     async def _take(self, change: Change) -> None:
         """Begin to write a change. Changes of one key stay in order, those of others are written at the same time."""
         if change.key:
+            await self._go_ahead(change.revision)
             before = self._writing.get(change.key)
             if before is not None:
                 await before

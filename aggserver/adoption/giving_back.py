@@ -5,6 +5,9 @@ Only the differences are written: an object that is newer here than the copy tha
 any more. A first pass does that while clients go on writing here; what they write meanwhile follows by the store's history, so
 that little is left for the moment in which they must not write.
 
+What is given back gets a greater revision in the host than it has here: clients may compare the two, or write by one that they
+have from here, which must never be that of another state there. So the host's revision is brought up to ours before each write.
+
 Nobody but a release writes the leftovers: the APIServices are ours, and the guard refuses the rest. That is checked: a leftover
 that is newer than the recorded revision must be of our own writing, which an interrupted release leaves. kube-apiserver ends
 every value that it stores with a newline, and a release none. What an interrupted cleanup has changed has its annotation.
@@ -30,7 +33,9 @@ from aggserver.storage.interface import (
     KeyValue,
     NotFound,
     Storage,
+    StorageError,
     TooLarge,
+    Unavailable,
 )
 from aggserver.storage.keys import resource_prefix
 
@@ -267,6 +272,7 @@ class GiveBackToStore:
         refused: list[Fault] = []
         if writes:
             self._recorded = None
+            await self._raise_host()
         for group in _groups(writes):
             results = await all_of(self._write_one(each, copied) for each in group)
             for write, error in zip(group, results, strict=True):
@@ -278,6 +284,15 @@ class GiveBackToStore:
             raise CantGiveBack(told("the cluster's etcd does not take all objects", refused))
         deleted = sum(write.value is None for write in writes)
         return Given(len(writes) - deleted, deleted, _size(writes))
+
+    async def _raise_host(self) -> None:
+        """Bring the host's revision up to ours, which is at least that of all that was read, unless it is too far behind."""
+        try:
+            await self._host.advance(await self._own.revision())
+        except Unavailable:
+            raise
+        except StorageError:
+            return  # the caller has asked for the same, and decides what follows from it
 
     async def _write_one(self, write: Write, copied: Copied) -> None:
         for _ in range(ATTEMPTS):

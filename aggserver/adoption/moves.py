@@ -20,7 +20,7 @@ from dataclasses import replace
 from functools import partial
 
 from aggserver.adoption.cleaning import Cleaning
-from aggserver.adoption.copying import Copier, Copies, drop, stopped
+from aggserver.adoption.copying import AHEAD, Copier, Copies, drop, stopped
 from aggserver.adoption.families import Family
 from aggserver.adoption.giving_back import objects_prefix
 from aggserver.adoption.journal import Journal
@@ -44,6 +44,8 @@ Observe = Callable[[Record, Moving | None], None]
 CATCH_UP_SECONDS = 15.0
 # How long late writes of the host are waited for: longer than kube-apiserver lets a request take.
 LATE_SECONDS = 75.0
+# Watches at the host have ended by then: kube-apiserver ends them about a second after their definition has changed.
+ENDED_SECONDS = 5.0
 # Watches at the host that a crash may have left open have ended by themselves after this time.
 WATCHES_SECONDS = 3600.0
 
@@ -204,6 +206,7 @@ class Moves:
     async def _switch(self, record: Record) -> None:
         """Lead clients here. Until the record says Adopted, none of them can write on either side."""
         copiers = self._copies.get(record.family)
+        passed = 0
         if record.shared:
             for name in record.definitions:
                 await self._steps.hold(name)
@@ -220,21 +223,26 @@ class Moves:
         self._wants.tell(await self._steps.families(_groups([record])))
         self._check_wanted(record, self._wants.families.get(record.family))
         if not record.shared:
-            # The host has told clients newer revisions until it led the last of them here.
-            await self._pass_host(record)
+            # The host has told clients newer revisions until it led the last of them here, and its watches that are still open
+            # tell newer ones until they are ended.
+            passed = await self._pass_host(record, AHEAD)
         await self.write(record.at(Phase.ADOPTED, self.time()))
         self.resumed.add(record.family)
         for name in record.definitions:
             self._steps.thaw(name)
         if not record.shared:
-            self._start(self._end_host_watches(record))
+            self._start(self._end_host_watches(record, passed))
             self._start(self._end_late(record.family))
 
-    async def _pass_host(self, record: Record) -> None:
-        """Clients that have revisions of the host must list anew, and never see revisions go back."""
-        await self._storage.advance(await self._steps.host_revision())
+    async def _pass_host(self, record: Record, ahead: int = 0) -> int:
+        """Clients that have revisions of the host must list anew, and never see revisions go back. Returns ours before that.
+
+        ahead: how many more revisions clients may still get from the host.
+        """
+        passed = await self._storage.advance(await self._steps.host_revision() + ahead)
         for name in record.definitions:
             await self._steps.mark(name)
+        return passed
 
     def _check_wanted(self, record: Record, family: Family | None) -> None:
         if family is None or not fits(record, family):
@@ -260,16 +268,22 @@ class Moves:
         # If it fails, it is not known what the host has served until now.
         known, self.led_away = record.family not in self.led_away, self.led_away | {record.family}
         led_away = await self._steps.to_us(record.group_versions) or not known
+        passed = 0
         if led_away and not record.shared:
             # Clients may have the host's revisions, and watches there that are blind now.
-            await self._pass_host(record)
+            passed = await self._pass_host(record, AHEAD)
         self.led_away.discard(record.family)
         self.resumed.add(record.family)
         recent = self._now() - parse_time(record.since) < WATCHES_SECONDS and record.family not in self._watches_ended
         if (recent or led_away) and not record.shared:
-            self._start(self._end_host_watches(record))
+            self._start(self._end_host_watches(record, passed))
 
-    async def _end_host_watches(self, record: Record) -> None:
+    async def _end_host_watches(self, record: Record, passed: int = 0) -> None:
+        """passed: the revision up to which clients have to list anew.
+
+        A watch that is still open at the host hears of no write here, but bookmarks tell it how far the host has come. A client
+        that resumed here from further on would miss what was written here before, so it has to list anew, too.
+        """
         self._watches_ended.add(record.family)
         for name in record.definitions:
             try:
@@ -277,6 +291,12 @@ class Moves:
             except AggserverError as error:
                 log.warning("%s: clients that watched %s at the host may miss events: %s", record.family, name, error)
                 self._told(record.family, str(error))
+        await self._sleep(ENDED_SECONDS)
+        try:
+            if await self._steps.host_revision() > passed:
+                await self._pass_host(record)
+        except AggserverError as error:
+            log.warning("%s: clients that watched at the host may miss events: %s", record.family, error)
 
     # --- late writes ---
 
@@ -379,6 +399,8 @@ class Moves:
         record = replace(record.at(Phase.GIVING_BACK, self.time()), through_api=through_api)
         await self.write(record)
         self.resumed.discard(record.family)
+        # Before clients have to wait: etcd's revision grows by writes only, and may be too far behind.
+        await self._steps.advance_host(await self._storage.revision())
         backs = {name: self._steps.give_back(record, name) for name in record.definitions}
         begun = set()
         for name, back in backs.items():

@@ -122,10 +122,14 @@ class Definitions:
         """Expire what clients have of a definition's objects from before now, since they were moved here. Returns the revision.
 
         From then on, watches that resume from an older revision, lists at one, and lists that another server began get 410, so
-        that clients list anew; also at other servers of the store, and after a restart. The store's revision must be greater than
+        that clients list anew; also at other servers of the store, and after a restart. Open watches of this server end so, too,
+        since they may have begun at a revision of another server. The store's revision must be greater than
         any that clients have seen (`Storage.advance`). The definition need not be served. Raises StorageError.
         """
-        return await self._marks.imported(name)
+        revision = await self._marks.imported(name)
+        if (resource := self._resources.get(name)) is not None:
+            resource.expire_watches()
+        return revision
 
     async def count_objects(self, name: str) -> int:
         """How many objects a definition has; 0 if it is not served."""

@@ -141,7 +141,7 @@ class Reader:
         selector = self._selector(context, options)
         try:
             page = await self._page(prefix, options, selector)
-            token = keys.encode_continue(page.next_start[len(prefix) :], page.revision) if page.more else ""
+            token = self._token(page, prefix) if page.more else ""
             views = await self._show(context, page.items, lenient=lenient)
         except (Corrupt, CorruptList, Unreadable) as error:
             raise await self._corrupt.list_error(prefix, error) from None
@@ -149,6 +149,10 @@ class Reader:
         # of the change, from which no watch can resume, so that clients list again.
         revision = min(page.revision, self._cacher.broken_off) if self._resource.is_over else page.revision
         return ListResult(views, revision, token, page.remaining)
+
+    def _token(self, page: ListPage[StoredObject], prefix: str) -> str:
+        moved = self._resource.objects_since() > 0
+        return keys.encode_continue(page.next_start[len(prefix) :], page.revision, moved=moved)
 
     async def _page(self, prefix: str, options: ListOptions, selector: Selector) -> ListPage[StoredObject]:
         if selector.is_late and selector.matches is not None:

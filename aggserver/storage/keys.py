@@ -39,6 +39,8 @@ _LINE_BREAKS = {ord("\r"): None, ord("\n"): None}
 _INVALID = "continue key is not valid"
 # The members of a token: their type in Python and, for the error, in Go.
 _MEMBERS: Mapping[str, tuple[type, str]] = {"v": (str, "string"), "rv": (int, "int64"), "start": (str, "string")}
+# The revision of a list of objects that were moved here. No other server knows this member.
+_OURS = "at"
 
 
 class ObjectKey(NamedTuple):
@@ -90,12 +92,16 @@ def ancestors(key: str) -> list[str]:
     return found
 
 
-def encode_continue(start: str, revision: int) -> str:
+def encode_continue(start: str, revision: int, *, moved: bool = False) -> str:
     """The token of a list that continues at `start`: a key without the list's prefix (`<last key>` and NUL, as upstream).
 
     `revision` is that of the list; -1, for a client whose token has expired, lists the rest at the newest revision.
+
+    moved: the objects may go back to another server. That one has another history, in which `revision` is of no use. So it reads
+    -1, and lists the rest as it is then; only this server reads the member `at`.
     """
-    document = orjson.dumps({"v": _ENCODING, "rv": revision, "start": start})
+    position = {"rv": -1, _OURS: revision} if moved else {"rv": revision}
+    document = orjson.dumps({"v": _ENCODING, **position, "start": start})
     return base64.urlsafe_b64encode(document).rstrip(b"=").decode()
 
 
@@ -131,7 +137,10 @@ def _members(token: str) -> tuple[str, int, str]:
                 f"{_INVALID}: json: cannot unmarshal {what} into Go struct field continueToken.{name} of type {go_type}"
             )
         found[name] = value
-    return found.get("v", ""), found.get("rv", 0), found.get("start", "")
+    revision = found.get("rv", 0)
+    if revision == -1 and type(document.get(_OURS)) is int:
+        revision = document[_OURS]
+    return found.get("v", ""), revision, found.get("start", "")
 
 
 def _document(token: str) -> dict[str, Any]:

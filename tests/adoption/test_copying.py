@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Mapping
 
 import pytest
 
-from aggserver.adoption.copying import KEPT_FREE, Copier, drop, needed
+from aggserver.adoption.copying import AHEAD, KEPT_FREE, Copier, drop, needed
 from aggserver.adoption.record import CantCopy, Change, Copied, Mark, Moving, SourcePage, digest
 from aggserver.adoption.source import StorageSource
 from aggserver.storage.interface import Unavailable
@@ -131,6 +131,22 @@ def test_what_is_needed_for_a_copy() -> None:
     assert needed(page(9, a=(b"x" * 100, 5)), 1, 100) == 125
     assert needed(page(9, 8, a=(b"x" * 100, 5)), 2, 300) == (100 + 8 * 150) * 1.25
     assert needed(page(9), 0, 0) == 0
+
+
+async def test_copies_are_newer_here_than_in_the_host() -> None:
+    own, source = await started(a=b"old"), ListSource([page(70, first=True, a=(b"one", 60), b=(b"two", 65))])
+    move = Move(source, own)
+    await move.copier.copy()
+    following = asyncio.create_task(move.copier.follow())
+    for change in (Change(PREFIX + "b", b"more", 5000), Change(PREFIX + "c", b"three", 5001)):
+        source.coming.put_nowait(change)
+    await settled()
+    revisions = {item.key.removeprefix(PREFIX): item.revision for item in (await own.list(PREFIX)).items}
+    assert revisions["a"] > 70
+    assert revisions["b"] > 5000
+    assert revisions["c"] > 5001
+    assert await own.revision() < 5001 + 2 * AHEAD
+    following.cancel()
 
 
 async def test_a_list_that_began_anew_does_not_keep_what_only_the_first_one_had() -> None:

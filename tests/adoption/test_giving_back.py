@@ -254,6 +254,17 @@ async def test_exactly_our_bytes_go_back(moved: Moved) -> None:
     assert given.size == len(found.value)
 
 
+@pytest.mark.parametrize("name", CHANGES)
+async def test_no_revision_goes_back(name: str, moved: Moved) -> None:
+    await moved.own.advance(700)
+    await CHANGES[name][0](moved)
+    own = {item.key: item.revision for item in (await moved.own.list(PREFIX)).items}
+    await moved.release()
+    host = {item.key: item.revision for item in (await moved.host.list(PREFIX)).items}
+    assert all(host[key] > revision for key, revision in own.items() if revision > 700)
+    assert await moved.host.revision() > 700, "deletions, too"
+
+
 async def test_what_is_written_while_it_goes_back_follows(moved: Moved, monkeypatch: pytest.MonkeyPatch) -> None:
     """The client writes at every page, to objects that the pass has seen and to others."""
     monkeypatch.setattr(giving_back, "PAGE", 2)

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aggserver.adoption.copying import AHEAD
 from aggserver.adoption.families import ASKED
-from aggserver.adoption.moves import LATE_SECONDS
+from aggserver.adoption.moves import ENDED_SECONDS, LATE_SECONDS
 from aggserver.adoption.record import LATE_WRITE, GiveBack, Phase, Record, Refused
 from aggserver.meta import codec
 from tests.adoption.world import CRONTABS, GROUP, SHIRTS, World
@@ -455,4 +456,28 @@ async def test_a_late_write_that_can_not_be_copied_is_told() -> None:
     await world.host.update(key, codec.encode_json({**codec.decode_stored(theirs.value), "n": -1}) + b"\n", theirs.revision)
     await until(lambda: LATE_WRITE in world.reasons)
     assert f"a write of {key} at the host's revision" in world.told[world.reasons.index(LATE_WRITE)]
+    await world.stop()
+
+
+@pytest.mark.parametrize(("more", "marks"), [(0, 4), (AHEAD // 2, 4), (AHEAD * 2, 6)])
+async def test_clients_of_watches_that_were_open_at_the_host_list_anew(more: int, marks: int) -> None:
+    """more: how far the host goes on before its watches have ended. marks: two for each of the two definitions at least."""
+    world = World(writes=0)
+    ended = asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        if seconds == ENDED_SECONDS:
+            await world.host.advance(await world.host.revision() + more)
+            ended.set()
+        elif seconds == LATE_SECONDS:
+            await asyncio.Future()
+        await asyncio.sleep(0)
+
+    world.sleep = sleep
+    await moved(world)
+    await ended.wait()
+    await settled()
+    assert world.points.count("mark") == marks
+    await check(world, adopted=True)
+    assert await world.own.revision() >= await world.host.revision()
     await world.stop()

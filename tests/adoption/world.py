@@ -59,6 +59,7 @@ class World:
         self.hidden: set[str] = set()
         self.served: set[str] = set()
         self.acknowledged: dict[str, dict[str, Any]] = {}
+        self.revisions: dict[str, int] = {}  # what clients were answered with
         self.refused = 0
         self.points: list[str] = []
         self.dead = asyncio.Event()
@@ -242,18 +243,21 @@ class World:
         self._created += 1
         if current is None:
             obj = {"apiVersion": f"{GROUP}/v1", "kind": "K", "metadata": {"name": key, "uid": f"u-{self._created}"}, "n": 0}
-            await store.create(key, _value(obj, here=here))
+            self.revisions[key] = await store.create(key, _value(obj, here=here))
             self.acknowledged[key] = obj
         elif self.random.random() < 0.3:
             await store.delete(key, current.revision)
             del self.acknowledged[key]
         else:
             obj = {**codec.decode_stored(current.value), "n": self._created}
-            await store.update(key, _value(obj, here=here), current.revision)
+            self.revisions[key] = await store.update(key, _value(obj, here=here), current.revision)
             self.acknowledged[key] = obj
 
     async def objects(self, store: Storage) -> dict[str, dict[str, Any]]:
+        """By key. None has a smaller revision than clients know."""
         items = (await store.list(f"/{GROUP}/")).items
+        older = {item.key: item.revision for item in items if item.revision < self.revisions.get(item.key, 0)}
+        assert not older, f"{older} were {self.revisions}"
         return {item.key: codec.decode_stored(item.value) for item in items}
 
     # --- steps.Steps ---

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from typing import Any
 
 import pytest
@@ -95,7 +97,12 @@ async def test_a_list_that_is_begun_here_goes_on(server: LocalServer, client: Cl
     await moved(server)
     first = await client.get(f"{CRONTABS_PATH}?limit=2")
     assert names(first) == ["a", "b"]
-    assert names(await client.get(f"{CRONTABS_PATH}?limit=2&continue={first.json()['metadata']['continue']}")) == ["c"]
+    token = first.json()["metadata"]["continue"]
+    # At the revision of the first page.
+    await client.delete(f"{CRONTABS_PATH}/c")
+    assert names(await client.get(f"{CRONTABS_PATH}?limit=2&continue={token}")) == ["c"]
+    # To another server it says: the rest, as it is then.
+    assert json.loads(base64.urlsafe_b64decode(token + "=="))["rv"] == -1
 
 
 async def test_watches_begin_where_the_objects_are_here(server: LocalServer, client: Client) -> None:

@@ -56,6 +56,12 @@ def test_token_is_upstreams() -> None:
     assert decode_continue(encode_continue("ns/a\0", -1), "/g/r/") == ("/g/r/ns/a\0", -1)
 
 
+def test_a_token_of_objects_that_were_moved_here_lists_the_rest_elsewhere() -> None:
+    made = encode_continue("a\0", 42, moved=True)
+    assert base64.urlsafe_b64decode(made + "==") == b'{"v":"meta.k8s.io/v1","rv":-1,"at":42,"start":"a\\u0000"}'
+    assert decode_continue(made, PREFIX) == (PREFIX + "a\0", 42)
+
+
 GOOD = {"v": "meta.k8s.io/v1", "rv": 5, "start": "a"}
 REFUSED = {
     "another alphabet": ("a+b/", "continue key is not valid: illegal base64 data at input byte 1"),
