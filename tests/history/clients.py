@@ -28,7 +28,7 @@ from tests.history.recording import (
 from tests.history.wire import Gone, Refused, Shared, Wire, path_of
 from tests.history.writers import COLORS, LABELS
 
-__all__ = ["Client", "clients", "witnesses"]
+__all__ = ["Client", "clients", "travellers", "witnesses"]
 
 _JSON = "application/json"
 _METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
@@ -158,7 +158,7 @@ class Client(ABC):
     def _fail(self, status: dict[str, Any]) -> None:
         failed = Failed(status.get("code", 0), status.get("reason", ""), status.get("message", ""))
         stopping = failed.code == 503 and not self._shared.up.is_set()
-        if stopping or (failed.code >= 500 and self._shared.shaken):
+        if stopping or ((failed.code >= 500 or failed.code == 429) and self._shared.shaken):
             raise Gone(failed.message)
         self._record(failed)
         self._stands = 0
@@ -248,7 +248,8 @@ class Historian(Client):
 
     async def _turn(self) -> None:
         if not self._stands or self._chance.random() < 0.2:
-            await self._list()
+            if not await self._list():
+                return
             self._highest = max(self._highest, self._stands)
         far = self._chance.choice((20, 5000))
         await self._look_back(self._chance.randint(max(1, self._highest - far), self._highest))
@@ -302,10 +303,7 @@ def clients(wire: Wire, shared: Shared, chance: random.Random) -> list[Client]:
     single, sign = Selection("notes", "default", "note-3"), Selection("signs", name="sign-2")
     names = Selection("notes", metadata_only=True)
 
-    def make(kind: Callable[..., Client], selection: Selection, **options: Any) -> Client:
-        name = kind.__name__ + " of Tables" * options.get("table", False) + " over a websocket" * options.get("websocket", False)
-        return kind(name, wire, shared, random.Random(chance.random()), selection, **options)
-
+    make = _maker(wire, shared, chance)
     return [
         *witnesses(wire, shared, chance),
         *(make(Reflector, selection) for selection in (everything, signs, default, sales, red, single, names)),
@@ -320,6 +318,34 @@ def clients(wire: Wire, shared: Shared, chance: random.Random) -> list[Client]:
         make(StreamingReflector, default, websocket=True),
         make(Historian, red, websocket=True),
     ]
+
+
+def travellers(wire: Wire, shared: Shared, chance: random.Random) -> list[Client]:
+    """Those who go on while all objects move to another server and back.
+
+    Lists in pages and lists of the past are left out: what a client asks of the server that has the objects again, by a revision
+    of the server that had them meanwhile, is no state that ever was. Metadata alone is not enough to know a moved object by. A
+    client that watches without a list may not be told where it stands, which says too little of when an object went.
+    """
+    everything, signs = Selection("notes"), Selection("signs")
+    sales, red = Selection("notes", label=("team", LABELS[0])), Selection("notes", field=("color", COLORS[0]))
+    make = _maker(wire, shared, chance)
+    return [
+        *witnesses(wire, shared, chance),
+        *(make(Reflector, selection) for selection in (everything, signs, Selection("notes", "default"), red)),
+        *(make(StreamingReflector, selection) for selection in (everything, sales)),
+        *(make(Historian, selection) for selection in (everything, sales)),
+        make(Reflector, everything, table=True),
+        make(Reflector, sales, websocket=True),
+    ]
+
+
+def _maker(wire: Wire, shared: Shared, chance: random.Random) -> Callable[..., Client]:
+    def make(kind: Callable[..., Client], selection: Selection, **options: Any) -> Client:
+        name = kind.__name__ + " of Tables" * options.get("table", False) + " over a websocket" * options.get("websocket", False)
+        return kind(name, wire, shared, random.Random(chance.random()), selection, **options)
+
+    return make
 
 
 def witnesses(wire: Wire, shared: Shared, chance: random.Random) -> list[Client]:

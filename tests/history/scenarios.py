@@ -8,19 +8,19 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.history.checker import Verdict, check
 from tests.history.clients import Client, clients
-from tests.history.recording import Listed, Recording, Selection
+from tests.history.recording import Key, Listed, Object, Recording, Selection, Write
 from tests.history.servers import STORES, Fleet
 from tests.history.wire import KINDS, Shared, Wire, connected, path_of
 from tests.history.writers import Writer
 
-__all__ = ["RUNS", "SCENARIOS", "Scenario", "run"]
+__all__ = ["RUNS", "SCENARIOS", "Observed", "Scenario", "observe", "run"]
 
 WRITERS = 6
 
@@ -100,6 +100,15 @@ Audience = Callable[[Wire, Shared, random.Random], list[Client]]
 Beside = Callable[[Path, Shared], AbstractAsyncContextManager[object]]
 
 
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What was written down. looked: the objects that writers were told when they looked for one."""
+
+    writes: Sequence[Write]
+    recordings: Sequence[Recording]
+    looked: Sequence[tuple[Key, Object]]
+
+
 async def run(
     scenario: Scenario,
     store: str,
@@ -123,14 +132,35 @@ async def _run(
 ) -> Verdict:
     kubeconfigs = await fleet.start_all()
     async with connected(kubeconfigs, chance) as wire, asyncio.TaskGroup() as tasks, beside(kubeconfigs[0], shared):
+        tasks.create_task(_compact(fleet, shared))
+        seen = await observe(
+            wire, shared, chance, audience, lambda: scenario.events(fleet, shared, chance, scenario.goal), goal=scenario.goal
+        )
+    return check(seen.writes, seen.recordings)
+
+
+async def observe(
+    wire: Wire,
+    shared: Shared,
+    chance: random.Random,
+    audience: Audience,
+    meanwhile: Callable[[], Awaitable[None]],
+    *,
+    goal: int,
+    pause: float = 0.0,
+) -> Observed:
+    """Writers write until `goal` writes are acknowledged and `meanwhile` is over; what they and the audience wrote down.
+
+    pause: seconds between two writes of a writer.
+    """
+    async with asyncio.TaskGroup() as tasks:
         watching = audience(wire, shared, chance)
         writing = [
-            Writer(f"writer{number}", wire, shared, random.Random(chance.random()), scenario.goal) for number in range(WRITERS)
+            Writer(f"writer{number}", wire, shared, random.Random(chance.random()), goal, pause) for number in range(WRITERS)
         ]
         following = [tasks.create_task(client.run()) for client in watching]
-        tasks.create_task(_compact(fleet, shared))
         writers = [tasks.create_task(writer.run()) for writer in writing]
-        await scenario.events(fleet, shared, chance, scenario.goal)
+        await meanwhile()
         shared.settled.set()
         await asyncio.wait(writers)
         final = [await _final(wire, shared, resource) for resource in KINDS]
@@ -139,8 +169,11 @@ async def _run(
         await asyncio.wait(following, timeout=_END_SECONDS)
         for task in following:
             task.cancel()
-    writes = [write for writer in writing for write in writer.writes]
-    return check(writes, final + [client.recording for client in watching])
+    return Observed(
+        [write for writer in writing for write in writer.writes],
+        final + [client.recording for client in watching],
+        [each for writer in writing for each in writer.looked],
+    )
 
 
 async def _final(wire: Wire, shared: Shared, resource: str) -> Recording:

@@ -18,7 +18,7 @@ from tests.controlplane.processes import free_ports
 from tests.history.wire import Shared
 from tests.integration.server import Standalone
 
-__all__ = ["STORES", "Backing", "Fleet"]
+__all__ = ["DEFINITIONS", "STORES", "Backing", "Fleet"]
 
 DEFINITIONS = Path(__file__).with_name("definitions.yaml")
 

@@ -123,7 +123,7 @@ class Wire:
             async with self._session.request(
                 method, url + path, params=query, data=content, headers=headers, ssl=context
             ) as response:
-                return response.status, orjson.loads(await response.read())
+                return response.status, _decoded(response.status, await response.read())
 
     @contextlib.asynccontextmanager
     async def watch(
@@ -142,8 +142,19 @@ class Wire:
                 url + path, params=query, headers={"Accept": accept}, ssl=context, read_bufsize=_LIMIT
             ) as response:
                 if response.status != 200:
-                    raise Refused(orjson.loads(await response.read()))
+                    raise Refused(_decoded(response.status, await response.read()))
                 yield _lines(response.content)
+
+
+def _decoded(status: int, content: bytes) -> dict[str, Any]:
+    """The body as JSON. kube-apiserver's words as a proxy are plain text."""
+    try:
+        decoded: dict[str, Any] = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        if status < 500:
+            raise
+        return {"code": status, "message": content.decode(errors="replace")}
+    return decoded
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[dict[str, Any]]:

@@ -7,6 +7,7 @@ refused and looks again. Every write carries a marker of its own in spec or stat
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -40,15 +41,20 @@ _MERGE = "application/merge-patch+json"
 
 
 class Writer:
-    """Writes until `goal` writes of all writers are acknowledged."""
+    """Writes until `goal` writes of all writers are acknowledged. pause: seconds between two writes.
 
-    def __init__(self, name: str, wire: Wire, shared: Shared, chance: random.Random, goal: int) -> None:
+    `looked` is what it was told when it looked for an object.
+    """
+
+    def __init__(self, name: str, wire: Wire, shared: Shared, chance: random.Random, goal: int, pause: float = 0.0) -> None:
         self.name = name
         self.writes: list[Write] = []
+        self.looked: list[tuple[Key, Object]] = []
         self._wire = wire
         self._shared = shared
         self._chance = chance
         self._goal = goal
+        self._pause = pause
         self._known: dict[Key, Object] = {}
         self._verbs: list[tuple[Callable[[Key, Object, str], Any], int]] = [
             (self._update, 4),
@@ -77,6 +83,8 @@ class Writer:
                     await self._look(key)
             except Gone:
                 self._known.pop(key, None)
+            if self._pause:
+                await asyncio.sleep(self._pause)
 
     # Each sends one write.
 
@@ -185,3 +193,4 @@ class Writer:
         status, answer = await self._wire.call("GET", path_of(*key))
         if status == 200:
             self._known[key] = self._shared.same(key.resource, answer)
+            self.looked.append((key, self._known[key]))
