@@ -1,15 +1,20 @@
-"""A kopf operator goes on through an adoption and a release: it is not started again, and handles what is created and changed.
+"""Operators go on through adopt, release, adopt: they are not started again, and handle what is created, changed and deleted.
 
-It is the operator of manifests/examples/kopf, in a process of its own beside the control plane.
+One is that of manifests/examples/kopf, the other `tests/operators/shelves`, which is written with controller-runtime; each is a
+process of its own beside the control plane. A ResourceQuota of the cluster holds all the while.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import os
+import random
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,60 +22,294 @@ import pytest
 
 from tests.controlplane.binaries import obtain
 from tests.controlplane.plane import ControlPlane
+from tests.history.wire import Gone, Wire, connected
 from tests.integration.adopting import Adopting
 from tests.integration.aggregation import EXAMPLE, MANIFESTS
 from tests.integration.server import eventually, running
+from tests.operators.suite import obtain_program
 
-DEFINITION = "crontabs.stable.example.com"
-OPERATOR = MANIFESTS / "examples" / "kopf" / "crontab_operator.py"
+CRONTABS = "crontabs.stable.example.com"
+KOPF = MANIFESTS / "examples" / "kopf" / "crontab_operator.py"
+
+GROUP = "shelves.example.com"
+SHELVES = f"shelves.{GROUP}"
+PATH = f"/apis/{GROUP}/v1/namespaces/shelves/shelves"
+DEFINITION: dict[str, Any] = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": SHELVES},
+    "spec": {
+        "group": GROUP,
+        "scope": "Namespaced",
+        "names": {"plural": "shelves", "singular": "shelf", "kind": "Shelf", "listKind": "ShelfList"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "subresources": {"status": {}},
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "properties": {
+                            "spec": {"type": "object", "properties": {"mark": {"type": "integer"}}},
+                            "status": {
+                                "type": "object",
+                                "properties": {"mark": {"type": "integer"}, "observedGeneration": {"type": "integer"}},
+                            },
+                        },
+                    }
+                },
+            }
+        ],
+    },
+}
+COUNT = f"count/{CRONTABS}"
+# Seconds between two writes, and how many there are between two moves at least.
+PAUSE, SOME = 0.05, 25
+# Seconds. kube-controller-manager looks for new kinds every 30 s.
+COUNTED = 90.0
+
+# What the operators may say while the objects move, and try again by themselves.
+RETRIED = re.compile(
+    r"Operation cannot be fulfilled|the object has been modified"  # 409, since the cache is behind
+    r"|is moving between the cluster's etcd and aggserver"  # 503, the guard's
+    r"|storage is \(re\)initializing"  # 429, of a kube-apiserver that has just been given the objects back
+)
 
 
 @pytest.fixture(scope="module")
 def plane() -> Iterator[ControlPlane]:
     with ControlPlane(obtain(os.environ, print)) as plane:
         plane.kubectl("apply", "-f", str(EXAMPLE))
-        plane.kubectl("wait", "--for=condition=Established", "crd", DEFINITION, "--timeout=30s")
+        plane.kubectl("create", "-f", "-", input=json.dumps(DEFINITION))
+        for namespace in ("shelves", "limited"):
+            plane.kubectl("create", "namespace", namespace)
+        plane.kubectl("wait", "--for=condition=Established", f"crd/{CRONTABS}", f"crd/{SHELVES}", "--timeout=30s")
         yield plane
 
 
-def test_an_operator_goes_on(plane: ControlPlane, tmp_path: Path) -> None:
-    adopting = Adopting(plane, tmp_path, "stable.example.com")
-    log = tmp_path / "operator.log"
-    command = [sys.executable, "-m", "kopf", "run", "--standalone", "--namespace", "default", str(OPERATOR)]
-    with running(adopting.start("--host-etcd-servers", plane.etcd)), log.open("wb") as output:
-        operator = subprocess.Popen(
-            command,
-            env={**os.environ, "KUBECONFIG": str(plane.kubeconfig)},
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            cwd=tmp_path,
-        )
-        try:
-            _handled(plane, "first", "0", log)
-            adopting.adopt(DEFINITION)
-            _handled(plane, "second", "1", log)
-            _handled(plane, "first", "2", log)
-            adopting.release(DEFINITION)
-            _handled(plane, "third", "3", log)
-            _handled(plane, "second", "4", log)
-            assert operator.poll() is None, log.read_text()
-        finally:
-            operator.terminate()
-            operator.wait(30)
+class Shelves:
+    """Creates, changes and deletes Shelves until stopped. marks: of what was acknowledged last, by name."""
+
+    def __init__(self, wire: Wire, chance: random.Random) -> None:
+        self.marks: dict[str, int] = {}
+        self.acknowledged = 0
+        self._wire = wire
+        self._chance = chance
+        self._stop = asyncio.Event()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    async def run(self) -> None:
+        mark = 0
+        while not self._stop.is_set():
+            mark += 1
+            name = f"shelf-{self._chance.randrange(12)}"
+            shelf = {"apiVersion": f"{GROUP}/v1", "kind": "Shelf", "metadata": {"name": name}, "spec": {"mark": mark}}
+            if name not in self.marks:
+                if not await self._write("POST", PATH, shelf):
+                    continue
+                self.marks[name] = mark
+            elif self._chance.random() < 0.7:
+                await self._write("PATCH", f"{PATH}/{name}", {"spec": {"mark": mark}})
+                self.marks[name] = mark
+            else:
+                await self._write("DELETE", f"{PATH}/{name}", None)
+                del self.marks[name]
+            self.acknowledged += 1
+            await asyncio.sleep(PAUSE)
+
+    async def _write(self, method: str, path: str, body: Any) -> bool:
+        """Until it is acknowledged; False if there is one of that name, which still waits for its finalizer."""
+        content_type = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        while True:
+            try:
+                status, answer = await self._wire.call(method, path, body=body, content_type=content_type)
+            except Gone:
+                status, answer = 503, {}
+            if status in (200, 201):
+                return True
+            await asyncio.sleep(0.1)
+            if status == 409 and method == "POST":
+                return False
+            assert status in (429, 503), answer
 
 
-def _handled(plane: ControlPlane, name: str, minute: str, log: Path) -> None:
+class Operator:
+    """One process, whose log is what it writes to standard error."""
+
+    def __init__(self, command: list[str], log: Path, environment: Mapping[str, str] | None = None) -> None:
+        self._log = log
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                command,
+                env={**os.environ, **(environment or {})},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=output,
+                cwd=log.parent,
+            )
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def ask(self) -> dict[str, Any]:
+        """Of Shelves and ConfigMaps the resourceVersions by name: `cached` and `live`. Only that of Shelves answers."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(b"\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        assert line, self.log
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    def runs(self) -> bool:
+        return self._process.poll() is None
+
+    def end(self) -> None:
+        self._process.terminate()
+        self._process.communicate(timeout=30)
+
+
+@contextlib.contextmanager
+def operators(plane: ControlPlane, folder: Path) -> Iterator[tuple[Operator, Operator]]:
+    """kopf's, and controller-runtime's."""
+    program = obtain_program("shelves", os.environ, print)
+    command = [sys.executable, "-m", "kopf", "run", "--standalone", "--namespace", "default", str(KOPF)]
+    with contextlib.ExitStack() as started:
+        kopf = Operator(command, folder / "kopf.log", {"KUBECONFIG": str(plane.kubeconfig)})
+        started.callback(kopf.end)
+        shelves = Operator([str(program), str(plane.kubeconfig)], folder / "shelves.log")
+        started.callback(shelves.end)
+        yield kopf, shelves
+
+
+async def test_operators_go_on(plane: ControlPlane, tmp_path: Path) -> None:
+    adopting = await asyncio.to_thread(Adopting, plane, tmp_path, "stable.example.com", GROUP)
+    chance = random.Random(random.SystemRandom().randrange(1 << 20))
+    server = await asyncio.to_thread(adopting.start, "--host-etcd-servers", plane.etcd)
+    with running(server), operators(plane, tmp_path) as (kopf, shelves):
+        async with connected([plane.kubeconfig], chance) as wire:
+            churn = Shelves(wire, chance)
+            churning = asyncio.create_task(churn.run())
+            try:
+                await asyncio.to_thread(moves, plane, adopting, kopf, churn, churning)
+            finally:
+                churn.stop()
+                await churning
+            await asyncio.to_thread(settled, plane, shelves, churn)
+        assert kopf.runs()
+        assert shelves.runs()
+        found = complaints(kopf.log, shelves.log)
+        assert not found, "\n".join(found)
+
+
+def moves(plane: ControlPlane, adopting: Adopting, kopf: Operator, churn: Shelves, churning: asyncio.Task[None]) -> None:
+    """All that happens while Shelves are written: CronTabs are, too, and the quota holds on either side."""
+    minute = iter(map(str, range(60)))
+
+    def some() -> None:
+        for name in ("first", "second"):
+            handled(plane, name, next(minute), kopf)
+        goal = churn.acknowledged + SOME
+        eventually(lambda: churn.acknowledged >= goal or churning.done(), "Shelves are written", 60.0)
+
+    def move(by: Callable[[str], None], label: str) -> None:
+        for definition in (CRONTABS, SHELVES):
+            adopting.label(definition, label)
+        for definition in (CRONTABS, SHELVES):
+            by(definition)
+        some()
+
+    some()
+    move(adopting.adopt, "true")
+    move(adopting.release, "")
+    eventually(lambda: is_limited(plane), "the quota is counted", COUNTED)
+    assert "created" in limited(plane, "a")
+    assert "created" in limited(plane, "b")
+    refusal = limited(plane, "c")
+    assert f"exceeded quota: crontabs, requested: {COUNT}=1, used: {COUNT}=2, limited: {COUNT}=2" in refusal
+    move(adopting.adopt, "true")
+    assert limited(plane, "c") == refusal
+    # What is deleted here is counted by the cluster's controller.
+    plane.kubectl("delete", CRONTABS, "a", "-n", "limited")
+    eventually(lambda: "created" in limited(plane, "c"), "there is room again", COUNTED)
+
+
+def is_limited(plane: ControlPlane) -> bool:
+    """Makes a quota, unless kube-controller-manager does not know yet what it limits: it looks only at a quota that is new."""
+    plane.kubectl("create", "quota", "crontabs", "-n", "limited", f"--hard={COUNT}=2")
+
+    def status() -> dict[str, Any]:
+        found: dict[str, Any] = plane.get("resourcequota", "crontabs", "-n", "limited")["status"]
+        return found
+
+    eventually(lambda: status().get("hard"), "the quota is taken over")
+    if (status().get("used") or {}).get(COUNT) == "0":
+        return True
+    plane.kubectl("delete", "quota", "crontabs", "-n", "limited")
+    return False
+
+
+def handled(plane: ControlPlane, name: str, minute: str, operator: Operator) -> None:
     """Creates a CronTab, or changes it, and waits until the operator has written its status."""
-    body = {
-        "apiVersion": "stable.example.com/v1",
-        "kind": "CronTab",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"cronSpec": f"{minute} 2 * * *", "image": "backup", "replicas": 1},
-    }
-    plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=json.dumps(body))
+    plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=json.dumps(crontab(name, "default", minute)))
 
     def done() -> bool:
         status: dict[str, Any] = plane.get("crontab", name, "-n", "default").get("status") or {}
         return bool((status.get("schedule") or {}).get("minute") == minute)
 
-    eventually(done, f"the operator handles {name}: {log.read_text()[-4000:]}", 60.0)
+    eventually(done, f"the operator handles {name}: {operator.log[-4000:]}", 60.0)
+
+
+def limited(plane: ControlPlane, name: str) -> str:
+    """What kubectl says of a CronTab created in the namespace with the quota."""
+    done = plane.kubectl("create", "-f", "-", input=json.dumps(crontab(name, "limited", "0")), check=False)
+    return done.stdout + done.stderr
+
+
+def crontab(name: str, namespace: str, minute: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "stable.example.com/v1",
+        "kind": "CronTab",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"cronSpec": f"{minute} 2 * * *", "image": "backup", "replicas": 1},
+    }
+
+
+def settled(plane: ControlPlane, operator: Operator, churn: Shelves) -> None:
+    """Every Shelf is as it was written last, and handled; those that were deleted are gone, with what they owned."""
+
+    def marks() -> dict[str, tuple[int, int, int]]:
+        """Of each Shelf: its mark, that of the status, and whether the status is of its last generation."""
+        found = {}
+        for item in plane.get(SHELVES, "-n", "shelves")["items"]:
+            status = item.get("status") or {}
+            behind = item["metadata"]["generation"] - status.get("observedGeneration", 0)
+            found[item["metadata"]["name"]] = (item["spec"]["mark"], status.get("mark", 0), behind)
+        return found
+
+    def config_maps() -> dict[str, str]:
+        items = plane.get("configmaps", "-n", "shelves")["items"]
+        return {item["metadata"]["name"]: item["data"]["mark"] for item in items if "mark" in item.get("data", {})}
+
+    expected = {name: (mark, mark, 0) for name, mark in churn.marks.items()}
+    eventually(lambda: marks() == expected, f"all are handled as written: {expected}: {operator.log[-4000:]}", 60.0)
+    assert config_maps() == {name: str(mark) for name, mark in churn.marks.items()}
+
+    def is_current() -> bool:
+        held = operator.ask()
+        return bool(held["cached"] == held["live"] and held["live"]["Shelf"].keys() == churn.marks.keys())
+
+    eventually(is_current, "the operator's cache is what the cluster has")
+
+
+def complaints(kopf: str, shelves: str) -> list[str]:
+    """The lines of the operators' logs that tell of an error that is not one that they try again."""
+    found = [line for line in kopf.splitlines() if re.search(r"\[(ERROR|CRITICAL)|Traceback", line)]
+    found += [line for line in shelves.splitlines() if not line.startswith("{") or json.loads(line)["level"] == "error"]
+    return [line for line in found if not RETRIED.search(line)]

@@ -1,7 +1,8 @@
 """No acknowledged write is lost while a definition moves to this server, back, and here again, under writers that never stop.
 
 Two kube-apiservers on one etcd; requests go to either, by chance, so that some reach one that has switched and some one that has
-not. client-go's informers watch through it all, and know in the end what is there.
+not. Reflectors, raw watchers and informers of client-go and of the Python client watch through it all, and the history checker
+holds what each was told against what was written.
 """
 
 from __future__ import annotations
@@ -11,77 +12,54 @@ import contextlib
 import json
 import os
 import random
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.controlplane.binaries import obtain, obtain_program
+from tests.controlplane.binaries import obtain
 from tests.controlplane.cluster import write_kubeconfig
 from tests.controlplane.plane import ControlPlane
-from tests.history.wire import connected
+from tests.history.checker import check
+from tests.history.clients import travellers
+from tests.history.informers import InformerRecording, check_informer
+from tests.history.moved import Moved
+from tests.history.scenarios import observe
+from tests.history.servers import DEFINITIONS
+from tests.history.wire import GROUP, KINDS, Shared, connected
 from tests.integration import moving
 from tests.integration.adopting import Adopting
+from tests.integration.informing import Recordings, go_informers, python_informers
 from tests.integration.server import eventually
 
 WRITERS = 6
 # Seconds between two writes of a writer: together a few hundred a second.
 PAUSE = 0.01
 SOME = 300  # acknowledged writes between two moves
+MOVES = 3
+
+# Those of the history are one family, since they share a group.
+ALL = [moving.NAME, *(f"{resource}.{GROUP.partition('/')[0]}" for resource in KINDS)]
+
+INFORMERS: dict[str, Callable[[Path, Shared, Recordings], contextlib.AbstractAsyncContextManager[None]]] = {
+    "client-go": lambda *to: go_informers(*to, watch_list=True),
+    "Python": python_informers,
+}
 
 
 @pytest.fixture(scope="module")
 def plane() -> Iterator[ControlPlane]:
     with ControlPlane(obtain(os.environ, print), replicas=2) as plane:
         plane.kubectl("create", "-f", "-", input=json.dumps(moving.DEFINITION))
-        plane.kubectl("wait", "--for=condition=Established", "crd", moving.NAME, "--timeout=30s")
+        plane.kubectl("create", "-f", str(DEFINITIONS))
+        plane.kubectl("wait", "--for=condition=Established", *(f"crd/{name}" for name in ALL), "--timeout=30s")
+        for server in plane.servers:
+            for name in ALL:
+                # Each kube-apiserver learns of a definition in its own time.
+                read = ("get", name, "-A", "--server", server)
+                eventually(lambda read=read: not plane.kubectl(*read, check=False).returncode, f"{name} is served", 30.0)  # type: ignore[misc]
         yield plane
-
-
-class Informer:
-    """What the handlers of a client-go informer were told: mark and uid by name."""
-
-    def __init__(self) -> None:
-        self.known: dict[str, tuple[int, str]] = {}
-        self.lists = 0
-
-    def read(self, line: bytes) -> None:
-        said = json.loads(line)
-        if said["did"] == "list":
-            self.lists += 1
-        elif said["did"] in ("add", "update"):
-            metadata = said["object"]["metadata"]
-            self.known[metadata["name"]] = (said["object"]["spec"]["mark"], metadata["uid"])
-        elif said["did"] == "delete":
-            self.known.pop(said["object"]["metadata"]["name"], None)
-
-
-@contextlib.asynccontextmanager
-async def informer(kubeconfig: Path) -> AsyncIterator[Informer]:
-    program = await asyncio.to_thread(obtain_program, "informer", os.environ, print)
-    process = await asyncio.create_subprocess_exec(
-        program,
-        str(kubeconfig),
-        f"parcels.v1.{moving.GROUP}",
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        limit=1 << 24,
-    )
-    made = Informer()
-
-    async def follow() -> None:
-        assert process.stdout is not None
-        async for line in process.stdout:
-            made.read(line)
-
-    following = asyncio.create_task(follow())
-    try:
-        yield made
-    finally:
-        process.kill()
-        await process.wait()
-        await following
 
 
 def kubeconfigs(plane: ControlPlane, folder: Path) -> list[Path]:
@@ -102,36 +80,55 @@ async def write_on(writers: list[moving.Writer], count: int) -> None:
 
 
 async def test_no_acknowledged_write_is_lost(plane: ControlPlane, tmp_path: Path) -> None:
-    adopting = await asyncio.to_thread(Adopting, plane, tmp_path, moving.GROUP)
+    adopting = await asyncio.to_thread(Adopting, plane, tmp_path, moving.GROUP, GROUP.partition("/")[0])
     server = await asyncio.to_thread(adopting.start, "--host-etcd-servers", plane.etcd)
     seed = random.SystemRandom().randrange(1 << 20)
     chance = random.Random(seed)
     told: list[Any] = [f"seed {seed}"]
+    shared = Shared()
+    shared.up.set()
+    shared.shaken = True
+    recordings = {kind: {resource: InformerRecording(kind, resource) for resource in KINDS} for kind in INFORMERS}
     try:
-        async with connected(kubeconfigs(plane, tmp_path), chance) as wire, informer(plane.kubeconfig) as informed:
+        async with connected(kubeconfigs(plane, tmp_path), chance) as wire, contextlib.AsyncExitStack() as informers:
+            for kind, run_informers in INFORMERS.items():
+                await informers.enter_async_context(run_informers(plane.kubeconfig, shared, recordings[kind]))
             writers = [moving.Writer(number, wire, random.Random(chance.random())) for number in range(WRITERS)]
-            async with asyncio.TaskGroup() as tasks:
-                for writer in writers:
-                    tasks.create_task(writer.run(PAUSE))
-                try:
-                    for move in (adopting.adopt, adopting.release, adopting.adopt):
-                        await write_on(writers, SOME)
-                        await asyncio.to_thread(move, moving.NAME)
-                        told.append([writer.refused for writer in writers])
-                    await write_on(writers, SOME)
-                finally:
+
+            async def moves() -> None:
+                async with asyncio.TaskGroup() as tasks:
                     for writer in writers:
-                        writer.stop()
+                        tasks.create_task(writer.run(PAUSE))
+                    try:
+                        for move in (adopting.adopt, adopting.release, adopting.adopt):
+                            await write_on(writers, SOME)
+                            for definition in ALL:
+                                adopting.label(definition, "" if move == adopting.release else "true")
+                            for definition in ALL:
+                                await asyncio.to_thread(move, definition)
+                            told.append([writer.refused for writer in writers])
+                        await write_on(writers, SOME)
+                    finally:
+                        for writer in writers:
+                            writer.stop()
+
+            observed = await observe(wire, shared, chance, travellers, moves, goal=1, pause=PAUSE)
             assert [writer.faults for writer in writers] == [[]] * WRITERS, told
             for _ in plane.servers:
                 status, listed = await wire.call("GET", moving.PATH)
                 assert status == 200
                 assert moving.differences(writers, listed["items"]) == [], told
-            final = {item["metadata"]["name"]: (item["spec"]["mark"], item["metadata"]["uid"]) for item in listed["items"]}
-            await asyncio.to_thread(eventually, lambda: informed.known == final, "the informer knows what is there", 60.0)
-            # The moves were in the way of some writers, and an informer that moves lists anew.
+            # The moves were in the way of some writers.
             assert any(503 in writer.refused for writer in writers)
-            assert informed.lists >= 3
         assert "came late" not in adopting.log, adopting.log
     finally:
         assert server.stop() == 0, server.output
+    moved = Moved(observed.writes, observed.recordings, observed.looked, MOVES)
+    verdict = check(moved.writes, moved.recordings)
+    assert moved.faults == [], told
+    assert not verdict.faults, f"{verdict}\n{told}"
+    assert verdict.expired >= MOVES
+    for recording in (recording for of_kind in recordings.values() for recording in of_kind.values()):
+        faults = check_informer(verdict.truth, moved.informer(recording))
+        assert not faults, "\n".join([f"{len(faults)} faults, seed {seed}; the first:", *faults[:5]])
+        assert recording.lists > MOVES

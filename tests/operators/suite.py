@@ -3,7 +3,7 @@
 They are compiled as published, but with the versions of k8s.io that the control plane is built from
 (`controller_runtime/go.mod`, `go.sum`), since Go then has most packages compiled already. Go does not write to the module cache,
 so the module is copied into the user's cache, where its suites find the files that they read. Called by
-`test_controller_runtime.py`, by `make operators` and by benchmarks/operators.py.
+`test_controller_runtime.py`, by `make operators` and by benchmarks/operators.py; programs of our own are compiled with it, too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import yaml
 
 from tests.controlplane.toolchain import go_command, go_environment
 
-__all__ = ["PACKAGES", "VERSION", "Run", "SuiteError", "build", "compile_program", "listed", "run", "stand_ins"]
+__all__ = ["PACKAGES", "VERSION", "Run", "SuiteError", "build", "compile_program", "listed", "obtain_program", "run", "stand_ins"]
 
 MODULE, VERSION = "sigs.k8s.io/controller-runtime", "v0.24.1"
 # Of the module's files, as go.sum has it for modules that require it.
@@ -91,11 +91,25 @@ def build(packages: Iterable[str], environ: Mapping[str, str], say: Callable[[st
         if missing:
             say(f"building {len(missing)} suites of controller-runtime {VERSION}: one to four minutes, once")
             go, environment = go_command(PINS / "go.mod", say), go_environment(environ)
-            if not folder.is_dir():
-                _copy(folder, go, environment)
+            _copy(folder, go, environment)
             with ThreadPoolExecutor(os.cpu_count()) as pool:
                 list(pool.map(lambda package: _compile(folder, package, go, environment), missing))
     return folder
+
+
+def obtain_program(name: str, environ: Mapping[str, str], say: Callable[[str], None]) -> Path:
+    """`<name>/main.go` beside this module: compiled once for each content of it. Raises SuiteError, ToolchainError."""
+    source = Path(__file__).with_name(name) / "main.go"
+    folder = _cache_folder(environ)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    program = folder / "programs" / f"{name}-{hashlib.sha256(source.read_bytes()).hexdigest()[:16]}"
+    with _lock(folder.with_name("operators.lock")):
+        if not program.exists():
+            say(f"building {name} with controller-runtime {VERSION}: up to two minutes, once")
+            _copy(folder, go_command(PINS / "go.mod", say), go_environment(environ))
+            program.parent.mkdir(exist_ok=True)
+            compile_program(folder, source, program.with_suffix(".new"), environ, say).rename(program)
+    return program
 
 
 def compile_program(folder: Path, source: Path, program: Path, environ: Mapping[str, str], say: Callable[[str], None]) -> Path:
@@ -181,6 +195,9 @@ def _lock(path: Path) -> Iterator[None]:
 
 
 def _copy(folder: Path, go: str, environment: Mapping[str, str]) -> None:
+    """Does nothing if the copy is there."""
+    if folder.is_dir():
+        return
     told = json.loads(_go([go, "mod", "download", "-json", f"{MODULE}@{VERSION}"], PINS, environment))
     if told["Sum"] != SUM:
         raise SuiteError(f"{MODULE}@{VERSION} has the checksum {told['Sum']}, and {SUM} was expected")
