@@ -186,7 +186,9 @@ class _Unseen:
         self._used |= {revision_of(obj) for _, obj in others}
         self._answered(gone)
         told: dict[str, list[Entry]] = {}
-        for key, obj, following in sorted(self._due(states, gone), key=lambda each: self._asked(each[1])):
+        # Those that have the least choice come first.
+        due = sorted(self._due(states, gone), key=lambda each: (self._asked(each[1])[1], self._bounds(*each)[1]))
+        for key, obj, following in due:
             low, high = self._bounds(key, obj, following)
             if high is _THERE:
                 continue

@@ -148,15 +148,17 @@ async def observe(
     *,
     goal: int,
     pause: float = 0.0,
+    plain: bool = False,
 ) -> Observed:
     """Writers write until `goal` writes are acknowledged and `meanwhile` is over; what they and the audience wrote down.
 
-    pause: seconds between two writes of a writer.
+    pause, plain: of `Writer`.
     """
     async with asyncio.TaskGroup() as tasks:
         watching = audience(wire, shared, chance)
         writing = [
-            Writer(f"writer{number}", wire, shared, random.Random(chance.random()), goal, pause) for number in range(WRITERS)
+            Writer(f"writer{number}", wire, shared, random.Random(chance.random()), goal, pause, plain=plain)
+            for number in range(WRITERS)
         ]
         following = [tasks.create_task(client.run()) for client in watching]
         writers = [tasks.create_task(writer.run()) for writer in writing]

@@ -43,10 +43,14 @@ _MERGE = "application/merge-patch+json"
 class Writer:
     """Writes until `goal` writes of all writers are acknowledged. pause: seconds between two writes.
 
+    plain: without finalizers and deletions of many, so that answers say of each object whether it is there.
+
     `looked` is what it was told when it looked for an object.
     """
 
-    def __init__(self, name: str, wire: Wire, shared: Shared, chance: random.Random, goal: int, pause: float = 0.0) -> None:
+    def __init__(
+        self, name: str, wire: Wire, shared: Shared, chance: random.Random, goal: int, pause: float = 0.0, *, plain: bool = False
+    ) -> None:
         self.name = name
         self.writes: list[Write] = []
         self.looked: list[tuple[Key, Object]] = []
@@ -55,6 +59,7 @@ class Writer:
         self._chance = chance
         self._goal = goal
         self._pause = pause
+        self._finalized = 0.0 if plain else 0.3  # of the objects that are created
         self._known: dict[Key, Object] = {}
         self._verbs: list[tuple[Callable[[Key, Object, str], Any], int]] = [
             (self._update, 4),
@@ -62,7 +67,7 @@ class Writer:
             (self._move, 3),
             (self._status, 3),
             (self._delete, 3),
-            (self._delete_collection, 1),
+            (self._delete_collection, 0 if plain else 1),
         ]
 
     async def run(self) -> None:
@@ -91,7 +96,7 @@ class Writer:
     async def _create(self, key: Key, marker: str) -> None:
         color = self._chance.choice(COLORS)
         metadata: dict[str, Any] = {"name": key.name, "labels": {"team": self._chance.choice(LABELS)}}
-        if self._chance.random() < 0.3:
+        if self._chance.random() < self._finalized:
             metadata["finalizers"] = self._chance.sample(FINALIZERS, self._chance.randint(1, len(FINALIZERS)))
         wanted = {"metadata": metadata, "spec": {"marker": marker, "color": color}}
         body = {"apiVersion": GROUP, "kind": KINDS[key.resource], **wanted}

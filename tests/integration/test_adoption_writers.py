@@ -112,7 +112,7 @@ async def test_no_acknowledged_write_is_lost(plane: ControlPlane, tmp_path: Path
                         for writer in writers:
                             writer.stop()
 
-            observed = await observe(wire, shared, chance, travellers, moves, goal=1, pause=PAUSE)
+            observed = await observe(wire, shared, chance, travellers, moves, goal=1, pause=PAUSE, plain=True)
             assert [writer.faults for writer in writers] == [[]] * WRITERS, told
             for _ in plane.servers:
                 status, listed = await wire.call("GET", moving.PATH)
