@@ -79,7 +79,7 @@ kills: controlplane
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy -p aggserver -p tests.controlplane -p tests.history -p tests.owners
+	$(BIN)/mypy
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

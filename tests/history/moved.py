@@ -182,7 +182,8 @@ class _Unseen:
                     key = key_of(recording.selection.resource, entry.object)
                     if entry.revision not in states[key]:  # otherwise it has left that client's selection
                         gone.setdefault(key, {})[entry.revision] = uid_of(entry.object)
-        self._used = {revision for each in (*states.values(), *gone.values()) for revision in each}
+        self._used = {revision for each in states.values() for revision in each}
+        self._used |= {revision for each in gone.values() for revision in each}
         self._used |= {revision_of(obj) for _, obj in others}
         self._answered(gone)
         told: dict[str, list[Entry]] = {}

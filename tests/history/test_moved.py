@@ -74,7 +74,7 @@ def test_a_move_is_no_change() -> None:
 
 
 def test_a_watch_from_nothing_may_begin_with_copies() -> None:
-    again = [Opened(27, 0), Told("ADDED", A11), Told("ADDED", B12), Told("MODIFIED", A21), Bookmark(21)]
+    again: list[Entry] = [Opened(27, 0), Told("ADDED", A11), Told("ADDED", B12), Told("MODIFIED", A21), Bookmark(21)]
     assert faults(recording(*entries()[:4], *again)) == []
 
 
@@ -135,6 +135,11 @@ def test_what_went_while_nobody_watched_is_put_where_it_can_have_been() -> None:
 
 
 def test_whoever_watched_must_have_been_told() -> None:
-    watched = [Listed(26, [(13, [A11, B12])], latest=True), Opened(27, 13), Told("MODIFIED", note(A, 17, "w4")), Bookmark(20)]
+    watched: list[Entry] = [
+        Listed(26, [(13, [A11, B12])], latest=True),
+        Opened(27, 13),
+        Told("MODIFIED", note(A, 17, "w4")),
+        Bookmark(20),
+    ]
     (fault,) = [fault for fault in gone(*watched, EXPIRED, sent=46) if "whoever watched" in fault]
     assert "went between 17 and 20" in fault
