@@ -18,7 +18,7 @@ from pathlib import Path
 from aggserver.admission.cluster_sources import GUARD_LABEL
 from aggserver.adoption.api_services import deletion, name_of
 from aggserver.adoption.families import FINALIZER
-from aggserver.adoption.giving_back import GiveBackToStore
+from aggserver.adoption.giving_back import RAISED_A_SECOND, RAISED_AT_ONCE, GiveBackToStore
 from aggserver.adoption.giving_back_api import GiveBackThroughAPI
 from aggserver.adoption.guard import CONFIGURATIONS, exempting, own_name
 from aggserver.adoption.journal import RECORDS
@@ -145,6 +145,8 @@ class _Family:
         give: list[tuple[str, GiveBack]] = []
         if self._record.phase in LED_HERE and not self._record.shared:
             give = await self._to_give(manifests, through_api=through_api, ours=bool(services))
+        if give and self._host is not None:
+            await self._announce(self._host)
         for name, back in give:
             if not back.through_api:
                 await self._give(name, back)
@@ -231,6 +233,13 @@ class _Family:
         self._say(f"{name}: {given.written} objects written, {given.deleted} deleted")
         for line in given.told:
             self._say(f"{name}: {line}")
+
+    async def _announce(self, host: Storage) -> None:
+        """Say that it will take long, if it will."""
+        lacking = await self._own.revision() + MARGIN - await host.revision()
+        if lacking > RAISED_AT_ONCE:
+            minutes = lacking / RAISED_A_SECOND / 60
+            self._say(f"{self._record.family}: the cluster's etcd advances by {lacking} revisions, about {minutes:.0f} minutes")
 
     async def _advance(self, host: Storage) -> None:
         try:

@@ -40,6 +40,8 @@ from aggserver.storage.interface import (
 from aggserver.storage.keys import resource_prefix
 
 __all__ = [
+    "RAISED_AT_ONCE",
+    "RAISED_A_SECOND",
     "Fault",
     "GiveBackToStore",
     "Leftovers",
@@ -60,6 +62,8 @@ BEHIND = 200  # the first pass ends when fewer writes than this are left
 MOST_ROUNDS = 20  # or after this many rounds, for clients that write faster than the host takes it
 MOST_NAMED = 5  # objects that an error names
 ATTEMPTS = 3  # of a write whose key has changed meanwhile
+RAISED_AT_ONCE = 100_000  # revisions by which the cluster's etcd advances between two looks at what is wanted
+RAISED_A_SECOND = 3_500  # about
 
 _ENCRYPTED = b"k8s:enc:"
 

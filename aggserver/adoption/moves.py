@@ -21,8 +21,8 @@ from functools import partial
 
 from aggserver.adoption.cleaning import Cleaning
 from aggserver.adoption.copying import AHEAD, Copier, Copies, drop, stopped
-from aggserver.adoption.families import Family
-from aggserver.adoption.giving_back import objects_prefix
+from aggserver.adoption.families import Family, Wanted
+from aggserver.adoption.giving_back import RAISED_A_SECOND, RAISED_AT_ONCE, objects_prefix
 from aggserver.adoption.journal import Journal
 from aggserver.adoption.record import LED_HERE, Copied, Given, Moving, Phase, Record, Told
 from aggserver.adoption.steps import GUARDED, Step, Steps, fits, joined
@@ -44,6 +44,8 @@ Observe = Callable[[Record, Moving | None], None]
 CATCH_UP_SECONDS = 15.0
 # How long late writes of the host are waited for: longer than kube-apiserver lets a request take.
 LATE_SECONDS = 75.0
+# Revisions that the host may lack when a release begins in which other servers of the store refuse writes.
+NEAR = 1_000
 # Watches at the host have ended by then: kube-apiserver ends them about a second after their definition has changed.
 ENDED_SECONDS = 5.0
 # Watches at the host that a crash may have left open have ended by themselves after this time.
@@ -396,10 +398,10 @@ class Moves:
             return
         for name in record.definitions:
             await self._steps.close_leftovers(name)
+        await self._raise_host(record)
         record = replace(record.at(Phase.GIVING_BACK, self.time()), through_api=through_api)
         await self.write(record)
         self.resumed.discard(record.family)
-        # Before clients have to wait: etcd's revision grows by writes only, and may be too far behind.
         await self._steps.advance_host(await self._storage.revision())
         backs = {name: self._steps.give_back(record, name) for name in record.definitions}
         begun = set()
@@ -429,6 +431,27 @@ class Moves:
         if (now := self._wants.families.get(record.family)) is not None and now.deleted:
             raise ChangedError(f"{', '.join(now.deleted)} is being deleted")
         await self.back(record, "")
+
+    async def _raise_host(self, record: Record) -> None:
+        """Bring the host's revision near ours while clients go on. etcd's grows by writes only, so that may take an hour."""
+        said = ""
+        while True:
+            host = await self._steps.host_revision()
+            lacking = await self._storage.revision() - host
+            if lacking <= NEAR:
+                return
+            part = min(lacking, RAISED_AT_ONCE)
+            await self._steps.advance_host(host + part)
+            if await self._steps.host_revision() < host + part:
+                return  # there is no access to the host's etcd
+            if not said and lacking > part:
+                about = f"{lacking} revisions, about {lacking / RAISED_A_SECOND / 60:.0f} minutes"
+                said = f"the cluster's etcd has to advance first, by {about}; clients go on meanwhile"
+                self._told(record.family, said)
+            log.info("%s: the cluster's etcd has advanced by %d revisions, %d are lacking", record.family, part, lacking - part)
+            family = self._wants.families.get(record.family)
+            if family is None or family.wanted is not Wanted.RELEASE:
+                raise ChangedError("it is not to be released any more")
 
     async def _lead_back(self, record: Record) -> None:
         """Lead clients to the host before it has all objects, which go there through its API."""

@@ -44,10 +44,12 @@ __all__ = ["EtcdStorage"]
 PAGE = 1000  # keys read at once: a few MB
 START = 10.0  # seconds to wait for etcd at start
 PROBE = 2.0  # seconds between checks that etcd answers
-# Writes that `advance` makes at most, and how many at once: it makes 3,500 a second. Each stays in etcd, with some 100 bytes,
-# until the next compaction.
-MOST_ADVANCE = 2_000_000
+# `advance` makes so many writes at once, which is 3,500 a second. Each stays in etcd, with some 100 bytes, until it is compacted.
+# So where etcd keeps more than MOST_KEPT revisions, it waits: kube-apiserver compacts every five minutes. A FEW are made without
+# a look, since that takes a tenth of a second. Times are in seconds.
 ADVANCE_AT_ONCE = 128
+MOST_KEPT, FEW = 2_000_000, 10_000
+COMPACTION_PATIENCE, COMPACTION_LOOK = 1200.0, 5.0
 # By this key servers agree on who compacts: kube-apiserver's own, outside of its prefix.
 TURN = b"compact_rev_key"
 
@@ -234,12 +236,23 @@ class EtcdStorage:
 
     async def advance(self, revision: int) -> int:
         """Etcd's counter can't jump, so this makes a write for each revision, of one key. Raises StorageError, Unavailable."""
-        now = await self.revision()
-        if revision - now > MOST_ADVANCE:
-            raise StorageError(
-                f"etcd is at revision {now} and would have to advance to {revision}: its revision grows only by writes, and "
-                f"{revision - now} are more than the {MOST_ADVANCE} that are made at once"
-            )
+        waited = 0.0
+        while (now := await self.revision()) < revision:
+            most = revision if revision - now <= FEW else await self._oldest() + MOST_KEPT
+            if now < most:
+                await self._write_up_to(min(revision, most), now)
+                waited = 0.0
+            elif waited < COMPACTION_PATIENCE:
+                await self._sleep(COMPACTION_LOOK)
+                waited += COMPACTION_LOOK
+            else:
+                raise StorageError(
+                    f"etcd is at revision {now} and has to advance to {revision}, by a write for each. It was not compacted "
+                    f"for {waited:g} s, and keeps {MOST_KEPT} revisions, which is as many as this server fills it with"
+                )
+        return now
+
+    async def _write_up_to(self, revision: int, now: int) -> None:
         request = wire.txn_request(b"", wire.put_op(self._key(jumps.KEY), b"{}"), b"")
         client = self._opened()
         while now < revision:
@@ -259,7 +272,6 @@ class EtcdStorage:
             except* StorageError as failures:
                 raise failures.exceptions[0] from None
             now = self._newest
-        return now
 
     # Watching
 

@@ -149,6 +149,17 @@ async def test_with_the_clusters_etcd(world: World) -> None:
     assert world.said[-1] == f"{NAME}: given back"
 
 
+async def test_an_etcd_that_is_far_behind_is_announced(world: World) -> None:
+    await world.fill()
+    await world.own.advance(2_000_000)
+    await world.change()
+    await world.release()
+    assert world.is_back()
+    assert await world.etcd.revision() >= await world.own.revision() + MARGIN
+    (said,) = (line for line in world.said if "the cluster's etcd advances by" in line)
+    assert said.endswith("revisions, about 10 minutes")
+
+
 async def test_through_the_api(world: World) -> None:
     await world.fill()
     await world.change()

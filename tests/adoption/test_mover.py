@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from aggserver.adoption.copying import AHEAD
 from aggserver.adoption.families import ASKED
-from aggserver.adoption.moves import ENDED_SECONDS, LATE_SECONDS
+from aggserver.adoption.giving_back import RAISED_AT_ONCE
+from aggserver.adoption.moves import ENDED_SECONDS, LATE_SECONDS, NEAR
 from aggserver.adoption.record import LATE_WRITE, GiveBack, Phase, Record, Refused
 from aggserver.meta import codec
 from tests.adoption.world import CRONTABS, GROUP, SHIRTS, World
@@ -134,6 +135,48 @@ async def test_each_moment_of_a_move_may_find_a_store_full(store: str) -> None:
         reached = len(world.points) >= number
         await world.stop()
     assert number > 60
+
+
+async def test_a_host_that_is_far_behind_is_raised_before_clients_wait() -> None:
+    world = await moved(World())
+    await world.own.advance(await world.host.revision() + 3 * RAISED_AT_ONCE)
+    advance, phases = world.advance_host, set()
+
+    async def advancing(revision: int) -> None:
+        if revision - await world.host.revision() > NEAR:
+            phases.add(world.journal.records[CRONTABS].phase)
+            assert world.frozen == set()
+        await advance(revision)
+
+    world.advance_host = advancing  # type: ignore[method-assign]
+    world.select(selected=False)
+    await world.settle()
+    await check(world, adopted=False)
+    assert phases == {Phase.ADOPTED}
+    (told,) = (text for text in world.told if "the cluster's etcd has to advance first" in text)
+    assert "revisions, about 1 minutes; clients go on meanwhile" in told
+    assert await world.host.revision() >= 3 * RAISED_AT_ONCE
+    await world.stop()
+
+
+async def test_a_release_that_is_not_wanted_any_more_ends_while_the_host_is_raised() -> None:
+    world = await moved(World())
+    await world.own.advance(await world.host.revision() + 3 * RAISED_AT_ONCE)
+    advance, count = world.advance_host, 0
+
+    async def advancing(revision: int) -> None:
+        nonlocal count
+        await advance(revision)
+        count += 1
+        world.select(selected=True)
+
+    world.advance_host = advancing  # type: ignore[method-assign]
+    world.select(selected=False)
+    await until(lambda: count)
+    await world.settle()
+    assert count == 1
+    await check(world, adopted=True)
+    await world.stop()
 
 
 async def stuck(world: World) -> None:

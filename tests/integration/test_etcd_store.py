@@ -13,7 +13,7 @@ import pytest
 
 from aggserver.storage.cacher import Cacher, CacheWatcher
 from aggserver.storage.compactor import compact_regularly
-from aggserver.storage.etcd import EtcdStorage
+from aggserver.storage.etcd import COMPACTION_LOOK, EtcdStorage
 from aggserver.storage.interface import Compacted, StorageError, Unavailable
 from tests.controlplane.binaries import obtain
 from tests.controlplane.etcd import EtcdCluster
@@ -91,14 +91,38 @@ async def test_a_long_list_is_read_in_parts_at_one_revision(etcd: EtcdCluster, m
         assert [item.key for item in whole.items][:20] == [item.key for item in part.items]
 
 
-async def test_it_advances_no_further_than_etcd_can_bear(etcd: EtcdCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aggserver.storage.etcd.MOST_ADVANCE", 1000)
-    async with opened(etcd, f"/case-{next(_folders)}") as store:
-        now = await store.revision()
-        with pytest.raises(StorageError, match=f"would have to advance to {now + 1001}: its revision grows only by writes"):
-            await store.advance(now + 1001)
-        assert await store.revision() == now
-        assert now + 1000 <= await store.advance(now + 1000) < now + 1100
+async def test_it_advances_as_etcd_is_compacted(etcd: EtcdCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it adds to etcd is bounded: it waits for somebody to compact, and gives up where nobody does."""
+    prefix = f"/case-{next(_folders)}"
+    async with opened(etcd, prefix) as other:
+        start = await other.revision()
+        kept: list[int] = []
+        compacts = True
+
+        async def sleep(seconds: float) -> None:
+            if seconds == COMPACTION_LOOK:
+                kept.append(await other.revision())
+                if compacts:
+                    await other.compact(kept[-1])
+            else:
+                await asyncio.sleep(seconds)
+
+        await other.compact(start)
+        for name, value in {"MOST_KEPT": 1000, "FEW": 100, "COMPACTION_PATIENCE": 3 * COMPACTION_LOOK}.items():
+            monkeypatch.setattr(f"aggserver.storage.etcd.{name}", value)
+        store = EtcdStorage(etcd.urls, prefix, sleep=sleep)
+        await store.start()
+        try:
+            assert start + 2500 <= await store.advance(start + 2500) < start + 2600
+            assert len(kept) == 2
+            assert start + 1000 <= kept[0] < start + 1100
+            assert kept[0] + 1000 <= kept[1] < kept[0] + 1100
+            compacts = False
+            with pytest.raises(StorageError, match=f"has to advance to {start + 9000}, by a write for each. It was not compa"):
+                await store.advance(start + 9000)
+            assert await store.revision() < start + 3200
+        finally:
+            await store.close()
 
 
 async def test_several_servers_advance_together(etcd: EtcdCluster) -> None:
