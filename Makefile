@@ -19,13 +19,14 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv dev test unit integration operators fuzz kills lint format controlplane bench constraints hashes clean
+.PHONY: help venv dev test unit integration long operators fuzz kills lint format controlplane bench constraints hashes clean
 
 help:
 	@echo 'make dev           the standalone server with the CronTab of the Kubernetes pages; data in .data'
-	@echo 'make test          lint, types, every test: what CI runs (ARGS="-k name" for some)'
+	@echo 'make test          lint, types, the tests: what CI runs (ARGS="-k name" for some)'
 	@echo 'make unit          the tests that need no control plane'
 	@echo 'make integration   the tests that need one (ARGS="--kubeconfig FILE" for a cluster of yours)'
+	@echo 'make long          the integration tests that make test leaves out, since it has shorter ones of their kind'
 	@echo 'make operators     upstream tests of operators with the real binaries and with those of aggserver envtest'
 	@echo 'make fuzz          schemas, values, merging and CEL at random, for SECONDS=60'
 	@echo 'make kills         kill servers at each step of an adoption and of a release'
@@ -56,13 +57,13 @@ dev: $(READY)
 
 # One run of pytest, which puts the integration tests last: one count at the end.
 test: lint controlplane
-	$(BIN)/python -m pytest -q $(ARGS)
+	$(BIN)/python -m pytest -q -m 'not long' $(ARGS)
 
 unit: $(READY)
 	$(BIN)/python -m pytest -q -m 'not integration' $(ARGS)
 
 integration: controlplane
-	$(BIN)/python -m pytest -q -m integration $(ARGS)
+	$(BIN)/python -m pytest -q -m 'integration and not long' $(ARGS)
 
 operators: controlplane
 	$(BIN)/python -m tests.operators $(ARGS)
@@ -72,6 +73,9 @@ SECONDS := 60
 fuzz: controlplane
 	$(BIN)/python -m tests.fuzz $(SECONDS)
 	$(BIN)/python -m tests.owners --seconds $(SECONDS)
+
+long: controlplane
+	$(BIN)/python -m pytest -q -m long $(ARGS)
 
 kills: controlplane
 	$(BIN)/python -m pytest -q -s tests/integration/adoption_kills.py $(ARGS)

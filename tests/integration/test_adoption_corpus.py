@@ -24,7 +24,7 @@ from tests.integration.aggregation import NAMESPACE, SERVICE
 from tests.integration.raw import Client
 from tests.integration.server import eventually, running
 
-COUNT = 100
+SOME, ALL = 25, 100
 # The manifests' policy keeps built-in groups of Kubernetes from this server, and not definitions whose groups have such names.
 KUBERNETES = "referencegrants.gateway.networking.k8s.io"
 # Nineteen definitions share this group-version, so that they move together.
@@ -57,9 +57,10 @@ class Seen(NamedTuple):
 class World:
     """The definitions of the control plane, and a sample of each kind that has one."""
 
-    def __init__(self, plane: ControlPlane) -> None:
+    def __init__(self, plane: ControlPlane, count: int) -> None:
         self.plane = plane
-        self.definitions = [*_definitions(), _later()]
+        self.count = count
+        self.definitions = [*_definitions(count), _later()]
         self.names = {crd["metadata"]["name"] for crd in self.definitions}
         self.group_versions = sorted({each for crd in self.definitions for each in _served(crd)})
         self.client = Client(Path(plane.kubeconfig))
@@ -69,7 +70,7 @@ class World:
         crds = [crd for crd in self.definitions if crd["metadata"]["name"] != LATER]
         self.plane.kubectl("create", "-f", "-", input=_documents(crds))
         samples = self.samples()
-        assert len(samples) > COUNT // 2
+        assert len(samples) > self.count // 2
         apply = ("apply", "--server-side", "--validate=false", "-f", "-")
         eventually(
             lambda: self.plane.kubectl(*apply, input=_documents(samples), check=False).returncode == 0, "all are served", 60
@@ -150,10 +151,10 @@ class World:
         return True
 
 
-@pytest.fixture
-def adopting(tmp_path: Path) -> Iterator[tuple[World, Adopting]]:
+@pytest.fixture(params=[SOME, pytest.param(ALL, marks=pytest.mark.long)])
+def adopting(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[World, Adopting]]:
     with ControlPlane(obtain(os.environ, print)) as plane:
-        world = World(plane)
+        world = World(plane, request.param)
         with world.client:
             yield world, Adopting(plane, tmp_path, *sorted({group for group, _ in world.group_versions}))
 
@@ -234,11 +235,11 @@ def _leads_here(world: World, others: set[str]) -> None:
             assert leads == (crd["metadata"]["name"] not in others), (crd["metadata"]["name"], found)
 
 
-def _definitions() -> list[dict[str, Any]]:
+def _definitions(count: int) -> list[dict[str, Any]]:
     """The smallest ones: what is larger, kube-apiserver takes seconds to serve."""
     small = sorted(corpus.definitions(), key=lambda crd: len(json.dumps(crd)))
     free = [crd for crd in small if not crd["spec"]["group"].endswith(".k8s.io")]
-    return [*free[:COUNT], *(crd for crd in small if crd["metadata"]["name"] == KUBERNETES)]
+    return [*free[:count], *(crd for crd in small if crd["metadata"]["name"] == KUBERNETES)]
 
 
 def _later() -> dict[str, Any]:

@@ -364,7 +364,9 @@ CHANGES: dict[str, tuple[str, Callable[[Thing], None], set[str]]] = {
 }
 
 
-@pytest.mark.parametrize("case", CHANGES)
+@pytest.mark.parametrize(
+    "case", ["conversion", *(pytest.param(each, marks=pytest.mark.long) for each in CHANGES if each != "conversion")]
+)
 def test_a_changed_definition_is_adopted_as_it_is_now(world: World, case: str) -> None:
     phase, change, versions = CHANGES[case]
     thing = world.thing(case)
@@ -380,7 +382,7 @@ def test_a_changed_definition_is_adopted_as_it_is_now(world: World, case: str) -
     assert thing.objects()["t0"] == (before["t0"][0], 5)
 
 
-@pytest.mark.parametrize("phase", ["Copying", "Switching"])
+@pytest.mark.parametrize("phase", ["Copying", pytest.param("Switching", marks=pytest.mark.long)])
 def test_without_its_label_it_goes_back(world: World, phase: str) -> None:
     thing = world.thing(f"unlabelled-{phase.lower()}")
     before = thing.objects()
@@ -392,7 +394,9 @@ def test_without_its_label_it_goes_back(world: World, phase: str) -> None:
     thing.write("t0", 5)
 
 
-@pytest.mark.parametrize("phase", ["Copying", "Guarding", "Switching"])
+@pytest.mark.parametrize(
+    "phase", [*(pytest.param(each, marks=pytest.mark.long) for each in ("Copying", "Guarding")), "Switching"]
+)
 def test_a_deleted_definition_goes(world: World, phase: str) -> None:
     thing = world.thing(f"deleted-{phase.lower()}", finalizers=(KEEP,))
     with thing.held(phase):
@@ -479,6 +483,7 @@ def test_a_changed_definition_is_followed(world: World, adopted: Thing) -> None:
     world.until(lambda: adopted.here() == {"v1", "v2"}, "both versions lead here")
 
 
+@pytest.mark.long
 def test_a_definition_that_is_deleted_and_released_at_once(world: World) -> None:
     thing = world.thing("hurried", finalizers=(KEEP,))
     thing.label()
@@ -527,6 +532,7 @@ def _stopped(world: World) -> Iterator[None]:
 # --- names ---
 
 
+@pytest.mark.long
 def test_two_definitions_with_the_same_names(world: World, adopted: Thing) -> None:
     second = adopted.manifest("v1")
     name = f"others.{adopted.group}"
@@ -603,6 +609,7 @@ def test_a_refused_finalizer(world: World, adopted: Thing) -> None:
     assert thing.objects() == before
 
 
+@pytest.mark.long
 def test_a_refused_api_service(world: World, adopted: Thing) -> None:
     thing = world.thing("refused")
     with refusing(world, "an-api-service", "apiregistration.k8s.io", thing.service):
@@ -622,6 +629,7 @@ def test_a_refused_guard(world: World, adopted: Thing) -> None:
     thing.adopted()
 
 
+@pytest.mark.long
 def test_a_refused_status(world: World, adopted: Thing) -> None:
     thing = world.thing("status")
     said = len(world.adopting.log)
@@ -644,6 +652,7 @@ def _told_as_refused(world: World, thing: Thing, name: str) -> None:
 # --- groups of Kubernetes ---
 
 
+@pytest.mark.long
 def test_a_definition_of_a_group_of_kubernetes(world: World) -> None:
     thing = Thing(world, "")
     thing.named("interfering.k8s.io")

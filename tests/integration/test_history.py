@@ -15,8 +15,13 @@ import pytest
 from tests.history.recording import is_deleted
 from tests.history.scenarios import RUNS, SCENARIOS, run
 
+# In these nothing is killed, or less than in those of `make test`.
+LONG = {("calm", "sqlite"), ("compaction", "sqlite"), ("restarted", "sqlite"), ("killed in compaction", "sqlite")}
 
-@pytest.mark.parametrize(("name", "store"), RUNS)
+
+@pytest.mark.parametrize(
+    ("name", "store"), [pytest.param(*each, marks=pytest.mark.long if each in LONG else ()) for each in RUNS]
+)
 def test_every_client_sees_the_truth(name: str, store: str, tmp_path: Path) -> None:
     seed = random.SystemRandom().randrange(1 << 20)
     scenario = SCENARIOS[name]

@@ -30,7 +30,12 @@ INFORMERS: dict[str, Callable[[Path, Shared, Recordings], contextlib.AbstractAsy
 RUNS = [("killed", "sqlite"), ("killed in compaction", "sqlite"), ("killed in compaction", "etcd"), ("etcd killed", "etcd")]
 
 
-@pytest.mark.parametrize(("name", "store"), RUNS)
+LONG = {("killed in compaction", "sqlite"), ("killed in compaction", "etcd")}
+
+
+@pytest.mark.parametrize(
+    ("name", "store"), [pytest.param(*each, marks=pytest.mark.long if each in LONG else ()) for each in RUNS]
+)
 def test_informers_see_the_truth(name: str, store: str, tmp_path: Path) -> None:
     seed = random.SystemRandom().randrange(1 << 20)
     recordings = {kind: {resource: InformerRecording(kind, resource) for resource in KINDS} for kind in INFORMERS}

@@ -15,7 +15,7 @@ from tests.owners.histories import run
 from tests.owners.playing import Sides, connected
 from tests.owners.schemas import definition
 
-_DEFINITIONS = 10
+_SHORT, _DEFINITIONS = 4, 10
 _HISTORIES = 26
 _STEPS = 9
 
@@ -27,7 +27,9 @@ def sides(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> I
         yield made
 
 
-@pytest.mark.parametrize("number", range(_DEFINITIONS))
+@pytest.mark.parametrize(
+    "number", [*range(_SHORT), *(pytest.param(number, marks=pytest.mark.long) for number in range(_SHORT, _DEFINITIONS))]
+)
 def test_random_histories(sides: Sides, number: int) -> None:
     told = run(sides, f"test/{number}", definition(f"test/{number}", number), _HISTORIES, _STEPS)
     assert not told.differences, told.explained(sides)
