@@ -236,10 +236,11 @@ def _leads_here(world: World, others: set[str]) -> None:
 
 
 def _definitions(count: int) -> list[dict[str, Any]]:
-    """The smallest ones: what is larger, kube-apiserver takes seconds to serve."""
+    """The smallest ones, since kube-apiserver takes seconds to serve larger ones, and those that are looked at by name."""
     small = sorted(corpus.definitions(), key=lambda crd: len(json.dumps(crd)))
     free = [crd for crd in small if not crd["spec"]["group"].endswith(".k8s.io")]
-    return [*free[:count], *(crd for crd in small if crd["metadata"]["name"] == KUBERNETES)]
+    named = {KUBERNETES, CONVERTED, *EXPLAINED} - {crd["metadata"]["name"] for crd in free[:count]}
+    return [*free[:count], *(crd for crd in small if crd["metadata"]["name"] in named)]
 
 
 def _later() -> dict[str, Any]:
