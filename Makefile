@@ -60,7 +60,7 @@ test: lint controlplane
 	$(BIN)/python -m pytest -q -m 'not long' $(ARGS)
 
 unit: $(READY)
-	$(BIN)/python -m pytest -q -m 'not integration' $(ARGS)
+	$(BIN)/python -m pytest -q -n auto -m 'not integration' $(ARGS)
 
 integration: controlplane
 	$(BIN)/python -m pytest -q -m 'integration and not long' $(ARGS)
