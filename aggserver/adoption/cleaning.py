@@ -13,7 +13,7 @@ from functools import partial
 
 from aggserver.adoption.families import Family
 from aggserver.adoption.journal import Journal
-from aggserver.adoption.record import CantGiveBack, Record, Told, none_left
+from aggserver.adoption.record import CantGiveBack, Record, Told, none_left, silent
 from aggserver.adoption.steps import Step, Steps, next_step, to_clean
 from aggserver.adoption.wants import ChangedError, Wants
 
@@ -62,14 +62,10 @@ class Cleaning:
         async with self._steps.leftovers(record, name) as leftovers:
             copied = await leftovers.check_removable(record.copied[name])
             await self._write(replace(record, copied={**record.copied, name: copied}, reason=""))
-            return await leftovers.remove(copied, _silent)
+            return await leftovers.remove(copied, silent)
 
     def _check_wanted(self, family: str) -> None:
         """A removal takes long where there is much. It is ended for what can't wait, and goes on later from where it is."""
         record, wanted = self._journal.get(family), self._wants.families.get(family)
         if record is None or wanted is None or next_step(record, wanted, cleaned=self.answered) is not Step.CLEAN:
             raise ChangedError("something else is wanted than the removal of what the move left")
-
-
-def _silent(_done: int, _total: int, _size: int) -> None:
-    """Progress that is told when it is over."""

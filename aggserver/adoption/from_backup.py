@@ -18,7 +18,7 @@ from pathlib import Path
 from aggserver.admission.cluster_sources import GUARD_LABEL
 from aggserver.adoption.api_services import deletion, name_of
 from aggserver.adoption.families import FINALIZER
-from aggserver.adoption.giving_back import RAISED_A_SECOND, RAISED_AT_ONCE, GiveBackToStore
+from aggserver.adoption.giving_back import RAISED_AT_ONCE, GiveBackToStore, raising
 from aggserver.adoption.giving_back_api import GiveBackThroughAPI
 from aggserver.adoption.guard import CONFIGURATIONS, exempting, own_name
 from aggserver.adoption.journal import RECORDS
@@ -238,8 +238,7 @@ class _Family:
         """Say that it will take long, if it will."""
         lacking = await self._own.revision() + MARGIN - await host.revision()
         if lacking > RAISED_AT_ONCE:
-            minutes = lacking / RAISED_A_SECOND / 60
-            self._say(f"{self._record.family}: the cluster's etcd advances by {lacking} revisions, about {minutes:.0f} minutes")
+            self._say(f"{self._record.family}: the cluster's etcd advances by {raising(lacking)}")
 
     async def _advance(self, host: Storage) -> None:
         try:

@@ -24,7 +24,7 @@ from typing import NamedTuple, TypeVar
 import orjson
 
 from aggserver.adoption.leftovers import LEFTOVER
-from aggserver.adoption.record import CantGiveBack, Copied, Given, Progress, being_removed, digest
+from aggserver.adoption.record import CantGiveBack, Copied, Given, Progress, being_removed, digest, silent
 from aggserver.storage.interface import (
     Compacted,
     Conflict,
@@ -41,7 +41,6 @@ from aggserver.storage.keys import resource_prefix
 
 __all__ = [
     "RAISED_AT_ONCE",
-    "RAISED_A_SECOND",
     "Fault",
     "GiveBackToStore",
     "Leftovers",
@@ -51,6 +50,7 @@ __all__ = [
     "fault",
     "objects",
     "objects_prefix",
+    "raising",
     "told",
     "written_here",
 ]
@@ -63,7 +63,7 @@ MOST_ROUNDS = 20  # or after this many rounds, for clients that write faster tha
 MOST_NAMED = 5  # objects that an error names
 ATTEMPTS = 3  # of a write whose key has changed meanwhile
 RAISED_AT_ONCE = 100_000  # revisions by which the cluster's etcd advances between two looks at what is wanted
-RAISED_A_SECOND = 3_500  # about
+_RAISED_A_SECOND = 3_500  # about
 
 _ENCRYPTED = b"k8s:enc:"
 
@@ -249,7 +249,7 @@ class GiveBackToStore:
             try:
                 events = await self._own.history(self._prefix, self._followed, now, PAGE)
             except Compacted:
-                return _sum(given, await self._compare(copied, _silent)), BEHIND
+                return _sum(given, await self._compare(copied, silent)), BEHIND
             newest = {event.key: event for event in events}
             given = _sum(given, await self._write(await self._planned(list(newest.values())), copied))
             self._followed = events[-1].revision if len(events) == PAGE else now
@@ -465,5 +465,6 @@ def told(what: str, faults: Sequence[Fault]) -> str:
     return f"{what}: {named}{'; and more' if len(faults) > MOST_NAMED else ''}"
 
 
-def _silent(_done: int, _total: int, _size: int) -> None:
-    """Progress of a pass that is no news."""
+def raising(lacking: int) -> str:
+    """By how much the cluster's etcd has to advance, for a person."""
+    return f"{lacking} revisions, about {lacking / _RAISED_A_SECOND / 60:.0f} minutes"

@@ -22,9 +22,9 @@ from functools import partial
 from aggserver.adoption.cleaning import Cleaning
 from aggserver.adoption.copying import AHEAD, Copier, Copies, drop, stopped
 from aggserver.adoption.families import Family, Wanted
-from aggserver.adoption.giving_back import RAISED_A_SECOND, RAISED_AT_ONCE, objects_prefix
+from aggserver.adoption.giving_back import RAISED_AT_ONCE, objects_prefix, raising
 from aggserver.adoption.journal import Journal
-from aggserver.adoption.record import LED_HERE, Copied, Given, Moving, Phase, Record, Told
+from aggserver.adoption.record import LED_HERE, Copied, Given, Moving, Phase, Record, Told, silent
 from aggserver.adoption.steps import GUARDED, Step, Steps, fits, joined
 from aggserver.adoption.wants import ChangedError, Wants
 from aggserver.cluster.pacing import Sleep
@@ -408,7 +408,7 @@ class Moves:
         for name, back in backs.items():
             if not await back.unchanged(record.copied[name]):
                 await back.check(record.copied[name])
-                self._tell(record, await back.first(record.copied[name], _silent))
+                self._tell(record, await back.first(record.copied[name], silent))
                 begun.add(name)
         for name in record.definitions:
             await self._steps.freeze(name)
@@ -422,7 +422,7 @@ class Moves:
                 if back.through_api and not begun:
                     await self._lead_back(record)
                 begun.add(name)
-            self._tell(record, await back.rest(record.copied[name], _silent))
+            self._tell(record, await back.rest(record.copied[name], silent))
         # Behind the next record there is no way but forward, and reads wait: so what needs writes of the host comes before it.
         await self._steps.advance_host(await self._storage.revision())
         await self._steps.check_host()
@@ -445,8 +445,7 @@ class Moves:
             if await self._steps.host_revision() < host + part:
                 return  # there is no access to the host's etcd
             if not said and lacking > part:
-                about = f"{lacking} revisions, about {lacking / RAISED_A_SECOND / 60:.0f} minutes"
-                said = f"the cluster's etcd has to advance first, by {about}; clients go on meanwhile"
+                said = f"the cluster's etcd has to advance first, by {raising(lacking)}; clients go on meanwhile"
                 self._told(record.family, said)
             log.info("%s: the cluster's etcd has advanced by %d revisions, %d are lacking", record.family, part, lacking - part)
             family = self._wants.families.get(record.family)
@@ -566,7 +565,3 @@ def _groups(records: Iterable[Record]) -> set[str]:
 
 async def _caught_up(copier: Copier) -> Copied:
     return await copier.copied(await copier.caught_up())
-
-
-def _silent(_done: int, _total: int, _size: int) -> None:
-    """Progress that is told when it is over."""

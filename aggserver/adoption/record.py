@@ -41,6 +41,7 @@ __all__ = [
     "digest",
     "encode",
     "none_left",
+    "silent",
 ]
 
 # Of several servers, the one that holds this Lease moves families. It is in the namespace of their Service.
@@ -264,6 +265,10 @@ class Source(Protocol):
 
 # Called with: objects looked at so far, objects in all, bytes written so far.
 Progress = Callable[[int, int, int], None]
+
+
+def silent(_done: int, _total: int, _size: int) -> None:
+    """Progress that is told when it is over."""
 
 
 class CantGiveBack(AggserverError):

@@ -453,8 +453,8 @@ async def test_in_a_shared_store_only_the_address_changes() -> None:
     await world.stop()
 
 
-async def test_a_late_write_of_the_host_becomes_part_of_the_record() -> None:
-    world = World(writes=0)
+def following_late_writes(world: World) -> asyncio.Event:
+    """Late writes of the host are followed until the event is set."""
     arrived = asyncio.Event()
 
     async def sleep(seconds: float) -> None:
@@ -463,6 +463,12 @@ async def test_a_late_write_of_the_host_becomes_part_of_the_record() -> None:
         await asyncio.sleep(0)
 
     world.sleep = sleep
+    return arrived
+
+
+async def test_a_late_write_of_the_host_becomes_part_of_the_record() -> None:
+    world = World(writes=0)
+    arrived = following_late_writes(world)
     await moved(world)
     key = "/stable.example.com/crontabs/default/late"
     late = {"apiVersion": "stable.example.com/v1", "kind": "K", "metadata": {"name": key}}
@@ -482,14 +488,7 @@ async def test_a_late_write_of_the_host_becomes_part_of_the_record() -> None:
 
 async def test_a_late_write_that_can_not_be_copied_is_told() -> None:
     world = World(writes=0)
-    arrived = asyncio.Event()
-
-    async def sleep(seconds: float) -> None:
-        if seconds == LATE_SECONDS:
-            await arrived.wait()
-        await asyncio.sleep(0)
-
-    world.sleep = sleep
+    following_late_writes(world)
     await moved(world)
     key = next(iter(world.acknowledged))
     (ours, theirs) = (await world.own.get(key), await world.host.get(key))
