@@ -19,14 +19,14 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv dev test unit integration long operators fuzz kills lint format controlplane bench constraints hashes clean
+.PHONY: help venv dev test integration long ci operators fuzz kills lint format controlplane bench constraints hashes clean
 
 help:
 	@echo 'make dev           the standalone server with the CronTab of the Kubernetes pages; data in .data'
-	@echo 'make test          lint, types, the tests: what CI runs (ARGS="-k name" for some)'
-	@echo 'make unit          the tests that need no control plane'
-	@echo 'make integration   the tests that need one (ARGS="--kubeconfig FILE" for a cluster of yours)'
-	@echo 'make long          the integration tests that make test leaves out, since it has shorter ones of their kind'
+	@echo 'make test          lint, types, and all tests that need nothing but Python (ARGS="-k name" for some)'
+	@echo 'make integration   the tests beside a real kube-apiserver (ARGS="--kubeconfig FILE" for a cluster of yours)'
+	@echo 'make long          more cases of the same, which take longer'
+	@echo 'make ci            these three, and one count for all'
 	@echo 'make operators     upstream tests of operators with the real binaries and with those of aggserver envtest'
 	@echo 'make fuzz          schemas, values, merging and CEL at random, for SECONDS=60'
 	@echo 'make kills         kill servers at each step of an adoption and of a release'
@@ -41,29 +41,25 @@ help:
 venv: $(READY)
 	@:
 
-# Without build isolation, so that the build backend is one of the pinned versions too.
 $(READY):
 	@test -n '$(PYTHON)' || { echo 'Python 3.11 or newer, with venv, is needed on PATH (or: make PYTHON=/path/to/python3)' >&2; exit 1; }
-	@echo 'making $(VENV) with $(PYTHON)'
-	@rm -rf $(VENV)
-	@'$(PYTHON)' -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet -c constraints.txt hatchling editables
-	@$(BIN)/python -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[test]'
-	@touch $@
+	@'$(PYTHON)' tests/environment.py $(VENV) $(notdir $@)
 
 # Without bytecode that was kept, each start compiles all modules, which takes longer than all else.
 dev: $(READY)
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/aggserver dev -f manifests/examples/crontab.yaml --data .data
 
-# One run of pytest, which puts the integration tests last: one count at the end.
-test: lint controlplane
-	$(BIN)/python -m pytest -q -m 'not long' $(ARGS)
+test: $(READY)
+	@$(BIN)/python -m tests test -- $(ARGS)
 
-unit: $(READY)
-	$(BIN)/python -m pytest -q -n auto -m 'not integration' $(ARGS)
+integration: $(READY)
+	@$(BIN)/python -m tests integration -- $(ARGS)
 
-integration: controlplane
-	$(BIN)/python -m pytest -q -m 'integration and not long' $(ARGS)
+long: $(READY)
+	@$(BIN)/python -m tests long -- $(ARGS)
+
+ci: $(READY)
+	@$(BIN)/python -m tests test integration long
 
 operators: controlplane
 	$(BIN)/python -m tests.operators $(ARGS)
@@ -73,9 +69,6 @@ SECONDS := 60
 fuzz: controlplane
 	$(BIN)/python -m tests.fuzz $(SECONDS)
 	$(BIN)/python -m tests.owners --seconds $(SECONDS)
-
-long: controlplane
-	$(BIN)/python -m pytest -q -m long $(ARGS)
 
 kills: controlplane
 	$(BIN)/python -m pytest -q -s tests/integration/adoption_kills.py $(ARGS)

@@ -1,7 +1,7 @@
 """Options, marks and the session fixtures of all tests.
 
 Whatever is in tests/integration is marked `integration`, runs last, and may ask for `control_plane`; a test elsewhere that asks
-for it without the mark is refused, so that `make unit` never starts one. A control plane that can't be had is an error, never a
+for it without the mark is refused, so that `make test` never starts one. A control plane that can't be had is an error, never a
 skip.
 """
 
@@ -12,20 +12,25 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
 
+from tests import records
 from tests.controlplane.binaries import obtain
 from tests.controlplane.cluster import Cluster, ExistingCluster
 from tests.controlplane.plane import ControlPlane
 from tests.fakes.asgi import Client
 from tests.fakes.server import LocalServer
+from tests.progress import Progress
 
 INTEGRATION = Path(__file__).with_name("integration")
-RUNNING = pytest.StashKey[Cluster]()
+# The folder for the records of tests that fail: pytest keeps those of the last three runs.
+FAILURES = pytest.StashKey[Path]()
+
+_SHOWN_EXCHANGES = 3
 
 # An example that takes long says nothing on a machine that has other work too.
 hypothesis.settings.register_profile("tests", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
@@ -38,6 +43,15 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def pytest_addoption(parser: pytest.Parser) -> None:
     text = "run the integration tests against this cluster, not against a control plane of their own"
     parser.addoption("--kubeconfig", type=Path, metavar="FILE", help=text)
+    parser.addoption("--counts", type=Path, metavar="FILE", help="write how many tests passed and failed to this file")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    reporter = config.pluginmanager.getplugin("terminalreporter")
+    # The processes of pytest-xdist show nothing themselves, and with -v somebody wants to see each test.
+    if reporter is not None and not hasattr(config, "workerinput") and config.get_verbosity() < 0:
+        config.pluginmanager.register(Progress(reporter, config.getoption("--counts")))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -51,14 +65,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_is_integration)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    records.begin()
+
+
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """Show the end of the control plane's logs under every integration test that failed."""
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show the last requests of a test that failed, and where the servers' log lines of this test are."""
     report = yield
-    cluster = item.config.stash.get(RUNNING, None)
-    if report.failed and cluster is not None and _is_integration(item):
-        report.sections += [(f"end of the log of {name}", tail) for name, tail in cluster.log_tails().items()]
+    if report.failed:
+        if last := records.last_exchanges(_SHOWN_EXCHANGES):
+            report.sections.append((f"the last {_SHOWN_EXCHANGES} requests and their answers", last))
+        folder = item.config.stash[FAILURES]
+        if path := records.write(folder, f"{item.nodeid}-{report.when}"):
+            report.sections.append(("all requests, and what the servers logged during this test", str(path)))
     return report
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _folder_for_failures(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> None:
+    request.config.stash[FAILURES] = tmp_path_factory.getbasetemp() / "failures"
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +108,6 @@ def control_plane(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
         yield ExistingCluster(given, tmp_path_factory.mktemp("cluster"), binary)
         return
     with ControlPlane(obtain(os.environ, say)) as plane:
-        request.config.stash[RUNNING] = plane
         yield plane
 
 

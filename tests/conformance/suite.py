@@ -59,7 +59,7 @@ def build(environ: Mapping[str, str], say: Callable[[str], None]) -> Path:
     with _lock(folder.with_name("conformance.lock")):
         if not folder.is_dir():
             say("building upstream's tests of definitions: about two minutes, once")
-            _build(folder, go_command(CONTROL_PLANE / "go.mod", say), go_environment(environ))
+            _build(folder, go_command(CONTROL_PLANE / "go.mod", say), go_environment(environ), say)
     return folder
 
 
@@ -109,7 +109,7 @@ def _lock(path: Path) -> Iterator[None]:
         yield
 
 
-def _build(folder: Path, go: str, environment: Mapping[str, str]) -> None:
+def _build(folder: Path, go: str, environment: Mapping[str, str], say: Callable[[str], None]) -> None:
     version = kubernetes_version()
     source = _source(go, f"{MODULE}@{version.replace('v1.', 'v0.', 1)}", environment)
     rules = _source(go, f"{RULES_MODULE}@{version}", environment) / RULES_TEST
@@ -122,6 +122,7 @@ def _build(folder: Path, go: str, environment: Mapping[str, str]) -> None:
         _add_rules(rules, module / RULES_PACKAGE)
         for binary, package in BINARIES.items():
             _go([go, "test", "-c", "-o", str(made / binary), f"./{package}"], module, environment)
+            say(f"  {binary} is built")
         # The tests of ratcheting read files that lie beside them.
         for found in (module / PACKAGE).iterdir():
             if found.is_dir() and not list(found.glob("*.go")):

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests import records
 from tests.controlplane.pki import KeyPair
 
 __all__ = ["Cluster", "ExistingCluster", "Kubectl", "write_kubeconfig"]
@@ -40,10 +41,6 @@ class Cluster(ABC):
     @abstractmethod
     def _write_user(self, path: Path, name: str, groups: Sequence[str]) -> None:
         """Write the kubeconfig of a user."""
-
-    @abstractmethod
-    def log_tails(self) -> dict[str, str]:
-        """The end of each component's log, by component; empty where they can't be read."""
 
     def user(self, name: str, groups: Sequence[str] = ()) -> Path:
         """A kubeconfig of this user in these groups, who has the rights that RBAC gives them; the same file when asked again."""
@@ -78,8 +75,9 @@ class Cluster(ABC):
             check=False,
             timeout=timeout,
         )
+        said = f"exit code {done.returncode}\n{done.stdout}{done.stderr}"
+        records.exchanged(f"kubectl {' '.join(arguments)}\n{input or ''}", said)
         if check and done.returncode:
-            said = f"exit code {done.returncode}\n{done.stdout}{done.stderr}"
             raise AssertionError(f"kubectl {' '.join(arguments)}: {said}")
         return done
 
@@ -130,9 +128,6 @@ class ExistingCluster(Cluster):
         for entry in config["users"]:
             entry["user"] |= {"as": name, "as-groups": list(groups)}
         _write(path, config)
-
-    def log_tails(self) -> dict[str, str]:
-        return {}
 
 
 def write_kubeconfig(path: Path, server: str, authority: Path, user: str, pair: KeyPair, namespace: str = "default") -> None:

@@ -139,6 +139,7 @@ class ControlPlane(Cluster):
         self._run_manager()
 
     def log_tails(self) -> dict[str, str]:
+        """The end of each component's log, by component."""
         return {process.name: process.tail() for process in self._processes}
 
     def _kill(self, name: str) -> None:

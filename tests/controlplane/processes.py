@@ -17,6 +17,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests import records
+
 __all__ = ["Guard", "Process", "ProcessError", "end", "free_ports"]
 
 # Ports below the range that Linux (32768) and macOS (49152) give to outgoing connections: between our look and the child's bind,
@@ -60,6 +62,7 @@ class Process:
         self.name = name
         self.log = log
         self._guard = guard
+        records.follow(log)
         with log.open("wb") as output:
             self._process = subprocess.Popen(
                 command,

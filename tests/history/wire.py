@@ -20,6 +20,7 @@ import aiohttp
 import orjson
 import yaml
 
+from tests import records
 from tests.history.recording import Key, Object, key_of, revision_of
 
 __all__ = ["GROUP", "KINDS", "Gone", "Progress", "Refused", "Shared", "Wire", "connected", "path_of"]
@@ -123,7 +124,9 @@ class Wire:
             async with self._session.request(
                 method, url + path, params=query, data=content, headers=headers, ssl=context
             ) as response:
-                return response.status, _decoded(response.status, await response.read())
+                answer = await response.read()
+                records.exchange(method, str(response.url), list(headers.items()), content, response.status, answer)
+                return response.status, _decoded(response.status, answer)
 
     @contextlib.asynccontextmanager
     async def watch(

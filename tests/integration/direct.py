@@ -15,6 +15,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from tests import records
 from tests.controlplane.pki import KeyPair
 
 __all__ = ["Answer", "Direct", "forwarding"]
@@ -64,7 +65,9 @@ class Direct:
                 connection.putheader("Content-Type", "application/json")
             connection.endheaders(body)
             response = connection.getresponse()
-            return Answer(response.status, response.headers, response.read())
+            answer = Answer(response.status, response.headers, response.read())
+        records.exchange(method, path, headers, body, answer.status, answer.body)
+        return answer
 
     def plain_text(self, request: bytes) -> bytes:
         """What comes back for bytes that are sent without TLS."""

@@ -19,6 +19,8 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from tests import records
+
 __all__ = ["Answer", "Client"]
 
 # Seconds for one answer, the longest of which are watches that end by themselves.
@@ -86,7 +88,9 @@ class Client:
             found: dict[str, list[str]] = {}
             for name, value in response.getheaders():
                 found.setdefault(name.lower(), []).append(value)
-            return Answer(response.status, found, response.read())
+            answer = Answer(response.status, found, response.read())
+        records.exchange(method, path, list(headers.items()), body, answer.status, answer.body)
+        return answer
 
 
 def _data(entry: Mapping[str, Any], name: str) -> bytes:

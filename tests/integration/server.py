@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from tests import records
+
 __all__ = ["NO_COLLECTOR", "AggServer", "Aggregated", "Standalone", "eventually", "running"]
 
 # For comparisons with a kube-controller-manager that does not collect custom resources yet.
@@ -49,6 +51,7 @@ class AggServer:
 
     def __init__(self, arguments: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> None:
         self._log = log
+        records.follow(log)
         self._offset = log.stat().st_size if log.exists() else 0
         with log.open("ab") as output:
             self._process = subprocess.Popen(

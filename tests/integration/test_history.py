@@ -15,7 +15,7 @@ import pytest
 from tests.history.recording import is_deleted
 from tests.history.scenarios import RUNS, SCENARIOS, run
 
-# In these nothing is killed, or less than in those of `make test`.
+# In these nothing is killed, or less than in those of `make integration`.
 LONG = {("calm", "sqlite"), ("compaction", "sqlite"), ("restarted", "sqlite"), ("killed in compaction", "sqlite")}
 
 

@@ -2,7 +2,7 @@
 
 With --pods=run, helm also waits for what runs, and for the Job of a hook.
 
-Not in `make test`, since building helm takes a minute: `make operators` runs this file.
+Not in `make integration`, since building helm takes a minute: `make operators` runs this file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Operators with the clients of Rust, Java and JavaScript: each prints with `aggserver dev` what it prints with kube-apiserver.
 
 kube-rs with its controller, the Java Operator SDK on fabric8's client, and the informers of @kubernetes/client-node.
-Not in `make test`, since they need other compilers, and minutes to build: `make operators` runs this file.
+Not in `make integration`, since they need other compilers, and minutes to build: `make operators` runs this file.
 """
 
 from __future__ import annotations

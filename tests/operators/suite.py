@@ -93,7 +93,10 @@ def build(packages: Iterable[str], environ: Mapping[str, str], say: Callable[[st
             go, environment = go_command(PINS / "go.mod", say), go_environment(environ)
             _copy(folder, go, environment)
             with ThreadPoolExecutor(os.cpu_count()) as pool:
-                list(pool.map(lambda package: _compile(folder, package, go, environment), missing))
+                for package, _ in zip(
+                    missing, pool.map(lambda each: _compile(folder, each, go, environment), missing), strict=True
+                ):
+                    say(f"  {package} is built")
     return folder
 
 

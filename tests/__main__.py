@@ -1,0 +1,137 @@
+"""`python -m tests SIZE ...`: sizes of tests, one after the other, as `make test`, `make integration` and `make long` run them.
+
+`test` is ruff, mypy, and all tests that need nothing but Python. `integration` and `long` need the real control plane and other
+programs in Go, which are built first, with a line of progress now and then. What follows `--` goes to pytest.
+
+pytest prints one line while it works and one count at the end (tests/progress.py). After several sizes there is a last line with
+the sum, also if one of them failed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """selection: of pytest's marks. jobs: pytest's processes, for each core. rest: what the size leaves to others."""
+
+    selection: str
+    jobs: float
+    by: str
+    rest: str
+
+
+SIZES = {
+    "test": Size(
+        "not integration and not long",
+        jobs=1.0,
+        by="worksteal",
+        rest="not run: the tests beside a real kube-apiserver (make integration; then make long has more cases of the same)",
+    ),
+    # Most of the time of these tests is spent by other processes, and much of it in waiting.
+    "integration": Size(
+        "integration and not long",
+        jobs=1.5,
+        by="loadfile",
+        rest="not run: more cases of the same (make long); make operators, make kills and make fuzz",
+    ),
+    "long": Size("long", jobs=1.5, by="loadfile", rest="not run: make operators, make kills, make fuzz"),
+}
+
+# Nobody waits for these tests, and each of the other two takes minutes, so they say when they have begun.
+_CHECKS = (("ruff", "check", "--quiet", "."), ("ruff", "format", "--quiet", "--check", "."))
+_TYPES = ("mypy", "--no-error-summary")
+
+
+def main(arguments: Sequence[str]) -> int:
+    sizes, more = _parsed(arguments)
+    with _alone():
+        counts = [_run(name, more) for name in sizes]
+    if len(counts) > 1:
+        print(f"{sum(passed for _, passed, _ in counts)} passed, {sum(failed for _, _, failed in counts)} failed")
+    return max(status for status, _, _ in counts)
+
+
+def _parsed(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    words = list(arguments)
+    end = words.index("--") if "--" in words else len(words)
+    sizes = words[:end]
+    if not sizes or not set(sizes) <= set(SIZES):
+        raise SystemExit(f"usage: python -m tests {{{','.join(SIZES)}}}... [-- pytest's arguments]")
+    return sizes, words[end + 1 :]
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Two runs in one folder would take each other's time, and the caches of mypy and ruff."""
+    with Path(__file__).open() as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("other tests are running in this folder: waiting until they have ended", flush=True)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _run(name: str, more: Sequence[str]) -> tuple[int, int, int]:
+    """(exit status, passed, failed)."""
+    began = time.monotonic()
+    size = SIZES[name]
+    if name == "test":
+        statuses = [_tool(check) for check in _CHECKS]
+        if any(statuses):
+            return 1, 0, 0
+        with subprocess.Popen(
+            _command(*_TYPES), cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as types:
+            counted = _pytest(size, more)
+            output, _ = types.communicate()
+        if types.returncode:
+            print(f"mypy:\n{output}", end="")
+        counted = (max(counted[0], types.returncode), *counted[1:])
+    else:
+        if status := subprocess.run([sys.executable, "-m", "tests.programs"], cwd=REPOSITORY, check=False).returncode:
+            return status, 0, 0
+        counted = _pytest(size, more)
+    print(f"make {name}: {time.monotonic() - began:.0f} s. {size.rest}", flush=True)
+    return counted
+
+
+def _pytest(size: Size, more: Sequence[str]) -> tuple[int, int, int]:
+    jobs = max(2, round((os.cpu_count() or 1) * size.jobs))
+    with tempfile.TemporaryDirectory() as folder:
+        counts = Path(folder, "counts")
+        options = ["-q", "-m", size.selection, "-n", str(jobs), "--dist", size.by, f"--counts={counts}"]
+        status = _tool(("pytest", *options, *more))
+        counted = json.loads(counts.read_text()) if counts.exists() else {}
+    return status, counted.get("passed", 0), counted.get("failed", 0)
+
+
+def _tool(command: Sequence[str]) -> int:
+    return subprocess.run(_command(*command), cwd=REPOSITORY, env=_environment(), check=False).returncode
+
+
+def _command(tool: str, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", tool, *arguments]
+
+
+def _environment() -> dict[str, str]:
+    """Bytecode is kept: tests start the server hundreds of times, and without it each start compiles all modules."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

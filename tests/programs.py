@@ -1,0 +1,52 @@
+"""`python -m tests.programs`: builds the programs in Go that `make integration` and `make long` need, before the first test.
+
+A fixture that needs one still asks for it, and finds it in the cache; so a test that is run alone builds what it needs. Nothing
+is printed where everything is there.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+
+from tests.conformance import suite as conformance
+from tests.controlplane.binaries import BinariesError, obtain, obtain_program
+from tests.controlplane.toolchain import ToolchainError
+from tests.h2spec import suite as h2spec
+from tests.operators import suite as operators
+from tests.operators.test_controller_runtime import AT_LEAST
+
+Say = Callable[[str], None]
+Build = Callable[[Mapping[str, str], Say], object]
+
+
+def _program(name: str) -> Build:
+    return lambda environ, say: obtain_program(name, environ, say)
+
+
+# In the order in which Go can use most of what it has compiled already.
+_BUILDS: tuple[Build, ...] = (
+    obtain,
+    _program("informer"),
+    _program("merger"),
+    _program("types"),
+    h2spec.build,
+    conformance.build,
+    lambda environ, say: operators.build(AT_LEAST, environ, say),
+    lambda environ, say: operators.obtain_program("shelves", environ, say),
+)
+
+
+def main() -> int:
+    try:
+        for build in _BUILDS:
+            build(os.environ, lambda line: print(line, flush=True))
+    except (BinariesError, ToolchainError, conformance.SuiteError, h2spec.SuiteError, operators.SuiteError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
