@@ -9,6 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
+from kubernetes import client, config
+
+from tests.shell import Shell
 
 REPOSITORY = Path(__file__).parents[1]
 README = (REPOSITORY / "README.md").read_text()
@@ -84,3 +88,19 @@ def test_it_can_be_installed(tmp_path: Path) -> None:
         timeout=60,
     )
     assert done.stdout.startswith("aggserver ")
+
+
+def test_the_first_command(tmp_path: Path) -> None:
+    """`make dev`: one line with the address, and a kubeconfig by which the CronTabs of the page are found."""
+    shell = Shell(tmp_path)
+    dev = f"{shell.recipe('dev')} --secure-port 0"  # the port of the page may be taken
+    with shell.running(dev, "aggserver serves https://127.0.0.1:") as line:
+        kubeconfig = tmp_path / ".data" / "kubeconfig"
+        assert line.endswith(f" (data: .data). Next: export KUBECONFIG={kubeconfig}; kubectl api-resources\n")
+        assert "make dev " in README
+        body = yaml.safe_load((REPOSITORY / "manifests" / "examples" / "my-crontab.yaml").read_text())
+        with config.new_client_from_config(str(kubeconfig)) as api:
+            objects = client.CustomObjectsApi(api)
+            objects.create_namespaced_custom_object("stable.example.com", "v1", "default", "crontabs", body)
+            found = objects.list_cluster_custom_object("stable.example.com", "v1", "crontabs")
+        assert [each["metadata"]["name"] for each in found["items"]] == ["my-new-cron-object"]

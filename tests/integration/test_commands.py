@@ -7,15 +7,8 @@ in its place, is a dry run: the cluster judges it all the same.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import os
 import re
-import shlex
-import signal
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,6 +19,7 @@ from tests.controlplane.cluster import Cluster
 from tests.controlplane.plane import ControlPlane
 from tests.fenced import REPOSITORY, blocks, printed_by
 from tests.integration.server import Standalone, eventually
+from tests.shell import Shell
 
 DEV = "make dev"
 APPLY = "kubectl apply -f manifests/examples/my-crontab.yaml"
@@ -114,80 +108,9 @@ ADMITTED = [OPERATOR, POLICY, TOO_MANY]
 RUNS = [*CONVERTED, *ADMITTED, DEV, APPLY, LIST, CHECK, BACKUP, MOVE, RESTORE, REMOVE, UP, BUILD, *ON_A_CLUSTER]
 
 
-class Shell:
-    """Runs commands as a user does, in a folder with the manifests and an environment, where kubectl is on PATH."""
-
-    def __init__(self, folder: Path, kubectl: Path) -> None:
-        self.folder = folder
-        self.variables = {
-            **{name: value for name, value in os.environ.items() if not name.startswith("KUBE")},
-            "KUBECACHEDIR": str(folder / "kubectl-cache"),
-            "KUBERC": "off",
-            "PATH": os.pathsep.join([str(folder / ".venv" / "bin"), str(kubectl.parent), os.environ["PATH"]]),
-            "PYTHONPATH": str(REPOSITORY),
-        }
-        (folder / "manifests").symlink_to(REPOSITORY / "manifests")
-        programs = folder / ".venv" / "bin"
-        programs.mkdir(parents=True)
-        for name, module in (("aggserver", "-m aggserver"), ("python", "")):
-            (programs / name).write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {module} "$@"\n')
-            (programs / name).chmod(0o755)
-
-    def run(self, command: str) -> str:
-        """What it prints; the first line that a failure prints is in the error."""
-        done = subprocess.run(
-            command,
-            shell=True,
-            cwd=self.folder,
-            env=self.variables,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert done.returncode == 0, f"{command}: {done.stdout}"
-        return done.stdout
-
-    @contextlib.contextmanager
-    def running(self, command: str, said: str) -> Iterator[str]:
-        """The command for as long as the block runs, once it has printed a line like `said`: that line. Ctrl-C ends it."""
-        with subprocess.Popen(
-            f"exec {command}",
-            shell=True,
-            cwd=self.folder,
-            env=self.variables,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        ) as process:
-            assert process.stdout is not None
-            try:
-                lines = ""
-                for line in process.stdout:
-                    lines += line
-                    if re.match(said, line):
-                        break
-                else:
-                    raise AssertionError(f"{command} ended: {lines}")
-                yield line
-                process.send_signal(signal.SIGINT)
-                rest, _ = process.communicate(timeout=60)
-                assert process.returncode == 0, lines + rest
-            finally:
-                process.kill()
-
-    def recipe(self, target: str) -> str:
-        """The last line of a target of the Makefile; those before it make the environment."""
-        done = subprocess.run(
-            ["make", "--dry-run", "--no-print-directory", target], cwd=REPOSITORY, capture_output=True, text=True, check=True
-        )
-        return done.stdout.splitlines()[-1]
-
-
 @pytest.fixture
 def shell(control_plane: Cluster, tmp_path: Path) -> Shell:
-    return Shell(tmp_path, control_plane.program)
+    return Shell(tmp_path, control_plane.program.parent)
 
 
 def test_from_the_first_command_to_a_restore(shell: Shell) -> None:
