@@ -26,6 +26,7 @@ from aggserver.options import parse
 from aggserver.options.table import DEV, FLAGS
 from tests.command import run
 from tests.integration.server import eventually
+from tests.waiting import HANG_SECONDS
 
 COMMAND = "aggserver envtest assets"
 RUNS = [COMMAND]
@@ -147,7 +148,7 @@ def assets(tmp_path: Path) -> Path:
 
 
 def call(program: Path, *arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60, check=False, **more)
+    return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=HANG_SECONDS, check=False, **more)
 
 
 def test_what_is_written(assets: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -265,7 +266,7 @@ def free_port() -> int:
 
 
 def get(port: int, path: str) -> tuple[int, bytes] | None:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HANG_SECONDS)
     try:
         connection.request("GET", path)
         response = connection.getresponse()
@@ -292,7 +293,7 @@ def test_etcd_is_healthy_until_it_is_told_to_end(start: Start, tmp_path: Path) -
         pass  # gone without a request
     assert get(ports[0], "/health") is not None
     etcd.terminate()
-    assert etcd.wait(10) == -15
+    assert etcd.wait(HANG_SECONDS) == -15
 
 
 @pytest.mark.parametrize("url", ["https://127.0.0.1:1", "http://127.0.0.1", "unix://localhost:m1"])
@@ -317,7 +318,7 @@ def namespaces(data: Path, port: int, *, create: str = "") -> set[str]:
     for name in ("client-certificate-data", "client-key-data"):
         (data / name).write_bytes(base64.b64decode(user[name]))
     context.load_cert_chain(data / "client-certificate-data", data / "client-key-data")
-    connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=30)
+    connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=HANG_SECONDS)
     try:
         if create:
             body = json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": create}})
@@ -334,7 +335,7 @@ def namespaces(data: Path, port: int, *, create: str = "") -> set[str]:
 def healthy(port: int) -> bool:
     """Asked as envtest asks: without a client certificate, and whoever serves it."""
     context = ssl._create_unverified_context()
-    connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=10)
+    connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=HANG_SECONDS)
     try:
         connection.request("GET", "/healthz")
         return connection.getresponse().status == 200
@@ -360,7 +361,7 @@ def test_data_lives_as_long_as_with_etcd(start: Start, tmp_path: Path) -> None:
         eventually(lambda: "aggserver serves" in log.read_text(), "kubeconfig")
         found = namespaces(folder, port, create=create)
         apiserver.terminate()
-        assert apiserver.wait(10) == 0
+        assert apiserver.wait(HANG_SECONDS) == 0
         assert f"in the place of kube-apiserver; data is in {folder}; flags without effect: -v" in log.read_text()
         return found
 
@@ -371,7 +372,7 @@ def test_data_lives_as_long_as_with_etcd(start: Start, tmp_path: Path) -> None:
     assert serve("one", data) >= {"default", "one"}
     assert serve("two", data) >= {"default", "one", "two"}
     etcds[0].terminate()
-    etcds[0].wait(10)
+    etcds[0].wait(HANG_SECONDS)
     assert serve("three", another) & {"one", "two", "three"} == {"three"}
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import HANG_SECONDS
+
 REPOSITORY = Path(__file__).parents[1]
 README = (REPOSITORY / "README.md").read_text()
 PYTHON = dict(re.findall(r"```python\n# (\S+)\n(.*?)```", README, re.DOTALL))
@@ -35,7 +37,7 @@ def project(tmp_path: Path) -> Path:
 def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     environment = {"PATH": PATH, "PYTHONPATH": str(REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1", "HOME": str(folder)}
     environment["PYTEST_ADDOPTS"] = "-p no:asyncio -p no:cacheprovider"  # what our own tests have, and a project needn't have
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=HANG_SECONDS, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done
 
@@ -81,6 +83,6 @@ def test_it_can_be_installed(tmp_path: Path) -> None:
         text=True,
         check=True,
         cwd=tmp_path,
-        timeout=60,
+        timeout=HANG_SECONDS,
     )
     assert done.stdout.startswith("aggserver ")

@@ -17,6 +17,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests.waiting import HANG_SECONDS
+
 __all__ = ["Guard", "Process", "ProcessError", "end", "free_ports"]
 
 # Ports below the range that Linux (32768) and macOS (49152) give to outgoing connections: between our look and the child's bind,
@@ -111,7 +113,7 @@ def end(processes: Sequence[Process], grace: float = GRACE) -> None:
     for process in left:
         process.signal(signal.SIGKILL)
     for process in left:
-        process.wait(30.0)
+        process.wait(HANG_SECONDS)
 
 
 def free_ports(count: int) -> list[int]:

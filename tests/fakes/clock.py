@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-_PATIENCE_SECONDS = 30.0
+from tests.waiting import HANG_SECONDS
 
 
 class FakeClock:
@@ -31,7 +31,7 @@ class FakeClock:
 
 async def until(condition: Callable[[], object]) -> None:
     """Let other tasks run until `condition` holds. Their clock stands still; threads that take part may need real time."""
-    deadline = time.monotonic() + _PATIENCE_SECONDS
+    deadline = time.monotonic() + HANG_SECONDS
     while not condition():
         if time.monotonic() > deadline:
             raise AssertionError("it never came to hold")

@@ -32,6 +32,7 @@ from tests.integration import moving
 from tests.integration.adopting import Adopting
 from tests.integration.informing import Recordings, go_informers, python_informers
 from tests.integration.server import eventually
+from tests.waiting import KUBECTL_LIMIT
 
 WRITERS = 6
 # Seconds between two writes of a writer: together a few hundred a second.
@@ -53,12 +54,12 @@ def plane() -> Iterator[ControlPlane]:
     with ControlPlane(obtain(os.environ, print), replicas=2) as plane:
         plane.kubectl("create", "-f", "-", input=json.dumps(moving.DEFINITION))
         plane.kubectl("create", "-f", str(DEFINITIONS))
-        plane.kubectl("wait", "--for=condition=Established", *(f"crd/{name}" for name in ALL), "--timeout=30s")
+        plane.kubectl("wait", "--for=condition=Established", *(f"crd/{name}" for name in ALL), KUBECTL_LIMIT)
         for server in plane.servers:
             for name in ALL:
                 # Each kube-apiserver learns of a definition in its own time.
                 read = ("get", name, "-A", "--server", server)
-                eventually(lambda read=read: not plane.kubectl(*read, check=False).returncode, f"{name} is served", 30.0)  # type: ignore[misc]
+                eventually(lambda read=read: not plane.kubectl(*read, check=False).returncode, f"{name} is served")  # type: ignore[misc]
         yield plane
 
 

@@ -26,6 +26,7 @@ from tests.controlplane.cluster import Cluster
 from tests.controlplane.plane import ControlPlane
 from tests.fenced import REPOSITORY, blocks, printed_by
 from tests.integration.server import Standalone, eventually
+from tests.waiting import HANG_SECONDS
 
 DEV = "make dev"
 APPLY = "kubectl apply -f manifests/examples/my-crontab.yaml"
@@ -143,7 +144,7 @@ class Shell:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=120,
+            timeout=HANG_SECONDS,
             check=False,
         )
         assert done.returncode == 0, f"{command}: {done.stdout}"
@@ -172,7 +173,7 @@ class Shell:
                     raise AssertionError(f"{command} ended: {lines}")
                 yield line
                 process.send_signal(signal.SIGINT)
-                rest, _ = process.communicate(timeout=60)
+                rest, _ = process.communicate(timeout=HANG_SECONDS)
                 assert process.returncode == 0, lines + rest
             finally:
                 process.kill()

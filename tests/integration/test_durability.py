@@ -23,6 +23,7 @@ import yaml
 
 from tests.integration import pages
 from tests.integration.server import Standalone, running
+from tests.waiting import HANG_SECONDS
 
 CRONTABS = "/apis/stable.example.com/v1/namespaces/default/crontabs"
 ROUNDS = 20
@@ -39,7 +40,7 @@ def connect(kubeconfig: Path) -> http.client.HTTPSConnection:
     pair.write_bytes(base64.b64decode(user["client-certificate-data"]) + base64.b64decode(user["client-key-data"]))
     context.load_cert_chain(pair)
     host, _, port = cluster["server"].removeprefix("https://").rpartition(":")
-    return http.client.HTTPSConnection(host, int(port), timeout=20.0, context=context)
+    return http.client.HTTPSConnection(host, int(port), timeout=HANG_SECONDS, context=context)
 
 
 @dataclass
@@ -110,7 +111,7 @@ def load_until_killed(server: Standalone, prefix: str, seconds: float) -> Acknow
     server.kill()
     acknowledged = Acknowledged()
     for writer in writers:
-        writer.join(timeout=20.0)
+        writer.join(timeout=HANG_SECONDS)
         assert not writer.is_alive()
         assert writer.refused == ""
         acknowledged.add(writer.acknowledged)
