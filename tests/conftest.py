@@ -15,7 +15,6 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
-import hypothesis
 import pytest
 
 from tests.controlplane.binaries import obtain
@@ -23,13 +22,12 @@ from tests.controlplane.cluster import Cluster, ExistingCluster
 from tests.controlplane.plane import ControlPlane
 from tests.fakes.asgi import Client
 from tests.fakes.server import LocalServer
+from tests.property import profile
 
 INTEGRATION = Path(__file__).with_name("integration")
 RUNNING = pytest.StashKey[Cluster]()
 
-# An example that takes long says nothing on a machine that has other work too.
-hypothesis.settings.register_profile("tests", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
-hypothesis.settings.load_profile("tests")
+profile.load(profile.TESTS)
 
 # A shell without job control ignores interrupts in what it runs in the background, and children would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
