@@ -120,7 +120,7 @@ class RunningWebhook:
         started: Future[WebhookServer] = Future()
         self._thread = threading.Thread(target=asyncio.run, args=(self._serve(started),), daemon=True)
         self._thread.start()
-        self.server = started.result(10)
+        self.server = started.result(HANG_SECONDS)
         return self
 
     def __exit__(self, *error: object) -> None:

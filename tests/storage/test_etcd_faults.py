@@ -280,11 +280,13 @@ async def test_a_member_that_hangs_is_left_with_its_watches(
     await store.watch(PODS, 9, sink)
 
     async def hang(request: bytes, context: Any) -> bytes:
+        # The member that answers has all the time it needs.
+        monkeypatch.setattr("aggserver.storage.etcd.READ", HANG_SECONDS)
         await asyncio.Event().wait()
         return b""
 
     members[0].range = hang
-    monkeypatch.setattr("aggserver.storage.etcd.READ", 0.05)
+    monkeypatch.setattr("aggserver.storage.etcd.READ", 0.5)
     async with asyncio.timeout(HANG_SECONDS):
         assert await store.revision() == 9
         await sink.over.wait()
