@@ -25,6 +25,7 @@ from aggserver.envtest_command.programs import MARK, Origin, texts
 from aggserver.options import parse
 from aggserver.options.table import DEV, FLAGS
 from tests.command import run
+from tests.controlplane.processes import free_ports
 from tests.integration.server import eventually
 from tests.waiting import HANG_SECONDS
 
@@ -123,8 +124,7 @@ def test_another_etcd_is_used_as_one() -> None:
 
 def test_an_etcd_that_does_not_answer() -> None:
     waited: list[float] = []
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        url = f"http://127.0.0.1:{unused.getsockname()[1]}"
+    url = f"http://127.0.0.1:{free_ports(1)[0]}"
     with pytest.raises(kube_apiserver.EtcdError, match=rf"^--etcd-servers={url}: Connection refused$"):
         kube_apiserver.translate([f"--etcd-servers={url}"], {}, waited.append, lambda: sum(waited))
     assert sum(waited) >= 20
@@ -260,11 +260,6 @@ def start(assets: Path, tmp_path: Path) -> Iterator[Start]:
         process.wait()
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
 def get(port: int, path: str) -> tuple[int, bytes] | None:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HANG_SECONDS)
     try:
@@ -278,7 +273,7 @@ def get(port: int, path: str) -> tuple[int, bytes] | None:
 
 
 def test_etcd_is_healthy_until_it_is_told_to_end(start: Start, tmp_path: Path) -> None:
-    ports = free_port(), free_port()
+    ports = free_ports(2)
     urls = ",".join(f"http://127.0.0.1:{port}" for port in ports)
     etcd = start("etcd", f"--listen-client-urls={urls}", "--data-dir", str(tmp_path / "data"), "--unsafe-no-fsync=true")
     for port in ports:
@@ -347,7 +342,7 @@ def healthy(port: int) -> bool:
 
 def test_data_lives_as_long_as_with_etcd(start: Start, tmp_path: Path) -> None:
     """kube-apiserver is stopped and started, then with another etcd. The first is started before its etcd is there."""
-    client_port, port = free_port(), free_port()
+    client_port, port = free_ports(2)
     data, another = tmp_path / "data", tmp_path / "another"
     arguments = [f"--secure-port={port}", f"--etcd-servers=http://127.0.0.1:{client_port}", "--allow-privileged=true", "--v=2"]
 

@@ -122,7 +122,7 @@ def end(processes: Sequence[Process], grace: float = GRACE) -> None:
 def free_ports(count: int) -> list[int]:
     """Different ports that are free on 127.0.0.1 now. Nobody who asks this function is given one of them again.
 
-    Others that ask are other runs on this machine, and other processes of this run: a port is locked as long as its process lives.
+    That goes for other processes too, of this run and of others on this machine: a port is locked as long as its process lives.
     """
     found: list[int] = []
     with _lock_of_ports:

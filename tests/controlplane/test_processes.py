@@ -71,5 +71,22 @@ def test_a_child_that_ended_is_reported_with_its_log(tmp_path: Path) -> None:
     guard.dismiss()
 
 
-def test_free_ports_differ() -> None:
-    assert len(set(free_ports(8))) == 8
+PORTS = """
+import os
+from tests.controlplane.processes import free_ports
+os.getpid = lambda: {}
+print(*free_ports(8), flush=True)
+input()
+"""
+
+
+def test_no_port_is_given_twice() -> None:
+    """Also not by another run at the same time, which begins to look where this process did."""
+    mine = free_ports(8)
+    command = [sys.executable, "-c", PORTS.format(os.getpid())]
+    with subprocess.Popen(command, cwd=REPOSITORY, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        theirs = [int(port) for port in other.stdout.readline().split()]
+        more = free_ports(8)
+        other.communicate("\n")
+    assert len({*mine, *theirs, *more}) == 24
