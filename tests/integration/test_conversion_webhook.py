@@ -215,10 +215,12 @@ def test_a_webhook_that_hangs_holds_up_nothing_else(pair: Pair) -> None:
 
     with ThreadPoolExecutor(2) as pool:
         hanging = [pool.submit(wait, side) for side in pair.sides]
-        for _ in range(10):
+        answered = 0
+        while answered < 10 and not any(asked.done() for asked in hanging):
             assert [status for status, _ in pair.ask("GET", "tabs", "v1")] == [200, 200]
             assert [status for status, _ in pair.ask("GET", "hangs", "v1", "one")] == [200, 200]
-        assert not any(asked.done() for asked in hanging)
+            answered += not any(asked.done() for asked in hanging)
+        assert answered, "others wait as long"
         upstream, ours = (asked.result() for asked in hanging)
     # It has two timers of 30 s, each with a text of its own.
     either = r": (context deadline exceeded|net/http: request canceled)( \(Client\.Timeout exceeded while awaiting headers\))?$"

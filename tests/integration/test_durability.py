@@ -28,7 +28,7 @@ CRONTABS = "/apis/stable.example.com/v1/namespaces/default/crontabs"
 ROUNDS = 20
 WRITERS = 8
 # Acknowledged writes before the kill: from before the first answers to a few group commits later.
-LOAD = (0, 400)
+LOAD = (0, 200)
 
 
 def connect(kubeconfig: Path) -> http.client.HTTPSConnection:

@@ -64,7 +64,7 @@ async def test_without_its_certificate_nobody_is_let_in(secure: EtcdCluster, mon
 
 
 async def test_an_etcd_that_is_not_there_ends_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aggserver.storage.etcd.START", 0.5)
+    monkeypatch.setattr("aggserver.storage.etcd.START", 2.0)
     store = EtcdStorage(["http://127.0.0.1:1", "http://127.0.0.1:2"])
     async with asyncio.timeout(HANG_SECONDS):
         with pytest.raises(Unavailable, match="refused"):
