@@ -8,6 +8,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.waiting import HANG_SECONDS
+
 REPOSITORY = Path(__file__).parents[1]
 
 
@@ -19,7 +21,7 @@ def run(
         [sys.executable, "-m", "aggserver", *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG_SECONDS,
         cwd=cwd,
         env={"PYTHONPATH": str(REPOSITORY), "PATH": os.environ["PATH"], **(environment or {})},
         check=False,

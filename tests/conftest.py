@@ -15,7 +15,6 @@ import sys
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from pathlib import Path
 
-import hypothesis
 import pytest
 
 from tests import records
@@ -25,6 +24,7 @@ from tests.controlplane.plane import ControlPlane
 from tests.fakes.asgi import Client
 from tests.fakes.server import LocalServer
 from tests.progress import Progress
+from tests.property import profile
 
 INTEGRATION = Path(__file__).with_name("integration")
 # The folder for the records of tests that fail: pytest keeps those of the last three runs.
@@ -32,9 +32,7 @@ FAILURES = pytest.StashKey[Path]()
 
 _SHOWN_EXCHANGES = 3
 
-# An example that takes long says nothing on a machine that has other work too.
-hypothesis.settings.register_profile("tests", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
-hypothesis.settings.load_profile("tests")
+profile.load(profile.TESTS)
 
 # A shell without job control ignores interrupts in what it runs in the background, and children would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)

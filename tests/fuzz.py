@@ -1,61 +1,107 @@
-"""`make fuzz`: the laws of schemas, of merging and of CEL on as many examples as fit into the time, from another seed each time.
+"""`make fuzz`: the laws, in an order of chance, on as many examples as fit into the time, from another seed each time.
 
-`python -m tests.fuzz [seconds]`. A failure prints the smallest example that hypothesis finds, and ends with 1.
+`python -m tests.fuzz [seconds]`. A failure prints the smallest example that hypothesis finds and the command that finds it again,
+and ends with 1. That command has a seed and a law: `python -m tests.fuzz 0 --seed 7 --law test_json_comes_back` is one round.
 """
 
 from __future__ import annotations
 
+import argparse
+import asyncio
+import functools
+import importlib
+import inspect
+import itertools
+import logging
 import random
 import sys
 import time
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any
 
-from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis import seed
 
-from tests.cel import test_bounds, test_differential
-from tests.property import test_merge_laws, test_validation_laws
-from tests.schema import test_defaulting, test_pruning
+from tests.property import profile
 
-_LAWS: tuple[Callable[[], None], ...] = (
-    test_validation_laws.test_the_generated_form_finds_what_the_plain_one_finds,
-    test_validation_laws.test_ratcheting_only_drops_errors,
-    test_merge_laws.test_what_a_walker_takes_for_fitting_fits,
-    test_merge_laws.test_walkers_compare_as_the_plain_form_does,
-    test_merge_laws.test_walkers_merge_as_the_plain_form_does,
-    test_merge_laws.test_walkers_tell_fields_as_the_plain_form_does,
-    test_merge_laws.test_pruning_is_passed_over_only_where_it_would_change_nothing,
-    test_merge_laws.test_field_sets_are_sets,
-    test_pruning.test_compiled_is_plain_and_twice_is_once,
-    test_defaulting.test_compiled_is_plain_and_twice_is_once,
-    test_bounds.test_any_expression_ends,
-    test_bounds.test_what_is_nearly_an_expression_ends,
-    test_bounds.test_any_text_ends,
-    test_differential.test_expressions_mean_what_they_mean_elsewhere,
-    test_differential.test_what_is_no_expression_is_none_elsewhere,
+# Those with laws, which are the functions that hypothesis gives their arguments.
+_MODULES = (
+    "tests.adoption.test_mover",
+    "tests.apiextensions.test_definition",
+    "tests.apiextensions.test_validation",
+    "tests.cel.test_bounds",
+    "tests.cel.test_differential",
+    "tests.cel.test_parser",
+    "tests.property.test_garbage_laws",
+    "tests.property.test_merge_laws",
+    "tests.property.test_meta_laws",
+    "tests.property.test_patch_laws",
+    "tests.property.test_validation_laws",
+    "tests.schema.test_defaulting",
+    "tests.schema.test_pruning",
+    "tests.schema.test_structural",
 )
-# Of one round: enough for hypothesis to get going, few enough to look at the clock.
-_EXAMPLES = 300
+
+Law = Callable[[], None]
 
 
-def main(seconds: float) -> None:
-    bounded = settings(
-        max_examples=_EXAMPLES,
-        deadline=None,
-        database=None,
-        phases=(Phase.generate, Phase.shrink),
-        suppress_health_check=list(HealthCheck),
-    )
-    laws = [bounded(law) for law in _LAWS]
-    end = time.monotonic() + seconds
-    rounds = 0
-    while time.monotonic() < end:
-        law = laws[rounds % len(laws)]
-        number = random.getrandbits(32)
-        print(f"{law.__name__}, seed {number}", flush=True)
-        seed(number)(law)()
-        rounds += 1
-    print(f"{rounds * _EXAMPLES} examples, nothing found")
+def laws() -> dict[str, Law]:
+    """By name, with the module's where several have that name. The profile must be loaded before."""
+    found: dict[str, Law] = {}
+    for module in _MODULES:
+        for name, law in vars(importlib.import_module(module)).items():
+            if getattr(law, "is_hypothesis_test", False):
+                inner = law.hypothesis.inner_test
+                if inspect.iscoroutinefunction(inner):
+                    law.hypothesis.inner_test = _in_a_loop(inner)
+                found[f"{module.rpartition('.')[2]}.{name}" if name in found else name] = law
+    return found
+
+
+def _in_a_loop(law: Callable[..., Any]) -> Callable[..., None]:
+    @functools.wraps(law)
+    def run(*args: Any, **options: Any) -> None:
+        asyncio.run(law(*args, **options))
+
+    return run
+
+
+def main() -> int:
+    logging.disable()  # of adoptions that fail, as they should
+    profile.load(profile.FUZZ)
+    known = laws()
+    options = _parser(known).parse_args()
+    chosen = [options.law] if options.law else list(known)
+    print(f"{len(chosen)} laws, --seed {options.seed}", flush=True)
+    end = time.monotonic() + options.seconds
+    rounds = _rounds(chosen, options.seed)
+    for name, number in rounds:
+        print(f"{name}, seed {number}", flush=True)
+        try:
+            seed(number)(known[name])()
+        except Exception:
+            traceback.print_exc()
+            print(f"{name} does not hold. Once more: {sys.executable} -m tests.fuzz 0 --seed {number} --law {name}", flush=True)
+            return 1
+        if time.monotonic() >= end:
+            break
+    print("nothing found")
+    return 0
+
+
+def _rounds(names: list[str], first: int) -> Iterator[tuple[str, int]]:
+    """(law, seed) without an end: the first round has the seed that was asked for, and each other one the next."""
+    order = random.Random(first).sample(names, len(names))
+    return zip(itertools.cycle(order), itertools.count(first), strict=False)
+
+
+def _parser(known: dict[str, Law]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description="Looks for examples for which a law does not hold.")
+    parser.add_argument("seconds", nargs="?", type=float, default=60.0, help="how long to go on; the last round is finished")
+    parser.add_argument("--seed", type=int, default=random.getrandbits(32), help="of the first round; the next has the next")
+    parser.add_argument("--law", choices=list(known), metavar="NAME", help="only this one (default: all in turn)")
+    return parser
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]) if len(sys.argv) > 1 else 60.0)
+    sys.exit(main())

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.fenced import REPOSITORY
+from tests.waiting import HANG_SECONDS
 
 __all__ = ["Shell"]
 
@@ -49,7 +50,7 @@ class Shell:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=120,
+            timeout=HANG_SECONDS,
             check=False,
         )
         assert done.returncode == 0, f"{command}: {done.stdout}"
@@ -78,7 +79,7 @@ class Shell:
                     raise AssertionError(f"{command} ended: {lines}")
                 yield line
                 process.send_signal(signal.SIGINT)
-                rest, _ = process.communicate(timeout=60)
+                rest, _ = process.communicate(timeout=HANG_SECONDS)
                 assert process.returncode == 0, lines + rest
             finally:
                 process.kill()

@@ -12,6 +12,7 @@ import pytest
 
 from aggserver.cli import main
 from tests.fenced import Command, commands
+from tests.waiting import HANG_SECONDS
 
 REPOSITORY = Path(__file__).parents[1]
 PAGE = (REPOSITORY / "docs" / "cel.md").read_text()
@@ -53,5 +54,7 @@ def test_a_command(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_the_program() -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, cwd=REPOSITORY, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, cwd=REPOSITORY, check=True, timeout=HANG_SECONDS
+    )
     assert done.stdout == PRINTED

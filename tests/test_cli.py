@@ -14,6 +14,7 @@ from aggserver.meta import codec
 from aggserver.options import OptionsError
 from aggserver.storage.interface import Unavailable
 from tests.command import REPOSITORY, run
+from tests.waiting import HANG_SECONDS
 
 DEFINITION = """\
 apiVersion: apiextensions.k8s.io/v1
@@ -140,6 +141,12 @@ def test_etcd_without_its_library(tmp_path: Path) -> None:
     arguments = ["dev", "--data", ":memory:", "--storage", "etcd", "--etcd-servers", "http://127.0.0.1:1"]
     command = [sys.executable, "-c", hidden, *arguments]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, cwd=tmp_path, env={"PYTHONPATH": str(REPOSITORY)}, check=False
+        command,
+        capture_output=True,
+        text=True,
+        timeout=HANG_SECONDS,
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(REPOSITORY)},
+        check=False,
     )
     assert (done.returncode, done.stderr) == (1, "aggserver: --storage etcd needs grpc: pip install 'aggserver[etcd]'\n")

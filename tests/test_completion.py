@@ -10,6 +10,7 @@ import pytest
 
 from aggserver.options.completion import script
 from aggserver.options.table import COMMANDS, FLAGS
+from tests.waiting import HANG_SECONDS
 
 # Runs the function as the shell does at a key press: the last argument is the word before the cursor.
 _PRESS = """
@@ -29,7 +30,7 @@ def press(*words: str) -> list[str]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=30,
+        timeout=HANG_SECONDS,
         env={"SCRIPT": script("bash"), "PATH": "/usr/bin:/bin"},
     )
     assert done.stderr == ""
@@ -83,6 +84,6 @@ def test_its_syntax(shell: str) -> None:
     """By the shell itself where it is there; its quotes are those of a shell everywhere."""
     text = script(shell)
     if program := shutil.which(shell):
-        subprocess.run([program, "-n"], input=text, text=True, check=True, timeout=30)
+        subprocess.run([program, "-n"], input=text, text=True, check=True, timeout=HANG_SECONDS)
     if shell == "fish":
         assert all(shlex.split(line.replace("\\'", "")) for line in text.splitlines())

@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from tests.controlplane.pki import Authority
+from tests.waiting import HANG_SECONDS
 
 EXAMPLES = Path(__file__).parents[1] / "manifests" / "examples"
 
@@ -127,7 +128,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, ssl.
 @pytest.fixture
 def connection(server: tuple[int, ssl.SSLContext]) -> Iterator[http.client.HTTPSConnection]:
     port, context = server
-    made = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=20)
+    made = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=HANG_SECONDS)
     yield made
     made.close()
 

@@ -22,6 +22,7 @@ import yaml
 from tests.command import REPOSITORY, run
 from tests.integration.server import Standalone, eventually, running
 from tests.test_cli import DEFINITION
+from tests.waiting import HANG_SECONDS
 
 GOOD = DEFINITION.replace("wrong.name", "things.example.com")
 
@@ -134,7 +135,7 @@ def _on_a_terminal(folder: Path, variables: dict[str, str]) -> str:
             cwd=folder,
             env={"PYTHONPATH": str(REPOSITORY), "PATH": os.environ["PATH"], **variables},
             check=True,
-            timeout=60,
+            timeout=HANG_SECONDS,
         )
         return os.read(main, 65536).decode()
     finally:
@@ -191,7 +192,7 @@ def test_signals_are_for_the_command(tmp_path: Path, number: signal.Signals) -> 
         assert server.stdout is not None
         assert server.stdout.readline() == "ready\n"
         server.send_signal(number)
-        assert server.wait(timeout=30) == number + 40
+        assert server.wait(timeout=HANG_SECONDS) == number + 40
         assert server.stdout.read() == ""
 
 
@@ -275,7 +276,7 @@ def _imported(folder: Path, *arguments: str) -> tuple[set[str], int]:
         env={"PYTHONPATH": str(REPOSITORY), "PATH": os.environ["PATH"]},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr

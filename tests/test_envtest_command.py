@@ -25,7 +25,9 @@ from aggserver.envtest_command.programs import MARK, Origin, texts
 from aggserver.options import parse
 from aggserver.options.table import DEV, FLAGS
 from tests.command import run
+from tests.controlplane.processes import free_ports
 from tests.integration.server import eventually
+from tests.waiting import HANG_SECONDS
 
 COMMAND = "aggserver envtest assets"
 RUNS = [COMMAND]
@@ -122,8 +124,7 @@ def test_another_etcd_is_used_as_one() -> None:
 
 def test_an_etcd_that_does_not_answer() -> None:
     waited: list[float] = []
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        url = f"http://127.0.0.1:{unused.getsockname()[1]}"
+    url = f"http://127.0.0.1:{free_ports(1)[0]}"
     with pytest.raises(kube_apiserver.EtcdError, match=rf"^--etcd-servers={url}: Connection refused$"):
         kube_apiserver.translate([f"--etcd-servers={url}"], {}, waited.append, lambda: sum(waited))
     assert sum(waited) >= 20
@@ -147,7 +148,7 @@ def assets(tmp_path: Path) -> Path:
 
 
 def call(program: Path, *arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60, check=False, **more)
+    return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=HANG_SECONDS, check=False, **more)
 
 
 def test_what_is_written(assets: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -259,13 +260,8 @@ def start(assets: Path, tmp_path: Path) -> Iterator[Start]:
         process.wait()
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
 def get(port: int, path: str) -> tuple[int, bytes] | None:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HANG_SECONDS)
     try:
         connection.request("GET", path)
         response = connection.getresponse()
@@ -277,7 +273,7 @@ def get(port: int, path: str) -> tuple[int, bytes] | None:
 
 
 def test_etcd_is_healthy_until_it_is_told_to_end(start: Start, tmp_path: Path) -> None:
-    ports = free_port(), free_port()
+    ports = free_ports(2)
     urls = ",".join(f"http://127.0.0.1:{port}" for port in ports)
     etcd = start("etcd", f"--listen-client-urls={urls}", "--data-dir", str(tmp_path / "data"), "--unsafe-no-fsync=true")
     for port in ports:
@@ -292,7 +288,7 @@ def test_etcd_is_healthy_until_it_is_told_to_end(start: Start, tmp_path: Path) -
         pass  # gone without a request
     assert get(ports[0], "/health") is not None
     etcd.terminate()
-    assert etcd.wait(10) == -15
+    assert etcd.wait(HANG_SECONDS) == -15
 
 
 @pytest.mark.parametrize("url", ["https://127.0.0.1:1", "http://127.0.0.1", "unix://localhost:m1"])
@@ -317,7 +313,7 @@ def namespaces(data: Path, port: int, *, create: str = "") -> set[str]:
     for name in ("client-certificate-data", "client-key-data"):
         (data / name).write_bytes(base64.b64decode(user[name]))
     context.load_cert_chain(data / "client-certificate-data", data / "client-key-data")
-    connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=30)
+    connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=HANG_SECONDS)
     try:
         if create:
             body = json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": create}})
@@ -334,7 +330,7 @@ def namespaces(data: Path, port: int, *, create: str = "") -> set[str]:
 def healthy(port: int) -> bool:
     """Asked as envtest asks: without a client certificate, and whoever serves it."""
     context = ssl._create_unverified_context()
-    connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=10)
+    connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=HANG_SECONDS)
     try:
         connection.request("GET", "/healthz")
         return connection.getresponse().status == 200
@@ -346,7 +342,7 @@ def healthy(port: int) -> bool:
 
 def test_data_lives_as_long_as_with_etcd(start: Start, tmp_path: Path) -> None:
     """kube-apiserver is stopped and started, then with another etcd. The first is started before its etcd is there."""
-    client_port, port = free_port(), free_port()
+    client_port, port = free_ports(2)
     data, another = tmp_path / "data", tmp_path / "another"
     arguments = [f"--secure-port={port}", f"--etcd-servers=http://127.0.0.1:{client_port}", "--allow-privileged=true", "--v=2"]
 
@@ -360,7 +356,7 @@ def test_data_lives_as_long_as_with_etcd(start: Start, tmp_path: Path) -> None:
         eventually(lambda: "aggserver serves" in log.read_text(), "kubeconfig")
         found = namespaces(folder, port, create=create)
         apiserver.terminate()
-        assert apiserver.wait(10) == 0
+        assert apiserver.wait(HANG_SECONDS) == 0
         assert f"in the place of kube-apiserver; data is in {folder}; flags without effect: -v" in log.read_text()
         return found
 
@@ -371,7 +367,7 @@ def test_data_lives_as_long_as_with_etcd(start: Start, tmp_path: Path) -> None:
     assert serve("one", data) >= {"default", "one"}
     assert serve("two", data) >= {"default", "one", "two"}
     etcds[0].terminate()
-    etcds[0].wait(10)
+    etcds[0].wait(HANG_SECONDS)
     assert serve("three", another) & {"one", "two", "three"} == {"three"}
 
 

@@ -13,6 +13,7 @@ import yaml
 from kubernetes import client, config
 
 from tests.shell import Shell
+from tests.waiting import HANG_SECONDS
 
 REPOSITORY = Path(__file__).parents[1]
 README = (REPOSITORY / "README.md").read_text()
@@ -39,7 +40,7 @@ def project(tmp_path: Path) -> Path:
 def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     environment = {"PATH": PATH, "PYTHONPATH": str(REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1", "HOME": str(folder)}
     environment["PYTEST_ADDOPTS"] = "-p no:asyncio -p no:cacheprovider"  # what our own tests have, and a project needn't have
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=HANG_SECONDS, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done
 
@@ -85,7 +86,7 @@ def test_it_can_be_installed(tmp_path: Path) -> None:
         text=True,
         check=True,
         cwd=tmp_path,
-        timeout=60,
+        timeout=HANG_SECONDS,
     )
     assert done.stdout.startswith("aggserver ")
 

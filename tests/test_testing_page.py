@@ -13,6 +13,7 @@ import yaml
 from aggserver.testing import Server, plugin
 from tests.command import REPOSITORY
 from tests.fakes.definitions import definition, version
+from tests.waiting import HANG_SECONDS
 
 PAGE = (REPOSITORY / "docs" / "testing.md").read_text()
 FILES = dict(re.findall(r"```(?:python|text)\n# (\S+)\n(.*?)```", PAGE, re.DOTALL))
@@ -34,7 +35,7 @@ def test_its_tests_pass(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=HANG_SECONDS,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     tests = sum(text.count("def test_") for text in FILES.values())

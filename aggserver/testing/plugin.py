@@ -44,7 +44,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         _MARKER, f"{group}: manifests for each server: files, folders, patterns (below the root folder) and URLs", "linelist", []
     )
     parser.addini("aggserver_arguments", f"{group}: arguments for `aggserver dev`", "args", [])
-    parser.addini("aggserver_start_seconds", f"{group}: limit of the time until it is ready", default="60")
+    parser.addini("aggserver_start_seconds", f"{group}: limit of the time until it is ready", default="120")
 
 
 def pytest_configure(config: pytest.Config) -> None:

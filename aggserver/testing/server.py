@@ -62,7 +62,7 @@ class Server:
         *,
         arguments: Sequence[str] = (),
         folder: Path | None = None,
-        start_seconds: float = 60.0,
+        start_seconds: float = 120.0,
         stop_seconds: float = 10.0,
     ) -> None:
         self._definitions = tuple(definitions)

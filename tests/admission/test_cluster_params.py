@@ -11,6 +11,7 @@ from aggserver.admission.cluster_params import RECHECK_SECONDS, SWEEP_SECONDS, C
 from aggserver.admission.sources import Collection
 from tests.fakes.clock import settled, until
 from tests.fakes.cluster import FakeCluster, status
+from tests.waiting import HANG_SECONDS
 
 GROUP = "/apis/rules.example.com/v1"
 LIMITS = f"{GROUP}/limits"
@@ -46,7 +47,7 @@ class Pauses:
 
 @asynccontextmanager
 async def running(
-    cluster: FakeCluster, *policies: dict[str, Any], pauses: Pauses | None = None, wait_seconds: float = 5.0
+    cluster: FakeCluster, *policies: dict[str, Any], pauses: Pauses | None = None, wait_seconds: float = HANG_SECONDS
 ) -> AsyncIterator[tuple[ClusterParams, Collection]]:
     known = Collection()
     for policy in policies:

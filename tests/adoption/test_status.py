@@ -17,6 +17,7 @@ from aggserver.monitoring.adoption import AdoptionMetrics
 from tests.fakes.clock import settled, until
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.cluster import status as refusal
+from tests.waiting import HANG_SECONDS
 
 NAME = "crontabs.stable.example.com"
 T1, T2 = "2026-01-01T00:00:01Z", "2026-01-01T00:00:02Z"
@@ -121,7 +122,7 @@ class Host(FakeCluster):
 
     async def once(self) -> None:
         """Let the writer come to its next pause."""
-        await asyncio.wait_for(self.enough.wait(), 5)
+        await asyncio.wait_for(self.enough.wait(), HANG_SECONDS)
         self.enough.clear()
 
     def events(self) -> list[tuple[str, int]]:

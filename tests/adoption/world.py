@@ -27,6 +27,7 @@ from aggserver.meta.selectors import LabelSelector
 from aggserver.storage.interface import Storage, Unavailable
 from aggserver.storage.memory import MemoryStorage
 from tests.fakes.clock import FakeClock, settled
+from tests.waiting import HANG_SECONDS
 
 CRONTABS = "crontabs.stable.example.com"
 SHIRTS = "shirts.stable.example.com"
@@ -139,7 +140,7 @@ class World:
 
     async def settle(self) -> None:
         """Run until nothing is left to do; after each death, in a new process."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(HANG_SECONDS):
             quiet = 0
             while quiet < 30:
                 await asyncio.sleep(0)

@@ -110,18 +110,10 @@ class Migrating:
         assert answer.status == 200, answer.body
 
     async def migrated(self) -> None:
-        await eventually(lambda: self._is_migrated())
+        await until(lambda: self._is_migrated())
 
     async def _is_migrated(self) -> bool:
         return len((await self.crd())["status"]["storedVersions"]) == 1
-
-
-async def eventually(holds: Any, tries: int = 500) -> None:
-    for _ in range(tries):
-        if await holds():
-            return
-        await asyncio.sleep(0.002)
-    raise AssertionError("it never came to hold")
 
 
 async def stored(server: LocalServer) -> dict[str, str]:
@@ -223,9 +215,9 @@ async def test_stored_versions_set_by_hand_end_what_is_said_to_run(one: Migratin
     await one.establish()
     await plant(one, 1)
     await one.store_as("v2")
-    await eventually(lambda: is_retrying(one))
+    await until(lambda: is_retrying(one))
     assert (await one.client.merge(f"{ONE}/status", {"status": {"storedVersions": ["v2"]}})).status == 200
-    await eventually(lambda: is_closed(one))
+    await until(lambda: is_closed(one))
     assert condition(await one.crd())["message"] == "The stored versions have been updated"
 
 
@@ -241,11 +233,11 @@ async def test_a_definition_that_fails_holds_up_no_other(one: Migrating, monkeyp
     assert (await one.client.post(CRDS, clocks)).status == 201
     assert await one.server.controller.settled([f"clocks.{GROUP}"]) == {}
     await one.store_as("v2")
-    await eventually(lambda: is_retrying(one))
+    await until(lambda: is_retrying(one))
     for each in clocks["spec"]["versions"]:
         each["storage"] = each["name"] == "v2"
     assert (await one.client.merge(f"{CRDS}/clocks.{GROUP}", {"spec": clocks["spec"]})).status == 200
-    await eventually(lambda: has_new_clocks(one))
+    await until(lambda: has_new_clocks(one))
     assert await is_retrying(one)
 
 
@@ -330,7 +322,7 @@ async def test_objects_that_fail_are_named_and_tried_again(one: Migrating, monke
     await plant(one, 3)
     refuse(converter, monkeypatch, one)
     await one.store_as("v2")
-    await eventually(lambda: is_retrying(one))
+    await until(lambda: is_retrying(one))
     assert await stored(one.server) == {"n0": "v2", "n1": "v1", "n2": "v2"}
     crd = await one.crd()
     assert crd["status"]["storedVersions"] == ["v1", "v2"]
@@ -353,7 +345,7 @@ async def test_an_object_that_can_not_be_read_keeps_the_old_version(one: Migrati
     await plant(one, 1)
     await one.server.storage.create(f"{PREFIX}default/bad", b'{"apiVersion":"x/v1","kind":"CronTab","metadata":{')
     await one.store_as("v2")
-    await eventually(lambda: is_retrying(one))
+    await until(lambda: is_retrying(one))
     crd = await one.crd()
     assert crd["status"]["storedVersions"] == ["v1", "v2"]
     assert "default/bad: it can't be read" in condition(crd)["message"]
@@ -370,7 +362,7 @@ async def test_a_deleted_definition_is_forgotten(one: Migrating) -> None:
     await until(lambda: one.slept)
     assert (await one.client.delete(ONE)).status == 200
     one.held.set()
-    await eventually(lambda: is_gone(one))
+    await until(lambda: is_gone(one))
 
 
 async def is_gone(one: Migrating) -> bool:
@@ -437,7 +429,7 @@ async def test_two_servers_migrate_the_same_objects() -> None:
         await each.start()
     await both[0].establish()
     await plant(both[0], 120)
-    await eventually(lambda: serves(both[1]))
+    await until(lambda: serves(both[1]))
     before = await storage.revision()
     await both[0].store_as("v2")
     for each in both:
@@ -481,7 +473,7 @@ async def test_it_goes_on_after_a_restart(tmp_path: Path) -> None:
     await plant(one, 60)
     one.held_after = 1  # in the pause after the first batch
     await one.store_as("v2")
-    await eventually(lambda: has_paused(one))
+    await until(lambda: has_paused(one))
     await one.stop()
     storage = SQLiteStorage(tmp_path / "aggserver.db")
     again = Migrating(storage)
@@ -540,14 +532,14 @@ async def test_a_folder_that_changes(folders: Callable[[], Awaitable[Migrating]]
     one = await folders()
     serve(one, crontabs("v1"))
     await plant(one, 3)
-    await eventually(lambda: recorded(one, "v1"))
+    await until(lambda: recorded(one, "v1"))
     serve(one, crontabs("v2"))
-    await eventually(lambda: recorded(one, "v2"))
+    await until(lambda: recorded(one, "v2"))
     assert await all_stored_as(one, "v2")
     assert "removed" not in caplog.text
     serve(one, crontabs("v3", "v1", "v3"))
     assert f"{NAME}: version v2 is removed, but objects may still be stored in it" in caplog.text
-    await eventually(lambda: recorded(one, "v3"))
+    await until(lambda: recorded(one, "v3"))
     assert await all_stored_as(one, "v3")
 
 
@@ -558,11 +550,11 @@ async def test_a_folder_that_may_have_changed_between_two_starts(
     one = await folders()
     serve(one, crontabs("v1"))
     await plant(one, 3)
-    await eventually(lambda: recorded(one, "v1"))
+    await until(lambda: recorded(one, "v1"))
     revision = await one.server.storage.revision()
     again = await folders()
     serve(again, crontabs(version))
-    await eventually(lambda: recorded(again, version))
+    await until(lambda: recorded(again, version))
     await settled()
     assert await all_stored_as(again, version)
     assert (await again.server.storage.revision() == revision) is (version == "v1")
@@ -573,14 +565,14 @@ async def test_servers_with_different_folders_do_not_undo_each_others_work(folde
     for each in (new, late):
         serve(each, crontabs("v1"))
     await plant(new, 3)
-    await eventually(lambda: recorded(new, "v1"))
+    await until(lambda: recorded(new, "v1"))
     serve(new, crontabs("v2"))
-    await eventually(lambda: recorded(new, "v2"))
+    await until(lambda: recorded(new, "v2"))
     assert (await late.client.post(PATH, crontab("late"))).status == 201
     await settled()
     assert await stored(new.server) == {"n0": "v2", "n1": "v2", "n2": "v2", "late": "v1"}
     serve(late, crontabs("v2"))
-    await eventually(lambda: all_stored_as(late, "v2"))
+    await until(lambda: all_stored_as(late, "v2"))
 
 
 async def test_a_definition_that_is_not_served_yet(folders: Callable[[], Awaitable[Migrating]]) -> None:
@@ -588,7 +580,7 @@ async def test_a_definition_that_is_not_served_yet(folders: Callable[[], Awaitab
     one = await folders()
     serve(one, crontabs("v1"))
     await plant(one, 1)
-    await eventually(lambda: recorded(one, "v1"))
+    await until(lambda: recorded(one, "v1"))
     wanted = Migration(NAME, "v2", ("v1",), Identity("", 100))
     one.migrator.want(wanted)
     await settled()
@@ -596,5 +588,5 @@ async def test_a_definition_that_is_not_served_yet(folders: Callable[[], Awaitab
     found = parse(crontabs("v2"))
     one.server.engine.definitions.set_all({NAME: found})
     one.migrator.want(wanted)
-    await eventually(lambda: recorded(one, "v2"))
+    await until(lambda: recorded(one, "v2"))
     assert await all_stored_as(one, "v2")

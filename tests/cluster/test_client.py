@@ -17,6 +17,7 @@ from aggserver.certificates.issuing import issue_serving, new_ca
 from aggserver.cluster import ClusterError, Unreachable
 from aggserver.cluster.client import ClusterClient, connect
 from aggserver.cluster.configuration import ConfigurationError, Credentials, InClusterSource, KubeconfigSource
+from tests.controlplane.processes import free_ports
 
 # OpenSSL checks validity by the system's clock, so these certificates must be valid now.
 NOW = time.time()
@@ -210,8 +211,8 @@ async def test_files_that_went_away_leave_the_credentials_as_they_are(tmp_path: 
     ]
 
 
-async def test_unreachable_says_where_and_why(unused_tcp_port: int, tmp_path: Path) -> None:
-    refused = f"http://127.0.0.1:{unused_tcp_port}"
+async def test_unreachable_says_where_and_why(tmp_path: Path) -> None:
+    refused = f"http://127.0.0.1:{free_ports(1)[0]}"
     async with talking(FakeSource(Credentials(refused, None))) as client:
         with pytest.raises(Unreachable, match=f"^{refused}/x: .*refused") as caught:
             await client.request("GET", "/x")

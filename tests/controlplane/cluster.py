@@ -19,14 +19,15 @@ from typing import Any
 
 from tests import records
 from tests.controlplane.pki import KeyPair
+from tests.waiting import HANG_SECONDS
 
 __all__ = ["Cluster", "ExistingCluster", "Kubectl", "write_kubeconfig"]
 
 # `Cluster.kubectl`, or a function that gives it some of its arguments.
 Kubectl = Callable[..., subprocess.CompletedProcess[str]]
 
-# Seconds for one kubectl command: far beyond what any takes, so that a server that never answers fails a test and not the run.
-KUBECTL_TIMEOUT = 60.0
+# Seconds for one kubectl command: more than one waits with `KUBECTL_LIMIT`, which tells more of what it waited for.
+KUBECTL_TIMEOUT = 2 * HANG_SECONDS
 
 
 class Cluster(ABC):

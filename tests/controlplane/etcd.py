@@ -13,6 +13,7 @@ from typing import Self
 from tests.controlplane.binaries import Binaries
 from tests.controlplane.pki import Authority, KeyPair
 from tests.controlplane.processes import Guard, Process, end, free_ports
+from tests.waiting import HANG_SECONDS
 
 __all__ = ["EtcdCluster"]
 
@@ -51,7 +52,7 @@ class EtcdCluster:
     def kill(self, number: int) -> None:
         """SIGKILL, and waits for the end."""
         self._processes[number].signal(signal.SIGKILL)
-        self._processes[number].wait(30.0)
+        self._processes[number].wait(HANG_SECONDS)
 
     def stop(self, number: int) -> None:
         """SIGSTOP: its connections stand, and nothing answers."""

@@ -24,11 +24,9 @@ from tests.controlplane.binaries import Binaries
 from tests.controlplane.cluster import Cluster, write_kubeconfig
 from tests.controlplane.pki import Authority, write_service_account_key
 from tests.controlplane.processes import Guard, Process, ProcessError, end, free_ports
+from tests.waiting import HANG_SECONDS
 
 __all__ = ["CONTROLLERS", "ControlPlane"]
-
-# Seconds until it must be ready. 5 on two idle cores; a machine that is busy with other work gets its time.
-START_TIMEOUT = 120.0
 
 # What is under test works through these: namespace deletion and cascading deletion go through discovery to every API there is,
 # the others make a namespace look as it does in a cluster.
@@ -145,7 +143,7 @@ class ControlPlane(Cluster):
     def _kill(self, name: str) -> None:
         (killed,) = (process for process in self._processes if process.name == name)
         killed.signal(signal.SIGKILL)
-        killed.wait(30.0)
+        killed.wait(HANG_SECONDS)
         self._processes.remove(killed)
 
     def _run_manager(self) -> None:
@@ -230,14 +228,14 @@ class ControlPlane(Cluster):
     def _wait_until_ready(self) -> None:
         context = ssl.create_default_context(cafile=self.client_ca.pair.certificate)
         context.load_cert_chain(self._admin.certificate, self._admin.key)
-        deadline = time.monotonic() + START_TIMEOUT
+        deadline = time.monotonic() + HANG_SECONDS
         for port, path in itertools.product(self._ports, READY_PATHS):
             while not (answer := self._answer(port, path, context)).startswith("200"):
                 for process in self._processes:
                     process.check()
                 if time.monotonic() > deadline:
                     tails = "\n".join(f"{name}:\n{tail}" for name, tail in self.log_tails().items())
-                    late = f"{path} on port {port} was not ready after {START_TIMEOUT:.0f} s ({answer})"
+                    late = f"{path} on port {port} was not ready after {HANG_SECONDS:.0f} s ({answer})"
                     raise ProcessError(f"{late}; the end of the logs:\n{tails}")
                 time.sleep(0.05)
 

@@ -7,22 +7,26 @@ it.
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import functools
 import os
-import random
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests import records
+from tests.waiting import HANG_SECONDS
 
 __all__ = ["Guard", "Process", "ProcessError", "end", "free_ports"]
 
 # Ports below the range that Linux (32768) and macOS (49152) give to outgoing connections: between our look and the child's bind,
-# no connection can be given one of these. Two runs at once choose by chance among ten thousand.
+# no connection can be given one of these.
 PORTS = range(20000, 30000)
 
 # Seconds that a group has to end after SIGTERM. kube-apiserver drains for up to a minute; nothing here is worth waiting for that.
@@ -114,18 +118,42 @@ def end(processes: Sequence[Process], grace: float = GRACE) -> None:
     for process in left:
         process.signal(signal.SIGKILL)
     for process in left:
-        process.wait(30.0)
+        process.wait(HANG_SECONDS)
 
 
 def free_ports(count: int) -> list[int]:
-    """Different ports that are free on 127.0.0.1 now."""
+    """Different ports that are free on 127.0.0.1 now. Nobody who asks this function is given one of them again.
+
+    That goes for other processes too, of this run and of others on this machine: a port is locked as long as its process lives.
+    """
     found: list[int] = []
-    with contextlib.ExitStack() as held:
-        for port in random.sample(PORTS, len(PORTS)):
-            probe = held.enter_context(socket.socket())
-            with contextlib.suppress(OSError):
-                probe.bind(("127.0.0.1", port))
-                found.append(port)
+    with _lock_of_ports:
+        start = os.getpid() % len(PORTS)  # so that two runs seldom look at the same ones
+        for port in (*PORTS[start:], *PORTS[:start]):
+            if port not in _given and _is_ours(port):
+                _given.add(port)
+                with socket.socket() as probe, contextlib.suppress(OSError):
+                    probe.bind(("127.0.0.1", port))
+                    found.append(port)
             if len(found) == count:
                 return found
     raise ProcessError(f"no {count} free ports between {PORTS.start} and {PORTS.stop}")
+
+
+_lock_of_ports = threading.Lock()
+_given: set[int] = set()
+
+
+def _is_ours(port: int) -> bool:
+    """Whether this process has, or now gets, the byte of the file of locks that stands for the port."""
+    try:
+        fcntl.lockf(_locks(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except OSError:
+        return False
+    return True
+
+
+@functools.cache
+def _locks() -> int:
+    """Stays open: the locks go with the first descriptor of the file that is closed, or with the process."""
+    return os.open(Path(tempfile.gettempdir(), f"aggserver-ports-{os.getuid()}"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

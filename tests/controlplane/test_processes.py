@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.controlplane.processes import Guard, Process, ProcessError, end, free_ports
+from tests.waiting import HANG_SECONDS
 
 # Ignores SIGTERM, as kube-apiserver seems to, says that it does, and stays.
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); signal.pause()"
@@ -64,11 +65,28 @@ def test_a_stubborn_child_is_killed(tmp_path: Path) -> None:
 def test_a_child_that_ended_is_reported_with_its_log(tmp_path: Path) -> None:
     guard = Guard(None)
     child = Process("brief", [sys.executable, "-c", "raise SystemExit('no such flag')"], tmp_path / "log", os.environ, guard)
-    assert child.wait(30.0)
+    assert child.wait(HANG_SECONDS)
     with pytest.raises(ProcessError, match=r"brief ended with exit code 1; the end of its log:\nno such flag"):
         child.check()
     guard.dismiss()
 
 
-def test_free_ports_differ() -> None:
-    assert len(set(free_ports(8))) == 8
+PORTS = """
+import os
+from tests.controlplane.processes import free_ports
+os.getpid = lambda: {}
+print(*free_ports(8), flush=True)
+input()
+"""
+
+
+def test_no_port_is_given_twice() -> None:
+    """Also not by another run at the same time, which begins to look where this process did."""
+    mine = free_ports(8)
+    command = [sys.executable, "-c", PORTS.format(os.getpid())]
+    with subprocess.Popen(command, cwd=REPOSITORY, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        theirs = [int(port) for port in other.stdout.readline().split()]
+        more = free_ports(8)
+        other.communicate("\n")
+    assert len({*mine, *theirs, *more}) == 24

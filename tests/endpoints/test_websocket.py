@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from aggserver.authentication.user import UserInfo
-from tests.fakes.asgi import PATIENCE, Client
+from tests.fakes.asgi import Client
 from tests.fakes.clock import until
 from tests.fakes.definitions import CRONTABS, CRONTABS_PATH, crontab
 from tests.fakes.server import ADMIN, ALICE, LocalServer
 from tests.integration.protobuf import decode_events
+from tests.waiting import HANG_SECONDS
 
 WATCH = f"{CRONTABS_PATH}?watch=1"
 GOOD = {"origin": "https://a", "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==", "sec-websocket-version": "13"}
@@ -45,7 +46,7 @@ class WebSocket:
         self.task = asyncio.create_task(server.app(dict(scope), self._received.get, self._sent.put))
 
     async def next(self) -> Any:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(HANG_SECONDS):
             return await self._sent.get()
 
     async def event(self) -> Any:

@@ -14,10 +14,9 @@ from typing import Any
 
 from aggserver.authentication.user import UserInfo
 from aggserver.endpoints.request import ASGIApp
+from tests.waiting import HANG_SECONDS
 
 Headers = list[tuple[bytes, bytes]]
-
-PATIENCE = 10.0  # seconds until a hanging test fails
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ class Exchange:
 
     async def message(self) -> dict[str, Any] | None:
         """The next message that the application has sent; None if it has ended."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(HANG_SECONDS):
             return await self._sent.get()
 
     @property

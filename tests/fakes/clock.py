@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
 from collections.abc import Callable
 
-_PATIENCE_SECONDS = 30.0
+from tests.waiting import HANG_SECONDS
 
 
 class FakeClock:
@@ -30,9 +31,15 @@ class FakeClock:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Let other tasks run until `condition` holds. Their clock stands still; threads that take part may need real time."""
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while not condition():
+    """Let other tasks run until `condition`, or what it makes when that is awaited, holds.
+
+    Their clock stands still; threads that take part may need real time.
+    """
+    deadline = time.monotonic() + HANG_SECONDS
+    while True:
+        holds = condition()
+        if await holds if inspect.isawaitable(holds) else holds:
+            return
         if time.monotonic() > deadline:
             raise AssertionError("it never came to hold")
         await asyncio.sleep(0)

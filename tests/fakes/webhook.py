@@ -20,6 +20,7 @@ from aggserver.webhook.client import Webhooks
 from aggserver.webhook.config import ClientConfig, ServiceReference, ServiceResolver
 from tests.fakes.bad_webhooks import Answer
 from tests.fakes.clock import FakeClock
+from tests.waiting import HANG_SECONDS
 
 # OpenSSL checks validity by the system's clock, so these certificates must be valid now.
 CA = new_ca("webhooks", time.time())
@@ -119,13 +120,13 @@ class RunningWebhook:
         started: Future[WebhookServer] = Future()
         self._thread = threading.Thread(target=asyncio.run, args=(self._serve(started),), daemon=True)
         self._thread.start()
-        self.server = started.result(10)
+        self.server = started.result(HANG_SECONDS)
         return self
 
     def __exit__(self, *error: object) -> None:
         assert self._stop is not None
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(10)
+        self._thread.join(HANG_SECONDS)
 
     async def _serve(self, started: Future[WebhookServer]) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()

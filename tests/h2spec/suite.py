@@ -17,14 +17,12 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from tests.controlplane.toolchain import go_command, go_environment
+from tests.waiting import HANG_SECONDS
 
 __all__ = ["Results", "SuiteError", "build", "run"]
 
 MODULE = Path(__file__).parent
 PACKAGE = "github.com/summerwind/h2spec/cmd/h2spec"
-
-# Seconds that a case waits for an answer.
-CASE_SECONDS = 5
 
 # Name of a case, such as http2/5.1.1/2 -> PASS, FAIL or SKIP.
 Results = dict[str, str]
@@ -58,7 +56,7 @@ def build(environ: Mapping[str, str], say: Callable[[str], None]) -> Path:
 async def run(program: Path, port: int, folder: Path, *more: str) -> tuple[Results, str]:
     """(results of all cases, everything that was printed), over TLS. `more` are cases to run, or options."""
     report = folder / "report.xml"
-    options = ["--tls", "--insecure", "--strict", f"--port={port}", f"--timeout={CASE_SECONDS}", f"--junit-report={report}"]
+    options = ["--tls", "--insecure", "--strict", f"--port={port}", f"--timeout={HANG_SECONDS:.0f}", f"--junit-report={report}"]
     process = await asyncio.create_subprocess_exec(
         str(program), *options, *more, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )

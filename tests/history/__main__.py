@@ -35,6 +35,7 @@ def main() -> int:
         print(f"{name}, {store}, seed {seed}: {found}, {len(verdict.faults)} faults, {seconds:.1f} s", flush=True)
         if verdict.faults:
             print(verdict)
+            print(f"once more: {sys.executable} -m tests.history --minutes 0 --scenario {name!r} --store {store} --seed {seed}")
             return 1
         if time.monotonic() > end:
             return 0

@@ -19,14 +19,13 @@ from tests.history.recording import Key, Listed, Object, Recording, Selection, W
 from tests.history.servers import STORES, Fleet
 from tests.history.wire import KINDS, Shared, Wire, connected, path_of
 from tests.history.writers import Writer
+from tests.waiting import HANG_SECONDS
 
 __all__ = ["RUNS", "SCENARIOS", "Observed", "Scenario", "observe", "run"]
 
 WRITERS = 6
 
 _COMPACT_WRITES = 100  # between compactions, where history is short: less than clients stay away, or look back
-
-_END_SECONDS = 20.0  # for clients to come to the end, after the last write: a watch lasts three
 
 
 async def _compact(fleet: Fleet, shared: Shared) -> None:
@@ -168,7 +167,7 @@ async def observe(
         final = [await _final(wire, shared, resource) for resource in KINDS]
         shared.progress.finish()
         # Who is not at the end by then is for the checker to name.
-        await asyncio.wait(following, timeout=_END_SECONDS)
+        await asyncio.wait(following, timeout=HANG_SECONDS)
         for task in following:
             task.cancel()
     return Observed(

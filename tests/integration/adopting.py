@@ -93,13 +93,13 @@ class Adopting:
         word = f"{LABEL}={value}" if value else f"{LABEL}-"
         self.plane.kubectl("label", "--overwrite", "crd", definition, word)
 
-    def adopt(self, definition: str, seconds: float = 60.0) -> None:
+    def adopt(self, definition: str) -> None:
         self.label(definition)
-        eventually(lambda: self.phase(definition) == "Adopted", f"{definition} is adopted: {self.log[-3000:]}", seconds)
+        eventually(lambda: self.phase(definition) == "Adopted", f"{definition} is adopted: {self.log[-3000:]}")
 
-    def release(self, definition: str, seconds: float = 60.0) -> None:
+    def release(self, definition: str) -> None:
         self.label(definition, "")
-        eventually(lambda: self.phase(definition) == "", f"{definition} is released: {self.log[-3000:]}", seconds)
+        eventually(lambda: self.phase(definition) == "", f"{definition} is released: {self.log[-3000:]}")
 
     def phase(self, definition: str) -> str:
         """'' if the status does not have it."""

@@ -21,6 +21,7 @@ from tests.controlplane.cluster import Cluster
 from tests.controlplane.plane import ControlPlane
 from tests.controlplane.processes import free_ports
 from tests.integration.server import Aggregated, eventually
+from tests.waiting import KUBECTL_LIMIT
 
 __all__ = ["API_SERVICE", "EXAMPLE", "NAMESPACE", "SERVICE", "Aggregation", "wait_until_served"]
 
@@ -119,4 +120,4 @@ def wait_until_served(cluster: Cluster) -> None:
         return None if done.returncode else done
 
     eventually(list_crontabs, "kubectl get crontabs")
-    cluster.kubectl("wait", "--for=condition=Available", f"apiservice/{API_SERVICE}", "--timeout=30s")
+    cluster.kubectl("wait", "--for=condition=Available", f"apiservice/{API_SERVICE}", KUBECTL_LIMIT)

@@ -17,10 +17,9 @@ from typing import Any, NamedTuple
 
 from tests import records
 from tests.controlplane.pki import KeyPair
+from tests.waiting import HANG_SECONDS
 
 __all__ = ["Answer", "Direct", "forwarding"]
-
-_TIMEOUT = 15.0
 
 
 class Answer(NamedTuple):
@@ -55,7 +54,7 @@ class Direct:
         context = ssl.create_default_context(cadata=self._ca) if self._ca else _believing()
         if certificate is not None:
             context.load_cert_chain(certificate.certificate, certificate.key)
-        connection = http.client.HTTPSConnection("127.0.0.1", self._port, timeout=_TIMEOUT, context=context)
+        connection = http.client.HTTPSConnection("127.0.0.1", self._port, timeout=HANG_SECONDS, context=context)
         with contextlib.closing(connection):
             connection.putrequest(method, path)
             for name, value in headers:
@@ -71,7 +70,7 @@ class Direct:
 
     def plain_text(self, request: bytes) -> bytes:
         """What comes back for bytes that are sent without TLS."""
-        with socket.create_connection(("127.0.0.1", self._port), timeout=_TIMEOUT) as connection:
+        with socket.create_connection(("127.0.0.1", self._port), timeout=HANG_SECONDS) as connection:
             connection.sendall(request)
             try:
                 return connection.recv(65536)

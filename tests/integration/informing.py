@@ -27,9 +27,6 @@ from tests.integration.server import eventually
 
 __all__ = ["Recordings", "go_informers", "python_informers"]
 
-# Seconds for informers to come to the end: client-go waits for up to 30 s between attempts to reach a server that is gone.
-_END_SECONDS = 60.0
-
 Recordings = dict[str, InformerRecording]
 
 
@@ -41,7 +38,7 @@ async def at_end(shared: Shared, recordings: Recordings) -> None:
         return all(sorted(recordings[resource].known.values(), key=_name) == final[resource] for resource in KINDS)
 
     with contextlib.suppress(AssertionError):
-        await asyncio.to_thread(eventually, there, "the informers are at the end", _END_SECONDS)
+        await asyncio.to_thread(eventually, there, "the informers are at the end")
 
 
 def _name(obj: Object) -> tuple[str, str]:

@@ -30,6 +30,7 @@ from tests.integration.aggregation import NAMESPACE
 from tests.integration.balancing import Balancer
 from tests.integration.server import Aggregated, eventually
 from tests.integration.stores import EtcdStore, SQLiteStore, Store
+from tests.waiting import HANG_SECONDS, KUBECTL_LIMIT
 
 __all__ = ["LABELED", "RECORDLESS", "Kill", "Killing", "killing", "plane_with_definition"]
 
@@ -39,8 +40,8 @@ STILL = 25  # objects that nobody writes
 PAUSE = 0.02  # seconds between two writes of a writer
 SOME = 40  # acknowledged writes before each move, and after it
 SECONDS = (
-    180.0  # until the definition is where it is wanted: the aggregator looks up to half a minute later whether a server is back
-)
+    2 * HANG_SECONDS
+)  # until the definition is where it is wanted: the aggregator looks up to half a minute later whether a server is back
 
 # What is waited for before the kill, beside the phases of the journal: the label only, and the end of the record.
 LABELED, RECORDLESS = "the label", "the end of the record"
@@ -158,7 +159,7 @@ def _moves(server: Aggregated) -> bool:
 
 def plane_with_definition(plane: ControlPlane) -> None:
     plane.kubectl("create", "-f", "-", input=json.dumps(moving.DEFINITION))
-    plane.kubectl("wait", "--for=condition=Established", "crd", moving.NAME, "--timeout=30s")
+    plane.kubectl("wait", "--for=condition=Established", "crd", moving.NAME, KUBECTL_LIMIT)
     objects = [
         {
             "apiVersion": f"{moving.GROUP}/v1",

@@ -7,8 +7,7 @@ kube-apiserver and aggserver, without a cluster, store them and act on them.
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,7 +17,7 @@ from aggserver.meta.json_types import JSONObject
 from tests.controlplane.cluster import Cluster
 from tests.integration.comparison import Ask, Case, Seen, play
 from tests.integration.raw import Client
-from tests.integration.server import NO_COLLECTOR, Standalone, running
+from tests.integration.server import NO_COLLECTOR, Standalone, eventually, running
 
 __all__ = ["GROUP", "PolicyCase", "PolicySides", "policy_sides"]
 
@@ -27,7 +26,6 @@ _REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _JSON = {"content-type": "application/json"}
 # Seconds until kube-apiserver has noticed all policies and the kinds of params, which it looks for every 30 s.
-_PATIENCE = 90.0
 _PROBE = "zz-probe-of-policies"
 _PLURALS = {
     "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
@@ -126,7 +124,7 @@ def _plant(client: Client, cases: Mapping[str, PolicyCase], definitions: Sequenc
         _create(client, _DEFINITIONS, definition)
     for name in cases:
         _create(client, "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": slug(name)}})
-    _until(partial(_are_established, client, definitions))
+    eventually(partial(_are_established, client, definitions), "the definitions are served")
     for name, case in cases.items():
         play([_placed(step, slug(name)) for step in case.params], "", client, client)
     for name, case in cases.items():
@@ -178,11 +176,4 @@ def _await_effect(client: Client) -> None:
         answer = client.request("POST", where, _JSON, json.dumps(body).encode())
         return b"denied request: mutated" in answer.body and b"failed to" not in answer.body
 
-    _until(has_effect)
-
-
-def _until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + _PATIENCE
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.25)
+    eventually(has_effect, "the policies are in force")

@@ -20,11 +20,9 @@ from urllib.parse import urlsplit
 import yaml
 
 from tests import records
+from tests.waiting import HANG_SECONDS
 
 __all__ = ["Answer", "Client"]
-
-# Seconds for one answer, the longest of which are watches that end by themselves.
-_TIMEOUT = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +52,7 @@ class Client:
             _load_certificate(context, config["users"][0]["user"])
         self.address = (address.hostname or "", address.port or 443)
         self.context = context
-        self._connection = http.client.HTTPSConnection(*self.address, timeout=_TIMEOUT, context=context)
+        self._connection = http.client.HTTPSConnection(*self.address, timeout=HANG_SECONDS, context=context)
 
     def __enter__(self) -> Self:
         return self
@@ -73,7 +71,7 @@ class Client:
 
     def dial(self) -> ssl.SSLSocket:
         """A connection of its own, whose bytes are the caller's affair; reading and writing end after a while."""
-        plain = socket.create_connection(self.address, _TIMEOUT)
+        plain = socket.create_connection(self.address, HANG_SECONDS)
         return self.context.wrap_socket(plain, server_hostname=self.address[0])
 
     def _request(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Answer:

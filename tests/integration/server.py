@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from tests import records
+from tests.waiting import HANG_SECONDS, POLL_SECONDS
 
 __all__ = ["NO_COLLECTOR", "AggServer", "Aggregated", "Standalone", "eventually", "running"]
 
@@ -27,13 +28,9 @@ NO_COLLECTOR = "--controllers=*,-garbage-collector-controller"
 T = TypeVar("T")
 
 _REPOSITORY = Path(__file__).parents[2]
-_READY_SECONDS = 30.0
-_END_SECONDS = 20.0
-_POLL_SECONDS = 0.02
-_EVENTUALLY_SECONDS = 30.0
 
 
-def eventually(probe: Callable[[], T | None], what: str, seconds: float = _EVENTUALLY_SECONDS) -> T:
+def eventually(probe: Callable[[], T | None], what: str, seconds: float = HANG_SECONDS) -> T:
     """The first answer of `probe` that is true. For what others do in their own time: controllers, the aggregator."""
     deadline = time.monotonic() + seconds
     while True:
@@ -41,7 +38,7 @@ def eventually(probe: Callable[[], T | None], what: str, seconds: float = _EVENT
             return answer
         if time.monotonic() > deadline:
             raise AssertionError(f"{what}: not within {seconds:g} s; the last answer was {answer!r}")
-        time.sleep(_POLL_SECONDS)
+        time.sleep(POLL_SECONDS)
 
 
 class AggServer:
@@ -74,16 +71,16 @@ class AggServer:
 
     def wait_for(self, pattern: str) -> re.Match[str]:
         """The first match of `pattern` in the output."""
-        deadline = time.monotonic() + _READY_SECONDS
+        deadline = time.monotonic() + HANG_SECONDS
         while time.monotonic() < deadline:
             found = re.search(pattern, self.output)
             if found:
                 return found
             if self._process.poll() is not None:
                 raise AssertionError(f"aggserver ended with {self._process.returncode}:\n{self.output}")
-            time.sleep(_POLL_SECONDS)
+            time.sleep(POLL_SECONDS)
         self.kill()
-        raise AssertionError(f"no {pattern!r} within {_READY_SECONDS:g} s:\n{self.output}")
+        raise AssertionError(f"no {pattern!r} within {HANG_SECONDS:g} s:\n{self.output}")
 
     def halt(self) -> None:
         """SIGSTOP: its connections stand, and nothing is answered until `go_on`."""
@@ -102,11 +99,11 @@ class AggServer:
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
         try:
-            return self._process.wait(_END_SECONDS)
+            return self._process.wait(HANG_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-            raise AssertionError(f"aggserver did not end within {_END_SECONDS:g} s of SIGTERM:\n{self.output}") from None
+            raise AssertionError(f"aggserver did not end within {HANG_SECONDS:g} s of SIGTERM:\n{self.output}") from None
 
 
 class Standalone(AggServer):

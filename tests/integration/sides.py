@@ -15,6 +15,7 @@ from tests.integration.comparison import Case, Seen, comparable, play
 from tests.integration.raw import Client
 from tests.integration.server import NO_COLLECTOR, Standalone, running
 from tests.integration.websockets import Asked, open_websocket
+from tests.waiting import KUBECTL_LIMIT
 
 __all__ = ["Side", "both", "played"]
 
@@ -70,4 +71,4 @@ def _plant(cluster: Cluster, kubeconfig: Path, definitions: Iterable[dict[str, A
     cluster.kubectl("create", "-f", "-", user=kubeconfig, input=documents)
     names = [f"crd/{entry['metadata']['name']}" for entry in definitions]
     if names:
-        cluster.kubectl("wait", "--for=condition=Established", *names, user=kubeconfig)
+        cluster.kubectl("wait", "--for=condition=Established", *names, KUBECTL_LIMIT, user=kubeconfig)

@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from tests.waiting import HANG_SECONDS
+
 __all__ = ["EtcdStore", "SQLiteStore", "Store"]
 
 
@@ -41,7 +43,7 @@ class SQLiteStore:
     def _rows(self, query: str, *arguments: str) -> list[Any]:
         # Read-only, so that it never takes the place of the server that is dead: recovery and checkpoints are the next one's.
         uri = f"{self._file.as_uri()}?mode=ro"
-        with contextlib.closing(sqlite3.connect(uri, uri=True, isolation_level=None, timeout=30.0)) as connection:
+        with contextlib.closing(sqlite3.connect(uri, uri=True, isolation_level=None, timeout=HANG_SECONDS)) as connection:
             return connection.execute(query, arguments).fetchall()
 
 
@@ -66,7 +68,7 @@ class EtcdStore:
     def _range(self, key: str, end: str = "", **more: Any) -> dict[str, Any]:
         body = {"key": _encoded(key), "range_end": _encoded(end), **more}
         request = urllib.request.Request(f"{self._url}/v3/kv/range", json.dumps(body).encode())
-        with urllib.request.urlopen(request, timeout=30.0) as answer:
+        with urllib.request.urlopen(request, timeout=HANG_SECONDS) as answer:
             found: dict[str, Any] = json.load(answer)
         return found
 

@@ -246,7 +246,7 @@ def test_the_last_known_rules_hold(plane: ControlPlane, aggregation: Aggregation
                 )
                 assert b"[-]admission failed: reason withheld\n" in Direct(other.port).get("/readyz").body
                 apply(plane, role)
-                eventually(lambda: Direct(other.port).get("/readyz").status == 200, "it is ready", seconds=60.0)
+                eventually(lambda: Direct(other.port).get("/readyz").status == 200, "it is ready")
             assert "denied request: kept" in create(plane, namespace)
         finally:
             apply(plane, role)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.integration.aggregation import NAMESPACE, SERVICE, Aggregation
+from tests.waiting import HANG_SECONDS, KUBECTL_LIMIT
 
 GROUP = "plans.adopt.example.com"
 NAME = f"gadgets.{GROUP}"
@@ -35,7 +36,7 @@ def _definition(plural: str, kind: str, labels: dict[str, str]) -> dict[str, Any
 def gadgets(aggregation: Aggregation) -> Iterator[Aggregation]:
     plane = aggregation.plane
     plane.kubectl("apply", "-f", "-", input=json.dumps(_definition("gadgets", "Gadget", {"plan": "yes"})))
-    plane.kubectl("wait", "--for=condition=Established", f"crd/{NAME}", "--timeout=30s")
+    plane.kubectl("wait", "--for=condition=Established", f"crd/{NAME}", KUBECTL_LIMIT)
     objects = [
         {"apiVersion": f"{GROUP}/v1", "kind": "Gadget", "metadata": {"name": f"g{number}", "namespace": "default"}}
         for number in range(3)
@@ -50,7 +51,7 @@ def gadgets(aggregation: Aggregation) -> Iterator[Aggregation]:
 def _plan(aggregation: Aggregation, *arguments: str) -> tuple[int, dict[str, Any]]:
     address = ["--service-name", SERVICE, "--service-namespace", NAMESPACE, "--service-port", str(aggregation.port)]
     command = [sys.executable, "-m", "aggserver", "adopt", "plan", "--kubeconfig", str(aggregation.plane.kubeconfig), *address]
-    done = subprocess.run([*command, "-o", "json", *arguments], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([*command, "-o", "json", *arguments], capture_output=True, text=True, timeout=HANG_SECONDS, check=False)
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)
 
@@ -81,7 +82,7 @@ def test_an_account_without_rights_is_told(gadgets: Aggregation) -> None:
 def test_definitions_of_one_group_version_go_together(gadgets: Aggregation) -> None:
     gadgets.plane.kubectl("apply", "-f", "-", input=json.dumps(_definition("widgets", "Widget", {})))
     try:
-        gadgets.plane.kubectl("wait", "--for=condition=Established", f"crd/widgets.{GROUP}", "--timeout=30s")
+        gadgets.plane.kubectl("wait", "--for=condition=Established", f"crd/widgets.{GROUP}", KUBECTL_LIMIT)
         status, found = _plan(gadgets, "--adopt", "plan=yes")
     finally:
         gadgets.plane.kubectl("delete", "crd", f"widgets.{GROUP}")

@@ -22,6 +22,7 @@ from tests.integration.adopting import LABEL, Adopting
 from tests.integration.aggregation import NAMESPACE, SERVICE
 from tests.integration.direct import Direct
 from tests.integration.server import Aggregated, eventually, running
+from tests.waiting import HANG_SECONDS, KUBECTL_LIMIT
 
 OBJECTS = 50
 
@@ -74,7 +75,7 @@ class Tabs:
         }
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}
         self.plane.kubectl("apply", "-f", "-", input=_documents([rights, namespace, _definition(self.group)]))
-        self.plane.kubectl("wait", "--for=condition=Established", f"crd/{self.definition}", "--timeout=30s")
+        self.plane.kubectl("wait", "--for=condition=Established", f"crd/{self.definition}", KUBECTL_LIMIT)
         objects = [self.tab(f"tab-{number:02}", number) for number in range(OBJECTS)]
         self.plane.kubectl("apply", "--server-side", "--field-manager=author", "-f", "-", input=_documents(objects))
 
@@ -117,7 +118,9 @@ class Tabs:
         found = self.plane.get(self.definition, name, "-n", self.namespace)
         assert found["spec"]["replicas"] == replicas + 1
         assert "cronSpec" in kubectl("explain", f"{self.definition}.spec").stdout
-        kubectl("wait", "--for=jsonpath={.spec.cronSpec}=* * * * *", f"{self.definition}/{name}", "-n", self.namespace)
+        kubectl(
+            "wait", "--for=jsonpath={.spec.cronSpec}=* * * * *", f"{self.definition}/{name}", "-n", self.namespace, KUBECTL_LIMIT
+        )
         kubectl("delete", self.definition, name, "-n", self.namespace)
 
 
@@ -131,7 +134,7 @@ def test_objects_move_here_and_back_while_clients_work(adopting: Adopting, store
     assert len(before) == OBJECTS
     with running(serving(adopting, store)):
         plane.kubectl("label", "crd", tabs.definition, f"{LABEL}={store}")
-        eventually(tabs.is_adopted, f"{tabs.definition} is adopted", 60)
+        eventually(tabs.is_adopted, f"{tabs.definition} is adopted")
         assert tabs.api_service()["spec"]["service"]["name"] == SERVICE
         assert "aggserver.io/adopted" in plane.get("crd", tabs.definition)["metadata"]["finalizers"]
         assert tabs.all() == before, "uid, generation, managedFields and all else is as it was"
@@ -145,12 +148,12 @@ def test_objects_move_here_and_back_while_clients_work(adopting: Adopting, store
     # A restart, and the next server goes on with what the store has.
     with running(serving(adopting, store)):
         assert _first_answers(adopting, tabs) <= {200, 503}, "never 404, which clients would believe"
-        eventually(lambda: _served(tabs), "the objects are served again", 60)
+        eventually(lambda: _served(tabs), "the objects are served again")
         assert tabs.all() == during
         # The label asks for the release.
         plane.kubectl("label", "crd", tabs.definition, f"{LABEL}-")
-        eventually(lambda: "service" not in tabs.api_service()["spec"], "the APIService is the host's", 60)
-        crd = eventually(lambda: _without_finalizer(plane, tabs), "the finalizer is gone", 60)
+        eventually(lambda: "service" not in tabs.api_service()["spec"], "the APIService is the host's")
+        crd = eventually(lambda: _without_finalizer(plane, tabs), "the finalizer is gone")
         assert crd["metadata"]["uid"]
         assert tabs.all() == during, "what was written here went back"
         tabs.work("after", 3)
@@ -166,7 +169,7 @@ def _first_answers(adopting: Adopting, tabs: Tabs) -> set[int]:
         codes.add(code := direct.get(f"/apis/{tabs.group}/v1/crontabs", ("Authorization", f"Bearer {token}")).status)
         return code == 200
 
-    eventually(is_served, "the objects are served", 60)
+    eventually(is_served, "the objects are served")
     return codes
 
 
@@ -194,7 +197,7 @@ def _is_collected(tabs: Tabs, plane: ControlPlane) -> None:
     plane.kubectl("delete", "configmap", "owner", "-n", namespace)
     plane.kubectl("delete", tabs.definition, "owner", "-n", namespace)
     for kind in (tabs.definition, "configmap"):
-        eventually(lambda kind=kind: _is_gone(plane, kind, "owned", namespace), f"{kind}/owned is collected", 60)
+        eventually(lambda kind=kind: _is_gone(plane, kind, "owned", namespace), f"{kind}/owned is collected")
 
 
 def _owner(plane: ControlPlane, kind: str, namespace: str) -> dict[str, Any]:
@@ -212,7 +215,7 @@ def _namespace_is_emptied(tabs: Tabs, plane: ControlPlane) -> None:
     other = f"{tabs.namespace}-other"
     plane.kubectl("create", "namespace", other)
     plane.kubectl("create", "-f", "-", input=json.dumps(tabs.tab("a", 1, namespace=other)))
-    plane.kubectl("delete", "namespace", other, "--timeout=60s")
+    plane.kubectl("delete", "namespace", other, KUBECTL_LIMIT)
 
 
 def _served(tabs: Tabs) -> bool:
@@ -231,13 +234,13 @@ def test_a_deleted_definition_takes_its_objects_with_it(adopting: Adopting) -> N
     tabs.create()
     with running(serving(adopting, "sqlite")):
         plane.kubectl("label", "crd", tabs.definition, f"{LABEL}=sqlite")
-        eventually(tabs.is_adopted, f"{tabs.definition} is adopted", 60)
-        plane.kubectl("delete", "crd", tabs.definition, "--timeout=60s")
-        eventually(lambda: _is_gone(plane, "apiservice", f"v1.{tabs.group}", "default"), "the APIService is gone", 60)
+        eventually(tabs.is_adopted, f"{tabs.definition} is adopted")
+        plane.kubectl("delete", "crd", tabs.definition, KUBECTL_LIMIT)
+        eventually(lambda: _is_gone(plane, "apiservice", f"v1.{tabs.group}", "default"), "the APIService is gone")
         # The same name again begins without objects.
         plane.kubectl("create", "-f", "-", input=json.dumps(_definition(tabs.group)))
-        plane.kubectl("wait", "--for=condition=Established", f"crd/{tabs.definition}", "--timeout=30s")
-        eventually(lambda: _served(tabs), "kube-apiserver serves the new definition", 60)
+        plane.kubectl("wait", "--for=condition=Established", f"crd/{tabs.definition}", KUBECTL_LIMIT)
+        eventually(lambda: _served(tabs), "kube-apiserver serves the new definition")
         assert tabs.all() == {}
 
 
@@ -254,7 +257,7 @@ def test_the_command_says_which_server_moves_definitions(adopting: Adopting) -> 
 def _status(adopting: Adopting) -> Any:
     where = ["--kubeconfig", str(adopting.plane.kubeconfig), "--service-namespace", NAMESPACE, "-o", "json"]
     command = [sys.executable, "-m", "aggserver", "adopt", "status", *where]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_SECONDS, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

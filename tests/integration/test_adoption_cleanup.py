@@ -28,6 +28,7 @@ from tests.fakes.webhook import CA, RunningWebhook
 from tests.integration.adopting import Adopting
 from tests.integration.aggregation import NAMESPACE, SERVICE
 from tests.integration.server import eventually, running
+from tests.waiting import HANG_SECONDS, KUBECTL_LIMIT
 
 HELD = "example.com/held"
 OBJECTS = 25
@@ -59,7 +60,7 @@ class Left:
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}
         self.kubectl("create", "-f", "-", input=json.dumps(namespace))
         self.apply_definition()
-        self.kubectl("wait", "--for=condition=Established", f"crd/{self.definition}", "--timeout=30s")
+        self.kubectl("wait", "--for=condition=Established", f"crd/{self.definition}", KUBECTL_LIMIT)
         self.write(*objects)
 
     def apply_definition(self) -> None:
@@ -104,7 +105,9 @@ class Left:
         prefix = f"/registry/{self.group}/crontabs/".encode()
         end = prefix[:-1] + bytes([prefix[-1] + 1])
         body = {"key": base64.b64encode(prefix).decode(), "range_end": base64.b64encode(end).decode(), "count_only": True}
-        with urllib.request.urlopen(f"{self.plane.etcd}/v3/kv/range", data=json.dumps(body).encode(), timeout=10) as answer:
+        with urllib.request.urlopen(
+            f"{self.plane.etcd}/v3/kv/range", data=json.dumps(body).encode(), timeout=HANG_SECONDS
+        ) as answer:
             return int(json.load(answer).get("count", 0))
 
     def seen(self) -> list[str]:
@@ -185,7 +188,7 @@ def test_a_deleted_definition_does_not_wait_for_finalizers_of_what_is_left(adopt
         adopting.adopt(left.definition)
         body = json.dumps({"metadata": {"finalizers": None}})
         left.kubectl("patch", left.definition, "held", "-n", left.namespace, "--type=merge", "-p", body)
-        left.kubectl("delete", "crd", left.definition, "--timeout=60s")
+        left.kubectl("delete", "crd", left.definition, KUBECTL_LIMIT)
         assert left.count() == 0
         for version in ("v1", VERSION):
             service = f"{version}.{left.group}"
@@ -203,10 +206,10 @@ def test_what_is_left_is_removed_and_nobody_notices(adopting: Adopting, cleaned:
             assert left.count() == OBJECTS + 5
             kubectl("delete", left.definition, "tab-00", "first", "-n", left.namespace)
             left.write(left.tab("new"))
-            eventually(lambda: left.is_gone("configmap", "of-first"), "the garbage collector follows these objects", 60)
+            eventually(lambda: left.is_gone("configmap", "of-first"), "the garbage collector follows these objects")
             objects, definition, seen = left.all(), left.crd(), left.seen()
             cleanup = _command(adopting, "cleanup", left.definition)
-            assert holding.holds.wait(60), adopting.log[-3000:]
+            assert holding.holds.wait(HANG_SECONDS), adopting.log[-3000:]
             assert left.seen() == seen
             assert left.preferred() == "v1"
             assert left.all() == objects
@@ -219,7 +222,7 @@ def test_what_is_left_is_removed_and_nobody_notices(adopting: Adopting, cleaned:
             raise
         holding.let()
         with running(adopting.start(data="cleaned")):
-            said, _ = cleanup.communicate(timeout=90)
+            said, _ = cleanup.communicate(timeout=HANG_SECONDS)
             assert cleanup.returncode == 0, said + adopting.log[-3000:]
             assert "were removed from the cluster's etcd" in said
             assert left.count() == 0
@@ -266,7 +269,7 @@ def _is_collected(left: Left) -> None:
     left.kubectl("delete", left.definition, "owner", "-n", left.namespace)
     left.kubectl("delete", "configmap", "owner", "-n", left.namespace)
     for kind, name in (("configmap", "dependent"), (left.definition, "owned")):
-        eventually(lambda kind=kind, name=name: left.is_gone(kind, name), f"{kind}/{name} is collected", 60)  # type: ignore[misc]
+        eventually(lambda kind=kind, name=name: left.is_gone(kind, name), f"{kind}/{name} is collected")  # type: ignore[misc]
 
 
 def _command(adopting: Adopting, *words: str) -> subprocess.Popen[str]:

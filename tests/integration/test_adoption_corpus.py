@@ -23,6 +23,7 @@ from tests.integration.adopting import CONFIG_MAP, Adopting
 from tests.integration.aggregation import NAMESPACE, SERVICE
 from tests.integration.raw import Client
 from tests.integration.server import eventually, running
+from tests.waiting import HANG_SECONDS, KUBECTL_LIMIT
 
 SOME, ALL = 25, 100
 # The manifests' policy keeps built-in groups of Kubernetes from this server, and not definitions whose groups have such names.
@@ -39,7 +40,7 @@ EXPLAINED = (
     "passwords.generators.external-secrets.io",
 )
 # For a machine that is busy with other work: a family takes one to two seconds there.
-MOVES_SECONDS = 240.0
+MOVES_SECONDS = 5 * HANG_SECONDS
 
 GroupVersion = tuple[str, str]
 
@@ -75,7 +76,7 @@ class World:
         eventually(
             lambda: self.plane.kubectl(*apply, input=_documents(samples), check=False).returncode == 0, "all are served", 60
         )
-        eventually(lambda: self._publishes(crds), "the documents have all kinds", 60)
+        eventually(lambda: self._publishes(crds), "the documents have all kinds")
 
     def create_later(self) -> None:
         self.plane.kubectl("create", "-f", "-", input=json.dumps(_later()))
@@ -179,7 +180,7 @@ def test_all_definitions_move_here_and_back(adopting: tuple[World, Adopting]) ->
         world.create_later()
         _until_adopted(world, early | {LATER})
         _leads_here(world, set())
-        plane.kubectl("delete", "crd", LATER, "--timeout=60s")
+        plane.kubectl("delete", "crd", LATER, KUBECTL_LIMIT)
         _same(world, before)
 
         plane.kubectl("annotate", "crd", "--all", f"{ADOPTION}={RELEASE}")
@@ -207,7 +208,7 @@ def _same(world: World, before: Seen) -> None:
         return not different
 
     try:
-        eventually(same, "clients see the same", 60)
+        eventually(same, "clients see the same")
     except AssertionError as error:
         now = world.seen()
         words = [f"{field}: {_first(getattr(before, field), getattr(now, field))}" for field in different]

@@ -48,10 +48,10 @@ from tests.fakes.webhook import CA, RunningWebhook
 from tests.integration.adopting import LABEL, Adopting
 from tests.integration.aggregation import NAMESPACE
 from tests.integration.server import Aggregated, AggServer, eventually, running
+from tests.waiting import HANG_SECONDS, KUBECTL_LIMIT
 
 DOMAIN = "full.example.com"
 NO_SPACE = "etcdserver: mvcc: database space exceeded"
-PATIENCE = 60.0
 MOST_BYTES = 64 * 1024
 
 
@@ -65,7 +65,7 @@ class Family:
         self.name = f"things.{self.group}"
         self.prefix = f"/{self.group}/things/default/"
         self.define(schema or {})
-        plane.kubectl("wait", "--for=condition=Established", f"crd/{self.name}", "--timeout=30s")
+        plane.kubectl("wait", "--for=condition=Established", f"crd/{self.name}", KUBECTL_LIMIT)
 
     def define(self, schema: Mapping[str, Any]) -> None:
         """schema: of the objects' spec; {} for one that takes everything."""
@@ -226,11 +226,11 @@ def test_objects_that_are_not_acceptable_and_an_etcd_that_is_full(plane: Control
     with running(server := with_host_etcd(adopting)):
         for family in (well, tight, large, damaged):
             adopting.label(family.name)
-        eventually(lambda: is_adopted(adopting, well, tight), f"they are adopted: {adopting.log[-3000:]}", PATIENCE)
+        eventually(lambda: is_adopted(adopting, well, tight), f"they are adopted: {adopting.log[-3000:]}")
         said = re.compile(rf"{large.prefix}too-large has \d+ bytes: --max-object-bytes is {MOST_BYTES}")
-        eventually(lambda: said.fullmatch(reason(adopting, large)), "the large object is named", PATIENCE)
+        eventually(lambda: said.fullmatch(reason(adopting, large)), "the large object is named")
         wrong = f"/registry{damaged.prefix}broken can't be read: it is not a custom resource in JSON"
-        eventually(lambda: reason(adopting, damaged) == wrong, "the damaged object is named", PATIENCE)
+        eventually(lambda: reason(adopting, damaged) == wrong, "the damaged object is named")
         assert not large.is_ours()
         assert not damaged.is_ours()
 
@@ -243,7 +243,7 @@ def test_objects_that_are_not_acceptable_and_an_etcd_that_is_full(plane: Control
         large.patch("too-large", text="x")
         in_etcd(plane, f"{damaged.prefix}broken", delete=True)
         _late_writes(plane, adopting, late)
-        eventually(lambda: is_adopted(adopting, large, damaged), f"they are adopted: {adopting.log[-3000:]}", PATIENCE)
+        eventually(lambda: is_adopted(adopting, large, damaged), f"they are adopted: {adopting.log[-3000:]}")
 
         # The cluster's etcd is full while one family is to come and another to go back.
         well.patch("a", mark=2)
@@ -253,23 +253,23 @@ def test_objects_that_are_not_acceptable_and_an_etcd_that_is_full(plane: Control
         unlabel = ["label", "crd", well.name, f"{LABEL}-"]
         with full_etcd(plane, server, label, unlabel):
             said = f"the finalizer aggserver.io/adopted can't be put on {later.name}: 500: {NO_SPACE}"
-            eventually(lambda: said in adopting.log, "the family that comes waits", PATIENCE)
+            eventually(lambda: said in adopting.log, "the family that comes waits")
             said = f"{well.name}: Adopted: etcd {plane.etcd}: {NO_SPACE}: compact and defragment it, then disarm its alarm"
-            eventually(lambda: said in adopting.log, "the family that goes stays adopted", PATIENCE)
+            eventually(lambda: said in adopting.log, "the family that goes stays adopted")
             assert later.objects() == before["later"]
             assert well.is_ours()
             # Adopted objects are written here, whatever the cluster's etcd says.
-            done = eventually(lambda: _succeeded(well.patch("new", mark=3)), "adopted objects are written", PATIENCE)
+            done = eventually(lambda: _succeeded(well.patch("new", mark=3)), "adopted objects are written")
             assert done.returncode == 0
         during["new"] = well.objects()["new"]
-        eventually(lambda: not well.is_ours(), f"the family is back: {adopting.log[-3000:]}", PATIENCE)
-        eventually(lambda: adopting.phase(well.name) == "", "its release has ended", PATIENCE)
+        eventually(lambda: not well.is_ours(), f"the family is back: {adopting.log[-3000:]}")
+        eventually(lambda: adopting.phase(well.name) == "", "its release has ended")
         assert well.objects() == during
-        eventually(lambda: is_adopted(adopting, later), f"the other one is adopted: {adopting.log[-3000:]}", PATIENCE)
+        eventually(lambda: is_adopted(adopting, later), f"the other one is adopted: {adopting.log[-3000:]}")
 
         # Given back exactly: also what kube-apiserver would not let anybody create.
         here = tight.objects()
-        adopting.release(tight.name, PATIENCE)
+        adopting.release(tight.name)
         assert tight.objects() == here
         assert not tight.is_ours()
 
@@ -286,7 +286,7 @@ def _late_writes(plane: ControlPlane, adopting: Adopting, late: Family) -> None:
         review = await review_of(request)
         if review["request"]["object"]["spec"].get("mark") == "late":
             held.release()
-            await asyncio.to_thread(go.wait, PATIENCE)
+            await asyncio.to_thread(go.wait, HANG_SECONDS)
         return web.json_response({**review, "response": {"uid": review["request"]["uid"], "allowed": True}})
 
     for name in ("kept", "changed"):
@@ -294,24 +294,24 @@ def _late_writes(plane: ControlPlane, adopting: Adopting, late: Family) -> None:
     with RunningWebhook(answer) as webhook:
         plane.kubectl("apply", "-f", "-", input=json.dumps(_slow(late, webhook)))
         try:
-            eventually(lambda: _is_asked(late, webhook), "the webhook is asked", PATIENCE)
+            eventually(lambda: _is_asked(late, webhook), "the webhook is asked")
             writes = [threading.Thread(target=late.patch, args=(name,), kwargs={"mark": "late"}) for name in ("kept", "changed")]
             for each in writes:
                 each.start()
             for _ in writes:
-                assert held.acquire(timeout=PATIENCE)
-            adopting.adopt(late.name, PATIENCE)
+                assert held.acquire(timeout=HANG_SECONDS)
+            adopting.adopt(late.name)
             assert late.patch("changed", mark="here").returncode == 0
             go.set()
             for each in writes:
-                each.join(PATIENCE)
-            eventually(lambda: late.objects()["kept"]["spec"]["mark"] == "late", "the late write is here", PATIENCE)
+                each.join(HANG_SECONDS)
+            eventually(lambda: late.objects()["kept"]["spec"]["mark"] == "late", "the late write is here")
             said = re.compile(
                 rf"{late.name}: a write of {late.prefix}changed at the host's revision \d+ came late: what was written here"
             )
-            eventually(lambda: said.search(adopting.log), "the other one is told", PATIENCE)
+            eventually(lambda: said.search(adopting.log), "the other one is told")
             assert late.objects()["changed"]["spec"]["mark"] == "here"
-            told = eventually(lambda: adopting.status()[late.name].get("told"), "the status tells it, too", PATIENCE)
+            told = eventually(lambda: adopting.status()[late.name].get("told"), "the status tells it, too")
             assert "came late" in told["message"]
         finally:
             go.set()
@@ -359,9 +359,9 @@ async def _fill(plane: ControlPlane, family: Family, count: int, size: int) -> N
 
 
 def _release(plane: ControlPlane, family: Family) -> subprocess.CompletedProcess[str]:
-    where = ["--kubeconfig", str(plane.kubeconfig), "--service-namespace", NAMESPACE, "--timeout", "60s"]
+    where = ["--kubeconfig", str(plane.kubeconfig), "--service-namespace", NAMESPACE, KUBECTL_LIMIT]
     command = [sys.executable, "-m", "aggserver", "adopt", "release", family.name, "--through-api", *where]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=HANG_SECONDS, check=False)
 
 
 def test_what_the_host_refuses_and_a_volume_that_is_full(plane: ControlPlane, adopting: Adopting) -> None:
@@ -373,18 +373,18 @@ def test_what_the_host_refuses_and_a_volume_that_is_full(plane: ControlPlane, ad
     with running(server := adopting.start(data="api")):
         for family in (strict, plain):
             adopting.label(family.name)
-        eventually(lambda: is_adopted(adopting, strict, plain), f"they are adopted: {adopting.log[-3000:]}", PATIENCE)
+        eventually(lambda: is_adopted(adopting, strict, plain), f"they are adopted: {adopting.log[-3000:]}")
         # The server's volume is full while a family is copied to it.
         plain.patch("old", size=2)
         with full_volume(server, adopting.store):
             adopting.label(big.name)
             full = "can't write to the store: disk I/O error: the disk may be full"
-            eventually(lambda: full in reason(adopting, big), f"it is told: {adopting.log[-3000:]}", PATIENCE)
+            eventually(lambda: full in reason(adopting, big), f"it is told: {adopting.log[-3000:]}")
             assert any(line.endswith(f"{big.name}: Copying") for line in adopting.log.splitlines())
             assert not big.is_ours()
             assert big.patch("big-000", text="changed").returncode == 0, "its clients go on at the host"
             assert plain.objects()["old"]["spec"]["size"] == 2, "what is adopted is read"
-        eventually(lambda: is_adopted(adopting, big), f"it is adopted: {adopting.log[-3000:]}", PATIENCE)
+        eventually(lambda: is_adopted(adopting, big), f"it is adopted: {adopting.log[-3000:]}")
         copied = big.objects()
         assert (len(copied), copied["big-000"]["spec"]["text"]) == (100, "changed")
 
@@ -392,7 +392,7 @@ def test_what_the_host_refuses_and_a_volume_that_is_full(plane: ControlPlane, ad
         plane.kubectl("label", strict.name, "old", "a=b")
         strict.create("new", size=3)
         strict.define(TIGHT)
-        eventually(lambda: strict.patch("new", size="x").returncode, "the new schema is in force here", PATIENCE)
+        eventually(lambda: strict.patch("new", size="x").returncode, "the new schema is in force here")
         here, there = strict.objects(), in_etcd(plane, f"{strict.prefix}old")
         done = _release(plane, strict)
         assert done.returncode == 1
@@ -421,10 +421,10 @@ def test_what_the_host_refuses_and_a_volume_that_is_full(plane: ControlPlane, ad
         through = ["annotate", "crd", plain.name, "aggserver.io/adoption=release", "aggserver.io/release-through-api=true"]
         with full_etcd(plane, server, through):
             said = f"{plain.name}: Adopted: 500: {NO_SPACE}"
-            eventually(lambda: said in adopting.log, "the release stops before clients are led away", PATIENCE)
+            eventually(lambda: said in adopting.log, "the release stops before clients are led away")
             assert plain.is_ours()
             assert plain.objects() == during
-        eventually(lambda: adopting.phase(plain.name) == "Waiting", f"it is given back: {adopting.log[-3000:]}", PATIENCE)
+        eventually(lambda: adopting.phase(plain.name) == "Waiting", f"it is given back: {adopting.log[-3000:]}")
         assert not plain.is_ours()
         assert plain.objects()["old"]["spec"] == {"size": 2}
 
@@ -508,5 +508,5 @@ async def _lost(cluster: ClusterClient, etcd: Storage, own: Storage, family: Fam
 
 
 def _specs(family: Family) -> dict[str, Any]:
-    eventually(lambda: not family.plane.kubectl("get", family.name, check=False).returncode, "it is served again", PATIENCE)
+    eventually(lambda: not family.plane.kubectl("get", family.name, check=False).returncode, "it is served again")
     return {name: each["spec"] for name, each in family.objects().items()}

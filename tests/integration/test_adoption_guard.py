@@ -33,6 +33,7 @@ from tests.fakes.definitions import CRONTABS, GROUP, WIDGETS, crontab, widget
 from tests.fakes.server import LocalServer
 from tests.integration.raw import Client
 from tests.integration.server import eventually
+from tests.waiting import KUBECTL_LIMIT
 
 NAMESPACE = "guarding"
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:aggserver"
@@ -78,7 +79,7 @@ def plane() -> Iterator[ControlPlane]:
     with ControlPlane(obtain(os.environ, print), replicas=2) as plane:
         manifest = "\n---\n".join(map(json.dumps, OBJECTS_OF_TEST))
         plane.kubectl("apply", "-f", "-", input=manifest)
-        plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+        plane.kubectl("wait", "--for=condition=Established", "crd", "--all", KUBECTL_LIMIT)
         for server in plane.servers:
             for path in (OBJECTS, OTHERS):
                 get = ("get", "--raw", path, "--server", server)

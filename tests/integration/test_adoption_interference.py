@@ -30,10 +30,10 @@ from tests.integration.adopting import CONFIG_MAP, LABEL, Adopting
 from tests.integration.aggregation import NAMESPACE, SERVICE
 from tests.integration.raw import Client
 from tests.integration.server import eventually
+from tests.waiting import HANG_SECONDS
 
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:{SERVICE}"
 KEEP = "example.com/keep"
-SECONDS = 60.0
 
 _PATHS = {
     "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
@@ -190,7 +190,7 @@ class World:
 
     def until(self, probe: Callable[[], Any], what: str) -> Any:
         try:
-            return eventually(probe, what, SECONDS)
+            return eventually(probe, what)
         except AssertionError as error:
             raise AssertionError(f"{error}: {self.adopting.log[-4000:]}") from None
 
@@ -293,7 +293,7 @@ class Thing:
         """How many objects the server's store has."""
         prefix = f"/{self.group}/things/"
         uri = f"{self.world.adopting.store.as_uri()}?mode=ro"
-        with contextlib.closing(sqlite3.connect(uri, uri=True, isolation_level=None, timeout=30.0)) as connection:
+        with contextlib.closing(sqlite3.connect(uri, uri=True, isolation_level=None, timeout=HANG_SECONDS)) as connection:
             query = "SELECT COUNT(*) FROM current WHERE key >= ? AND key < ?"
             return int(connection.execute(query, (prefix, prefix[:-1] + "0")).fetchone()[0])
 
@@ -307,7 +307,7 @@ class Thing:
         }[phase]
         with self.world.gate.held(resource, name):
             self.label()
-            assert self.world.gate.asked.wait(SECONDS), self.world.adopting.log[-4000:]
+            assert self.world.gate.asked.wait(HANG_SECONDS), self.world.adopting.log[-4000:]
             yield
 
 
@@ -329,7 +329,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             made.as_server("POST", f"/api/v1/namespaces/{NAMESPACE}/configmaps", probe, "application/json")
             return gate.calls > 0
 
-        eventually(asked, "the webhook is called", SECONDS)
+        eventually(asked, "the webhook is called")
         adopting.start("--host-etcd-servers", plane.etcd)
         yield made
         assert adopting.server.stop() == 0, adopting.server.output

@@ -19,10 +19,9 @@ from tests.integration.raw import Client
 from tests.integration.server import eventually
 from tests.integration.watching import watching
 from tests.integration.websockets import Asked, open_websocket
+from tests.waiting import KUBECTL_LIMIT
 
 NAME = "my-new-cron-object"
-# Seconds. The garbage collector looks for new kinds every 30 s, and its own steps back off.
-COLLECTED = 90.0
 
 
 @pytest.fixture
@@ -163,7 +162,7 @@ def test_explain(kubectl: Kubectl) -> None:
     def explained() -> str:
         return kubectl("explain", "crontab.spec.replicas", check=False).stdout
 
-    text = eventually(explained, "kubectl explain", seconds=60.0)
+    text = eventually(explained, "kubectl explain")
     assert text.startswith("GROUP:      stable.example.com\nKIND:       CronTab\nVERSION:    v1\n\nFIELD: replicas <integer>\n")
 
 
@@ -261,7 +260,7 @@ def allowed(cluster: Cluster, user: Path, namespace: str) -> None:
 
 def test_deleted_with_their_namespace(aggregated: Cluster, kubectl: Kubectl, namespace: str) -> None:
     made = create(kubectl)
-    kubectl("delete", "namespace", namespace, "--timeout=50s")
+    kubectl("delete", "namespace", namespace, KUBECTL_LIMIT)
     left = aggregated.get("crontabs", "-A")["items"]
     assert made["metadata"]["uid"] not in [item["metadata"]["uid"] for item in left]
     refused = kubectl("create", "-f", "-", input=pages.MY_CRONTAB, check=False)
@@ -276,9 +275,9 @@ def test_a_terminating_namespace(aggregated: Cluster, kubectl: Kubectl, namespac
         'Error from server (Forbidden): error when creating "STDIN": crontabs.stable.example.com "another" is forbidden: '
         f"unable to create new content in namespace {namespace} because it is being terminated\n"
     )
-    kubectl("wait", "--for=jsonpath={.metadata.deletionTimestamp}", f"crontab/{NAME}", "--timeout=50s")
+    kubectl("wait", "--for=jsonpath={.metadata.deletionTimestamp}", f"crontab/{NAME}", KUBECTL_LIMIT)
     kubectl("patch", "crontab", NAME, "--type=json", "-p", '[{"op":"remove","path":"/metadata/finalizers"}]')
-    kubectl("wait", "--for=delete", f"namespace/{namespace}", "--timeout=50s")
+    kubectl("wait", "--for=delete", f"namespace/{namespace}", KUBECTL_LIMIT)
 
 
 @pytest.fixture
@@ -301,7 +300,7 @@ def reference_to(owner: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.usefixtures("owned")
 def test_what_a_crontab_owns_goes_with_it(kubectl: Kubectl) -> None:
     kubectl("delete", "crontab", NAME)
-    kubectl("wait", "--for=delete", "configmap/owned", f"--timeout={COLLECTED:.0f}s", timeout=COLLECTED + 10)
+    kubectl("wait", "--for=delete", "configmap/owned", KUBECTL_LIMIT)
 
 
 @pytest.mark.usefixtures("owned")
@@ -313,17 +312,16 @@ def test_foreground_deletion(kubectl: Kubectl) -> None:
         "wait",
         "--for=jsonpath={.metadata.deletionTimestamp}",
         "configmap/owned",
-        f"--timeout={COLLECTED:.0f}s",
-        timeout=COLLECTED + 10,
+        KUBECTL_LIMIT,
     )
     kubectl("get", "crontab", NAME)  # as long as what it owns is there, it is too
     kubectl("patch", "configmap", "owned", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
-    kubectl("wait", "--for=delete", f"crontab/{NAME}", f"--timeout={COLLECTED:.0f}s", timeout=COLLECTED + 10)
+    kubectl("wait", "--for=delete", f"crontab/{NAME}", KUBECTL_LIMIT)
 
 
 @pytest.mark.usefixtures("owned")
 def test_orphans(kubectl: Kubectl) -> None:
-    kubectl("delete", "crontab", NAME, "--cascade=orphan", timeout=COLLECTED)
+    kubectl("delete", "crontab", NAME, "--cascade=orphan")
     assert kubectl("get", "configmap", "owned", "-o", "jsonpath={.metadata.ownerReferences}").stdout == ""
 
 
@@ -333,4 +331,4 @@ def test_a_crontab_goes_with_its_owner(kubectl: Kubectl) -> None:
     references = json.dumps([reference_to(owner)])
     create(kubectl, pages.MY_CRONTAB.replace("metadata:\n", f"metadata:\n  ownerReferences: {references}\n"))
     kubectl("delete", "configmap", "owner")
-    kubectl("wait", "--for=delete", f"crontab/{NAME}", f"--timeout={COLLECTED:.0f}s", timeout=COLLECTED + 10)
+    kubectl("wait", "--for=delete", f"crontab/{NAME}", KUBECTL_LIMIT)

@@ -24,6 +24,7 @@ from tests.controlplane.processes import free_ports
 from tests.integration.aggregation import API_SERVICE, Aggregation
 from tests.integration.direct import Answer, Direct, forwarding
 from tests.integration.server import eventually, running
+from tests.waiting import HANG_SECONDS
 
 CRONTABS = "/apis/stable.example.com/v1/namespaces/default/crontabs"
 CONFIG_MAP = ("configmap", "extension-apiserver-authentication", "-n", "kube-system")
@@ -378,7 +379,7 @@ def test_flags_that_make_every_client_the_proxy(own_control_plane: ControlPlane,
         [str(obtain(os.environ, print).kube_apiserver), etcd, "--service-cluster-ip-range=10.0.0.0/24", f"--cert-dir={tmp_path}"],
         [sys.executable, "-m", "aggserver", *ours],
     ):
-        done = subprocess.run([*command, *flags], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run([*command, *flags], capture_output=True, text=True, timeout=HANG_SECONDS, check=False)
         assert done.returncode == 1
         assert OVERLAP in done.stderr
 
@@ -403,6 +404,6 @@ def test_a_cluster_that_comes_later(aggregation: Aggregation, jane: KeyPair, tmp
         assert not_ready.status == 500
         assert b"[-]authentication failed: reason withheld\n" in not_ready.body
         with forwarding(port, int(aggregation.plane.server.rpartition(":")[2])):
-            eventually(lambda: unverified.get("/readyz").status == 200, "it is ready", seconds=60.0)
+            eventually(lambda: unverified.get("/readyz").status == 200, "it is ready")
             message = unverified.get(CRONTABS, certificate=jane).json["message"]
             assert 'User "jane" cannot list resource "crontabs"' in message

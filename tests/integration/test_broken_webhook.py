@@ -15,8 +15,8 @@ import pytest
 from tests.controlplane.cluster import Cluster
 from tests.integration.raw import Client
 from tests.integration.server import Standalone
-from tests.integration.test_aggregated import COLLECTED
 from tests.integration.versions import FilePlace, Place, Webhook, crontab, example
+from tests.waiting import KUBECTL_LIMIT
 
 CONVERTED = example("my-versioned-crontab-with-conversion")
 STORED, OTHER = "v1beta1", "v1"
@@ -134,7 +134,7 @@ only_in_a_cluster = pytest.mark.parametrize("place", ["aggregated"], indirect=Tr
 @only_in_a_cluster
 def test_a_namespace_is_deleted(place: Place, webhook: Webhook) -> None:
     make(place, webhook, "one", "two")
-    place.kubectl("delete", "namespace", place.namespace, f"--timeout={COLLECTED:.0f}s", timeout=COLLECTED + 10)
+    place.kubectl("delete", "namespace", place.namespace, KUBECTL_LIMIT)
     assert place.get(resource(place, STORED), "-A")["items"] == []
 
 
@@ -145,8 +145,8 @@ def test_objects_go_with_their_owner(place: Place, webhook: Webhook) -> None:
     make(place, webhook, "one", "two", ownerReferences=[reference_to(owner)])
     place.kubectl("delete", "configmap", "owner")
     for name in ("one", "two"):
-        gone = ("--for=delete", f"{resource(place, STORED)}/{name}", f"--timeout={COLLECTED:.0f}s")
-        place.kubectl("wait", *gone, timeout=COLLECTED + 10)
+        gone = ("--for=delete", f"{resource(place, STORED)}/{name}", KUBECTL_LIMIT)
+        place.kubectl("wait", *gone)
 
 
 @only_in_a_cluster
@@ -159,8 +159,8 @@ def test_what_an_object_owns(place: Place, webhook: Webhook, cascade: str) -> No
     place.create(owned)
     webhook.stop()
     place.kubectl("delete", resource(place, OTHER), "owner", f"--cascade={cascade}", "--wait=false")
-    gone = ("--for=delete", f"{resource(place, STORED)}/owner", f"--timeout={COLLECTED:.0f}s")
-    place.kubectl("wait", *gone, timeout=COLLECTED + 10)
+    gone = ("--for=delete", f"{resource(place, STORED)}/owner", KUBECTL_LIMIT)
+    place.kubectl("wait", *gone)
     left = place.kubectl("get", "configmap", "owned", "-o", "jsonpath={.metadata.ownerReferences}", check=False)
     assert (left.returncode, left.stdout) == ((0, "") if cascade == "orphan" else (1, ""))
 

@@ -8,6 +8,7 @@ import pytest
 
 from tests.controlplane.cluster import Cluster
 from tests.controlplane.plane import ControlPlane
+from tests.waiting import KUBECTL_LIMIT
 
 
 @pytest.mark.parametrize("path", ["/livez", "/readyz", "/apis/apiregistration.k8s.io/v1", "/apis/apiextensions.k8s.io/v1"])
@@ -37,7 +38,7 @@ def test_a_failed_command_shows_what_it_said(control_plane: Cluster) -> None:
 
 
 def test_namespaces_are_set_up(control_plane: Cluster, namespace: str) -> None:
-    control_plane.kubectl("wait", "--for=create", "-n", namespace, "serviceaccount/default", "--timeout=30s")
+    control_plane.kubectl("wait", "--for=create", "-n", namespace, "serviceaccount/default", KUBECTL_LIMIT)
 
 
 def test_logs_are_at_hand(own_control_plane: ControlPlane) -> None:

@@ -11,6 +11,7 @@ import yaml
 from aggserver.apiextensions.conversion_annotation import ANNOTATION
 from tests.controlplane.cluster import Cluster, Kubectl
 from tests.test_conversion_page import FILES
+from tests.waiting import KUBECTL_LIMIT
 
 CRD = yaml.safe_load(FILES["crd.yaml"])
 NAME = CRD["metadata"]["name"]
@@ -18,7 +19,7 @@ NAME = CRD["metadata"]["name"]
 
 def test_the_page_by_kubectl(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", "-", input=FILES["crd.yaml"])
-    kubectl("wait", "--for=condition=Established", f"crd/{NAME}", "--timeout=10s")
+    kubectl("wait", "--for=condition=Established", f"crd/{NAME}", KUBECTL_LIMIT)
     kubectl("apply", "-f", "-", input=FILES["crontab.yaml"])
     made = json.loads(kubectl("get", "crontabs.v1.example.com", "local-crontab", "-o", "json").stdout)
     assert (made["host"], made["port"], "hostPort" in made) == ("localhost", "1234", False)
@@ -43,7 +44,7 @@ def defined(control_plane: Cluster) -> Iterator[str]:
 
 
 def test_kube_apiserver_takes_the_manifest(control_plane: Cluster, defined: str) -> None:
-    control_plane.kubectl("wait", "--for=condition=Established", f"crd/{defined}", "--timeout=30s")
+    control_plane.kubectl("wait", "--for=condition=Established", f"crd/{defined}", KUBECTL_LIMIT)
     kept = json.loads(control_plane.kubectl("get", "crd", defined, "-o", "json").stdout)
     assert kept["metadata"]["annotations"][ANNOTATION] == CRD["metadata"]["annotations"][ANNOTATION]
     assert kept["spec"]["conversion"]["strategy"] == "None"

@@ -9,6 +9,7 @@ from typing import Any
 from aggserver.apiextensions.protection import ANNOTATION
 from tests.controlplane.cluster import Cluster, Kubectl
 from tests.integration.server import Standalone, eventually, running
+from tests.waiting import KUBECTL_LIMIT
 
 NAME = "crontabs.example.com"
 
@@ -46,7 +47,7 @@ def put(kubectl: Kubectl, verb: str, obj: dict[str, Any]) -> None:
 
 def define(kubectl: Kubectl, definition: dict[str, Any]) -> None:
     put(kubectl, "create", definition)
-    kubectl("wait", "--for=condition=Established", f"crd/{definition['metadata']['name']}", "--timeout=10s")
+    kubectl("wait", "--for=condition=Established", f"crd/{definition['metadata']['name']}", KUBECTL_LIMIT)
 
 
 def get(kubectl: Kubectl, *what: str) -> Any:
@@ -115,7 +116,7 @@ def test_the_end_waits_for_finalizers(kubectl: Kubectl) -> None:
     assert "create not allowed while custom resource definition is terminating" in why
 
     kubectl("patch", "crontab", "held", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
-    kubectl("wait", "--for=delete", f"crd/{NAME}", "--timeout=20s")
+    kubectl("wait", "--for=delete", f"crd/{NAME}", KUBECTL_LIMIT)
     define(kubectl, crd("v1", "v1"))
     assert get(kubectl, "crontabs")["items"] == []
 
@@ -127,7 +128,7 @@ def test_freed_names_are_given_on(kubectl: Kubectl) -> None:
     eventually(lambda: conditions(kubectl, other).get("NamesAccepted") == ("False", "ShortNamesConflict"), "the name is taken")
     assert conditions(kubectl, other)["Established"] == ("False", "NotAccepted")
     kubectl("delete", "crd", NAME)
-    kubectl("wait", "--for=condition=Established", f"crd/{other}", "--timeout=10s")
+    kubectl("wait", "--for=condition=Established", f"crd/{other}", KUBECTL_LIMIT)
     assert conditions(kubectl, other)["NamesAccepted"] == ("True", "NoConflicts")
 
 

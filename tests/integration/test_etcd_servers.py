@@ -25,6 +25,7 @@ from tests.fakes.server import LocalServer
 from tests.integration import pages
 from tests.integration.comparison import comparable
 from tests.integration.server import Standalone, eventually
+from tests.waiting import HANG_SECONDS, KUBECTL_LIMIT
 
 CRONTABS = "/apis/stable.example.com/v1/namespaces/default/crontabs"
 
@@ -34,7 +35,7 @@ def plane() -> Iterator[ControlPlane]:
     """One whose etcd nobody else uses: a standalone server on it serves every definition there is."""
     with ControlPlane(obtain(os.environ, print)) as plane:
         plane.kubectl("apply", "-f", "-", input=pages.RESOURCE_DEFINITION)
-        plane.kubectl("wait", "--for=condition=Established", "crd/crontabs.stable.example.com", "--timeout=30s")
+        plane.kubectl("wait", "--for=condition=Established", "crd/crontabs.stable.example.com", KUBECTL_LIMIT)
         plane.kubectl("apply", "-f", "-", input=pages.MY_CRONTAB)
         yield plane
 
@@ -148,7 +149,7 @@ def test_each_watches_what_the_other_writes(plane: ControlPlane, ours: Kubectl, 
 def test_an_etcd_that_is_not_there_is_said_in_one_line(tmp_path: Path) -> None:
     etcd = ["--storage", "etcd", "--etcd-servers", "http://127.0.0.1:1"]
     command = [sys.executable, "-m", "aggserver", "dev", "--data", str(tmp_path / "data"), "--secure-port", "0", *etcd]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_SECONDS, check=False)
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("aggserver: ")]
     assert (done.returncode, "http://127.0.0.1:1" in line, "refused" in line) == (1, True, True)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -20,8 +20,8 @@ from tests.controlplane.etcd import EtcdCluster
 from tests.storage import contract
 from tests.storage.caching import Thing, at, make
 from tests.storage.suite import PODS, A, B, follow
+from tests.waiting import HANG_SECONDS, holding
 
-PATIENCE = 60.0  # seconds for what must happen, on the busiest machine
 _folders = itertools.count(1)
 
 
@@ -64,9 +64,9 @@ async def test_without_its_certificate_nobody_is_let_in(secure: EtcdCluster, mon
 
 
 async def test_an_etcd_that_is_not_there_ends_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aggserver.storage.etcd.START", 0.5)
+    monkeypatch.setattr("aggserver.storage.etcd.START", 2.0)
     store = EtcdStorage(["http://127.0.0.1:1", "http://127.0.0.1:2"])
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(HANG_SECONDS):
         with pytest.raises(Unavailable, match="refused"):
             await store.start()
 
@@ -203,11 +203,11 @@ class World:
     async def acknowledges(self, more: int) -> None:
         """Waits for so many acknowledged writes from now on."""
         wanted = len(self.acknowledged) + more
-        await until(lambda: len(self.acknowledged) >= wanted)
+        await holding(lambda: len(self.acknowledged) >= wanted, "the writers go on")
 
     async def end(self) -> None:
         self._writing = False
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(HANG_SECONDS):
             await asyncio.gather(*self._tasks[1:])
             while True:
                 try:
@@ -217,7 +217,7 @@ class World:
                     await asyncio.sleep(0)
             page = await self.store.list(PODS)
             await self.cacher.wait_for(page.revision)
-            await until(lambda: not self.acknowledged or self.told[-1][1] >= max(self.acknowledged))
+            await holding(lambda: not self.acknowledged or self.told[-1][1] >= max(self.acknowledged), "the watch is at the end")
         assert revision >= max(self.acknowledged)
         self._tasks[0].cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -226,12 +226,6 @@ class World:
         assert set(self.acknowledged) <= set(revisions)
         assert [item.key for item in self.cacher.list(PODS).items] == [item.key for item in page.items]
         self.cacher.close()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not condition():  # noqa: ASYNC110 - what other processes do
-            await asyncio.sleep(0.01)
 
 
 async def test_a_restart_under_a_watch(tmp_path: Path) -> None:
@@ -282,7 +276,7 @@ async def test_a_compaction_under_a_watch_that_was_cut_off(tmp_path: Path) -> No
             await other.compact(fifth)
             cacher.lost(Unavailable("cut off"))
             with pytest.raises(Compacted):
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(HANG_SECONDS):
                     await anext(watcher)
             await cacher.sync()
             assert [item.key for item in cacher.list(PODS).items] == [B]
@@ -310,7 +304,7 @@ async def test_an_etcd_that_was_emptied_is_read_anew(tmp_path: Path, caplog: pyt
             assert cacher.get(A) is not None
             cluster.kill(0)
             cluster.start_again(0, empty=True)
-            await until(lambda: cacher.get(A) is None)
+            await holding(lambda: cacher.get(A) is None, "the cache has begun anew")
             assert "went back" in caplog.text
             await store.create(B, b"1")
             await cacher.sync()
@@ -323,10 +317,10 @@ async def test_readiness_knows_of_a_lost_etcd_though_nobody_asks(tmp_path: Path)
         async with opened(cluster) as store:
             assert store.trouble() is None
             cluster.kill(0)
-            await until(lambda: store.trouble() is not None)
+            await holding(lambda: store.trouble() is not None, "it tells that etcd is gone")
             assert cluster.urls[0] in str(store.trouble())
             cluster.start_again(0)
-            await until(lambda: store.trouble() is None)
+            await holding(lambda: store.trouble() is None, "etcd is back")
 
 
 async def test_one_servers_write_is_the_others_read_at_once(etcd: EtcdCluster) -> None:

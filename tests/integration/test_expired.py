@@ -22,6 +22,7 @@ from tests.fakes.asgi import Client as LocalClient
 from tests.fakes.definitions import CRONTABS, CRONTABS_PATH, crontab
 from tests.fakes.server import LocalServer
 from tests.integration.raw import Client
+from tests.waiting import KUBECTL_LIMIT
 
 # A group of its own: other tests have theirs served by an aggregated server.
 _OURS, _THEIRS = "stable.example.com", "expired.example.com"
@@ -54,7 +55,7 @@ def compacted(own_control_plane: ControlPlane) -> Iterator[Client]:
     """kube-apiserver with crontabs, whose cache begins after revision 3, up to which etcd forgets."""
     own_control_plane.kubectl("create", "-f", "-", input=json.dumps(DEFINITION))
     name = f"crd/{DEFINITION['metadata']['name']}"
-    own_control_plane.kubectl("wait", "--for=condition=Established", name)
+    own_control_plane.kubectl("wait", "--for=condition=Established", name, KUBECTL_LIMIT)
     own_control_plane.kubectl("get", DEFINITION["metadata"]["name"])  # comes back until the cache is there
     with Client(own_control_plane.kubeconfig) as client:
         body = json.dumps({"revision": "3"}).encode()

@@ -32,12 +32,12 @@ from aggserver.storage.memory import MemoryStorage
 from aggserver.storage.sqlite import SQLiteStorage
 from tests.controlplane.plane import ControlPlane
 from tests.integration.server import eventually
+from tests.waiting import HANG_SECONDS, KUBECTL_LIMIT
 
 GROUP = "giving-back.example.com"
 DEFINITION = f"crontabs.{GROUP}"
 PREFIX = objects_prefix(DEFINITION)
 OBJECTS = f"/apis/{GROUP}/v1/crontabs"
-PATIENCE = 60.0  # seconds for what must happen, on the busiest machine
 
 
 def silent(_done: int, _total: int, _size: int) -> None:
@@ -121,7 +121,7 @@ class Sides:
 @asynccontextmanager
 async def sides(plane: ControlPlane, namespace: str) -> AsyncIterator[Sides]:
     plane.kubectl("apply", "-f", "-", input=json.dumps(definition()))
-    plane.kubectl("wait", "--for=condition=Established", f"crd/{DEFINITION}", "--timeout=60s")
+    plane.kubectl("wait", "--for=condition=Established", f"crd/{DEFINITION}", KUBECTL_LIMIT)
     cluster = await connect(str(plane.kubeconfig), "test")
     host, own = EtcdStorage([plane.etcd]), MemoryStorage()
     await host.start()
@@ -132,7 +132,7 @@ async def sides(plane: ControlPlane, namespace: str) -> AsyncIterator[Sides]:
         await own.close()
         await host.close()
         await cluster.close()
-        plane.kubectl("delete", "crd", DEFINITION, "--timeout=60s")
+        plane.kubectl("delete", "crd", DEFINITION, KUBECTL_LIMIT)
 
 
 def without_revision(obj: dict[str, Any]) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def without_revision(obj: dict[str, Any]) -> dict[str, Any]:
 
 
 async def test_objects_go_back_as_they_are(own_control_plane: ControlPlane, namespace: str) -> None:
-    async with sides(own_control_plane, namespace) as world, asyncio.timeout(PATIENCE):
+    async with sides(own_control_plane, namespace) as world, asyncio.timeout(HANG_SECONDS):
         for name in ("changed", "deleted", "kept"):
             world.apply(name, 1)
         copied = await world.move()
@@ -229,7 +229,7 @@ async def _events(cluster: ClusterClient, revision: int, count: int) -> list[tup
 
 
 async def test_through_the_api_all_but_new_uids_and_generations_stays(own_control_plane: ControlPlane, namespace: str) -> None:
-    async with sides(own_control_plane, namespace) as world, asyncio.timeout(PATIENCE):
+    async with sides(own_control_plane, namespace) as world, asyncio.timeout(HANG_SECONDS):
         for name in ("changed", "deleted", "kept"):
             world.apply(name, 1)
         copied = await world.move()
@@ -272,7 +272,7 @@ def _managers(obj: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 async def test_cleanup_leaves_none(own_control_plane: ControlPlane, namespace: str) -> None:
-    async with sides(own_control_plane, namespace) as world, asyncio.timeout(PATIENCE):
+    async with sides(own_control_plane, namespace) as world, asyncio.timeout(HANG_SECONDS):
         for number in range(3):
             world.apply(f"a{number}", number)
         copied = await world.move()
@@ -309,7 +309,7 @@ async def test_a_backup_gives_a_definition_back_when_its_server_is_lost(
     own_control_plane: ControlPlane, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(from_backup, "MARGIN", 500)  # of writes to etcd
-    async with sides(own_control_plane, namespace) as world, asyncio.timeout(PATIENCE):
+    async with sides(own_control_plane, namespace) as world, asyncio.timeout(HANG_SECONDS):
         for name in ("changed", "kept"):
             world.apply(name, 1)
         store = SQLiteStorage(tmp_path / "store.db")

@@ -17,6 +17,7 @@ import pytest
 from tests.controlplane.cluster import Cluster
 from tests.integration.comparison import comparable
 from tests.integration.server import Standalone, eventually
+from tests.waiting import KUBECTL_LIMIT
 
 GROUP = "owned.example.com"
 DEFINITION = f"""
@@ -240,7 +241,7 @@ def sides(control_plane: Cluster, standalone: Standalone) -> Iterator[tuple[Side
     pair = (Side(control_plane, control_plane.kubeconfig), Side(control_plane, standalone.kubeconfig))
     for side in pair:
         side.kubectl("create", "-f", "-", input=DEFINITION)
-        side.kubectl("wait", "--for=condition=Established", f"crd/rafts.{GROUP}")
+        side.kubectl("wait", "--for=condition=Established", f"crd/rafts.{GROUP}", KUBECTL_LIMIT)
         # Each publishes the schema, by which kubectl validates, in its own time.
         eventually(side.explains, "the schema is published")
     yield pair

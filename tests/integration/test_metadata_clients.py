@@ -14,6 +14,7 @@ import pytest
 from tests.controlplane.binaries import obtain_program
 from tests.controlplane.cluster import Kubectl
 from tests.integration.server import Standalone, eventually
+from tests.waiting import HANG_SECONDS, KUBECTL_LIMIT
 
 _REPOSITORY = Path(__file__).parents[2]
 _EXAMPLE = _REPOSITORY / "manifests/examples/crontab.yaml"
@@ -43,14 +44,14 @@ class Informer:
     def end(self) -> list[Any]:
         assert self._process.stdin is not None
         self._process.stdin.close()
-        assert self._process.wait(30) == 0
+        assert self._process.wait(HANG_SECONDS) == 0
         return list(self.lines("end")[0].get("items", []))
 
 
 @pytest.fixture(params=["true", "false"], ids=["watch-list", "list-and-watch"])
 def informer(request: pytest.FixtureRequest, standalone: Standalone, kubectl: Kubectl, tmp_path: Path) -> Iterator[Informer]:
     kubectl("apply", "-f", str(_EXAMPLE))
-    kubectl("wait", "--for=condition=Established", "crd/crontabs.stable.example.com")
+    kubectl("wait", "--for=condition=Established", "crd/crontabs.stable.example.com", KUBECTL_LIMIT)
     program, said = obtain_program("informer", os.environ, print), tmp_path / "said"
     with said.open("w") as output:
         process = subprocess.Popen(

@@ -14,14 +14,13 @@ from tests.controlplane.plane import ControlPlane
 from tests.integration import pages
 from tests.integration.aggregation import Aggregation
 from tests.integration.server import eventually
+from tests.waiting import KUBECTL_LIMIT
 
 OURS, THEIRS = "crontabs.stable.example.com", "crontabs.builtin.example.com"
 # The same definition in a group that kube-apiserver serves itself.
 BUILT_IN = (
     (Path(__file__).parents[2] / "manifests/examples/crontab.yaml").read_text().replace("stable.example", "builtin.example")
 )
-# Seconds. kube-controller-manager looks for new kinds every 30 s.
-RECOUNTED = 90.0
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +28,7 @@ def plane(aggregation: Aggregation) -> Iterator[ControlPlane]:
     """With the definition on both sides, and known to kube-controller-manager."""
     plane = aggregation.plane
     plane.kubectl("apply", "-f", "-", input=BUILT_IN)
-    plane.kubectl("wait", "--for=condition=Established", f"crd/{THEIRS}")
+    plane.kubectl("wait", "--for=condition=Established", f"crd/{THEIRS}", KUBECTL_LIMIT)
 
     def are_counted() -> bool:
         # It counts what it knows when it sees a quota, and otherwise every five minutes.
@@ -40,7 +39,7 @@ def plane(aggregation: Aggregation) -> Iterator[ControlPlane]:
         finally:
             plane.kubectl("delete", "quota", "probe")
 
-    eventually(are_counted, "kube-controller-manager knows the kinds", seconds=RECOUNTED)
+    eventually(are_counted, "kube-controller-manager knows the kinds")
     yield plane
     plane.kubectl("delete", "crd", THEIRS)
 
@@ -127,7 +126,7 @@ def test_what_is_deleted_is_counted_by_the_controller(plane: ControlPlane, names
         assert "created" in create(plane, namespace, OURS, name)
     assert "exceeded quota" in create(plane, namespace, OURS, "c")
     plane.kubectl("delete", OURS, "a", "-n", namespace)
-    eventually(lambda: used(plane, namespace) == {OURS: "1"}, "the usage is decreased", seconds=RECOUNTED)
+    eventually(lambda: used(plane, namespace) == {OURS: "1"}, "the usage is decreased")
     assert "created" in eventually(
         lambda: said if "created" in (said := create(plane, namespace, OURS, "c")) else "", "there is room again"
     )

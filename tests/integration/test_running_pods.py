@@ -10,8 +10,8 @@ import pytest
 
 from tests.controlplane.cluster import Cluster, Kubectl
 from tests.integration.server import Standalone, running
+from tests.waiting import KUBECTL_LIMIT
 
-WAIT = "--timeout=20s"
 STATEFUL = """
 apiVersion: apps/v1
 kind: StatefulSet
@@ -40,33 +40,35 @@ def kubectl(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) ->
 
 def test_a_rollout_and_back(kubectl: Kubectl) -> None:
     kubectl("create", "deployment", "web", "--image=nginx:1", "--replicas=3")
-    assert "successfully rolled out" in kubectl("rollout", "status", "deployment/web", WAIT).stdout
+    assert "successfully rolled out" in kubectl("rollout", "status", "deployment/web", KUBECTL_LIMIT).stdout
     kubectl("set", "image", "deployment/web", "nginx=nginx:2")
-    assert "successfully rolled out" in kubectl("rollout", "status", "deployment/web", WAIT).stdout
+    assert "successfully rolled out" in kubectl("rollout", "status", "deployment/web", KUBECTL_LIMIT).stdout
     kubectl("rollout", "undo", "deployment/web")
-    assert "successfully rolled out" in kubectl("rollout", "status", "deployment/web", WAIT).stdout
-    kubectl("wait", "deployment/web", "--for=jsonpath={.metadata.annotations.deployment\\.kubernetes\\.io/revision}=3", WAIT)
-    kubectl("wait", "deployment/web", "--for=condition=Available", WAIT)
+    assert "successfully rolled out" in kubectl("rollout", "status", "deployment/web", KUBECTL_LIMIT).stdout
+    kubectl(
+        "wait", "deployment/web", "--for=jsonpath={.metadata.annotations.deployment\\.kubernetes\\.io/revision}=3", KUBECTL_LIMIT
+    )
+    kubectl("wait", "deployment/web", "--for=condition=Available", KUBECTL_LIMIT)
     pods = json.loads(kubectl("get", "pods", "--selector=app=web", "-o", "json").stdout)["items"]
     assert {pod["spec"]["containers"][0]["image"] for pod in pods} == {"nginx:1"}
     kubectl("delete", "deployment/web")
-    kubectl("wait", "pods", "--selector=app=web", "--for=delete", WAIT)
+    kubectl("wait", "pods", "--selector=app=web", "--for=delete", KUBECTL_LIMIT)
 
 
 def test_stateful_sets_and_daemon_sets(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", "-", input=STATEFUL)
-    kubectl("rollout", "status", "statefulset/db", WAIT)
-    kubectl("rollout", "status", "daemonset/agent", WAIT)
+    kubectl("rollout", "status", "statefulset/db", KUBECTL_LIMIT)
+    kubectl("rollout", "status", "daemonset/agent", KUBECTL_LIMIT)
     kubectl("rollout", "restart", "statefulset/db")
-    kubectl("rollout", "status", "statefulset/db", WAIT)
+    kubectl("rollout", "status", "statefulset/db", KUBECTL_LIMIT)
 
 
 def test_jobs_and_pods(kubectl: Kubectl) -> None:
     kubectl("create", "job", "hi", "--image=busybox")
-    kubectl("wait", "job/hi", "--for=condition=Complete", WAIT)
+    kubectl("wait", "job/hi", "--for=condition=Complete", KUBECTL_LIMIT)
     kubectl("run", "one", "--image=nginx")
-    kubectl("wait", "pod/one", "--for=condition=Ready", WAIT)
-    kubectl("delete", "pod/one", WAIT)
+    kubectl("wait", "pod/one", "--for=condition=Ready", KUBECTL_LIMIT)
+    kubectl("delete", "pod/one", KUBECTL_LIMIT)
     kubectl("create", "namespace", "team")
     kubectl("run", "two", "--image=nginx", "--namespace=team")
-    kubectl("delete", "namespace", "team", WAIT)
+    kubectl("delete", "namespace", "team", KUBECTL_LIMIT)

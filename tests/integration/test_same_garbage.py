@@ -364,10 +364,10 @@ def emptied(side: Side) -> list[tuple[str, str, str, str]]:
             {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "held", "finalizers": [*HELD, "example.com/two"]}},
         )
         client.request("DELETE", f"/api/v1/namespaces/{CONTENT}")
-        eventually(lambda: any(status == "True" for _, status, _, _ in conditions()), f"{side.name} tells what is left", 60)
-        told = eventually(lambda: len(found := conditions()) == 5 and "configmaps. has 1 " in str(found) and found, side.name, 60)
+        eventually(lambda: any(status == "True" for _, status, _, _ in conditions()), f"{side.name} tells what is left")
+        told = eventually(lambda: len(found := conditions()) == 5 and "configmaps. has 1 " in str(found) and found, side.name)
         headers = {"content-type": "application/merge-patch+json"}
         path = f"/api/v1/namespaces/{CONTENT}/configmaps/held"
         client.request("PATCH", path, headers, b'{"metadata":{"finalizers":null}}')
-        eventually(lambda: namespace() is None, f"{side.name} removes the namespace", 60)
+        eventually(lambda: namespace() is None, f"{side.name} removes the namespace")
         return told or []

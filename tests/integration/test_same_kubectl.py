@@ -23,9 +23,9 @@ import yaml
 
 from tests.controlplane.plane import ControlPlane
 from tests.integration.server import Standalone, running
+from tests.waiting import HANG_SECONDS
 
 STORIES: dict[str, list[str | dict[str, str]]] = yaml.safe_load(Path(__file__).with_name("kubectl.yaml").read_text())
-SECONDS = 60.0
 
 # What may differ: read from top to bottom.
 LEFT_OUT = (
@@ -69,7 +69,7 @@ class Side:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=SECONDS,
+            timeout=HANG_SECONDS,
             check=False,
         )
         return comparable(f"{done.returncode}\n{done.stdout}{done.stderr}".strip())

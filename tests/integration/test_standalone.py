@@ -12,6 +12,7 @@ import pytest
 from tests.controlplane.cluster import Cluster, Kubectl
 from tests.integration import pages
 from tests.integration.server import Standalone, running
+from tests.waiting import KUBECTL_LIMIT
 
 
 def out(done: subprocess.CompletedProcess[str]) -> str:
@@ -27,14 +28,14 @@ def establish(kubectl: Kubectl, definition: str) -> None:
     kubectl("apply", "-f", "-", input=definition)
     name = re.search(r"^  name: (\S+)", definition, re.MULTILINE)
     assert name is not None
-    kubectl("wait", "--for=condition=Established", f"crd/{name.group(1)}", "--timeout=10s")
+    kubectl("wait", "--for=condition=Established", f"crd/{name.group(1)}", KUBECTL_LIMIT)
 
 
 def test_the_page_up_to_deletion(kubectl: Kubectl) -> None:
     assert out(kubectl("apply", "-f", "-", input=pages.RESOURCE_DEFINITION)) == (
         "customresourcedefinition.apiextensions.k8s.io/crontabs.stable.example.com created\n"
     )
-    kubectl("wait", "--for=condition=Established", "crd/crontabs.stable.example.com", "--timeout=10s")
+    kubectl("wait", "--for=condition=Established", "crd/crontabs.stable.example.com", KUBECTL_LIMIT)
     assert out(kubectl("apply", "-f", "-", input=pages.MY_CRONTAB)) == ("crontab.stable.example.com/my-new-cron-object created\n")
     header, row = rows(out(kubectl("get", "crontab")))
     assert header == ["NAME", "AGE"]
@@ -166,7 +167,7 @@ def test_finalizers(kubectl: Kubectl) -> None:
     )
     assert "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted" in refused.stderr
     kubectl("patch", "crontab", "my-new-cron-object", "--type=json", "-p", '[{"op":"remove","path":"/metadata/finalizers"}]')
-    kubectl("wait", "--for=delete", "crontab/my-new-cron-object", "--timeout=5s")
+    kubectl("wait", "--for=delete", "crontab/my-new-cron-object", KUBECTL_LIMIT)
 
 
 def test_kubectl_everyday(kubectl: Kubectl) -> None:
@@ -237,7 +238,7 @@ def test_namespaces(kubectl: Kubectl) -> None:
     kubectl("apply", "-n", "team", "-f", "-", input=pages.MY_CRONTAB)
     missing = kubectl("create", "-n", "nowhere", "-f", "-", input=pages.MY_CRONTAB, check=False)
     assert missing.stderr == 'Error from server (NotFound): error when creating "STDIN": namespaces "nowhere" not found\n'
-    kubectl("delete", "namespace", "team", "--timeout=10s")
+    kubectl("delete", "namespace", "team", KUBECTL_LIMIT)
     assert out(kubectl("get", "crontabs", "-A", "-o", "name")) == ""
     assert "team" not in out(kubectl("get", "namespaces", "-o", "name"))
 
@@ -250,7 +251,7 @@ def test_definition_with_a_live_finalizer_waits(kubectl: Kubectl) -> None:
     refused = kubectl("create", "-f", "-", input=pages.MY_CRONTAB.replace("my-new", "another"), check=False)
     assert "create not allowed while custom resource definition is terminating" in refused.stderr
     kubectl("patch", "crontab", "my-new-cron-object", "--type=json", "-p", '[{"op":"remove","path":"/metadata/finalizers"}]')
-    kubectl("wait", "--for=delete", "crd/crontabs.stable.example.com", "--timeout=10s")
+    kubectl("wait", "--for=delete", "crd/crontabs.stable.example.com", KUBECTL_LIMIT)
 
 
 def test_kubeconfig_is_private(standalone: Standalone) -> None:
@@ -263,7 +264,9 @@ def test_data_stays_between_runs(control_plane: Cluster, tmp_path: Path) -> None
     folder = tmp_path / "kept"
     with running(first := Standalone(folder)):
         control_plane.kubectl("apply", "-f", "-", user=first.kubeconfig, input=pages.RESOURCE_DEFINITION)
-        control_plane.kubectl("wait", "--for=condition=Established", "crd/crontabs.stable.example.com", user=first.kubeconfig)
+        control_plane.kubectl(
+            "wait", "--for=condition=Established", "crd/crontabs.stable.example.com", KUBECTL_LIMIT, user=first.kubeconfig
+        )
         control_plane.kubectl("apply", "-f", "-", user=first.kubeconfig, input=pages.MY_CRONTAB)
         before = control_plane.kubectl("get", "ct", "my-new-cron-object", "-o", "json", user=first.kubeconfig).stdout
         old = first.kubeconfig.read_bytes()

@@ -15,10 +15,10 @@ from tests.integration.raw import Client
 from tests.integration.server import Standalone
 from tests.integration.websockets import upgrade
 from tests.server.clients import HTTP2Client
+from tests.waiting import HANG_SECONDS
 
 NAMESPACES = "/api/v1/namespaces"
 WATCH = f"{NAMESPACES}?watch=1&fieldSelector=metadata.name%3Dlast"
-PATIENCE = 20.0
 CONNECTIONS = 200  # of HTTP/1.1, and as many of websockets
 _PLAIN = f"GET {WATCH} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode()
 STREAMS = 600  # of one connection of HTTP/2
@@ -37,7 +37,7 @@ def test_kubectl_ends_without_a_complaint(control_plane: Cluster, server: Standa
         assert process.stdout is not None
         assert process.stdout.readline() == "namespace/default\n"
         assert server.stop() == 0
-        rest, complaints = process.communicate(timeout=PATIENCE)
+        rest, complaints = process.communicate(timeout=HANG_SECONDS)
         assert (process.returncode, rest, complaints) == (0, "", "")
 
 
@@ -62,7 +62,7 @@ async def _stop_under(server: Standalone, client: Client, multiplexing: Client) 
         status = asyncio.get_running_loop().run_in_executor(None, server.stop)
         for ends, end in ((chunked, b"\r\n0\r\n\r\n"), (websockets, b"\x88\x02\x03\xe8")):
             for reader in ends:
-                rest = await asyncio.wait_for(reader.read(), PATIENCE)
+                rest = await asyncio.wait_for(reader.read(), HANG_SECONDS)
                 assert b'"name":"last"' in rest
                 assert rest.endswith(end)
         for stream in streams:
@@ -80,7 +80,7 @@ async def _request(client: Client, head: bytes) -> AsyncIterator[asyncio.StreamR
     reader, writer = await asyncio.open_connection(host, port, ssl=client.context, server_hostname=host)
     try:
         writer.write(head)
-        await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE)
+        await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HANG_SECONDS)
         yield reader
     finally:
         writer.close()

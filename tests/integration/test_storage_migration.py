@@ -185,7 +185,7 @@ def test_a_webhook_that_is_down_at_first(tmp_path: Path) -> None:
         told = eventually(lambda: _retrying(client), "it is told that the webhook is down")
         assert "conversion webhook for example.com/v1beta1, Kind=CronTab failed" in told
         with webhook(tmp_path, port):
-            eventually(lambda: _stored_versions(client) == ["v1"], "all are migrated", 60)
+            eventually(lambda: _stored_versions(client) == ["v1"], "all are migrated")
         # Now the objects can be read as v1 without the webhook.
         found = send(client, "GET", PATH)[1]["items"]
         assert {(item["host"], item["port"]) for item in found} == {("h", "1")}

@@ -13,6 +13,7 @@ from tests.controlplane.cluster import Kubectl
 from tests.controlplane.plane import ControlPlane
 from tests.integration import pages
 from tests.integration.server import Standalone, running
+from tests.waiting import KUBECTL_LIMIT
 
 MIB = 1024 * 1024
 # A group of its own: the other one is served by aggserver where the tests of aggregation have run before.
@@ -36,7 +37,7 @@ def servers(own_control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFa
 def kube_apiserver(own_control_plane: ControlPlane) -> Iterator[Kubectl]:
     kubectl = own_control_plane.kubectl
     kubectl("apply", "-f", "-", input=DEFINITION)
-    kubectl("wait", "--for=condition=Established", f"crd/crontabs.{GROUP}", "--timeout=30s")
+    kubectl("wait", "--for=condition=Established", f"crd/crontabs.{GROUP}", KUBECTL_LIMIT)
     yield kubectl
     kubectl("delete", "crd", f"crontabs.{GROUP}")
 

@@ -23,6 +23,7 @@ from tests.controlplane.cluster import Cluster
 from tests.integration.comparison import comparable
 from tests.integration.raw import Answer, Client
 from tests.integration.server import Standalone, eventually
+from tests.waiting import KUBECTL_LIMIT
 
 DEFINITION = Path(__file__).parents[2] / "manifests" / "examples" / "crontab.yaml"
 USER, GROUPS = "wanda", ["developers"]
@@ -50,7 +51,9 @@ def users(
     """The kubeconfigs of the same user on kube-apiserver and on aggserver; both know CronTabs."""
     for kubeconfig in (control_plane.kubeconfig, standalone.kubeconfig):
         control_plane.kubectl("apply", "-f", str(DEFINITION), user=kubeconfig)
-        control_plane.kubectl("wait", "--for=condition=Established", "crd/crontabs.stable.example.com", user=kubeconfig)
+        control_plane.kubectl(
+            "wait", "--for=condition=Established", "crd/crontabs.stable.example.com", KUBECTL_LIMIT, user=kubeconfig
+        )
     yield control_plane.user(USER, GROUPS), of_a_user(standalone, tmp_path_factory.mktemp("wanda"))
     control_plane.kubectl("delete", "-f", str(DEFINITION), "--wait=false")
 
@@ -143,7 +146,7 @@ def test_kubectl(control_plane: Cluster, users: tuple[Path, Path]) -> None:
         # What stable.example.com has in the control plane, other tests change: for a while after that, the aggregator names the
         # document by a hash that is past, and refuses the redirect to the one that is.
         explain = partial(kubectl, "explain", "crontabs.spec", user=kubeconfig, check=False)
-        eventually(partial(_tells_of_cron_spec, explain), "kubectl explain", seconds=60.0)
+        eventually(partial(_tells_of_cron_spec, explain), "kubectl explain")
         assert "Server Version: v1.36" in kubectl("version", user=kubeconfig).stdout
         assert USER in kubectl("auth", "whoami", user=kubeconfig).stdout
         assert "selfsubjectreviews.authentication.k8s.io" in kubectl("auth", "can-i", "--list", user=kubeconfig).stdout

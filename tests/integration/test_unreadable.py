@@ -21,6 +21,7 @@ from tests.controlplane.plane import ControlPlane
 from tests.integration.raw import Answer, Client
 from tests.integration.server import Standalone, eventually
 from tests.registry.test_unreadable import BYTES, PATH, PREFIX, REMOVED, THINGS, UNSAFE, body, embedding
+from tests.waiting import HANG_SECONDS, KUBECTL_LIMIT
 
 JSON = {"content-type": "application/json"}
 CRD = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{THINGS['metadata']['name']}"
@@ -41,7 +42,7 @@ def plane() -> Iterator[ControlPlane]:
     with ControlPlane(obtain(os.environ, print), apiserver_arguments=[gate]) as plane:
         for group in (GROUP, *GROUPS.values()):
             plane.kubectl("create", "-f", "-", input=json.dumps(THINGS).replace(GROUP, group))
-        plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+        plane.kubectl("wait", "--for=condition=Established", "crd", "--all", KUBECTL_LIMIT)
         yield plane
 
 
@@ -162,7 +163,7 @@ def test_what_is_mended(metadata: Any, plane: ControlPlane, theirs: Client, ours
 def check(plane: ControlPlane, folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "aggserver", "storage", "check", "--storage", "etcd", "--etcd-servers", plane.etcd]
     command += ["--data", str(folder), *more]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=HANG_SECONDS, check=False)
 
 
 def test_the_command_finds_and_removes_it(plane: ControlPlane, theirs: Client, ours: Client, tmp_path: Path) -> None:

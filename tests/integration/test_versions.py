@@ -13,6 +13,7 @@ import pytest
 from tests.controlplane.cluster import Cluster
 from tests.integration.server import Standalone, eventually, running
 from tests.integration.versions import FilePlace, Place, Webhook, crontab, example, with_versions
+from tests.waiting import HANG_SECONDS
 
 PLAIN = example("my-versioned-crontab")
 CONVERTED = example("my-versioned-crontab-with-conversion")
@@ -155,9 +156,12 @@ def test_the_webhook_of_the_page(place: Place, webhook: Webhook, review_version:
     listed = place.get(new)["items"]
     assert [(item["host"], item["port"]) for item in listed] == [("localhost", "1234"), ("example.com", "2345")]
     with place.watching(new) as watch:
-        assert [json.loads(watch.lines.get(timeout=20))["object"]["host"] for _ in listed] == ["localhost", "example.com"]
+        assert [json.loads(watch.lines.get(timeout=HANG_SECONDS))["object"]["host"] for _ in listed] == [
+            "localhost",
+            "example.com",
+        ]
         place.kubectl("patch", old, "local-crontab", "--type=merge", "-p", '{"hostPort":"elsewhere:80"}')
-        event = json.loads(watch.lines.get(timeout=20))
+        event = json.loads(watch.lines.get(timeout=HANG_SECONDS))
     assert (event["type"], event["object"]["host"], event["object"]["port"]) == ("MODIFIED", "elsewhere", "80")
     assert "hostPort" not in event["object"]
     place.kubectl("patch", new, "local-crontab", "--type=merge", "-p", '{"port":"81"}')

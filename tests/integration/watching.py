@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from tests.controlplane.cluster import Cluster
 from tests.integration import pages
 from tests.integration.server import eventually
+from tests.waiting import HANG_SECONDS
 
 __all__ = ["Watch", "watching"]
 
@@ -29,14 +30,14 @@ class Watch:
         """The kinds of the events about `name`, up to one of kind `last`."""
         found: list[str] = []
         while not found or found[-1] != last:
-            kind, about = self.lines.get(timeout=10.0).split()[:2]
+            kind, about = self.lines.get(timeout=HANG_SECONDS).split()[:2]
             if about == name:
                 found.append(kind)
         return found
 
     def end(self) -> tuple[int, str]:
         """Exit status and complaints, once it ended by itself."""
-        status = self._process.wait(timeout=10.0)
+        status = self._process.wait(timeout=HANG_SECONDS)
         assert self._process.stderr is not None
         return status, self._process.stderr.read()
 

@@ -10,7 +10,6 @@ import asyncio
 import base64
 import json
 import threading
-import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -24,14 +23,13 @@ from tests.controlplane.cluster import Cluster
 from tests.fakes.webhook import CA, webhook_server
 from tests.integration.comparison import Case, Seen, comparable, play
 from tests.integration.raw import Client
-from tests.integration.server import NO_COLLECTOR, Standalone, running
+from tests.integration.server import NO_COLLECTOR, Standalone, eventually, running
 
 __all__ = ["Hook", "WebhookCase", "WebhookSides", "webhook_sides"]
 
 GROUP = "webhooks.example.com"
 REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
 # Seconds until kube-apiserver has noticed new configurations, at most.
-_PATIENCE = 30.0
 
 T = TypeVar("T")
 
@@ -207,7 +205,7 @@ def _clear(
 ) -> None:
     for each in stored:
         client.request("DELETE", f"{_path(each)}/{each['metadata']['name']}")
-    _until(lambda: _released(client))
+    eventually(lambda: _released(client), "no gadget has a finalizer")
     for definition in definitions:
         client.request("DELETE", f"{_DEFINITIONS}/{definition['metadata']['name']}")
     for name in cases:
@@ -247,7 +245,7 @@ def _plant(client: Client, cases: Mapping[str, WebhookCase], definitions: Sequen
         create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     stored = [create(_path(each), each) for slug, case in cases.items() for each in configurations(case, slug, url)]
     for definition in definitions:
-        _until(lambda name=definition["metadata"]["name"]: _established(client, name))
+        eventually(lambda name=definition["metadata"]["name"]: _established(client, name), f"{definition} is established")
     return stored
 
 
@@ -262,7 +260,9 @@ def _await_effect(client: Client) -> None:
     for name in ("mutating", "validating"):
         body = {"apiVersion": "webhooks.example.com/v1", "kind": "Gadget", "metadata": {"name": name}}
         raw = json.dumps(body).encode()
-        _until(lambda raw=raw: b"denied the request" in client.request("POST", path, _JSON, raw).body)
+        eventually(
+            lambda raw=raw: b"denied the request" in client.request("POST", path, _JSON, raw).body, f"the {name} webhook is asked"
+        )
 
 
 def _released(client: Client) -> bool:
@@ -274,10 +274,3 @@ def _released(client: Client) -> bool:
         raw = json.dumps({"metadata": {"finalizers": None}}).encode()
         client.request("PATCH", path, {"content-type": "application/merge-patch+json"}, raw)
     return not kept
-
-
-def _until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + _PATIENCE
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.1)

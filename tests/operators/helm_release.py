@@ -21,6 +21,7 @@ from tests.controlplane.binaries import cache_folder
 from tests.controlplane.cluster import Cluster
 from tests.controlplane.toolchain import go_command, go_environment
 from tests.integration.server import Standalone, running
+from tests.waiting import HANG_SECONDS, KUBECTL_LIMIT
 
 MODULE = Path(__file__).with_name("helm")
 CHART = Path(__file__).with_name("chart")
@@ -80,7 +81,7 @@ def releases(helm: Path, kubeconfig: Path, scratch: Path) -> list[tuple[str, str
 def run(helm: Path, kubeconfig: Path, scratch: Path, *arguments: str) -> str:
     homes = {f"HELM_{name}_HOME": str(scratch / name) for name in ("CACHE", "CONFIG", "DATA")}
     command = [str(helm), *arguments, "--namespace", NAMESPACE, "--kubeconfig", str(kubeconfig)]
-    done = subprocess.run(command, env={**os.environ, **homes}, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, env={**os.environ, **homes}, capture_output=True, text=True, timeout=HANG_SECONDS, check=False)
     assert done.returncode == 0, f"{' '.join(arguments)}: {done.stdout}{done.stderr}"
     return done.stdout
 
@@ -108,7 +109,7 @@ def test_waiting_for_pods_and_hooks(control_plane: Cluster, helm: Path, tmp_path
         def kubectl(*arguments: str, **more: str) -> str:
             return control_plane.kubectl(*arguments, "-n", NAMESPACE, user=server.kubeconfig, **more).stdout  # type: ignore[arg-type]
 
-        wait, hook = ("--wait", "--timeout", "30s"), ("--set", "migrates=true")
+        wait, hook = ("--wait", KUBECTL_LIMIT), ("--set", "migrates=true")
         call("install", RELEASE, str(CHART), "--create-namespace", *hook, *wait)
         assert kubectl("get", "job", "migrate", "-o", "jsonpath={.status.succeeded}") == "1"
         call("upgrade", RELEASE, str(CHART), "--set", "replicas=3", *hook, *wait)
@@ -122,4 +123,4 @@ def test_waiting_for_pods_and_hooks(control_plane: Cluster, helm: Path, tmp_path
         assert "kind: Deployment" in call("get", "manifest", RELEASE)
         call("uninstall", RELEASE, *wait)
         kubectl("apply", "-f", "-", input=call("template", RELEASE, str(CHART)))
-        kubectl("rollout", "status", f"deployment/{RELEASE}", "--timeout=30s")
+        kubectl("rollout", "status", f"deployment/{RELEASE}", KUBECTL_LIMIT)

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aggserver.meta import codec, golang, json_text, jsonpath, names, selectors, times, versions, yaml_text
@@ -144,13 +144,17 @@ def test_field_selectors_match_what_they_were_made_of(fields: dict[str, str]) ->
     assert {name: selectors.exact_value(read, name) for name in fields} == fields
 
 
+@example(r"=\=,==\\")
 @given(st.text("ab=!\\,", max_size=12))
 def test_field_selectors_are_read_or_refused(text: str) -> None:
     try:
         selector = FieldSelector.parse(text)
     except SelectorError:
         return
-    assert FieldSelector.parse(str(selector)) == selector
+    # Terms are sorted as they are written, `==` before it becomes `=`: what is read again may have another order.
+    read = FieldSelector.parse(str(selector))
+    assert sorted(read.requirements(), key=repr) == sorted(selector.requirements(), key=repr)
+    assert FieldSelector.parse(str(read)) == read
 
 
 @given(st.text(".ab[]?(@='\"){}*:-01,$ \\", max_size=15), VALUES)

@@ -31,6 +31,8 @@ def test_ratcheting_only_drops_errors(case: tuple[dict[str, Any], Any, Any]) -> 
     tree = structural.compile(schema)
     told = list(map(str, validate(value, schema, correlation=Correlation(value, old, tree))))
     assert told == list(map(str, validate(value, schema, correlation=Correlation(value, old, tree), passes=Validity())))
-    assert [text for text in map(str, validate(value, schema)) if text in told] == told
+    # The others stay in their order; the same text may stand there more often than once.
+    errors = map(str, validate(value, schema))
+    assert all(text in errors for text in told)
     if Correlation(value, value, tree).is_unchanged():
         assert validate(value, schema, correlation=Correlation(value, value, tree)) == []

@@ -27,6 +27,7 @@ from aggserver.registry.watch import Watch
 from aggserver.schema.compiled import CompiledSchema
 from aggserver.storage.memory import MemoryStorage
 from tests.fakes.clock import FakeClock
+from tests.waiting import HANG_SECONDS
 
 GROUP = "stable.example.com"
 NOW = 1767323045.0
@@ -266,7 +267,7 @@ class Seen:
         told = []
         for _ in range(count):
             while not self._pending:
-                self._pending = list(await asyncio.wait_for(anext(self._batches), 5))
+                self._pending = list(await asyncio.wait_for(anext(self._batches), HANG_SECONDS))
             event = self._pending.pop(0)
             self.objects.append(event.object)
             name = "end" if event.initial_events_end else ""

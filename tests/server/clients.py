@@ -11,7 +11,7 @@ import h2.connection
 import h2.events
 import h2.settings
 
-PATIENCE = 20.0  # seconds; only a hang waits for it
+from tests.waiting import HANG_SECONDS
 
 
 def tls_context(ca_pem, *, alpn=("h2",), client=None, tmp_path=None):
@@ -32,7 +32,7 @@ async def http1(port, request, context=None):
     )
     writer.write(request)
     try:
-        return await asyncio.wait_for(reader.read(), PATIENCE)
+        return await asyncio.wait_for(reader.read(), HANG_SECONDS)
     finally:
         await close(writer)
 
@@ -96,7 +96,7 @@ class HTTP2Client:
     async def until(self, condition):
         """Read until the condition holds. Fails when the server closes before, or nothing comes."""
         while not condition():
-            data = await asyncio.wait_for(self.reader.read(65536), PATIENCE)
+            data = await asyncio.wait_for(self.reader.read(65536), HANG_SECONDS)
             if not data:
                 self.closed = True
                 assert condition(), "the server closed the connection"

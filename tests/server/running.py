@@ -10,7 +10,8 @@ import pytest
 from aggserver.certificates.issuing import issue_serving, new_ca
 from aggserver.server.serving import Server, bind, loop_factory
 from aggserver.server.tls import TLSConfig
-from tests.server.clients import PATIENCE, HTTP2Client, tls_context
+from tests.server.clients import HTTP2Client, tls_context
+from tests.waiting import HANG_SECONDS
 
 __all__ = ["CA", "CLIENT_CA", "GET", "LOOPS", "NOW", "PROXY_CA", "App", "Running", "eventually"]
 
@@ -143,10 +144,10 @@ class Running:
         self.server.request_stop()
         for client in self.clients:
             await client.close()
-        await asyncio.wait_for(self.task, PATIENCE)
+        await asyncio.wait_for(self.task, HANG_SECONDS)
 
     async def stopped(self):
-        await asyncio.wait_for(self.task, PATIENCE)
+        await asyncio.wait_for(self.task, HANG_SECONDS)
 
     async def http2(self, receive_buffer=0, **options):
         client = await HTTP2Client.connect(self.port, tls_context(CA.cert_pem, **options), receive_buffer)
@@ -156,6 +157,6 @@ class Running:
 
 async def eventually(condition):
     """Let real I/O happen until the condition holds."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(HANG_SECONDS):
         while not condition():  # noqa: ASYNC110  what is waited for is in another process' hands, as it were: the kernel's
             await asyncio.sleep(0)

@@ -9,8 +9,9 @@ import pytest
 from hyperframe.frame import DataFrame
 
 from aggserver.server.connection import EngineConfig
-from tests.server.clients import PATIENCE, close, tls_context
+from tests.server.clients import close, tls_context
 from tests.server.running import CA, Running, eventually
+from tests.waiting import HANG_SECONDS
 
 PLAIN = {":method": "GET", ":authority": "a", ":scheme": "https", ":path": "/"}
 
@@ -106,7 +107,7 @@ async def test_a_lost_connection_of_http1(upgrade):
     async with Running(tls=False) as running:
         reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
         writer.write(f"GET /watch HTTP/1.1\r\nhost: a\r\n{wish}\r\n".encode())
-        await asyncio.wait_for(reader.readuntil(b"event\n"), PATIENCE)
+        await asyncio.wait_for(reader.readuntil(b"event\n"), HANG_SECONDS)
         writer.transport.abort()
         await eventually(lambda: running.app.ended)
         assert running.app.ended == ["client"]
@@ -120,7 +121,7 @@ async def test_what_follows_the_last_request_holds_nothing():
         writer.write(last + b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
         await running.app.started.wait()
         running.app.release.set()
-        answer = await asyncio.wait_for(reader.read(), PATIENCE)
+        answer = await asyncio.wait_for(reader.read(), HANG_SECONDS)
         assert answer.count(b"HTTP/1.1 200 OK") == 1
         await eventually(lambda: not running.server._connections)
         assert running.app.asked == 1

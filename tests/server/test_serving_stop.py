@@ -9,21 +9,22 @@ import socket
 import pytest
 
 from aggserver.server import serving
-from tests.server.clients import PATIENCE, close, http1, tls_context
+from tests.server.clients import close, http1, tls_context
 from tests.server.running import CA, GET, LOOPS, Running, eventually
+from tests.waiting import HANG_SECONDS
 
 
 @pytest.mark.parametrize("factory", LOOPS.values(), ids=LOOPS)
 def test_a_stop_does_not_wait_for_idle_clients(factory, monkeypatch):
     """One that never looks at its connection does not say the end of TLS; all that it was sent arrives nevertheless."""
-    monkeypatch.setattr(serving, "TLS_CLOSE_SECONDS", PATIENCE * 100)
+    monkeypatch.setattr(serving, "TLS_CLOSE_SECONDS", HANG_SECONDS * 100)
 
     async def main():
         async with Running() as running:
             context = tls_context(CA.cert_pem, alpn=["http/1.1"])
 
             def ask():
-                plain = socket.create_connection(("127.0.0.1", running.port), PATIENCE)
+                plain = socket.create_connection(("127.0.0.1", running.port), HANG_SECONDS)
                 client = context.wrap_socket(plain, server_hostname="localhost")
                 client.sendall(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
                 return client
@@ -48,7 +49,7 @@ def test_a_stop_loses_nothing(factory, caplog):
     """Watches end properly, requests in flight finish, idle connections close, new ones are refused."""
 
     async def main():
-        async with Running(grace=PATIENCE) as running:
+        async with Running(grace=HANG_SECONDS) as running:
             client, idle = await running.http2(), await running.http2()
             assert (await idle.get())["status"] == 200
             watch, slow = client.request("/watch"), client.request("/slow")
@@ -61,7 +62,7 @@ def test_a_stop_loses_nothing(factory, caplog):
             running.server.request_stop()
             got = await client.response(watch)
             assert (got["body"], got["ended"]) == (b"event\n", "end")
-            assert (await asyncio.wait_for(reader.read(), PATIENCE)).endswith(b"0\r\n\r\n"), "the chunked body ends properly"
+            assert (await asyncio.wait_for(reader.read(), HANG_SECONDS)).endswith(b"0\r\n\r\n"), "the chunked body ends properly"
             await client.until(lambda: client.goaway is not None)
             assert client.goaway == (0, slow)
             await idle.until(lambda: idle.closed)
@@ -80,7 +81,7 @@ def test_a_stop_loses_nothing(factory, caplog):
 
 
 async def test_readiness_fails_before_anything_is_refused():
-    async with Running(shutdown_delay=PATIENCE) as running:
+    async with Running(shutdown_delay=HANG_SECONDS) as running:
         client = await running.http2()
         running.server.request_stop()
         await eventually(lambda: running.order)
@@ -108,7 +109,7 @@ def test_what_does_not_finish_is_dropped(factory, caplog):
 
 
 async def test_a_second_stop_gives_up_waiting():
-    async with Running(grace=PATIENCE * 100) as running:
+    async with Running(grace=HANG_SECONDS * 100) as running:
         client = await running.http2()
         client.request("/slow")
         await eventually(running.app.started.is_set)

@@ -12,8 +12,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from aggserver.authentication.x509 import Roots, verify
 from aggserver.certificates.issuing import KeyPair, issue_client, issue_serving, new_ca
-from tests.server.clients import PATIENCE, close, http1, tls_context
+from tests.server.clients import close, http1, tls_context
 from tests.server.running import CA, CLIENT_CA, GET, LOOPS, NOW, PROXY_CA, Running
+from tests.waiting import HANG_SECONDS
 
 
 @pytest.mark.parametrize("factory", LOOPS.values(), ids=LOOPS)
@@ -164,7 +165,7 @@ def test_broken_handshakes_are_silent(factory, garbage, caplog):
             reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
             writer.write(garbage)
             if garbage:
-                await asyncio.wait_for(reader.read(), PATIENCE)
+                await asyncio.wait_for(reader.read(), HANG_SECONDS)
             await close(writer)
             assert b"200" in await http1(running.port, GET % b"/", tls_context(CA.cert_pem, alpn=["http/1.1"]))
 

@@ -10,7 +10,8 @@ from wsproto.connection import Connection, ConnectionType
 from wsproto.events import CloseConnection, Message, Ping, Pong, TextMessage
 
 from aggserver.server.serving import Server, bind
-from tests.server.clients import PATIENCE, close
+from tests.server.clients import close
+from tests.waiting import HANG_SECONDS
 
 HEAD = (
     b"GET /a%20path?watch=1 HTTP/1.1\r\nhost: a\r\nconnection: keep-alive, Upgrade\r\nupgrade: WebSocket\r\n"
@@ -67,7 +68,7 @@ class Running:
         self.app = app
         self.early = early
         self.server = Server(
-            app, [bind("127.0.0.1", 0)], None, on_stopping=lambda: None, on_shutdown=lambda: app.release.set(), grace=PATIENCE
+            app, [bind("127.0.0.1", 0)], None, on_stopping=lambda: None, on_shutdown=lambda: app.release.set(), grace=HANG_SECONDS
         )
 
     async def __aenter__(self):
@@ -80,20 +81,20 @@ class Running:
     async def __aexit__(self, *_):
         await close(self.writer)
         self.server.request_stop()
-        await asyncio.wait_for(self.task, PATIENCE)
+        await asyncio.wait_for(self.task, HANG_SECONDS)
 
     async def head(self):
-        return await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), PATIENCE)
+        return await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), HANG_SECONDS)
 
     async def exactly(self, expected):
-        assert await asyncio.wait_for(self.reader.readexactly(len(expected)), PATIENCE) == expected
+        assert await asyncio.wait_for(self.reader.readexactly(len(expected)), HANG_SECONDS) == expected
 
     async def rest(self):
-        return await asyncio.wait_for(self.reader.read(), PATIENCE)
+        return await asyncio.wait_for(self.reader.read(), HANG_SECONDS)
 
     async def over(self):
         """The server knows that the websocket is over, and holds nothing of it."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(HANG_SECONDS):
             while self.server._connections:  # noqa: ASYNC110  the end comes by the kernel
                 await asyncio.sleep(0)
 
@@ -225,7 +226,7 @@ async def test_a_hasty_client_is_answered_after_the_handshake():
         await running.app.asked.wait()
         running.app.decided.set()
         assert (await running.head()).startswith(ACCEPTED)
-        assert b"\x8a\x02hi" in await asyncio.wait_for(running.reader.readexactly(len(EVENT) + 4), PATIENCE)
+        assert b"\x8a\x02hi" in await asyncio.wait_for(running.reader.readexactly(len(EVENT) + 4), HANG_SECONDS)
 
 
 async def test_a_client_that_does_not_read_holds_up_its_application_alone():

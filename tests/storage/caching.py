@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from aggserver.storage.cacher import Cacher, CacheWatcher, WatchEvent
 from aggserver.storage.interface import KeyValue, Storage
+from tests.waiting import HANG_SECONDS
 
 __all__ = ["PREFIX", "Thing", "World", "at", "make", "silent", "take", "told", "value_is"]
 
@@ -81,7 +82,7 @@ def told(events: Sequence[WatchEvent[Thing]]) -> list[tuple[str, str, str, int]]
 async def take(watch: CacheWatcher[Thing], count: int) -> list[tuple[str, str, str, int]]:
     """The next `count` events; more is a failure."""
     events: list[WatchEvent[Thing]] = []
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(HANG_SECONDS):
         while len(events) < count:
             batch = await anext(watch)
             assert batch

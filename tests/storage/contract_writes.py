@@ -8,6 +8,7 @@ import pytest
 
 from aggserver.storage.interface import Conflict, Guard, Guarded, KeyExists, KeyValue, NotFound, Storage
 from tests.storage.suite import FAR, PODS, A, B, C, Suite, keys
+from tests.waiting import HANG_SECONDS
 
 __all__ = ["SUITE"]
 
@@ -221,7 +222,7 @@ async def a_refused_write_leaves_its_neighbours_alone(store: Storage) -> None:
 
 @SUITE.case
 async def a_caller_that_gave_up_disturbs_nobody(store: Storage) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(HANG_SECONDS):
         given_up = asyncio.ensure_future(store.create(A, b""))
         await asyncio.sleep(0)
         given_up.cancel()

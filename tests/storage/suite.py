@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from aggserver.storage.interface import Event, KeyValue, Storage, StorageError, Subscription
+from tests.waiting import HANG_SECONDS
 
 __all__ = ["FAR", "PODS", "A", "B", "C", "Case", "Recorder", "Suite", "follow", "keys"]
 
@@ -19,7 +20,6 @@ A, B, C = (f"{PODS}default/{name}" for name in "abc")
 FAR = 1 << 40  # revisions ahead of what any store reaches during a case
 
 # Timeout in seconds, long enough for a busy machine.
-_PATIENCE = 20
 
 Case = Callable[[Storage], Awaitable[None]]
 
@@ -58,7 +58,7 @@ class Recorder:
         """Wait until all events up to `revision` were delivered. Requests progress, as a cacher does."""
         if self.revision < revision and self.subscription is not None:
             self.subscription.progress()
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(HANG_SECONDS):
             while self.revision < revision:
                 self._progress.clear()
                 await self._progress.wait()

@@ -16,6 +16,7 @@ from aggserver.storage.interface import Compacted, KeyExists, KeyValue, Page, Un
 from aggserver.storage.sqlite import SQLiteStorage
 from aggserver.storage.sqlite_maintenance import DamagedError, check
 from tests.storage import contract, in_process
+from tests.waiting import HANG_SECONDS
 
 KEY = "/stable.example.com/crontabs/default/a"
 
@@ -199,7 +200,7 @@ class Turns:
     def wait(self, writes: int) -> None:
         passed = threading.Event()
         self._waiting.append((self._written + writes, passed))
-        assert passed.wait(30)
+        assert passed.wait(HANG_SECONDS)
 
     def write(self, writes: int = 1) -> None:
         self._written += writes

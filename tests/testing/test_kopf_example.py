@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 from tests.command import REPOSITORY
+from tests.waiting import HANG_SECONDS
 
 FOLDER = REPOSITORY / "manifests" / "examples" / "kopf"
 
@@ -19,7 +20,7 @@ def test_its_tests_pass() -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=HANG_SECONDS,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "3 passed" in done.stdout

@@ -14,6 +14,7 @@ import yaml
 
 from tests.command import REPOSITORY
 from tests.fakes.definitions import CRONTABS, WIDGETS, crontab
+from tests.waiting import HANG_SECONDS
 
 pytest_plugins = ["pytester"]
 
@@ -265,7 +266,7 @@ def test_a_run_without_it_pays_nothing(project: pytest.Pytester) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=HANG_SECONDS,
     )
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -25,6 +25,7 @@ from aggserver.testing import Server, ServerError
 from tests.command import REPOSITORY
 from tests.fakes.definitions import CRONTABS, CRONTABS_PATH, GROUP, WIDGETS, WIDGETS_PATH, crontab, definition, version, widget
 from tests.integration.server import eventually
+from tests.waiting import HANG_SECONDS
 
 EXAMPLE = REPOSITORY / "manifests" / "examples" / "crontab.yaml"
 NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "given"}}
@@ -34,7 +35,7 @@ def ask(server: Server, path: str, method: str = "GET", body: Any = None) -> tup
     """A request with the files that the server offers, as any program may send it."""
     tls = ssl.create_default_context(cafile=server.ca_file)
     tls.load_cert_chain(server.client_certificate_file, server.client_key_file)
-    connection = http.client.HTTPSConnection(urlsplit(server.url).netloc, context=tls, timeout=30)
+    connection = http.client.HTTPSConnection(urlsplit(server.url).netloc, context=tls, timeout=HANG_SECONDS)
     try:
         connection.request(method, path, json.dumps(body), {"Content-Type": "application/json"})
         answer = connection.getresponse()

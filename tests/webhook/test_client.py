@@ -5,13 +5,16 @@ import re
 import time
 from pathlib import Path
 
+import aiohttp
 import pytest
 from aiohttp import web
 
 from aggserver.certificates.issuing import issue_client, issue_serving
+from aggserver.webhook import client
 from aggserver.webhook.client import MAX_CONNECTIONS_PER_WEBHOOK, WebhookError
 from aggserver.webhook.config import ClientConfig, ServiceReference
 from aggserver.webhook.identities import Identity
+from tests.controlplane.processes import free_ports
 from tests.fakes.bad_webhooks import HANGS
 from tests.fakes.clock import FakeClock
 from tests.fakes.webhook import CA, STRANGER, FixedServices, calling, webhook_server
@@ -59,11 +62,12 @@ async def test_certificates(trusted: bytes, names: list[str], reason: str) -> No
     assert str(caught.value) == f"{url}: tls: failed to verify certificate: x509: {reason}"
 
 
-async def test_nobody_listens(unused_tcp_port: int) -> None:
+async def test_nobody_listens() -> None:
+    (port,) = free_ports(1)
     async with calling() as webhooks:
         with pytest.raises(WebhookError) as caught:
-            await webhooks.call(ClientConfig(f"https://127.0.0.1:{unused_tcp_port}/"), b"{}", timeout=30)
-    where = f"127.0.0.1:{unused_tcp_port}"
+            await webhooks.call(ClientConfig(f"https://127.0.0.1:{port}/"), b"{}", timeout=30)
+    where = f"127.0.0.1:{port}"
     assert str(caught.value) == f'Post "https://{where}/?timeout=30s": dial tcp {where}: connect: connection refused'
 
 
@@ -164,7 +168,13 @@ async def test_a_webhook_that_hangs_takes_only_its_own_connections() -> None:
         assert await asyncio.gather(*calls) == [b"{}"] * 100
 
 
-async def test_time_is_up() -> None:
+async def test_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, read = asyncio.Event(), client._read
+
+    async def noted_read(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
+        reading.set()
+        return await read(response, max_bytes)
+
     async def half(request: web.BaseRequest) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
@@ -178,8 +188,13 @@ async def test_time_is_up() -> None:
         url = f"https://127.0.0.1:{server.port}/convert?timeout=50ms"
         assert str(caught.value) == f'Post "{url}": context deadline exceeded'
         server.answer = half
+        monkeypatch.setattr(client, "_read", noted_read)
+        waiting = asyncio.create_task(webhooks.call(server.config(), b"{}", timeout=30))
+        await reading.wait()
+        now = asyncio.get_running_loop().time
+        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now() + 30)
         with pytest.raises(WebhookError) as caught:
-            await webhooks.call(server.config(), b"{}", timeout=0.5)
+            await waiting
         original = "net/http: request canceled (Client.Timeout or context cancellation while reading body)"
         assert str(caught.value) == f"unexpected error when reading response body. Please retry. Original error: {original}"
 
