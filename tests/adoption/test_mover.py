@@ -81,7 +81,7 @@ async def test_no_acknowledged_write_is_lost(seed: int, disturbances: dict[int, 
     await world.stop()
 
 
-@pytest.mark.parametrize("kind", ["kill", "fail"])
+@pytest.mark.parametrize("kind", ["kill", pytest.param("fail", marks=pytest.mark.long)])
 async def test_each_moment_of_a_move_may_be_the_last(kind: str) -> None:
     """At every point of a move and a release, one after the other."""
     number, reached = 0, True
@@ -118,7 +118,7 @@ async def test_no_acknowledged_write_is_lost_while_stores_are_full(
     await world.stop()
 
 
-@pytest.mark.parametrize("store", ["own", "host"])
+@pytest.mark.parametrize("store", ["own", pytest.param("host", marks=pytest.mark.long)])
 async def test_each_moment_of_a_move_may_find_a_store_full(store: str) -> None:
     """And clients of the other store go on writing, except in the steps in which they wait for the move anyway."""
     number, reached = 0, True
@@ -368,7 +368,7 @@ async def cleaned(world: World) -> None:
     await world.settle()
 
 
-@pytest.mark.parametrize("kind", ["kill", "fail"])
+@pytest.mark.parametrize("kind", ["kill", pytest.param("fail", marks=pytest.mark.long)])
 async def test_a_cleanup_goes_on_after_an_interruption_at_any_moment(kind: str) -> None:
     number, reached = 0, True
     while reached:

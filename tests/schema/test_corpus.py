@@ -6,10 +6,12 @@ Their rules cost what they cost there.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from pathlib import Path as File
 from typing import Any
 
+import pytest
 import yaml
 
 from aggserver.meta.field import Path
@@ -25,6 +27,7 @@ from tests import corpus
 from tests.schema.plain_defaulting import default
 
 
+@functools.cache
 def schemas() -> dict[tuple[str, str], Structural]:
     """(apiVersion, kind) -> schema."""
     found = {}
@@ -37,17 +40,28 @@ def schemas() -> dict[tuple[str, str], Structural]:
     return found
 
 
+@functools.cache
+def pruner(kind: tuple[str, str]) -> Callable[[Any], list[str]]:
+    return compile_pruner(schemas()[kind])
+
+
+@functools.cache
+def defaulter(kind: tuple[str, str]) -> Callable[[Any], None]:
+    return compile_defaulter(schemas()[kind])
+
+
 def test_accepted_samples() -> None:
     compiled = schemas()
     for sample in corpus.accepted_samples():
-        schema = compiled[sample["apiVersion"], sample["kind"]]
+        kind = sample["apiVersion"], sample["kind"]
+        schema = compiled[kind]
         obj: dict[str, Any] = copy.deepcopy(sample)
-        assert compile_pruner(schema)(obj) == []
+        assert pruner(kind)(obj) == []
         assert prune(copy.deepcopy(sample), schema) == []
         assert obj == sample
 
         plain = copy.deepcopy(sample)
-        compile_defaulter(schema)(obj)
+        defaulter(kind)(obj)
         default(plain, schema)
         assert obj == plain
 
@@ -56,9 +70,9 @@ def test_accepted_samples() -> None:
 
 
 def test_every_schema_makes_a_pruner_and_a_defaulter() -> None:
-    for schema in schemas().values():
-        assert compile_pruner(schema)({"kind": "K", "unheard of": 1}) in ([], ["unheard of"])
-        compile_defaulter(schema)({})
+    for kind in schemas():
+        assert pruner(kind)({"kind": "K", "unheard of": 1}) in ([], ["unheard of"])
+        defaulter(kind)({})
 
 
 def costs(node: Structural, declared: DeclType | None) -> Iterator[int]:
@@ -73,6 +87,7 @@ def costs(node: Structural, declared: DeclType | None) -> Iterator[int]:
             yield from costs(child, declare(child, is_resource=child.x_embedded_resource))
 
 
+@pytest.mark.long
 def test_costs_of_rules() -> None:
     expected = yaml.safe_load((File(__file__).parents[1] / "cases" / "rules" / "corpus.yaml").read_text())
     found: dict[str, dict[str, int]] = {}
