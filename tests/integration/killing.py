@@ -100,9 +100,13 @@ class Balanced(Wire):
     async def call(self, *arguments: Any, **more: Any) -> tuple[int, dict[str, Any]]:
         wire = self._by.choice([each for number, each in enumerate(self.wires) if number not in self.down])
         try:
-            return await wire.call(*arguments, **more)
+            status, answer = await wire.call(*arguments, **more)
+            if "kind" in answer:
+                return status, answer
+            # The aggregator tells in plain text that it could not reach us, or that the connection broke.
+            raise Gone(answer["message"])
         except (Gone, orjson.JSONDecodeError) as error:
-            # The aggregator tells in plain text that it could not reach us. What is on its way still has this time to happen.
+            # What is on its way still has this time to happen.
             await asyncio.sleep(0.5)
             raise Gone(str(error)) from error
 
@@ -416,10 +420,11 @@ class Killing:
 
     async def _get(self, path: str) -> dict[str, Any]:
         while True:
-            status, found = await self._wire.call("GET", path)
-            if status not in (429, 503):
-                assert status == 200, found
-                return found
+            with contextlib.suppress(Gone):
+                status, found = await self._wire.call("GET", path)
+                if status not in (429, 503):
+                    assert status == 200, found
+                    return found
             await asyncio.sleep(0.1)
 
 

@@ -126,7 +126,9 @@ class Writer:
                 return
             if status in _AGAIN:
                 self.refused[status] = self.refused.get(status, 0) + 1
-                if status in (500, 502, 504):  # the proxy's words for a connection that broke: carried out or not
+                # The proxy's words for a connection that broke: carried out or not. They are plain text; so are those for a
+                # connection that was never made, which are no exception here.
+                if status in (500, 502, 504) or "kind" not in answer:
                     await self._look(name, wanted)
                     return
                 await asyncio.sleep(_pause(answer))
