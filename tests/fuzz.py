@@ -25,7 +25,7 @@ from hypothesis import seed
 from tests.property import profile
 
 # Those with laws, which are the functions that hypothesis gives their arguments.
-_MODULES = (
+MODULES = (
     "tests.adoption.test_mover",
     "tests.apiextensions.test_definition",
     "tests.apiextensions.test_validation",
@@ -48,7 +48,7 @@ Law = Callable[[], None]
 def laws() -> dict[str, Law]:
     """By name, with the module's where several have that name. The profile must be loaded before."""
     found: dict[str, Law] = {}
-    for module in _MODULES:
+    for module in MODULES:
         for name, law in vars(importlib.import_module(module)).items():
             if getattr(law, "is_hypothesis_test", False):
                 inner = law.hypothesis.inner_test
