@@ -114,7 +114,7 @@ def _pytest(size: Size, more: Sequence[str]) -> tuple[int, int, int]:
     jobs = max(2, round((os.cpu_count() or 1) * size.jobs))
     with tempfile.TemporaryDirectory() as folder:
         counts = Path(folder, "counts")
-        options = ["-q", "-m", size.selection, "-n", str(jobs), "--dist", size.by, f"--counts={counts}"]
+        options = ["-q", "-m", size.selection, "-n", str(jobs), "--dist", size.by, "--no-loadscope-reorder", f"--counts={counts}"]
         status = _tool(("pytest", *options, *more))
         counted = json.loads(counts.read_text()) if counts.exists() else {}
     return status, counted.get("passed", 0), counted.get("failed", 0)

@@ -57,6 +57,7 @@ def _told(seen: Seen) -> str:
     return "\n".join(f"{cause['field']}: {cause['message']}" for cause in causes)
 
 
+@pytest.mark.long
 def test_corpus(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Real definitions with rules, their samples, and these with a few values changed or gone."""
     ruled = [
