@@ -46,8 +46,10 @@ def trim_space(text: str) -> str:
 def quote(text: str) -> str:
     """strconv.Quote: double quotes and Go's escapes; printable characters of any script are unchanged."""
     # Python and Go agree on which characters are printable: letters, marks, numbers, punctuation, symbols and the ASCII space.
-    if text.isprintable() and '"' not in text and "\\" not in text:
-        return f'"{text}"'
+    if text.isprintable():
+        # Twice over the whole text is many times faster than once over its characters, and a text may be that of an object.
+        escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
     return '"' + "".join(_quote_char(char) for char in text) + '"'
 
 
@@ -154,6 +156,8 @@ def _put_json(value: Any, pieces: list[str]) -> None:
         pieces.append("]")
     elif isinstance(value, str):
         pieces.append(_json_string(value))
+    elif type(value) is int:
+        pieces.append(str(value))
     elif isinstance(value, float):
         # As in ECMAScript: with an exponent below 1e-6 and from 1e21 on; a negative exponent has no leading zero.
         pieces.append(_shortest(value, -6, 21).replace("e-0", "e-"))
