@@ -104,18 +104,21 @@ async def _apply(
 
 
 class _Patch:
-    """A patch as a function of the current object.
+    """A patch as a function of the current object, which raises StatusError.
 
-    shown: what a refusal shows, if it is not what the patch makes of the object: of a strategic merge patch, the patch itself.
-    It is read again for that, since the object that was pruned shares parts with it.
+    shown: of a strategic merge patch, its text. It is read again for that, since the object that was pruned shares parts with it.
     """
 
     def __init__(self, apply: _Apply, shown: Callable[[], str] | None = None) -> None:
         self.apply = apply
         self._shown = shown
 
+    @property
+    def is_strategic(self) -> bool:
+        return self._shown is not None
+
     def rejected(self, current: JSONObject, why: str) -> errors.StatusError:
-        """422 without a kind or a name."""
+        """422 without a kind or a name, with a strategic merge patch itself, or with what other patches make of the object."""
         # The unknown fields were pruned from the first result, so the patch is applied once more.
         shown = golang.to_json(self.apply(current)) if self._shown is None else self._shown()
         return errors.invalid("", "", "", [field.invalid(Path("patch"), shown, why)])
@@ -151,12 +154,16 @@ def _patched(
     scope: ResourceScope, current: JSONObject, read: _Patch, complaints: list[str], *, strict: bool
 ) -> tuple[JSONObject, list[str]]:
     """The patched object, pruned and defaulted, and a strict decoder's complaints about the patch and what it has made."""
+    obj = read.apply(current)
     try:
-        obj = read.apply(current)
         if why := _shape_problem(obj):
             raise MalformedError(why)
         unknown = scope.conform(obj)
-    except (MalformedError, BadDirectiveError) as error:
+    except MalformedError as error:
+        raise read.rejected(current, str(error)) from None
+    except errors.StatusError as error:
+        if not read.is_strategic or error.reason != "BadRequest":
+            raise
         raise read.rejected(current, str(error)) from None
     texts = complaints + [f'unknown field "{path}"' for path in unknown]
     if texts and strict:
@@ -181,7 +188,6 @@ def _compiled(content_type: str, value: Any) -> _Apply:
 
 
 def _strategic(value: Any, of: Type) -> _Apply:
-    """What it returns raises BadDirectiveError and StatusError."""
     if value is not None and not isinstance(value, dict):
         raise errors.bad_request(
             f"json: cannot unmarshal {golang.json_kind(value)} into Go value of type map[string]interface {{}}"
@@ -190,8 +196,8 @@ def _strategic(value: Any, of: Type) -> _Apply:
     def apply(current: JSONObject) -> Any:
         try:
             return strategic_merge(current, value or {}, of)
-        except BadDirectiveError:
-            raise
+        except BadDirectiveError as error:
+            raise errors.bad_request(str(error)) from None
         except TooCostlyError as error:
             raise errors.request_entity_too_large(str(error)) from None
         except StrategicPatchError as error:
