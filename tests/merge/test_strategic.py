@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from typing import Any
 
 import pytest
@@ -151,6 +152,11 @@ LONG: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         {"metadata": {"finalizers": MANY}},
         {"metadata": {"$deleteFromPrimitiveList/finalizers": texts()[::-1]}},
     ),
+    "added scalars": (
+        "core/v1.Pod",
+        {"metadata": {"finalizers": MANY}},
+        {"metadata": {"finalizers": [f"x{name}" for name in MANY]}},
+    ),
     "merged scalars": ("core/v1.Pod", {"metadata": {"finalizers": MANY}}, {"metadata": {"finalizers": texts()[::-1]}}),
 }
 
@@ -162,6 +168,24 @@ def test_names_are_looked_up(name: str) -> None:
     Compared.count = 0
     strategic_merge(obj, patch, lookup(kind))
     assert Compared.count < 20 * len(MANY)
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_no_item_is_taken_out_of_a_list(name: str) -> None:
+    """That moves all behind it, and so for each item."""
+    kind, obj, patch = LONG[name]
+    of, moving = lookup(kind), []
+
+    def seen(frame: Any, event: str, called: Any) -> None:
+        if event == "c_call" and isinstance(called.__self__, list) and called.__name__ in ("insert", "pop", "remove"):
+            moving.append(called.__name__)
+
+    sys.setprofile(seen)
+    try:
+        strategic_merge(obj, patch, of)
+    finally:
+        sys.setprofile(None)
+    assert moving == []
 
 
 def test_a_patch_that_merges_the_same_item_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
