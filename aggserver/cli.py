@@ -116,7 +116,10 @@ def _serve(options: Options) -> int:
     gc.disable()
     import asyncio
 
+    from aggserver.app.logs import log_unhandled
     from aggserver.server.serving import loop_factory
+
+    log_unhandled()
 
     # Only the mode's own libraries: `dev` starts faster without those that talk to a cluster.
     if options.command == "dev":

@@ -31,6 +31,7 @@ from aggserver.meta.json_types import JSONObject
 from aggserver.meta.names import qualified_name
 from aggserver.webhook.answers import WebhookError
 from aggserver.webhook.config import ClientConfig
+from aggserver.workers import OBJECTS
 
 __all__ = ["MutatingWebhooks", "ValidatingWebhooks", "WebhookCaller", "WebhookCalls"]
 
@@ -210,7 +211,7 @@ class WebhookCalls:
         limit = MAX_MUTATING_BYTES if mutating else MAX_VALIDATING_BYTES
         try:
             answer = await self._caller.call(webhook.client, body, timeout=timeout, max_bytes=limit)
-            return await _off_the_loop_if_long(lambda: review.read(answer, version, uid, mutating=mutating), len(answer))
+            return await _aside(attributes, len(answer), lambda: review.read(answer, version, uid, mutating=mutating))
         except WebhookError as error:
             raise _CallError(f"failed to call webhook: {error}", error.code) from error
         except review.UnreadableAnswer as error:
@@ -251,8 +252,9 @@ class WebhookCalls:
             log.info("webhook %s of %s answers again", webhook.name, webhook.configuration)
 
 
-async def _off_the_loop_if_long(function: Callable[[], T], size: int) -> T:
-    return await asyncio.to_thread(function) if size > _LONG else function()
+async def _aside(attributes: Attributes, size: int, function: Callable[[], T]) -> T:
+    """In a thread, if it works on many bytes."""
+    return await OBJECTS.run(attributes.user.name, size, function) if size > _LONG else function()
 
 
 # --- mutating ---
@@ -362,7 +364,7 @@ async def _patch(webhook: Webhook, answer: Answer, view: _View, attributes: Attr
         return False, False
     size = len(answer.patch)
     try:
-        operations = await _off_the_loop_if_long(lambda: patching.parse(answer.patch), size)
+        operations = await _aside(attributes, size, lambda: patching.parse(answer.patch))
     except patching.InvalidPatch as error:
         raise _CallError(f"received undecodable patch in webhook response: {error}", 503) from error
     if not operations:
@@ -383,7 +385,7 @@ async def _patch(webhook: Webhook, answer: Answer, view: _View, attributes: Attr
         return made, changed
 
     try:
-        made, changed = await _off_the_loop_if_long(apply, size + len(view.encoded(target)[0]))
+        made, changed = await _aside(attributes, size + len(view.encoded(target)[0]), apply)
     except ValueError as error:
         raise errors.internal_error(str(error)) from error
     view.change(made)

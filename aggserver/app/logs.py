@@ -1,18 +1,35 @@
 """Logging to the standard error, coloured by level on a terminal.
 
+Whatever comes from outside may be in a message or in the text of an exception: paths, names, users, headers, answers of webhooks.
+Therefore all of it is escaped here, at the end, and no caller has to think of it: a record is one line, with the lines of its
+traceback indented below it. So nobody writes a line that looks like one of the server's, or reaches the terminal that shows it.
+
 Source for NO_COLOR: https://no-color.org.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import sys
+import threading
+import traceback
+from collections.abc import Iterator, Mapping
+from types import TracebackType
 from typing import TextIO
 
-__all__ = ["log_to"]
+__all__ = ["log_to", "log_unhandled"]
+
+_log = logging.getLogger("aggserver")
 
 _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 _COLOURED = "\x1b[2m%(asctime)s\x1b[0m %(colour)s%(levelname)-7s\x1b[0m \x1b[2m%(name)s:\x1b[0m %(message)s"
+_INDENT = "    "
+# Characters of a message, or of the text of an exception, that are logged. A body may be in it.
+_MAX_TEXT = 8 * 1024
+# Exceptions of which one led to the next.
+_MAX_CHAIN = 20
+_CAUSED = "The above exception was the direct cause of the following exception:"
+_DURING = "During handling of the above exception, another exception occurred:"
 _COLOURS = {
     logging.DEBUG: "\x1b[34m",
     logging.INFO: "\x1b[32m",
@@ -29,22 +46,113 @@ def _is_worth_logging(record: logging.LogRecord) -> bool:
     return not (is_closed and record.getMessage().startswith("Fatal error on SSL protocol"))
 
 
-class _Coloured(logging.Formatter):
+class _Escaping(logging.Formatter):
+    """Formats records without what another formatter may have kept in them."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        record.message = _escaped(_cut(_message(record)))
+        record.asctime = self.formatTime(record)
+        below: list[str] = []
+        if record.exc_info and record.exc_info[1] is not None:
+            below += _chain(record.exc_info[1])
+        if record.stack_info:
+            below += record.stack_info.split("\n")
+        return "\n".join([self.formatMessage(record), *(_INDENT + _escaped(line) for line in below)])
+
+
+class _Coloured(_Escaping):
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the library's name
         record.colour = _COLOURS.get(record.levelno, "")
         return super().formatMessage(record)
 
 
+def _message(record: logging.LogRecord) -> str:
+    try:
+        return record.getMessage()
+    except Exception:
+        # Arguments that don't fit. The library would write them to the standard error itself, raw.
+        return f"{record.msg!r} {record.args!r}"
+
+
+def _cut(text: str) -> str:
+    """The start and the end of a long text: behind a path there is an audit ID."""
+    half = _MAX_TEXT // 2
+    return text if len(text) <= _MAX_TEXT else f"{text[:half]}... {len(text)} characters ...{text[-half:]}"
+
+
+def _escaped(text: str) -> str:
+    """Without control characters, ends of lines, marks of direction and halves of surrogates."""
+    return text if text.isprintable() else "".join(map(_escaped_char, text))
+
+
+def _escaped_char(char: str) -> str:
+    return char if char.isprintable() else char.encode("unicode_escape").decode("ascii")
+
+
+def _chain(error: BaseException) -> list[str]:
+    """The lines of the traceback of an exception, after those of the exceptions that led to it."""
+    chain: list[tuple[BaseException, str]] = [(error, "")]
+    known = {id(error)}
+    while True:
+        last = chain[-1][0]
+        before = last.__context__ if last.__cause__ is None and not last.__suppress_context__ else last.__cause__
+        if before is None or id(before) in known or len(chain) == _MAX_CHAIN:
+            break
+        known.add(id(before))
+        chain.append((before, _CAUSED if last.__cause__ is not None else _DURING))
+    return [line for each, then in reversed(chain) for line in [*_traceback(each), *(["", then, ""] if then else [])]]
+
+
+def _traceback(error: BaseException) -> Iterator[str]:
+    if error.__traceback__ is not None:
+        yield "Traceback (most recent call last):"
+        for entry in traceback.format_tb(error.__traceback__):
+            yield from entry.rstrip("\n").split("\n")
+    kind = type(error)
+    name = kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
+    # Here, not only by the formatter: the text of an exception may come from outside, so that it is one line, whatever it has.
+    text = _escaped(_cut(_text(error)))
+    yield f"{name}: {text}" if text else name
+    for note in getattr(error, "__notes__", ()):
+        yield _escaped(_cut(str(note)))
+    if isinstance(error, BaseExceptionGroup):
+        for number, member in enumerate(error.exceptions, 1):
+            yield f"{_INDENT}{number} of {len(error.exceptions)}:"
+            yield from (_INDENT + line for line in _chain(member))
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return "(its text can't be made)"
+
+
 def log_to(stream: TextIO, level: str, environ: Mapping[str, str]) -> None:
     """level: debug, info, warning or error. environ: the environment; NO_COLOR and TERM=dumb turn colours off."""
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(_Coloured(_COLOURED) if _wants_colours(stream, environ) else logging.Formatter(_FORMAT))
+    handler.setFormatter(_Coloured(_COLOURED) if _wants_colours(stream, environ) else _Escaping(_FORMAT))
     logging.getLogger("asyncio").addFilter(_is_worth_logging)
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     if level != "debug":
         # These libraries log every connection; what matters we log ourselves.
         for noisy in ("hypercorn", "asyncio"):
             logging.getLogger(noisy).setLevel(logging.WARNING)
+
+
+def log_unhandled() -> None:
+    """Log also what ends the process or a thread, or what can't be raised. Python would write it raw."""
+
+    def ends_process(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        _log.critical("unexpected error", exc_info=error)
+
+    def ends_thread(args: threading.ExceptHookArgs) -> None:
+        _log.error("unexpected error in a thread", exc_info=args.exc_value)
+
+    def unraisable(args: sys.UnraisableHookArgs) -> None:
+        _log.error("%s: %r", args.err_msg or "exception ignored in", args.object, exc_info=args.exc_value)
+
+    sys.excepthook, threading.excepthook, sys.unraisablehook = ends_process, ends_thread, unraisable
 
 
 def _wants_colours(stream: TextIO, environ: Mapping[str, str]) -> bool:

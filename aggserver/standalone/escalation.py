@@ -8,7 +8,6 @@ Source: k8s.io/kubernetes pkg/registry/rbac/{escalation_check,helpers}.go, pkg/r
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -23,6 +22,7 @@ from aggserver.registry.informer import CONTROLLER
 from aggserver.registry.rest import Context
 from aggserver.registry.store import Store
 from aggserver.standalone.roles import GROUP
+from aggserver.workers import OBJECTS
 
 if TYPE_CHECKING:
     from aggserver.authorization.rbac import Policy, Rule
@@ -32,6 +32,8 @@ __all__ = ["EscalationCheck"]
 _ROLES = ("clusterroles", "roles")
 # What the garbage collector changes, and what a write sets by itself.
 _COLLECTED = ("ownerReferences", "finalizers", "selfLink", "managedFields", "resourceVersion")
+# What a rule counts as where users take turns: one with a few verbs and resources.
+_RULE_BYTES = 128
 _AGGREGATES = "must have cluster-admin privileges to use the aggregationRule"
 
 
@@ -106,7 +108,10 @@ class EscalationCheck:
 
         found = (await self._policy()).found(attributes.user, attributes.namespace)
         # In a thread, since clients choose how many permissions are compared.
-        return await asyncio.to_thread(problem, attributes.user, found, wanted, attributes.resource.resource)
+        size = len(wanted) * _RULE_BYTES
+        return await OBJECTS.run(
+            attributes.user.name, size, problem, attributes.user, found, wanted, attributes.resource.resource
+        )
 
 
 def _forbidden(attributes: Attributes, why: str) -> errors.StatusError:

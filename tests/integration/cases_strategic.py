@@ -117,4 +117,55 @@ _OTHERS: Cases = {
     "type-unknown": [ask("PATCH", "/api/v1/namespaces/same", {}, kind="application/x")],
 }
 
-CASES: Cases = {f"strategic-{name}": case for name, case in {**_WEBHOOKS, **_OTHERS}.items()}
+_MANY = [f"k{number}" for number in range(2000)]
+_NAMED = [{"name": name} for name in _MANY]
+
+
+def _elsewhere(name: str, number: int) -> JSONObject:
+    return {"name": name, "namespace": f"n{number}"}
+
+
+def _core(resource: str, before: JSONObject, *patches: Any) -> Case:
+    folder = f"/api/v1/namespaces/same/{resource}"
+    made = ask("POST", folder, {"metadata": {"name": "$name"}, **before}, compared=False)
+    return [made, *(ask("PATCH", f"{folder}/$name", each, kind=STRATEGIC_PATCH) for each in patches)]
+
+
+# Lists of thousands, whose names are looked up: ServiceAccounts have a list that is merged by name, and no rules about it.
+_LONG: Cases = {
+    "many-retained-keys": _core(
+        "configmaps",
+        {"data": dict.fromkeys(_MANY, "a")},
+        {"data": {"$retainKeys": [*_MANY[1000:], "new"], **dict.fromkeys(_MANY[1500:], "b")}},
+        {"data": {"$retainKeys": [*_MANY, 1, None, True]}},
+        {"data": {"$retainKeys": ["new"], "k1": "c"}},
+    ),
+    "many-deleted": _core(
+        "serviceaccounts",
+        {"secrets": _NAMED},
+        {"secrets": [{**each, "$patch": "delete"} for each in _NAMED[::-2]]},
+        {"secrets": [{**_NAMED[0], "$patch": "delete"}, *_NAMED[:2], {"$patch": "replace"}]},
+    ),
+    "many-in-order": _core(
+        "serviceaccounts",
+        {"secrets": _NAMED},
+        {"$setElementOrder/secrets": _NAMED[::-1]},
+        {
+            "$setElementOrder/secrets": _NAMED[::3],
+            "secrets": [_elsewhere("k0", 1), _elsewhere("k3", 2)],
+        },
+        {"secrets": [{"name": f"new-{number}"} for number in range(1000)]},
+    ),
+    "the-same-again-and-again": _core(
+        "serviceaccounts",
+        {"secrets": _NAMED[:10]},
+        {"secrets": [_elsewhere("k1", number) for number in range(1000)]},
+    ),
+    "many-finalizers": _patched(
+        validating_webhooks(metadata={"finalizers": [f"example.com/{name}" for name in _MANY[:500]]}),
+        {"metadata": {"finalizers": [f"example.com/{name}" for name in _MANY[250:750]]}},
+        {"metadata": {"$deleteFromPrimitiveList/finalizers": [f"example.com/{name}" for name in _MANY]}},
+    ),
+}
+
+CASES: Cases = {f"strategic-{name}": case for name, case in {**_WEBHOOKS, **_OTHERS, **_LONG}.items()}

@@ -182,6 +182,22 @@ _JSON_PATCH: Cases = {
         {"op": "add", "path": "/metadata/annotations/a~1b", "value": "c"},
     ),
     "json-patch-too-many": _json(*[{"op": "test", "path": "/spec/size", "value": 1}] * 10001),
+    "json-patch-many-adds": _json(*[{"op": "add", "path": "/spec/parts/0", "value": {"label": "c"}}] * 9999),
+    "json-patch-many-adds-strict": _json(
+        *[{"op": "add", "path": "/spec/parts/0", "value": {"label": "c"}}] * 9997,
+        {"op": "add", "path": "/spec/shape", "value": 3},
+        query="fieldValidation=Strict",
+    ),
+    "json-patch-copies-into-itself": _json(*[{"op": "copy", "from": "/spec", "path": "/spec/a"}] * 9999),
+    "json-patch-copies-too-large": _json(
+        {"op": "add", "path": "/spec/color", "value": "x" * 20_000},
+        *[{"op": "copy", "from": "/spec/color", "path": "/spec/shape"}] * 200,
+    ),
+    "json-patch-many-unknown-members-strict": _json(
+        {"op": "test", "path": "/spec/size", "value": 1, **{f"a{number}": 1 for number in range(150)}},
+        {"op": "test", "path": "/spec/size", "value": 1, "other": 1},
+        query="fieldValidation=Strict",
+    ),
     "json-patch-unknown-member": _json({"op": "add", "path": "/spec/size", "value": 3, "other": 1}),
     "json-patch-unknown-member-strict": _json(
         {"op": "add", "path": "/spec/size", "value": 3, "other": 1}, query="fieldValidation=Strict"
