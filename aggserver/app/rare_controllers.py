@@ -14,6 +14,7 @@ from aggserver.app.credentials import Credentials
 from aggserver.app.service_accounts import ServiceAccounts
 from aggserver.authentication.user import PRIVILEGED_GROUP
 from aggserver.certificates.issuing import sign_request
+from aggserver.endpoints.installer import Installer
 from aggserver.kinds.served import Kinds
 from aggserver.standalone.first_use import until_stored
 from aggserver.storage import keys
@@ -23,12 +24,14 @@ __all__ = ["rare_controllers"]
 
 
 def rare_controllers(
-    storage: Storage, kinds: Kinds, accounts: ServiceAccounts, credentials: Credentials
+    storage: Storage, kinds: Kinds, installer: Installer, accounts: ServiceAccounts, credentials: Credentials
 ) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
     """What runs each, by its name."""
     return {
         "serviceaccount-token-controller": partial(_fill_secrets, storage, kinds, accounts, credentials),
         "certificatesigningrequest-signing-controller": partial(_sign_requests, storage, kinds, credentials),
+        "persistentvolumeclaim-protection-controller": partial(_protect_claims, storage, installer),
+        "persistentvolume-protection-controller": partial(_protect_volumes, storage, installer),
     }
 
 
@@ -50,3 +53,17 @@ async def _sign_requests(storage: Storage, kinds: Kinds, credentials: Credential
         return sign_request(credentials.ca, request, usages, time.time(), seconds, refused_group=PRIVILEGED_GROUP)
 
     await CertificateSigner(kinds.status_store(group, resource), sign, time.time).run()
+
+
+async def _protect_claims(storage: Storage, installer: Installer) -> None:
+    await until_stored(storage, keys.resource_prefix("", "persistentvolumeclaims"))
+    from aggserver.standalone.claim_protection import ClaimProtection
+
+    await ClaimProtection(installer, storage).run()
+
+
+async def _protect_volumes(storage: Storage, installer: Installer) -> None:
+    await until_stored(storage, keys.resource_prefix("", "persistentvolumes"))
+    from aggserver.standalone.volume_protection import VolumeProtection
+
+    await VolumeProtection(installer, storage).run()

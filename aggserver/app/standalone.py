@@ -136,7 +136,9 @@ async def _run(
             server.request_stop()
 
         told = asyncio.Event()
-        rare = rare_controllers(storage, built_in, accounts, credentials) if built_in is not None else {}
+        rare = {}
+        if built_in is not None:
+            rare = rare_controllers(storage, built_in, engine.installer, accounts, credentials)
         background = supervise(
             ("controller of definitions", definition_controller.run),
             ("watch of the rules of admission", admission.run),

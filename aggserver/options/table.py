@@ -93,6 +93,8 @@ CONTROLLERS = {
     "root-ca-certificate-publisher-controller": "root-ca-cert-publisher",
     "serviceaccount-token-controller": "serviceaccount-token",
     "certificatesigningrequest-signing-controller": "csrsigning",
+    "persistentvolumeclaim-protection-controller": "pvc-protection",
+    "persistentvolume-protection-controller": "pv-protection",
     "clusterrole-aggregation-controller": "clusterrole-aggregation",
 }
 

@@ -38,6 +38,8 @@ CONTROLLERS = (
     "clusterrole-aggregation-controller",
     "root-ca-certificate-publisher-controller",
     "resourcequota-controller",
+    "persistentvolumeclaim-protection-controller",
+    "persistentvolume-protection-controller",
     "validatingadmissionpolicy-status-controller",
 )
 

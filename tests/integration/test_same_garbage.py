@@ -351,8 +351,7 @@ def emptied(side: Side) -> list[tuple[str, str, str, str]]:
         account = f"/api/v1/namespaces/{CONTENT}/serviceaccounts/default"
         eventually(lambda: client.request("GET", account).status == 200, "the ServiceAccount is made")
         for type_name, name, obj in given():
-            # A claim of a volume has a finalizer, which a controller that does not run here would remove.
-            if is_namespaced(type_name) and not type_name.endswith(".PersistentVolumeClaim"):
+            if is_namespaced(type_name):
                 made = json.loads(json.dumps(obj).replace('"default"', f'"{CONTENT}"'))
                 made["metadata"].pop("generateName", None)
                 made["metadata"] |= {"name": f"{name}-1", "namespace": CONTENT}
@@ -371,3 +370,58 @@ def emptied(side: Side) -> list[tuple[str, str, str, str]]:
         client.request("PATCH", path, headers, b'{"metadata":{"finalizers":null}}')
         eventually(lambda: namespace() is None, f"{side.name} removes the namespace")
         return told or []
+
+
+# --- volumes ---
+
+
+def test_volumes_and_claims_go_when_nothing_uses_them(sides: tuple[Side, Side]) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        upstream, ours = pool.map(unused, sides)
+    assert ours == upstream == ["used Terminating", "used gone", "volume gone", "namespace gone"]
+
+
+def unused(side: Side) -> list[str]:
+    """What became of the claim that a Pod has, of an unbound volume, and of the namespace with another claim."""
+    space = "/api/v1/namespaces/garbage-volumes"
+    claims, pods = f"{space}/persistentvolumeclaims", f"{space}/pods"
+    size = {"storage": "1Gi"}
+    with Client(side.kubeconfig) as client:
+
+        def post(path: str, kind: str, name: str, spec: Any = None) -> None:
+            obj = {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, **({"spec": spec} if spec else {})}
+            answer = client.request("POST", path, {"content-type": "application/json"}, json.dumps(obj).encode())
+            assert answer.status == 201, answer.body
+
+        def state(path: str) -> str:
+            answer = client.request("GET", path)
+            return "gone" if answer.status == 404 else "Terminating" if b'"deletionTimestamp"' in answer.body else "there"
+
+        def goes(path: str) -> bool | None:
+            return eventually(lambda: state(path) == "gone", f"{path} of {side.name} is gone")
+
+        post("/api/v1/namespaces", "Namespace", "garbage-volumes")
+        eventually(lambda: client.request("GET", f"{space}/serviceaccounts/default").status == 200, "the ServiceAccount is made")
+        for name in ("used", "unused", "left"):
+            post(claims, "PersistentVolumeClaim", name, {"accessModes": ["ReadWriteOnce"], "resources": {"requests": size}})
+        volume = {"name": "v", "persistentVolumeClaim": {"claimName": "used"}}
+        post(pods, "Pod", "p", {"containers": [{"name": "c", "image": "i"}], "volumes": [volume], "nodeName": "n"})
+        path = {"hostPath": {"path": "/garbage"}}
+        post(
+            "/api/v1/persistentvolumes",
+            "PersistentVolume",
+            "garbage",
+            {"accessModes": ["ReadWriteOnce"], "capacity": size, **path},
+        )
+        for name in ("used", "unused"):
+            client.request("DELETE", f"{claims}/{name}")
+        goes(f"{claims}/unused")
+        told = [f"used {state(f'{claims}/used')}"]
+        client.request("DELETE", f"{pods}/p", {"content-type": "application/json"}, b'{"gracePeriodSeconds":0}')
+        goes(f"{claims}/used")
+        client.request("DELETE", "/api/v1/persistentvolumes/garbage")
+        goes("/api/v1/persistentvolumes/garbage")
+        client.request("DELETE", space)
+        goes(space)
+        gone = {"used": f"{claims}/used", "volume": "/api/v1/persistentvolumes/garbage", "namespace": space}
+        return told + [f"{name} {state(path)}" for name, path in gone.items()]
