@@ -66,6 +66,9 @@ class NamespaceStrategy(StrategyDefaults):
 
     def conform(self, obj: JSONObject) -> list[str]:
         dropped = _CONFORM(obj)
+        status = obj.get("status") or {}
+        if not status.get("phase"):
+            obj["status"] = {**status, "phase": "Active"}  # SetDefaults_NamespaceStatus: who writes conditions need not name it
         if obj["metadata"].get("name"):
             _label(obj)
         return dropped

@@ -132,6 +132,16 @@ async def test_status(client: Client) -> None:
     )
 
 
+@pytest.mark.parametrize("status", [{"phase": None}, {"phase": ""}, {}, None], ids=["null", "empty", "absent", "no status"])
+async def test_a_status_without_a_phase_is_active(client: Client, status: Any) -> None:
+    """As of who writes conditions and was not given the phase."""
+    made = await create(client)
+    answer = await client.put(f"{TEAM}/status", {**made, "status": status})
+    assert (answer.status, answer.json().get("status")) == (200, {"phase": "Active"})
+    answer = await client.merge(f"{TEAM}/status", {"status": status})
+    assert (answer.status, answer.json().get("status")) == (200, {"phase": "Active"})
+
+
 @pytest.mark.parametrize("name", ["default", "kube-system", "kube-public"])
 async def test_some_may_not_be_deleted(client: Client, name: str) -> None:
     if name != "default":
