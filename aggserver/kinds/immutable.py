@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from aggserver.kinds.pod_updates import changed_pod, semantic
 from aggserver.meta import codec, field
 from aggserver.meta.field import FieldError, Path
 from aggserver.meta.json_types import JSONObject
@@ -86,24 +87,13 @@ _FIXED: Mapping[str, tuple[tuple[str, ...], str]] = {
         ("resources", "volumeAttributesClassName", "volumeName", "storageClassName"),
         "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims",
     ),
-    "core/v1.Pod": (
-        (
-            "activeDeadlineSeconds",
-            "containers",
-            "initContainers",
-            "schedulingGates",
-            "terminationGracePeriodSeconds",
-            "tolerations",
-        ),
-        "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
-        "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
-        "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)",
-    ),
 }
 
 
 def changed_immutables(type_name: str, obj: JSONObject, old: JSONObject) -> list[FieldError]:
     """type_name: in the tables of `scheme/`."""
+    if type_name == "core/v1.Pod":
+        return changed_pod(obj, old)
     problems = _frozen(type_name, obj, old)
     for paths, why in _RULES.get(type_name, {}).items():
         if type_name == "batch/v1.Job" and paths == "spec.template":
@@ -115,7 +105,7 @@ def changed_immutables(type_name: str, obj: JSONObject, old: JSONObject) -> list
             where = Path(shown or path)
             problems.append(field.forbidden(where, why[1:]) if why[0] == "!" else field.invalid(where, value, why))
     fixed = _FIXED.get(type_name)
-    if fixed is not None and _fixed_part(type_name, obj, fixed[0]) != _fixed_part(type_name, old, fixed[0]):
+    if fixed is not None and _fixed_part(obj, fixed[0]) != _fixed_part(old, fixed[0]):
         problems.append(field.forbidden(Path("spec"), fixed[1]))
     return problems
 
@@ -161,12 +151,8 @@ def _frozen(type_name: str, obj: JSONObject, old: JSONObject) -> list[FieldError
     return problems + [field.forbidden(Path(name), _WHEN_FROZEN) for name in changed]
 
 
-def _fixed_part(type_name: str, obj: JSONObject, free: tuple[str, ...]) -> Any:
-    spec = {name: value for name, value in (obj.get("spec") or {}).items() if name not in free and value not in (None, {}, [])}
-    if type_name == "core/v1.Pod":
-        containers = {name: (obj.get("spec") or {}).get(name) or () for name in ("containers", "initContainers")}
-        spec |= {name: [{**each, "image": ""} for each in found] for name, found in containers.items()}
-    return spec
+def _fixed_part(obj: JSONObject, free: tuple[str, ...]) -> Any:
+    return semantic({name: value for name, value in (obj.get("spec") or {}).items() if name not in free})
 
 
 def _at(obj: JSONObject, path: str) -> Any:
