@@ -13,7 +13,7 @@ from aggserver.meta.field import FieldError, Path
 from aggserver.meta.golang import to_json
 from aggserver.meta.json_types import JSONObject
 
-__all__ = ["changed_annotations", "changed_pod", "semantic"]
+__all__ = ["changed_annotations", "changed_pod", "pod_images", "semantic"]
 
 _SPEC, _ANNOTATIONS = Path("spec"), Path("metadata").child("annotations")
 _AFFINITY = _SPEC.child("affinity", "nodeAffinity")
@@ -40,7 +40,7 @@ def changed_pod(obj: JSONObject, old: JSONObject) -> list[FieldError]:
         now, was = spec.get(name) or (), before.get(name) or ()
         if len(now) != len(was):
             return [*problems, field.forbidden(_SPEC.child(name), "pod updates may not add or remove containers")]
-        problems += _images(now, _SPEC.child(name))
+        problems += _images(now, _SPEC.child(name), required=True)
     deadline, stops = _deadline(spec.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds"))
     problems += deadline
     if stops:
@@ -80,10 +80,16 @@ def _is_of(name: str, start: str) -> bool:
     return name.startswith(start) if start.endswith("/") else name == start
 
 
-def _images(containers: Sequence[JSONObject], path: Path) -> Iterator[FieldError]:
+def pod_images(pod: JSONObject) -> Iterator[FieldError]:
+    """Of Pods alone, old and new: templates may have such images."""
+    for name in _CONTAINERS:
+        yield from _images(pod["spec"].get(name) or (), _SPEC.child(name), required=False)
+
+
+def _images(containers: Sequence[JSONObject], path: Path, *, required: bool) -> Iterator[FieldError]:
     for index, container in enumerate(containers):
         image = container.get("image") or ""
-        if not image:
+        if required and not image:
             yield field.required(path.index(index).child("image"))
         if image.strip() != image:
             yield field.invalid(path.index(index).child("image"), image, "must not have leading or trailing whitespace")

@@ -7,7 +7,7 @@ Pure. Source: k8s.io/kubernetes pkg/registry/*/*/strategy.go, v1.36.3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 from aggserver.authentication.user import UserInfo
@@ -16,6 +16,8 @@ from aggserver.kinds.catalog import Kind, type_name
 from aggserver.kinds.creation import Request, prepare_new
 from aggserver.kinds.defaults import set_defaults
 from aggserver.kinds.immutable import changed_immutables
+from aggserver.kinds.jobs import job_problems, job_status_problems
+from aggserver.kinds.pod_updates import changed_annotations, pod_images
 from aggserver.kinds.warnings import warnings
 from aggserver.merge import fieldset, kinds
 from aggserver.merge.atom import Atom
@@ -36,6 +38,7 @@ from aggserver.scheme.validation import validate
 __all__ = ["ALL_METADATA", "KindStatusStrategy", "KindStrategy", "type_conformer"]
 
 # Of an update, only what can't change is checked: the object may have been written in the older form of the kind.
+_POD = "core/v1.Pod"
 _LENIENT = "events/v1.Event"
 _JOBS_STAY = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
@@ -145,7 +148,8 @@ class KindStrategy(StrategyDefaults):
             from aggserver.kinds import rbac_validation
 
             return Verdict(self._metadata_problems(obj) + rbac_validation.problems(obj))
-        return Verdict(self._metadata_problems(obj) + validate(obj, lookup(self.kind.type_name)))
+        found = self._metadata_problems(obj) + validate(obj, lookup(self.kind.type_name))
+        return Verdict(found + _beyond_tables(self.kind.type_name, obj))
 
     def prepare_for_update(self, obj: JSONObject, old: JSONObject, now: str) -> None:
         if self.kind.has_status:
@@ -162,10 +166,14 @@ class KindStrategy(StrategyDefaults):
 
             found = self._metadata_problems(obj) + rbac_validation.problems(obj, old)
             return Verdict(found + rbac_validation.update_problems(obj, old))
-        problems = changed_immutables(self.kind.type_name, obj, old)
-        if self.kind.type_name != _LENIENT:
-            problems += validate(obj, lookup(self.kind.type_name))
-        return Verdict(problems)
+        changed = changed_immutables(self.kind.type_name, obj, old)
+        if self.kind.type_name == _LENIENT:
+            return Verdict(changed)
+        # Objects of before these rules can still be changed.
+        known = _beyond_tables(self.kind.type_name, old)
+        problems = validate(obj, lookup(self.kind.type_name))
+        problems += [each for each in _beyond_tables(self.kind.type_name, obj) if each not in known]
+        return Verdict(problems + changed if self.kind.type_name == _POD else changed + problems)
 
     def warnings(self, obj: JSONObject, old: JSONObject | None) -> Sequence[str]:
         return warnings(obj, old, self.kind.type_name)
@@ -230,7 +238,8 @@ class KindStatusStrategy(KindStrategy):
         return ALL_METADATA if "*" in self.kind.kept_by_status else self.kind.kept_by_status
 
     def validate_update(self, obj: JSONObject, old: JSONObject) -> Verdict:
-        return Verdict([])
+        problems = _STATUS_PROBLEMS.get(self.kind.type_name)
+        return Verdict([] if problems is None else problems(obj, old))
 
     def warnings(self, obj: JSONObject, old: JSONObject | None) -> Sequence[str]:
         return ()
@@ -238,6 +247,21 @@ class KindStatusStrategy(KindStrategy):
     @property
     def creates_on_update(self) -> bool:
         return False
+
+
+def _beyond_tables(type_name: str, obj: JSONObject) -> list[FieldError]:
+    """What the tables of checks can't say."""
+    if type_name == "batch/v1.Job":
+        return job_problems(obj["spec"], Path("spec"))
+    if type_name == "batch/v1.CronJob":
+        return job_problems(obj["spec"].get("jobTemplate", {}).get("spec") or {}, Path("spec").child("jobTemplate", "spec"))
+    return list(pod_images(obj)) if type_name == _POD else []
+
+
+_STATUS_PROBLEMS: Mapping[str, Callable[[JSONObject, JSONObject], list[FieldError]]] = {
+    "batch/v1.Job": job_status_problems,
+    _POD: lambda obj, old: list(changed_annotations(obj, old)),
+}
 
 
 def _user(user: UserInfo) -> JSONObject:

@@ -312,12 +312,14 @@ def job(owner: JSONObject, pods: Sequence[JSONObject], now: str) -> Plan:
     active = [pod for pod in pods if _is_active(pod)]
     parallelism, completions = spec.get("parallelism", 1), spec.get("completions")
     wanted = completions if completions is not None else 1  # without completions, one success is enough
-    is_complete = len(succeeded) >= wanted
+    # Pods that are gone still count, as there, where each Pod is counted before it goes.
+    counts = {"succeeded": max(len(succeeded), status.get("succeeded", 0)), "failed": max(len(failed), status.get("failed", 0))}
+    is_complete = counts["succeeded"] >= wanted
     found: dict[str, tuple[str, str, str]] = {}
     if spec.get("suspend"):
         plan.delete = active
         found["Suspended"] = ("True", "JobSuspended", "Job suspended")
-    elif len(failed) > spec.get("backoffLimit", _FAILURES):
+    elif counts["failed"] > spec.get("backoffLimit", _FAILURES):
         plan.delete = active
         found["FailureTarget"] = found["Failed"] = (
             "True",
@@ -331,19 +333,19 @@ def job(owner: JSONObject, pods: Sequence[JSONObject], now: str) -> Plan:
     else:
         if any(entry["type"] == "Suspended" and entry["status"] == "True" for entry in conditions):
             found["Suspended"] = ("False", "JobResumed", "Job resumed")
-        missing = min(parallelism, wanted - len(succeeded) if completions is not None else parallelism) - len(active)
+        missing = min(parallelism, wanted - counts["succeeded"] if completions is not None else parallelism) - len(active)
         plan.create = _job_pods(owner, [*succeeded, *active], missing)
     plan.status = {
-        **_without_zeros(active=len(active) - len(plan.delete), succeeded=len(succeeded), failed=len(failed)),
+        **_without_zeros(active=len(active) - len(plan.delete), **counts),
         "ready": 0 if plan.delete else sum(map(_is_ready, active)),
         "uncountedTerminatedPods": {},
         "conditions": _conditions(conditions, found, now, with_probes=True),
     }
     if not spec.get("suspend") and "startTime" not in status:
         plan.status["startTime"] = now
-    if is_complete:
+    if "Complete" in found:
         plan.status["completionTime"] = now
-        if spec.get("completionMode") == "Indexed":
+        if spec.get("completionMode") == "Indexed" and wanted:
             plan.status["completedIndexes"] = f"0-{wanted - 1}" if wanted > 1 else "0"
     return plan
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.integration.comparison import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, Ask, Cases, ask
-from tests.integration.kinds import minimal, on
+from tests.integration.kinds import minimal, on, pod_template
 
 __all__ = ["CASES"]
 
@@ -132,12 +132,106 @@ _PODS: Cases = {
         _spec(_POD, containers=[{"name": "c", "image": " i"}]),
         _END,
     ],
+    "pod-image-with-a-space": [on("POST", _POD, {**minimal(_POD), "spec": {"containers": [{"name": "c", "image": "i "}]}})],
     "pod-mirror-annotation": [
-        _pod(),
+        _pod(nodeName="n"),
         on("PATCH", _POD, {"metadata": {"annotations": {"kubernetes.io/config.mirror": "a"}}}, kind=MERGE_PATCH),
         on("PATCH", _POD, {"metadata": {"annotations": {"kubernetes.io/config.mirror": "a"}}}, kind=MERGE_PATCH, below="status"),
         _END,
     ],
 }
 
-CASES: Cases = _NAMESPACES | _PODS
+_JOB, _CRON = "batch/jobs", "batch/cronjobs"
+_STARTED, _ENDED = "2026-01-02T03:04:05Z", "2026-01-02T03:04:06Z"
+
+
+def _job(compared: bool = False, restart: str = "Never", **spec: Any) -> Ask:
+    base = minimal(_JOB)
+    template = {"spec": {**base["spec"]["template"]["spec"], "restartPolicy": restart}}
+    # A Job's labels and selector are its own.
+    pick = _without_difference if compared else None
+    return on("POST", _JOB, {**base, "spec": {"template": template, **spec}}, compared=compared, pick=pick)
+
+
+def _stands(*types: str, status: str = "True") -> Any:
+    return [{"type": name, "status": status, "lastTransitionTime": _STARTED} for name in types]
+
+
+def _says(**status: Any) -> Ask:
+    return on("PATCH", _JOB, {"status": status}, kind=MERGE_PATCH, below="status", pick=_status)
+
+
+def _status(body: Any) -> Any:
+    return body.get("status", {}) if body.get("kind") == "Job" else body
+
+
+_OVER = on("DELETE", _JOB, query="propagationPolicy=Background", compared=False)
+_DONE = {"startTime": _STARTED, "completionTime": _ENDED}
+
+_JOBS: Cases = {
+    "job-restarts": [_job(True, "Always"), _job(True, ""), _job(True, "Other")],
+    "job-indexes": [
+        _job(True, completionMode="Indexed"),
+        _job(True, backoffLimitPerIndex=1),
+        _job(True, maxFailedIndexes=1),
+        _job(True, completionMode="Indexed", completions=2, parallelism=100001),
+        _job(True, completionMode="Indexed", completions=2, maxFailedIndexes=3),
+        _job(True, completionMode="Indexed", completions=200000, backoffLimitPerIndex=1, parallelism=20000),
+        _job(True, completionMode="Indexed", completions=200000, backoffLimitPerIndex=1, parallelism=1, maxFailedIndexes=100001),
+    ],
+    "cron-job-restarts": [
+        on("POST", _CRON, minimal(_CRON, spec={**minimal(_CRON)["spec"], "jobTemplate": {"spec": {"template": pod_template()}}})),
+    ],
+    "job-completes": [
+        _job(),
+        _says(conditions=_stands("Complete")),
+        _says(conditions=_stands("Complete", "SuccessCriteriaMet"), startTime=_STARTED),
+        _says(completionTime=_ENDED),
+        _says(conditions=_stands("Complete", "SuccessCriteriaMet"), startTime=_ENDED, completionTime=_STARTED),
+        _says(conditions=_stands("Complete", "SuccessCriteriaMet"), **_DONE, active=1, terminating=1),
+        _says(conditions=_stands("Complete", "SuccessCriteriaMet"), **_DONE, uncountedTerminatedPods={"succeeded": ["a"]}),
+        _says(conditions=_stands("Complete", "SuccessCriteriaMet"), **_DONE, succeeded=1),
+        _says(conditions=_stands("SuccessCriteriaMet")),
+        _says(conditions=_stands("Complete")),
+        _says(completionTime="2026-01-02T03:04:07Z"),
+        _says(startTime=None),
+        _says(succeeded=0),
+        _says(conditions=_stands("Complete", "SuccessCriteriaMet", "Failed", "FailureTarget")),
+        _OVER,
+    ],
+    "job-fails": [
+        _job(),
+        _says(conditions=_stands("Failed"), failed=1),
+        _says(conditions=_stands("Failed", "FailureTarget"), startTime=_STARTED, failed=1),
+        _says(failed=0),
+        _says(conditions=_stands("Failed")),
+        _says(conditions=_stands("Failed", "FailureTarget", status="False")),
+        _OVER,
+    ],
+    "job-counts": [
+        _job(),
+        _says(active=-1, ready=-1, failed=-2, succeeded=-3, terminating=-4),
+        _says(active=1, ready=2),
+        _says(uncountedTerminatedPods={"succeeded": ["a", ""], "failed": ["a"]}),
+        _says(completedIndexes="1", failedIndexes="2"),
+        _OVER,
+    ],
+    "job-index-texts": [
+        _job(completionMode="Indexed", completions=9, parallelism=9, backoffLimitPerIndex=1),
+        *(_says(completedIndexes=text) for text in ("1-2-3", "a", "9", "1-9", "3-2", "3,1", "1,", "+1,2-3", "-1", "1-a")),
+        _says(failedIndexes="3"),
+        _says(failedIndexes="5-4"),
+        _says(failedIndexes="5-7", succeeded=3),
+        _says(succeeded=1),
+        _OVER,
+    ],
+    "job-suspended": [
+        _job(suspend=True, completions=0),
+        _says(startTime=_STARTED, conditions=_stands("Suspended")),
+        _says(startTime=_ENDED),
+        _says(startTime=None, completionTime=_ENDED, conditions=_stands("Complete", "SuccessCriteriaMet")),
+        _OVER,
+    ],
+}
+
+CASES: Cases = _NAMESPACES | _PODS | _JOBS

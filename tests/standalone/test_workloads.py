@@ -286,6 +286,19 @@ def test_an_indexed_job() -> None:
     assert names(made) == ["web-0-", "web-2-"]
 
 
+def test_counts_of_a_job_never_sink() -> None:
+    """kube-apiserver refuses that of a status, and so does this server."""
+    job = owner("Job", completions=4)
+    job["status"] = {"succeeded": 2, "failed": 1}
+    plan = workloads.job(job, [pod("a", **DONE)], NOW)
+    assert (plan.status["succeeded"], plan.status["failed"], len(plan.create)) == (2, 1, 1)
+
+
+def test_a_job_that_is_suspended_with_all_that_it_needs_is_not_complete() -> None:
+    plan = workloads.job(owner("Job", completions=1, suspend=True), [pod("a", **DONE)], NOW)
+    assert "completionTime" not in plan.status
+
+
 def test_a_job_that_is_over_stays_so() -> None:
     job = owner("Job")
     job["status"] = {"conditions": [{"type": "Complete", "status": "True"}]}
