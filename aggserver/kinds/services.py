@@ -59,12 +59,12 @@ def service_fields(read: Callable[[JSONObject], Mapping[str, str]]) -> Callable[
 
 
 class _ServiceStrategy(KindStrategy):
-    """pool: what is free for the Service of this namespace and name. chosen: is told of what was given to one.
+    """pool: what is free for a Service, and whether it is there already. chosen: is told of what was given to one.
 
     As upstream, addresses are given only to a Service that is valid, so that it is its validation that sets them.
     """
 
-    def __init__(self, kind: Kind, pool: Callable[[JSONObject], Pool], chosen: Callable[[JSONObject], None]) -> None:
+    def __init__(self, kind: Kind, pool: Callable[[JSONObject, bool], Pool], chosen: Callable[[JSONObject], None]) -> None:
         super().__init__(kind)
         self._pool = pool
         self._chosen = chosen
@@ -82,7 +82,7 @@ class _ServiceStrategy(KindStrategy):
         return verdict if verdict.errors else self._assigned(obj, old)
 
     def _assigned(self, obj: JSONObject, old: JSONObject | None) -> Verdict:
-        problems = assign(obj, old, self._pool(obj))
+        problems = assign(obj, old, self._pool(obj, old is not None))
         if not problems:
             self._chosen(obj)
         return Verdict(problems)
@@ -134,7 +134,8 @@ class ServiceStore(Store):
                 self._beginning = None  # the next request tries again
                 raise
 
-    def _pool(self, obj: JSONObject) -> Pool:
+    def _pool(self, obj: JSONObject, is_there: bool) -> Pool:
+        """As upstream, what another of the same name has is not free for one that is created."""
         metadata = obj["metadata"]
         own = self._resource.key_of(metadata.get("namespace") or "", metadata["name"])
         ips: set[str] = set()
@@ -144,7 +145,7 @@ class ServiceStore(Store):
                 ips.update(choice.ips)
                 ports.update(choice.ports)
         for service in self._cacher.sound(self._resource.prefix):
-            if service.key == own:
+            if is_there and service.key == own:
                 continue
             fields = service.fields(self._resource.read_fields)
             ips.update(fields[_IPS].split())

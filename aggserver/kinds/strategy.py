@@ -16,8 +16,9 @@ from aggserver.kinds.catalog import Kind, type_name
 from aggserver.kinds.creation import Request, prepare_new
 from aggserver.kinds.defaults import set_defaults
 from aggserver.kinds.immutable import changed_immutables
-from aggserver.kinds.jobs import job_problems, job_status_problems
-from aggserver.kinds.pod_updates import changed_annotations, pod_images
+from aggserver.kinds.jobs import job_status_problems
+from aggserver.kinds.kind_rules import kind_problems
+from aggserver.kinds.pod_updates import changed_annotations
 from aggserver.kinds.warnings import warnings
 from aggserver.merge import fieldset, kinds
 from aggserver.merge.atom import Atom
@@ -149,7 +150,7 @@ class KindStrategy(StrategyDefaults):
 
             return Verdict(self._metadata_problems(obj) + rbac_validation.problems(obj))
         found = self._metadata_problems(obj) + validate(obj, lookup(self.kind.type_name))
-        return Verdict(found + _beyond_tables(self.kind.type_name, obj))
+        return Verdict(found + kind_problems(self.kind.type_name, obj))
 
     def prepare_for_update(self, obj: JSONObject, old: JSONObject, now: str) -> None:
         if self.kind.has_status:
@@ -169,10 +170,7 @@ class KindStrategy(StrategyDefaults):
         changed = changed_immutables(self.kind.type_name, obj, old)
         if self.kind.type_name == _LENIENT:
             return Verdict(changed)
-        # Objects of before these rules can still be changed.
-        known = _beyond_tables(self.kind.type_name, old)
-        problems = validate(obj, lookup(self.kind.type_name))
-        problems += [each for each in _beyond_tables(self.kind.type_name, obj) if each not in known]
+        problems = validate(obj, lookup(self.kind.type_name)) + kind_problems(self.kind.type_name, obj, old)
         return Verdict(problems + changed if self.kind.type_name == _POD else changed + problems)
 
     def warnings(self, obj: JSONObject, old: JSONObject | None) -> Sequence[str]:
@@ -247,15 +245,6 @@ class KindStatusStrategy(KindStrategy):
     @property
     def creates_on_update(self) -> bool:
         return False
-
-
-def _beyond_tables(type_name: str, obj: JSONObject) -> list[FieldError]:
-    """What the tables of checks can't say."""
-    if type_name == "batch/v1.Job":
-        return job_problems(obj["spec"], Path("spec"))
-    if type_name == "batch/v1.CronJob":
-        return job_problems(obj["spec"].get("jobTemplate", {}).get("spec") or {}, Path("spec").child("jobTemplate", "spec"))
-    return list(pod_images(obj)) if type_name == _POD else []
 
 
 _STATUS_PROBLEMS: Mapping[str, Callable[[JSONObject, JSONObject], list[FieldError]]] = {

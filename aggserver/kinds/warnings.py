@@ -56,6 +56,7 @@ _SECCOMP = "seccomp.security.alpha.kubernetes.io/pod"
 _NO_SELECTOR = "a null labelSelector results in matching no pod"
 _HINTS, _MODE = "service.kubernetes.io/topology-aware-hints", "service.kubernetes.io/topology-mode"
 _POD_NAME = "this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended"
+_HOSTNAME = "this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended"
 _TOKENS = (
     "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging of "
     "tokens in volume attributes"
@@ -77,6 +78,8 @@ def warnings(obj: JSONMapping, old: JSONMapping | None, type_name: str) -> Seque
 
 def _of_pod(pod: JSONMapping, old: JSONMapping | None) -> Iterator[str]:
     if old is None:
+        if problems := dns1123_label(pod["metadata"].get("name", "")):
+            yield f"metadata.name: {_HOSTNAME}: [{' '.join(problems)}]"
         yield from _of_pod_spec(pod, "")
 
 

@@ -26,6 +26,11 @@ REVISION = "deployment.kubernetes.io/revision"
 _REVISION_LABEL = "controller-revision-hash"
 _INDEX = "batch.kubernetes.io/job-completion-index"
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_PASSED = "deployment.kubernetes.io/revision-history"
+_DESIRED, _MAX = "deployment.kubernetes.io/desired-replicas", "deployment.kubernetes.io/max-replicas"
+_NOT_COPIED = frozenset({_LAST_APPLIED, REVISION, _PASSED, _DESIRED, _MAX})  # from a Deployment to its ReplicaSets
+_PASSED_KEPT = 200  # revisions that a ReplicaSet had before; upstream keeps 2000 characters
+_JOB_CONTROLLER = "kubernetes.io/job-controller"
 # Letters and digits of which no words are made, as upstream's hashes.
 _SAFE = "bcdfghjklmnpqrstvwxz2456789"
 _HISTORY = 10
@@ -97,9 +102,10 @@ def deployment(owner: JSONObject, sets: Sequence[JSONObject], now: str) -> Plan:
     revision = str(max(map(_revision, others), default=0) + 1)
     if current is not None and _revision(current) >= int(revision):
         revision = current["metadata"]["annotations"][REVISION]
-    for each in (owner, current):
-        if each is not None and str(_revision(each)) != revision:
-            plan.annotate.append((each, {REVISION: revision}))
+    if str(_revision(owner)) != revision:
+        plan.annotate.append((owner, {REVISION: revision}))
+    if current is not None and (added := _new_annotations(current, spec, revision)):
+        plan.annotate.append((current, added))
     recreates = (spec.get("strategy") or {}).get("type") == "Recreate"
     is_clear = not recreates or not any((each.get("status") or {}).get("replicas") for each in others)
     if current is None:
@@ -115,6 +121,29 @@ def deployment(owner: JSONObject, sets: Sequence[JSONObject], now: str) -> Plan:
     return plan
 
 
+def _new_annotations(current: JSONObject, spec: JSONObject, revision: str) -> dict[str, str]:
+    """What the annotations of the ReplicaSet in use do not say: those by which `kubectl rollout` and scalers know it."""
+    known = current["metadata"].get("annotations") or {}
+    wanted = _replicas(spec)
+    before = known.get(REVISION, "")
+    if before != revision:
+        wanted[REVISION] = revision
+        if before:  # it is in use again
+            passed = [*filter(None, known.get(_PASSED, "").split(",")), before]
+            wanted[_PASSED] = ",".join(passed[-_PASSED_KEPT:])
+    return {name: text for name, text in wanted.items() if known.get(name) != text}
+
+
+def _replicas(spec: JSONObject) -> dict[str, str]:
+    strategy, wanted = spec.get("strategy") or {}, spec.get("replicas", 1)
+    surge = 0
+    if strategy.get("type") != "Recreate":
+        surge = (strategy.get("rollingUpdate") or {}).get("maxSurge", "25%")
+    if isinstance(surge, str):
+        surge = -(-wanted * int(surge.rstrip("%")) // 100)  # rounded up
+    return {_DESIRED: str(wanted), _MAX: str(wanted + surge)}
+
+
 def _new_set(owner: JSONObject, revision: str, replicas: int) -> JSONObject:
     spec, metadata = owner["spec"], owner["metadata"]
     template = copy.deepcopy(spec["template"])
@@ -122,9 +151,7 @@ def _new_set(owner: JSONObject, revision: str, replicas: int) -> JSONObject:
     template["metadata"] = {**(template.get("metadata") or {})}
     labels = template["metadata"]["labels"] = {**(template["metadata"].get("labels") or {}), **added}
     selector = spec["selector"]
-    annotations = {
-        key: value for key, value in (metadata.get("annotations") or {}).items() if key not in (_LAST_APPLIED, REVISION)
-    }
+    annotations = {key: value for key, value in (metadata.get("annotations") or {}).items() if key not in _NOT_COPIED}
     return {
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",
@@ -132,7 +159,7 @@ def _new_set(owner: JSONObject, revision: str, replicas: int) -> JSONObject:
             "name": f"{metadata['name']}-{added[HASH_LABEL]}",
             "namespace": metadata["namespace"],
             "labels": labels,
-            "annotations": {**annotations, REVISION: revision},
+            "annotations": {**annotations, REVISION: revision, **_replicas(spec)},
             "ownerReferences": [_reference(owner)],
         },
         "spec": {
@@ -304,6 +331,8 @@ def daemon_set(owner: JSONObject, pods: Sequence[JSONObject], node: str) -> Plan
 def job(owner: JSONObject, pods: Sequence[JSONObject], now: str) -> Plan:
     """now: as in metadata."""
     spec, status, plan = owner["spec"], owner.get("status") or {}, Plan()
+    if (spec.get("managedBy") or _JOB_CONTROLLER) != _JOB_CONTROLLER:
+        return plan
     conditions = status.get("conditions") or ()
     if any(entry["type"] in ("Complete", "Failed") and entry["status"] == "True" for entry in conditions):
         return plan

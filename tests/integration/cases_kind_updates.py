@@ -234,4 +234,55 @@ _JOBS: Cases = {
     ],
 }
 
-CASES: Cases = _NAMESPACES | _PODS | _JOBS
+_LONG = "a" * 64
+_SERVED = {"clusterIP": "10.0.0.77", "ports": [{"port": 80}]}
+
+
+def _named(*names: str, **more: Any) -> Any:
+    return {"containers": [{"name": name, "image": "i"} for name in names], **more}
+
+
+def _data(which: str, **members: Any) -> Ask:
+    return on("POST", which, minimal(which, **members), pick=_without_difference)
+
+
+_WITH_PODS = ("apps/daemonsets", "apps/deployments", "apps/replicasets", "apps/statefulsets", "core/replicationcontrollers")
+
+_NAMES: Cases = {
+    "data-keys": [
+        *(_data("core/configmaps", data={key: "b"}) for key in ("", "a b", ".", "..", "..a", "é", "a" * 254, "a\n")),
+        _data("core/configmaps", data={"a": "b"}, binaryData={"a": "Yg==", "c d": "Yg=="}),
+        *(_data("core/secrets", data={key: "Yg=="}) for key in ("", "a b", "..")),
+        _data("core/secrets", stringData={"a b": "c"}),
+    ],
+    "container-names": [
+        on("POST", _POD, {**minimal(_POD), "spec": spec})
+        for spec in (
+            _named("a.b"),
+            _named(_LONG),
+            _named("A_b"),
+            _named("a", "a"),
+            _named("a", initContainers=[{"name": "a", "image": "i"}, {"name": "b", "image": "i"}, {"name": "b", "image": "i"}]),
+        )
+    ],
+    "container-names-of-templates": [
+        on("POST", which, minimal(which, spec={**minimal(which)["spec"], "template": pod_template(**_named("a.b"))}))
+        for which in _WITH_PODS
+    ],
+    "container-names-of-jobs": [
+        on("POST", "core/podtemplates", minimal("core/podtemplates", template=pod_template(**_named("a.b")))),
+        _job(True, template={"spec": {**_named("a.b"), "restartPolicy": "Never"}}),
+    ],
+    "pod-name-with-dots": [
+        on("POST", _POD, minimal(_POD, {"name": "$name.example.com"}), pick=lambda body: body["kind"]),
+        on("DELETE", _POD, name="$name.example.com", compared=False),
+    ],
+    "service-name-and-address-taken": [
+        on("POST", "core/services", minimal("core/services", spec=_SERVED), compared=False),
+        on("POST", "core/services", minimal("core/services", spec=_SERVED)),
+        on("POST", "core/services", minimal("core/services", spec={**_SERVED, "clusterIP": None})),
+        on("DELETE", "core/services", compared=False),
+    ],
+}
+
+CASES: Cases = _NAMESPACES | _PODS | _JOBS | _NAMES

@@ -130,6 +130,9 @@ DEPLOYMENTS: dict[str, tuple[dict[str, Any], list[dict[str, Any]], tuple[int, li
 }
 
 
+OF_DEPLOYMENT = "deployment.kubernetes.io/"
+
+
 @pytest.mark.parametrize("name", DEPLOYMENTS)
 def test_deployment(name: str) -> None:
     spec, sets, (created, deleted, scaled) = DEPLOYMENTS[name]
@@ -144,7 +147,8 @@ def test_a_new_replica_set() -> None:
     (made,) = plan.create
     digest = made["metadata"]["labels"][HASH_LABEL]
     assert made["metadata"]["name"] == f"web-{digest}"
-    assert made["metadata"]["annotations"] == {"kubernetes.io/change-cause": "why", REVISION: "5"}
+    replicas = {f"{OF_DEPLOYMENT}desired-replicas": "2", f"{OF_DEPLOYMENT}max-replicas": "3"}
+    assert made["metadata"]["annotations"] == {"kubernetes.io/change-cause": "why", REVISION: "5", **replicas}
     assert made["spec"]["selector"] == {"matchLabels": {"a": "b", HASH_LABEL: digest}}
     assert made["spec"]["template"]["metadata"]["labels"] == {"a": "b", HASH_LABEL: digest}
     assert plan.annotate == [(deployment, {REVISION: "5"})]
@@ -156,7 +160,29 @@ def test_a_new_replica_set() -> None:
 def test_back_to_an_older_revision() -> None:
     deployment, back = owner("Deployment"), replica_set("a", 1)
     plan = workloads.deployment(deployment, [back, replica_set("b", 2, OTHER)], NOW)
-    assert plan.annotate == [(deployment, {REVISION: "3"}), (back, {REVISION: "3"})]
+    replicas = {f"{OF_DEPLOYMENT}desired-replicas": "1", f"{OF_DEPLOYMENT}max-replicas": "2"}
+    in_use = {REVISION: "3", f"{OF_DEPLOYMENT}revision-history": "1", **replicas}
+    assert plan.annotate == [(deployment, {REVISION: "3"}), (back, in_use)]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "most"),
+    [
+        ({"type": "Recreate"}, "5"),
+        ({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 3}}, "8"),
+        ({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "30%"}}, "7"),
+    ],
+    ids=["recreated", "a number", "a share"],
+)
+def test_the_most_replicas_of_a_rollout(strategy: dict[str, Any], most: str) -> None:
+    (made,) = workloads.deployment(owner("Deployment", replicas=5, strategy=strategy), [], NOW).create
+    assert made["metadata"]["annotations"][f"{OF_DEPLOYMENT}max-replicas"] == most
+
+
+@pytest.mark.parametrize(("manager", "made"), [("example.com/mine", 0), ("kubernetes.io/job-controller", 1)])
+def test_a_job_that_another_manages_is_left_alone(manager: str, made: int) -> None:
+    plan = workloads.job(owner("Job", managedBy=manager), [], NOW)
+    assert (len(plan.create), bool(plan.status)) == (made, bool(made))
 
 
 def test_conditions_of_a_deployment() -> None:

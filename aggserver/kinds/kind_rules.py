@@ -1,0 +1,115 @@
+"""Rules of single kinds that the tables of checks can't say: names of containers, keys of data, and those of `jobs.py`.
+
+Pure. Source: k8s.io/kubernetes pkg/apis/{core,batch}/validation/validation.go, k8s.io/apimachinery pkg/util/validation, v0.36.3.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from aggserver.kinds.jobs import job_problems
+from aggserver.kinds.pod_updates import pod_images
+from aggserver.meta.field import FieldError, Path, duplicate, invalid
+from aggserver.meta.json_types import JSONObject
+from aggserver.meta.names import dns1123_label
+
+__all__ = ["kind_problems"]
+
+_TEMPLATE = "spec.template.spec"
+# Where each kind has the spec of its Pods.
+_POD_SPECS: Mapping[str, str] = {
+    "apps/v1.DaemonSet": _TEMPLATE,
+    "apps/v1.Deployment": _TEMPLATE,
+    "apps/v1.ReplicaSet": _TEMPLATE,
+    "apps/v1.StatefulSet": _TEMPLATE,
+    "batch/v1.CronJob": f"spec.jobTemplate.{_TEMPLATE}",
+    "batch/v1.Job": _TEMPLATE,
+    "core/v1.Pod": "spec",
+    "core/v1.PodTemplate": "template.spec",
+    "core/v1.ReplicationController": _TEMPLATE,
+}
+_MAX_KEY = 253
+_KEY = re.compile("[-._a-zA-Z0-9]+")
+_KEY_TEXT = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or "
+    "'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+)
+
+
+def kind_problems(type_name: str, obj: JSONObject, old: JSONObject | None = None) -> list[FieldError]:
+    """old: what is wrong with it is not told again, since it was taken before these rules were here."""
+    found = list(_problems(type_name, obj))
+    if not found or old is None:
+        return found
+    known = {str(problem) for problem in _problems(type_name, old)}
+    return [problem for problem in found if str(problem) not in known]
+
+
+def _problems(type_name: str, obj: JSONObject) -> Iterator[FieldError]:
+    if (path := _POD_SPECS.get(type_name)) is not None:
+        spec: Any = obj
+        for name in path.split("."):
+            spec = spec.get(name) or {}
+        yield from _containers(spec, Path(path))
+    if (rules := _RULES.get(type_name)) is not None:
+        yield from rules(obj)
+
+
+def _containers(spec: JSONObject, path: Path) -> Iterator[FieldError]:
+    """Names are labels, each of one container or init container. That each has a name is in the table."""
+    names = set[str]()
+    for member in ("containers", "initContainers"):
+        for index, container in enumerate(spec.get(member) or ()):
+            name, where = container.get("name") or "", path.child(member).index(index).child("name")
+            if name:
+                yield from (invalid(where, name, text) for text in dns1123_label(name))
+            if name in names:
+                yield duplicate(where, name)
+            if name or member == "containers":
+                names.add(name)
+
+
+def _config_map(obj: JSONObject) -> Iterator[FieldError]:
+    data, binary = obj.get("data") or {}, obj.get("binaryData") or {}
+    for key in data:
+        yield from _key_problems(Path("data"), key)
+        if key in binary:
+            yield invalid(Path("data").key(key), key, "duplicate of key present in binaryData")
+    for key in binary:
+        yield from _key_problems(Path("binaryData"), key)
+
+
+def _secret(obj: JSONObject) -> Iterator[FieldError]:
+    for key in obj.get("data") or ():
+        yield from _key_problems(Path("data"), key)
+
+
+def _key_problems(path: Path, key: str) -> Iterator[FieldError]:
+    if len(key.encode()) > _MAX_KEY:
+        yield invalid(path.key(key), key, f"must be no more than {_MAX_KEY} characters")
+    if not _KEY.fullmatch(key):
+        yield invalid(path.key(key), key, _KEY_TEXT)
+    if key in (".", ".."):
+        yield invalid(path.key(key), key, f"must not be '{key}'")
+    elif key.startswith(".."):
+        yield invalid(path.key(key), key, "must not start with '..'")
+
+
+def _job(obj: JSONObject) -> Iterable[FieldError]:
+    return job_problems(obj["spec"], Path("spec"))
+
+
+def _cron_job(obj: JSONObject) -> Iterable[FieldError]:
+    template = obj["spec"].get("jobTemplate") or {}
+    return job_problems(template.get("spec") or {}, Path("spec").child("jobTemplate", "spec"))
+
+
+_RULES: Mapping[str, Callable[[JSONObject], Iterable[FieldError]]] = {
+    "batch/v1.CronJob": _cron_job,
+    "batch/v1.Job": _job,
+    "core/v1.ConfigMap": _config_map,
+    "core/v1.Pod": pod_images,
+    "core/v1.Secret": _secret,
+}
