@@ -82,6 +82,9 @@ class DefinitionStrategy(StrategyDefaults):
             raise errors.bad_request(f"{what}: {why}")
         dropped = manifest.prune(obj)
         set_defaults(obj)
+        status = obj.get("status") or {}
+        if not status.get("storedVersions") and (stored := conditions.stored_versions({**obj, "status": {}})):
+            obj["status"] = {**status, "storedVersions": stored}
         return dropped
 
     def default(self, obj: JSONObject) -> None:

@@ -100,7 +100,7 @@ class ClaimProtection:
         """Those of the claims that a Pod uses, and whether the end of such a use will be noticed."""
         found: dict[str, bool] = {}
         listed = (await self._pod_store.list(Context(CONTROLLER, namespace), ALL)).items
-        async for item in in_turns(listed, _DECODED, lambda item: item.size):
+        async for item in in_turns(listed, _DECODED, lambda item: len(item.raw)):
             pod = item.decoded()
             for volume in _volumes(pod):
                 claim = _claim_of(pod, volume, claims)

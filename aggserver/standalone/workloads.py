@@ -136,7 +136,7 @@ def _new_annotations(current: JSONObject, spec: JSONObject, revision: str) -> di
 
 def _replicas(spec: JSONObject) -> dict[str, str]:
     strategy, wanted = spec.get("strategy") or {}, spec.get("replicas", 1)
-    surge = 0
+    surge: Any = 0
     if strategy.get("type") != "Recreate":
         surge = (strategy.get("rollingUpdate") or {}).get("maxSurge", "25%")
     if isinstance(surge, str):

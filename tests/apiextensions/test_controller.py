@@ -151,6 +151,15 @@ async def test_a_new_storage_version(server: LocalServer, client: Client) -> Non
     assert answer.json()["status"]["storedVersions"] == ["v1beta1"]
 
 
+@pytest.mark.parametrize("stored", [[], None], ids=["empty", "null"])
+async def test_stored_versions_are_never_none(server: LocalServer, client: Client, stored: Any) -> None:
+    await establish(server, client, CRONTABS)
+    before = (await client.get(ONE)).json()["metadata"]["resourceVersion"]
+    answer = await client.merge(f"{ONE}/status", {"status": {"storedVersions": stored}})
+    assert answer.json()["status"]["storedVersions"] == ["v1"]
+    assert answer.json()["metadata"]["resourceVersion"] == before
+
+
 async def test_the_status_keeps_the_spec(server: LocalServer, client: Client) -> None:
     await establish(server, client, CRONTABS)
     answer = await client.merge(f"{ONE}/status", {"spec": {"scope": "Cluster"}, "metadata": {"labels": {"a": "b"}}})

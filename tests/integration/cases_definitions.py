@@ -342,6 +342,13 @@ _STATUS: Cases = {
         {"status": {"storedVersions": ["v1", "v2"]}},
         subresource="/status",
     ),
+    "no-stored-versions": change(
+        crd(),
+        {"status": {"storedVersions": []}},
+        {"status": {"storedVersions": None}},
+        {"status": {"storedVersions": []}},
+        subresource="/status",
+    ),
     "spec-ignored": change(crd(), {"spec": {"names": {"shortNames": ["w"]}}}, subresource="/status"),
     "accepted-names-bad": change(crd(), {"status": {"acceptedNames": {"singular": "W!"}}}, subresource="/status"),
     "labels": change(crd(), {"metadata": {"labels": {"a": "b"}}}, subresource="/status"),
