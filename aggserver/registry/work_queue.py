@@ -35,11 +35,14 @@ def call_later(seconds: float, callback: Callable[[], None]) -> object:
     return asyncio.get_running_loop().call_later(seconds, callback)
 
 
-async def in_turns(items: Iterable[T], size: int) -> AsyncIterator[T]:
-    """The items; after each `size` of them, other tasks run first."""
-    for number, item in enumerate(items, 1):
+async def in_turns(items: Iterable[T], size: int, weigh: Callable[[T], int] = lambda item: 1) -> AsyncIterator[T]:
+    """The items; whenever what they weigh has come to `size`, other tasks run first."""
+    done = 0
+    for item in items:
         yield item
-        if number % size == 0:
+        done += weigh(item)
+        if done >= size:
+            done = 0
             await asyncio.sleep(0)
 
 

@@ -36,6 +36,7 @@ from aggserver.standalone.garbage import (
 from aggserver.standalone.graph_builder import GraphBuilder
 from aggserver.standalone.internal_client import Found, InternalClient, service_account
 from aggserver.standalone.owner_graph import ABSENT, FOREGROUND, ORPHAN, Check, Kind, OwnerGraph, Reference, address, references
+from aggserver.standalone.stored_pages import pages
 from aggserver.storage import keys
 from aggserver.storage.interface import Compacted, Event, Storage, StorageError, Subscription, Unavailable
 from aggserver.storage.keys import ObjectKey
@@ -50,11 +51,8 @@ _WORKERS = 16
 _READ = 50  # owners read from the store before other tasks run: about a millisecond
 # Dependents that are orphaned concurrently.
 _ORPHANED = 64
-# Objects that are read from the store at once: so many, and fewer where they are so large that they would be more bytes.
-_PAGE = 5000
-_PAGE_BYTES = 8 * 1024 * 1024
 # Steps of the graph before other tasks run: about two milliseconds.
-_STEPS = 500
+_STEPS = 200
 # Bytes of written objects that wait for the graph. With more, the store is read again, as if the subscription was lost.
 _MOST_WAITING = 32 * 1024 * 1024
 _KINDS = Check("kinds", "")
@@ -119,24 +117,17 @@ class GarbageCollector:
     async def _load(self) -> None:
         self._complete.clear()
         self._lost.clear()
-        builder, checks = GraphBuilder(OwnerGraph(self._client.find)), list[Check]()
-        limit = _PAGE
-        page = await self._storage.list("/", limit=limit)
-        revision = page.revision
-        while True:
-            for item in page.items:
-                builder.written(item.key, item.value)
-            limit = max(1, min(_PAGE, len(page.items) * _PAGE_BYTES // max(builder.waiting_bytes, 1)))
-            while not builder.is_done:
-                checks += builder.advance(_STEPS)
-                await asyncio.sleep(0)
-            if not page.more:
-                break
-            start = page.items[-1].key + "\0"
-            try:
-                page = await self._storage.list("/", revision=revision, start=start, limit=limit)
-            except Compacted as error:
-                raise Unavailable(f"reading the store took longer than it keeps history: {error}") from error
+        builder, checks, revision = GraphBuilder(OwnerGraph(self._client.find)), list[Check](), 0
+        try:
+            async for page in pages(self._storage, "/", at_one_revision=True):
+                revision = page.revision
+                for item in page.items:
+                    builder.written(item.key, item.value)
+                while not builder.is_done:
+                    checks += builder.advance(_STEPS)
+                    await asyncio.sleep(0)
+        except Compacted as error:
+            raise Unavailable(f"reading the store took longer than it keeps history: {error}") from error
         self._builder = builder
         self._subscription = await self._storage.watch("/", revision, self)
         self._complete.set()
