@@ -325,4 +325,3 @@ class GarbageCollector:
                 raise
             # Something else was changed. Without the resourceVersion, frequent writes can't keep the object.
             await self._client.delete(at, DeleteOptions(uid=uid, propagation=propagation))
-

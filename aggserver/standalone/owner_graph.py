@@ -80,7 +80,12 @@ def references(metadata: JSONObject) -> Iterator[Reference]:
 
 def _reference(entry: Mapping[str, Any], kinds: dict[Kind, Kind]) -> Reference:
     kind = Kind(str(entry.get("apiVersion") or ""), str(entry.get("kind") or ""))
-    return Reference(kinds.setdefault(kind, kind), str(entry.get("name") or ""), str(entry.get("uid") or ""), entry.get("blockOwnerDeletion") is True)
+    return Reference(
+        kinds.setdefault(kind, kind),
+        str(entry.get("name") or ""),
+        str(entry.get("uid") or ""),
+        entry.get("blockOwnerDeletion") is True,
+    )
 
 
 def address(reference: Reference, namespace: str, resource: Resource) -> str | None:

@@ -8,13 +8,11 @@ from aggserver.storage.interface import Page, Storage
 
 __all__ = ["pages"]
 
-# Objects of a page: so many, and fewer where those of the last page were so large that they would be more bytes.
-_MOST = 500
+# Objects of a page: so many, and fewer where those of the last page were so large that they would be more bytes. That the next
+# ones are large shows only when they are read, so a page is small: of the largest objects, of 3 MB, these would be 150 MB.
+_MOST = 50
 _MOST_BYTES = 8 * 1024 * 1024
-# The first page has fewer, since it is not known how large they are: at most 3 MB each.
-_FIRST = 20
-# From one page to the next, the number grows no faster than this.
-_GROWTH = 4
+_FIRST = 10
 
 
 async def pages(storage: Storage, prefix: str, *, at_one_revision: bool = False) -> AsyncIterator[Page]:
@@ -29,4 +27,4 @@ async def pages(storage: Storage, prefix: str, *, at_one_revision: bool = False)
             revision = page.revision
         start = page.items[-1].key + "\0"
         size = sum(len(item.value) for item in page.items)
-        limit = max(1, min(_MOST, limit * _GROWTH, len(page.items) * _MOST_BYTES // max(size, 1)))
+        limit = max(1, min(_MOST, len(page.items) * _MOST_BYTES // max(size, 1)))
