@@ -159,8 +159,8 @@ class Policy:
             pass
 
     def putting(self, obj: JSONMapping) -> Iterator[None]:
-        """As `put`, in as many steps as the object has rules or subjects, between which questions may be asked. Until the last one,
-        some are answered as before.
+        """As `put`, in as many steps as the object has rules or subjects, between which questions may be asked. Until the last
+        one, some are answered as before.
         """
         kind, metadata = obj["kind"], obj["metadata"]
         namespace, name = metadata.get("namespace", ""), metadata["name"]

@@ -302,7 +302,7 @@ def worked(name: str, size: int) -> list[int]:
         builder.written(key, value)
         checks: list[Check] = []
         while not builder.is_done:
-            work.append(instructions(lambda: checks.extend(builder.advance(1))))
+            work.append(instructions(lambda: checks.extend(builder.advance(1))))  # noqa: B023
         for check in checks:
             since = builder.graph.unverified(check.key) if check.what == "owner" else None
             if since is not None:
