@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
 
@@ -86,7 +87,8 @@ class Ownership:
         """Run a comparison, again with each object that it needs in another version."""
         is_long = max(context.body_bytes, current.size if current is not None else 0) > _LONG
         if self._converter.at_once is not None:
-            return await asyncio.to_thread(compare, fields) if is_long else compare(fields)
+            with suppress(NotConverted):
+                return await asyncio.to_thread(compare, fields) if is_long else compare(fields)
         known = _KnownConversions(fields.convert)
         fields = replace(fields, convert=known)
         while True:
