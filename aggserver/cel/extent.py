@@ -13,9 +13,13 @@ from aggserver.cel.values import Optional
 
 __all__ = ["Extent", "extent"]
 
-# Bytes of a number, bool or null as JSON, at least, with the comma behind it; and the two quotes and the comma of a string.
-_SCALAR = 2
-_QUOTES = 3
+# Bytes of a value in a list or map, at least: a digit, a bracket or a quote, and the comma behind it. A text has one quote more.
+_VALUE = 2
+_QUOTE = 1
+# Elements of lists that are remembered; for shorter ones that would cost more than it saves.
+_LONG = 64
+# Types of values that have nothing in them.
+_PLAIN = frozenset((int, float, bool, type(None)))
 
 
 class Extent(NamedTuple):
@@ -25,30 +29,36 @@ class Extent(NamedTuple):
     elements: int
 
 
-def extent(value: Any, most: int, opened: Callable[[Any], Any] = lambda value: value) -> Extent:
-    """The extent of a value. most: it stops when there are more bytes, and returns as many as it has found.
+def extent(value: Any, most: int, most_elements: int | None = None, opened: Callable[[Any], Any] = lambda value: value) -> Extent:
+    """The extent of a value. most, most_elements: it stops when there are more bytes or elements, and returns what it has found.
 
     opened: returns what is in a value that is neither of JSON nor of CEL, or the value itself.
     """
-    found = elements = 0
+    found, elements = _VALUE, 1
     waiting = [value]
-    while waiting and found <= most:
+    known: dict[int, list[Any]] = {}  # what long lists have in them, by their identity: each is gone through once
+    while waiting and found <= most and (most_elements is None or elements <= most_elements):
         each = waiting.pop()
-        elements += 1
         if isinstance(each, Optional):
             each = each.value
         if isinstance(each, str):
-            found += _QUOTES + (len(each) if each.isascii() else len(each.encode("utf-8", "surrogatepass")))
+            found += _QUOTE + (len(each) if each.isascii() else len(each.encode("utf-8", "surrogatepass")))
         elif isinstance(each, bytes):
-            found += _QUOTES + len(each)
+            found += _QUOTE + len(each)
         elif isinstance(each, list | dict):
-            # At once for all that are in it, so that no more of them wait here than there may be.
-            found += _SCALAR * len(each)
-            if found <= most:
-                waiting += each.values() if isinstance(each, dict) else each
-                found += sum(len(key) for key in each if isinstance(key, str)) if isinstance(each, dict) else 0
-        elif (inner := opened(each)) is not each:
+            found += _VALUE * len(each)
+            elements += len(each)
+            if found > most:
+                break
+            if isinstance(each, dict):
+                found += sum(_QUOTE + len(key) for key in each if isinstance(key, str))
+                each = each.values()
+            # An element has a byte at least, so that there are never many more of them waiting than there may be bytes.
+            if (inside := known.get(id(each))) is None:
+                inside = [inner for inner in each if type(inner) not in _PLAIN]
+                if isinstance(each, list) and len(each) >= _LONG:
+                    known[id(each)] = inside
+            waiting += inside
+        elif type(each) not in _PLAIN and (inner := opened(each)) is not each:
             waiting.append(inner)
-        else:
-            found += _SCALAR
     return Extent(found, elements)

@@ -155,14 +155,19 @@ class _Run:
 
     def _count(self, result: Any, step: Step) -> None:
         """Charge for what will be made of a result, before it is: lists of CEL can have the same list in them many times."""
-        found = extent(result, self._room, unwrapped)
+        found = extent(result, self._room, self._allowance, unwrapped)
+        self._spend(found.elements)
         self._room -= found.bytes
         if self._room < 0:
             why = f"what the expressions make of one object is larger than {self._most_bytes} bytes"
             raise _FailedError(f"{_name(step, 'value')}: {why}")
-        self._spend(found.elements)
         if self.left < 0:
             raise _exceeded(step, "value")
+
+    @property
+    def _allowance(self) -> int:
+        """What may still be spent now."""
+        return self.left if self._patience is None else min(self.left, self._patience)
 
     def _spend(self, cost: int) -> None:
         self.left -= cost
@@ -179,7 +184,7 @@ class _Run:
         """MISSING if the object does not have a field that the expression needs."""
         if any(read(obj, path) is MISSING for path in expression.needs):
             return MISSING
-        limit = self.left if self._patience is None else min(self.left, self._patience)
+        limit = self._allowance
         try:
             result, cost = expression.program({"self": obj}, limit)
         except CostExceeded:
