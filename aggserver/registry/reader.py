@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+from aggserver.conversion.converter import ComputedConverter
 from aggserver.meta import errors, field, selectors
 from aggserver.registry import stored
 from aggserver.registry.conversions import BATCH_OBJECTS
@@ -193,7 +194,7 @@ class Reader:
         labels_differ = converter.changes_metadata and not options.labels.empty and not context.metadata_only
         if matches is None or (is_in_key(options) and not labels_differ):
             return Selector(matches)
-        if converter.at_once is None:
+        if not isinstance(converter, ComputedConverter):
             return Selector(matches, is_late=True)
         return Selector(lambda obj: matches(self._views.computed(obj)))
 

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TypeVar
 
-from aggserver.conversion.converter import ConversionError
+from aggserver.conversion.converter import ConversionError, TakesLong
 from aggserver.meta import codec, errors
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
@@ -92,7 +92,7 @@ class Views:
             growth += view.size - obj.size
             if growth > _MAX_GROWTH:
                 raise self._too_much_growth()
-            if view.size > _LARGE:
+            if view.size > _LARGE or not self.is_own(obj):
                 await asyncio.sleep(0)
         if to_ask:
             answers = await self._resource.questions.answers(self._target, [obj for _, obj in to_ask])
@@ -129,6 +129,8 @@ class Views:
             return self._accept(obj, convert(self._tree_to_convert(obj), self._info.api_version))
         except ConversionError as error:
             raise named(error, obj.key) from None
+        except TakesLong:
+            return None
 
     def _carried_over(self, obj: StoredObject, known: Converted) -> StoredObject | None:
         """The view of an object that was converted at another revision, if nothing but finalizers and the like differ."""

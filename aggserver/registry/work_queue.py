@@ -1,7 +1,8 @@
 """WorkQueue: the keys that a controller has to look at, and the workers that do.
 
 As client-go's work queue: a key waits once, however often it is added, and two workers never have the same key at a time. A key
-that fails, or asks for a later call, is added again after a delay, and does not block others.
+that fails, or asks for a later call, is added again after a delay, and does not block others. Other tasks run after each key,
+also if `handle` never waits for anything; if it goes over what may be many, it does so `in_turns`.
 Source: k8s.io/client-go util/workqueue, v0.36.3.
 """
 
@@ -10,13 +11,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Hashable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 from aggserver.meta.backoff import Backoff
 from aggserver.meta.errors import StatusError
 
-__all__ = ["RETRY", "CallLater", "WorkQueue", "call_later"]
+__all__ = ["RETRY", "CallLater", "WorkQueue", "call_later", "in_turns"]
 
 log = logging.getLogger("aggserver.controllers")
 
@@ -27,10 +28,22 @@ CallLater = Callable[[float, Callable[[], None]], object]
 RETRY = Backoff(initial=0.05, longest=30.0)
 
 K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
 
 
 def call_later(seconds: float, callback: Callable[[], None]) -> object:
     return asyncio.get_running_loop().call_later(seconds, callback)
+
+
+async def in_turns(items: Iterable[T], size: int, weigh: Callable[[T], int] = lambda item: 1) -> AsyncIterator[T]:
+    """The items; whenever what they weigh has come to `size`, other tasks run first."""
+    done = 0
+    for item in items:
+        yield item
+        done += weigh(item)
+        if done >= size:
+            done = 0
+            await asyncio.sleep(0)
 
 
 class WorkQueue(Generic[K]):
@@ -81,6 +94,7 @@ class WorkQueue(Generic[K]):
                 await self._call(key)
             finally:
                 self._running.discard(key)
+            await asyncio.sleep(0)
 
     async def _call(self, key: K) -> None:
         try:
