@@ -28,7 +28,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("endpoints",),
     ("admission", "authorization", "registry"),
     ("authentication", "conversion"),
-    ("storage", "cluster", "webhook"),
+    ("storage", "cluster", "webhook", "workers"),
     ("publish", "merge"),
     ("schema",),
     ("cel", "scheme"),

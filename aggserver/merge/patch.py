@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from aggserver.meta import codec
@@ -20,6 +21,7 @@ from aggserver.meta.golang import json_kind, quote
 from aggserver.meta.json_types import json_copy
 
 __all__ = [
+    "MAX_COMPLAINTS",
     "InvalidPatch",
     "JsonPatchError",
     "Operation",
@@ -37,6 +39,11 @@ __all__ = [
 MAX_OPERATIONS = 10_000
 # Bytes that the `copy` operations of one patch may add, counted as JSON; the limit of a request body.
 MAX_COPIED_BYTES = 3 * 1024 * 1024
+# Items of lists that the operations of one patch may move to make room or to close a gap: about a second's work. It is what all
+# operations that a patch may have move at the front of a list of 100,000 items; upstream has no limit and takes its time.
+MAX_MOVED_ITEMS = 1_000_000_000
+# The complaints of a strict decoder; it keeps no more.
+MAX_COMPLAINTS = 100
 
 _FIELDS = ("op", "path", "from", "value")
 _METADATA = "/metadata/"
@@ -152,13 +159,14 @@ def parse_json_patch(given: Any) -> list[Operation]:
 
 
 def unknown_fields(given: Any) -> list[str]:
-    """`unknown field "[0].foo"` for members that no operation has, in what `parse_json_patch` takes."""
-    return [
+    """`unknown field "[0].foo"` for members that no operation has, in what `parse_json_patch` takes: the first hundred."""
+    found = (
         f"unknown field {quote(f'[{index}].{key}')}"
         for index, entry in enumerate(given or ())
         for key in entry or ()
         if key not in _FIELDS
-    ]
+    )
+    return list(islice(found, MAX_COMPLAINTS))
 
 
 def _operation(entry: Any) -> Operation:
@@ -184,7 +192,7 @@ def apply_json_patch(document: Any, operations: Sequence[Operation]) -> Any:
     """The patched document, which need not be an object any more. All operations apply, or JsonPatchError is raised.
 
     It has what was there, what the patch brings, and MAX_COPIED_BYTES at most; and it can be encoded, however deep it was nested
-    by moving things into each other.
+    by moving and copying things into each other. Lists are moved by MAX_MOVED_ITEMS at most while it is made.
     """
     patched = _Document(document)
     for operation in operations:
@@ -192,11 +200,16 @@ def apply_json_patch(document: Any, operations: Sequence[Operation]) -> Any:
         if apply is None:
             raise JsonPatchError(f"Unexpected kind: {operation.op}")
         apply(patched, operation)
+    _encoded(patched.root)
+    return patched.root
+
+
+def _encoded(value: Any) -> bytes:
+    """Raises JsonPatchError for what is nested too deeply."""
     try:
-        codec.encode_json(patched.root)
+        return codec.encode_json(value)
     except TypeError:
         raise JsonPatchError("the patched document is nested too deeply") from None
-    return patched.root
 
 
 class _Document:
@@ -205,6 +218,7 @@ class _Document:
     def __init__(self, root: Any) -> None:
         self.root = root
         self.copied = 0
+        self._moved = 0
         # By id, holding the container so that the id stays its own.
         self._own: dict[int, Any] = {}
 
@@ -242,6 +256,37 @@ class _Document:
         self._own[id(fresh)] = fresh
         return fresh
 
+    def put(self, container: Any, key: str, value: Any) -> None:
+        """Add a member, or an item before the one at that place."""
+        if isinstance(container, dict):
+            container[key] = value
+        elif key == "-":
+            container.append(value)
+        elif not _INDEX.fullmatch(key):
+            raise JsonPatchError(
+                f"value was not a proper array index: '{key}': strconv.Atoi: parsing {quote(key)}: invalid syntax"
+            )
+        else:
+            # One more place than there are elements, from the end too.
+            index = _index(key, len(container) + 1)
+            self._move(len(container) - index)
+            container.insert(index, value)
+
+    def drop(self, container: Any, key: str) -> None:
+        if isinstance(container, list):
+            index = _index(key, len(container))
+            self._move(len(container) - index)
+            del container[index]
+        elif key in container:
+            del container[key]
+        else:
+            raise JsonPatchError(f"Unable to remove nonexistent key: {key}: missing value")
+
+    def _move(self, items: int) -> None:
+        self._moved += items
+        if self._moved > MAX_MOVED_ITEMS:
+            raise JsonPatchError(f"Unable to complete the patch, the items moved in arrays exceed the limit {MAX_MOVED_ITEMS}")
+
 
 def _quoted(path: str, operation: str) -> str:
     return f'"{path}"' if operation in ("add", "remove") else path
@@ -267,27 +312,6 @@ def _get(container: Any, key: str) -> Any:
     return container[_index(key, len(container))] if isinstance(container, list) else container.get(key)
 
 
-def _put(container: Any, key: str, value: Any) -> None:
-    if isinstance(container, dict):
-        container[key] = value
-    elif key == "-":
-        container.append(value)
-    elif not _INDEX.fullmatch(key):
-        raise JsonPatchError(f"value was not a proper array index: '{key}': strconv.Atoi: parsing {quote(key)}: invalid syntax")
-    else:
-        # One more place than there are elements, from the end too.
-        container.insert(_index(key, len(container) + 1), value)
-
-
-def _drop(container: Any, key: str) -> None:
-    if isinstance(container, list):
-        del container[_index(key, len(container))]
-    elif key in container:
-        del container[key]
-    else:
-        raise JsonPatchError(f"Unable to remove nonexistent key: {key}: missing value")
-
-
 @contextmanager
 def _doing(what: str) -> Iterator[None]:
     """Puts what was being done before an error."""
@@ -303,13 +327,13 @@ _PATH, _FROM, _DESTINATION = "doc is missing path: ", "doc is missing from path:
 def _add(document: _Document, operation: Operation) -> None:
     container, key = document.parent(operation.path, "add", _PATH, change=True)
     with _doing(f"error in add for path: '{operation.path}'"):
-        _put(container, key, json_copy(operation.value))
+        document.put(container, key, json_copy(operation.value))
 
 
 def _remove(document: _Document, operation: Operation) -> None:
     container, key = document.parent(operation.path, "remove", _PATH, change=True)
     with _doing(f"error in remove for path: '{operation.path}'"):
-        _drop(container, key)
+        document.drop(container, key)
 
 
 def _replace(document: _Document, operation: Operation) -> None:
@@ -333,10 +357,10 @@ def _move(document: _Document, operation: Operation) -> None:
     container, key = document.parent(operation.from_path, "move", _FROM, change=True)
     with _doing(f"error in move for path: '{key}'"):
         value = _get(container, key)
-        _drop(container, key)
+        document.drop(container, key)
     container, key = document.parent(operation.path, "move", _DESTINATION, change=True)
     with _doing(f"error in move for path: '{operation.path}'"):
-        _put(container, key, value)
+        document.put(container, key, value)
 
 
 def _copy(document: _Document, operation: Operation) -> None:
@@ -344,7 +368,7 @@ def _copy(document: _Document, operation: Operation) -> None:
     with _doing(f"error in copy for from: '{operation.from_path}'"):
         value = _get(container, key)
     document.parent(operation.path, "copy", _DESTINATION, change=False)
-    document.copied += len(codec.encode_json(value)) if value is not None else 0
+    document.copied += len(_encoded(value)) if value is not None else 0
     if document.copied > MAX_COPIED_BYTES:
         raise JsonPatchError(
             "Unable to complete the copy, the accumulated size increase of copy is "
@@ -352,7 +376,7 @@ def _copy(document: _Document, operation: Operation) -> None:
         )
     container, key = document.parent(operation.path, "copy", _DESTINATION, change=True)
     with _doing("error while adding value during copy"):
-        _put(container, key, json_copy(value))
+        document.put(container, key, json_copy(value))
 
 
 def _test(document: _Document, operation: Operation) -> None:

@@ -17,7 +17,12 @@ from aggserver.meta.golang import json_kind, quote
 from aggserver.meta.json_types import JSONMapping, JSONObject
 from aggserver.scheme.types import Member, Type
 
-__all__ = ["BadDirectiveError", "StrategicPatchError", "go_text", "strategic_merge"]
+__all__ = ["MAX_STEPS", "BadDirectiveError", "StrategicPatchError", "TooCostlyError", "go_text", "strategic_merge"]
+
+# Members and items that one patch may visit, of the object and of the patch. Each is visited once or twice, and neither has more
+# than about a million. But items of the patch may name the same item of the object again and again, which is then merged, lists
+# in it and all, once for each of them: 60,000 times in a patch of 3 MiB.
+MAX_STEPS = 2_000_000
 
 _PATCH = "$patch"
 _RETAIN_KEYS = "$retainKeys"
@@ -33,15 +38,40 @@ class BadDirectiveError(StrategicPatchError):
     """A directive has a wrong form (400)."""
 
 
+class TooCostlyError(ValueError):
+    """The patch would visit more than MAX_STEPS members and items."""
+
+    def __init__(self) -> None:
+        super().__init__(f"the patch visits more than {MAX_STEPS} members and items")
+
+
 def strategic_merge(original: JSONMapping, patch: JSONMapping, of: Type) -> JSONObject:
-    """The patched object. of: the type of the object. Raises StrategicPatchError."""
+    """The patched object. of: the type of the object. Raises StrategicPatchError, TooCostlyError."""
+    return _merged(original, patch, of, _Steps())
+
+
+class _Steps:
+    """Counts what a patch visits."""
+
+    def __init__(self) -> None:
+        self._left = MAX_STEPS
+
+    def take(self, *visited: JSONMapping | Sequence[Any]) -> None:
+        """Called before they are walked over. Raises TooCostlyError."""
+        self._left -= sum(map(len, visited))
+        if self._left < 0:
+            raise TooCostlyError
+
+
+def _merged(original: JSONMapping, patch: JSONMapping, of: Type, steps: _Steps) -> JSONObject:
     if _PATCH in patch:
         return _directed(patch)
+    steps.take(original, patch)
     merged, patch = _retained(original, patch)
     patch = dict(patch)
     for key in [key for key in patch if key.startswith(_ORDER)]:
         order, name = patch.pop(key), key.removeprefix(_ORDER)
-        _put_in_order(merged, patch, name, order, of)
+        _put_in_order(merged, patch, name, order, of, steps)
         patch.pop(name, None)
     for key, value in patch.items():
         if key.startswith(_DELETIONS):
@@ -49,12 +79,13 @@ def strategic_merge(original: JSONMapping, patch: JSONMapping, of: Type) -> JSON
             if value is None:
                 merged.pop(name, None)
             elif json_kind(merged.get(name)) == json_kind(value) == "array":
+                steps.take(merged[name], value)
                 gone = set(map(_identity, value))
                 merged[name] = [item for item in merged[name] if _identity(item) not in gone]
         elif value is None:
             merged.pop(key, None)
         elif key in merged:
-            _merge_member(merged, key, value, of)
+            _merge_member(merged, key, value, of, steps)
         else:
             _set(merged, key, value)
     return merged
@@ -72,24 +103,25 @@ def _retained(original: JSONMapping, patch: JSONMapping) -> tuple[JSONObject, JS
     """A copy of the original without the members that `$retainKeys` does not list, and the patch without that directive."""
     if _RETAIN_KEYS not in patch:
         return dict(original), patch
-    retained = patch[_RETAIN_KEYS]
+    listed = patch[_RETAIN_KEYS]
+    retained = {key for key in listed if isinstance(key, str)} if isinstance(listed, list) else set()
     rest = {key: value for key, value in patch.items() if key != _RETAIN_KEYS}
     named = [key for key, value in rest.items() if value is not None and not key.startswith((_ORDER, _DELETIONS))]
-    if not isinstance(retained, list) or any(key not in retained for key in named):
+    if not isinstance(listed, list) or any(key not in retained for key in named):
         raise BadDirectiveError("invalid patch format of retainKeys")
     return {key: value for key, value in original.items() if key in retained}, rest
 
 
-def _merge_member(merged: JSONObject, key: str, value: Any, of: Type) -> None:
+def _merge_member(merged: JSONObject, key: str, value: Any, of: Type, steps: _Steps) -> None:
     kind = json_kind(value)
     if json_kind(merged[key]) != kind or kind not in ("object", "array"):
         _set(merged, key, value)
         return
     member = _member(of, key)
     if kind == "object":
-        merged[key] = value if member.merge_strategy == "replace" else strategic_merge(merged[key], value, member.type)
+        merged[key] = value if member.merge_strategy == "replace" else _merged(merged[key], value, member.type, steps)
     else:
-        merged[key] = _merged_list(merged[key], value, member)
+        merged[key] = _merged_list(merged[key], value, member, steps)
 
 
 def _set(merged: JSONObject, key: str, value: Any) -> None:
@@ -124,7 +156,8 @@ def _without_directives(value: Any) -> tuple[Any, bool]:
 # --- lists ---
 
 
-def _merged_list(original: Sequence[Any], patch: Sequence[Any], member: Member) -> list[Any]:
+def _merged_list(original: Sequence[Any], patch: Sequence[Any], member: Member, steps: _Steps) -> list[Any]:
+    steps.take(original, patch)
     if member.merge_strategy != "merge":
         return list(patch)
     if not original and not patch:
@@ -137,7 +170,7 @@ def _merged_list(original: Sequence[Any], patch: Sequence[Any], member: Member) 
         raise StrategicPatchError("cannot merge lists without merge key for struct")
     assert member.type.element is not None
     original, patch = _without_special_items(original, patch, key)
-    return _ordered(_merged_items(original, patch, key, member.type.element), patch, original, key)
+    return _ordered(_merged_items(original, patch, key, member.type.element, steps), patch, original, key)
 
 
 def _without_special_items(
@@ -146,21 +179,25 @@ def _without_special_items(
     """The original without the items that the patch deletes or replaces, and the patch without such directives."""
     plain = [item for item in patch if _PATCH not in item]
     replaced = False
+    gone: set[Any] = set()
     for item in patch:
         directive = item.get(_PATCH)
         if directive == "delete":
-            gone = _identity(_key_of(item, key))
-            original = [each for each in original if _identity(each.get(key)) != gone]
+            gone.add(_identity(_key_of(item, key)))
         elif directive == "replace":
             replaced = True
         elif directive == "merge":
             raise StrategicPatchError("merging lists cannot yet be specified in the patch")
         elif directive is not None:
             raise StrategicPatchError(f"unknown patch type: {directive} in map: {go_text(item)}")
-    return (plain, ()) if replaced else (original, plain)
+    if replaced:
+        return plain, ()
+    return [item for item in original if _identity(item.get(key)) not in gone] if gone else original, plain
 
 
-def _merged_items(original: Sequence[JSONObject], patch: Sequence[JSONObject], key: str, of: Type) -> list[JSONObject]:
+def _merged_items(
+    original: Sequence[JSONObject], patch: Sequence[JSONObject], key: str, of: Type, steps: _Steps
+) -> list[JSONObject]:
     merged = list(original)
     places: dict[Any, int] = {}
     for index, item in enumerate(merged):
@@ -168,18 +205,20 @@ def _merged_items(original: Sequence[JSONObject], patch: Sequence[JSONObject], k
     for item in patch:
         identity = _identity(_key_of(item, key))
         if identity in places:
-            merged[places[identity]] = strategic_merge(merged[places[identity]], item, of)
+            merged[places[identity]] = _merged(merged[places[identity]], item, of, steps)
         else:
             places[identity] = len(merged)
             merged.append(item)
     return merged
 
 
-def _put_in_order(merged: JSONObject, patch: JSONMapping, name: str, order: Any, of: Type) -> None:
+def _put_in_order(merged: JSONObject, patch: JSONMapping, name: str, order: Any, of: Type, steps: _Steps) -> None:
     """Merge the list of that name, if there is one, and put it into the order that `$setElementOrder` has."""
     before, change = merged.get(name), patch.get(name)
     for value in (order, *([before] if name in merged else []), *([change] if name in patch else [])):
-        if not isinstance(value, list):
+        if isinstance(value, list):
+            steps.take(value)
+        else:
             raise StrategicPatchError(f"expected a []interface {{}}, but received a {_go_type(value)}")
     member = _member(of, name)
     _check_order(change or [], order, member.merge_key)
@@ -190,7 +229,7 @@ def _put_in_order(merged: JSONObject, patch: JSONMapping, name: str, order: Any,
     elif name not in patch:
         items = before
     else:
-        items = _merged_list(before or [], change or [], member)
+        items = _merged_list(before or [], change or [], member, steps)
     if not before and not change:
         raise StrategicPatchError("no elements in any of the given slices")
     merged[name] = _ordered(items, order, before or [], member.merge_key)
@@ -218,19 +257,21 @@ def _ordered(items: Sequence[Any], order: Sequence[Any], before: Sequence[Any], 
     """The items that `order` names in that order, and between them the others where they were in the list before."""
     place = {_identity(_order_key(each, key)): index for index, each in enumerate(order)}
     earlier = {_identity(_order_key(each, key)): index for index, each in enumerate(before)}
-
-    def identity(item: Any) -> Any:
-        return _identity(_order_key(item, key))
-
-    named = sorted((item for item in items if identity(item) in place), key=lambda item: place[identity(item)])
-    others = [item for item in items if identity(item) not in place]
+    named: list[tuple[Any, Any]] = []
+    others: list[tuple[Any, Any]] = []
+    for item in items:
+        identity = _identity(_order_key(item, key))
+        (named if identity in place else others).append((identity, item))
+    named.sort(key=lambda pair: place[pair[0]])
     result: list[Any] = []
-    for item in others:
+    taken = 0
+    for identity, item in others:
         # The next named item goes first, unless both were there before and it came later.
-        while named and not (earlier.get(identity(item), len(before)) < earlier.get(identity(named[0]), 0)):
-            result.append(named.pop(0))
+        while taken < len(named) and not (earlier.get(identity, len(before)) < earlier.get(named[taken][0], 0)):
+            result.append(named[taken][1])
+            taken += 1
         result.append(item)
-    return result + named
+    return result + [item for _, item in named[taken:]]
 
 
 def _order_key(item: Any, key: str) -> Any:
@@ -244,7 +285,8 @@ def _key_of(item: JSONMapping, key: str) -> Any:
 
 
 def _element_kind(*lists: Sequence[Any]) -> str:
-    kinds = {json_kind(item) for items in lists for item in items}
+    # Of one value of each type: lists are long.
+    kinds = {json_kind(item) for item in {type(item): item for items in lists for item in items}.values()}
     if "array" in kinds:
         raise StrategicPatchError("lists of lists are not supported")
     if len(kinds) > 1:
@@ -254,6 +296,8 @@ def _element_kind(*lists: Sequence[Any]) -> str:
 
 def _identity(value: Any) -> Any:
     """A value that can be compared as Go does: true is not 1. Maps and lists are never the same."""
+    if isinstance(value, str):
+        return value
     return (json_kind(value), value) if not isinstance(value, dict | list) else (json_kind(value), id(value))
 
 
@@ -272,10 +316,27 @@ def _go_type(value: Any) -> str:
 
 def go_text(value: Any) -> str:
     """A decoded patch as Go's %v prints it."""
+    # Joined once: a text of each level would be as long as all those below it together.
+    pieces: list[str] = []
+    _put_text(value, pieces)
+    return "".join(pieces)
+
+
+def _put_text(value: Any, pieces: list[str]) -> None:
     if isinstance(value, Mapping):
-        return "map[" + " ".join(f"{key}:{go_text(value[key])}" for key in sorted(value)) + "]"
-    if isinstance(value, list | tuple):
-        return "[" + " ".join(map(go_text, value)) + "]"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return "<nil>" if value is None else str(value)
+        pieces.append("map[")
+        for index, key in enumerate(sorted(value)):
+            pieces.append(f" {key}:" if index else f"{key}:")
+            _put_text(value[key], pieces)
+        pieces.append("]")
+    elif isinstance(value, list | tuple):
+        pieces.append("[")
+        for index, item in enumerate(value):
+            if index:
+                pieces.append(" ")
+            _put_text(item, pieces)
+        pieces.append("]")
+    elif isinstance(value, bool):
+        pieces.append("true" if value else "false")
+    else:
+        pieces.append("<nil>" if value is None else str(value))

@@ -253,6 +253,10 @@ def patch_rejected() -> StatusError:
     return StatusError(422, "Invalid", "the server rejected our request due to an error in our request", bare_details=True)
 
 
+def too_many_requests() -> StatusError:
+    return StatusError(429, "TooManyRequests", "Too many requests: please try again later", retry_after=1)
+
+
 def internal_error(message: str) -> StatusError:
     return StatusError(500, "InternalError", f"Internal error occurred: {message}", causes=[Cause("", message)])
 

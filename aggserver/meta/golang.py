@@ -132,16 +132,33 @@ def _digits(value: float) -> tuple[str, str, int]:
 
 def to_json(value: Any) -> str:
     """json.Marshal: keys sorted, no spaces, `<`, `>` and `&` escaped, integral floats without a point."""
+    # Joined once: a text of each level would be as long as all those below it together.
+    pieces: list[str] = []
+    _put_json(value, pieces)
+    return "".join(pieces)
+
+
+def _put_json(value: Any, pieces: list[str]) -> None:
     if isinstance(value, dict):
-        return "{" + ",".join(f"{_json_string(key)}:{to_json(value[key])}" for key in sorted(value)) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ",".join(map(to_json, value)) + "]"
-    if isinstance(value, str):
-        return _json_string(value)
-    if isinstance(value, float):
+        pieces.append("{")
+        for index, key in enumerate(sorted(value)):
+            pieces.append(f",{_json_string(key)}:" if index else f"{_json_string(key)}:")
+            _put_json(value[key], pieces)
+        pieces.append("}")
+    elif isinstance(value, list | tuple):
+        pieces.append("[")
+        for index, item in enumerate(value):
+            if index:
+                pieces.append(",")
+            _put_json(item, pieces)
+        pieces.append("]")
+    elif isinstance(value, str):
+        pieces.append(_json_string(value))
+    elif isinstance(value, float):
         # As in ECMAScript: with an exponent below 1e-6 and from 1e21 on; a negative exponent has no leading zero.
-        return _shortest(value, -6, 21).replace("e-0", "e-")
-    return json.dumps(value)
+        pieces.append(_shortest(value, -6, 21).replace("e-0", "e-"))
+    else:
+        pieces.append(json.dumps(value))
 
 
 def struct_to_json(value: Any) -> str:

@@ -7,7 +7,6 @@ the comparison, so it stops where it needs an object, and is run again with the 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
@@ -19,6 +18,7 @@ from aggserver.meta import codec
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry.rest import Context
 from aggserver.registry.stored import StoredObject
+from aggserver.workers import OBJECTS
 
 __all__ = ["NotConverted", "Ownership"]
 
@@ -84,16 +84,20 @@ class Ownership:
         self, fields: FieldManager, compare: Callable[[FieldManager], T], context: Context, current: StoredObject | None
     ) -> T:
         """Run a comparison, again with each object that it needs in another version."""
-        is_long = max(context.body_bytes, current.size if current is not None else 0) > _LONG
+        size = max(context.body_bytes, current.size if current is not None else 0)
         if self._converter.at_once is not None:
-            return await asyncio.to_thread(compare, fields) if is_long else compare(fields)
+            return await _compared(context, size, compare, fields)
         known = _KnownConversions(fields.convert)
         fields = replace(fields, convert=known)
         while True:
             try:
-                return await asyncio.to_thread(compare, fields) if is_long else compare(fields)
+                return await _compared(context, size, compare, fields)
             except NotConverted as needed:
                 await known.ask(needed, self._converter)
+
+
+async def _compared(context: Context, size: int, compare: Callable[[FieldManager], T], fields: FieldManager) -> T:
+    return await OBJECTS.run(context.user.name, size, compare, fields) if size > _LONG else compare(fields)
 
 
 class _KnownConversions:

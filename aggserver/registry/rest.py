@@ -51,6 +51,7 @@ class Context:
     """The context of a request. namespace: '' for a cluster-scoped resource or for all namespaces.
 
     warnings: texts for Warning headers; resources add to it. body_bytes: size of the body, if it is an object or a patch.
+    object_bytes: size of the stored object that an update starts from; set before its transform is called.
     name: of the object that the path names, '' for none: a create of a subresource needs it.
     metadata_only: whether the response has nothing but metadata of the objects. Then they need not be in the requested version.
     created: set by an update that has created the object.
@@ -60,6 +61,7 @@ class Context:
     namespace: str = ""
     warnings: list[str] = field(default_factory=list)
     body_bytes: int = 0
+    object_bytes: int = 0
     metadata_only: bool = False
     name: str = ""
     created: bool = False

@@ -16,7 +16,6 @@ import builtins
 import logging
 import threading
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -53,6 +52,7 @@ from aggserver.registry.views import Views
 from aggserver.scheme import object_meta
 from aggserver.storage import keys
 from aggserver.storage.interface import Conflict, Corrupt, KeyExists, KeyValue, NotFound, TooLarge
+from aggserver.workers import Workers
 
 __all__ = ["Make", "Store", "Write"]
 
@@ -63,7 +63,7 @@ _NAME_TRIES = 8
 _DELETE_WORKERS = 64
 
 # Runs slow validation, so that the event loop is free for other requests, and the default executor for other work.
-_SLOW = ThreadPoolExecutor(2, "validation")
+_SLOW = Workers(2, "validation")
 _METADATA = Path("metadata")
 
 log = logging.getLogger(__name__)
@@ -147,7 +147,7 @@ class Store(Reader):
         given = list(obj)
         self._strategy.prepare_for_create(obj, context, metadata["creationTimestamp"])
         is_whole = given == list(obj)
-        verdict = await _final(self._strategy.validate(obj))
+        verdict = await _final(context, self._strategy.validate(obj))
         context.warnings.extend(verdict.warnings)
         self._refuse(obj, verdict.errors)
         context.warnings.extend(self._strategy.warnings(obj, None))
@@ -262,7 +262,7 @@ class Store(Reader):
             metadata, _METADATA, namespaced=self._info.namespaced, name_rule=object_meta.path_segment_name
         )
         problems += changes * 2 if self._strategy.checks_changes_twice else changes
-        verdict = await _final(self._strategy.validate_update(obj, old))
+        verdict = await _final(write.context, self._strategy.validate_update(obj, old))
         context.warnings.extend(verdict.warnings)
         self._refuse(obj, problems + verdict.errors)
         context.warnings.extend(self._strategy.warnings(obj, old))
@@ -619,6 +619,7 @@ class Store(Reader):
 
 def _updating(write: Write, transform: Transform) -> Make:
     async def make(store: Store, current: StoredObject | None, old: JSONObject | None) -> JSONObject:
+        write.context.object_bytes = 0 if current is None else current.size
         # There is none only where a PUT may create it, and that needs none.
         obj = await transform({} if current is None else current.decoded())
         obj["metadata"] = dict(obj["metadata"])
@@ -637,13 +638,13 @@ def _drop_managed_fields(write: Write, obj: JSONObject) -> bool:
     return not write.applies and obj["metadata"].pop("managedFields", None) is not None
 
 
-async def _final(verdict: Verdict) -> Verdict:
+async def _final(context: Context, verdict: Verdict) -> Verdict:
     """Wait for slow validation, which runs in a thread and is told when the request is cancelled."""
     if verdict.later is None:
         return verdict
     given_up = threading.Event()
     try:
-        return await asyncio.get_running_loop().run_in_executor(_SLOW, verdict.later, given_up.is_set)
+        return await _SLOW.run(context.user.name, context.body_bytes, verdict.later, given_up.is_set)
     finally:
         given_up.set()
 

@@ -11,8 +11,10 @@ import pytest
 
 from aggserver.merge.atom import DEDUCED, of_resource
 from aggserver.merge.managed_fields import FieldManager
+from aggserver.merge.strategic import strategic_merge
 from aggserver.meta.errors import StatusError
 from aggserver.schema import structural
+from aggserver.scheme.types import lookup
 
 JSONObject = dict[str, Any]
 V1 = "example.com/v1"
@@ -155,3 +157,10 @@ def test_list_keys_that_change_under_stored_ownership() -> None:
     assert made["spec"]["parts"] == [{"a": "z", "b": "y"}]
     (only,) = made["metadata"]["managedFields"]
     assert list(only["fieldsV1"]["f:spec"]["f:parts"]) == ['k:{"b":"y"}']
+
+
+def test_a_long_order() -> None:
+    names = [f"k{number}" for number in range(250_000)]
+    patch = {"metadata": {"finalizers": names}}
+    made = strategic_merge({"metadata": {"finalizers": [f"x{name}" for name in names]}}, patch, lookup("core/v1.Pod"))
+    assert (len(made["metadata"]["finalizers"]), made["metadata"]["finalizers"][0]) == (2 * len(names), "k0")

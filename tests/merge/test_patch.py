@@ -1,4 +1,5 @@
 import copy
+import itertools
 from typing import Any
 
 import pytest
@@ -272,6 +273,49 @@ def test_too_many_operations() -> None:
     assert len(patch.parse_json_patch([operation] * 10_000)) == 10_000
     with pytest.raises(TooManyOperations, match=r"^The allowed maximum operations in a JSON patch is 10000, got 10001$"):
         patch.parse_json_patch([operation] * 10_001)
+
+
+# name: (operations on a list of ten, the items that they move)
+MOVED: dict[str, tuple[list[dict[str, Any]], int]] = {
+    "added in front": ([{"op": "add", "path": "/a/0", "value": 1}], 10),
+    "added in the middle": ([{"op": "add", "path": "/a/5", "value": 1}], 5),
+    "added behind": ([{"op": "add", "path": "/a/-", "value": 1}, {"op": "add", "path": "/a/11", "value": 1}], 0),
+    "removed": ([{"op": "remove", "path": "/a/0"}, {"op": "remove", "path": "/a/-2"}], 10 + 2),
+    "moved": ([{"op": "move", "from": "/a/1", "path": "/a/0"}], 9 + 9),
+    "copied": ([{"op": "copy", "from": "/a/1", "path": "/a/0"}], 10),
+    "all that does not move": ([{"op": "replace", "path": "/a/0", "value": 1}, {"op": "test", "path": "/a/1", "value": 1}], 0),
+    "many": ([{"op": "add", "path": "/a/0", "value": 1}] * 10, sum(range(10, 20))),
+}
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_moved_items_are_bounded(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    operations, moved = MOVED[name]
+    document, parsed = {"a": list(range(10))}, patch.parse_json_patch(operations)
+    monkeypatch.setattr(patch, "MAX_MOVED_ITEMS", moved)
+    patch.apply_json_patch(document, parsed)
+    monkeypatch.setattr(patch, "MAX_MOVED_ITEMS", moved - 1)
+    if moved:
+        with pytest.raises(JsonPatchError, match="the items moved in arrays exceed the limit"):
+            patch.apply_json_patch(document, parsed)
+
+
+@pytest.mark.parametrize("operation", ["copy", "move"])
+def test_a_document_that_is_nested_into_itself(operation: str) -> None:
+    """Until it can't be encoded, long before there are as many bytes as may be copied."""
+    if operation == "copy":
+        operations = [{"op": "copy", "from": "/spec", "path": "/spec/a"}] * 300
+    else:
+        names = [f"a{number}" for number in range(300)]
+        operations = [{"op": "move", "from": f"/{name}", "path": f"/{other}/b"} for name, other in itertools.pairwise(names)]
+    document = {"spec": {}} | {f"a{number}": {} for number in range(300)}
+    with pytest.raises(JsonPatchError, match=r"^the patched document is nested too deeply$"):
+        patch.apply_json_patch(document, patch.parse_json_patch(operations))
+
+
+def test_a_hundred_unknown_fields() -> None:
+    given = [{"op": "test", **{f"a{number}": 1 for number in range(99)}}, {"b": 1, "c": 1}]
+    assert patch.unknown_fields(given)[98:] == ['unknown field "[0].a98"', 'unknown field "[1].b"']
 
 
 def test_unknown_fields() -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from aggserver.merge.strategic import BadDirectiveError, StrategicPatchError, strategic_merge
+from aggserver.merge import strategic
+from aggserver.merge.strategic import BadDirectiveError, StrategicPatchError, TooCostlyError, go_text, strategic_merge
 from aggserver.scheme.types import lookup
 
 KIND = "admissionregistration/v1.ValidatingWebhookConfiguration"
@@ -102,3 +103,87 @@ def test_lists_in_a_map_are_not_merged() -> None:
     review = {"spec": {"extra": {"a": ["b"]}}}
     with pytest.raises(StrategicPatchError, match="data type is not struct, instead is: map"):
         strategic_merge(review, review, lookup("authorization/v1.SubjectAccessReview"))
+
+
+class Compared(str):
+    """A text that counts how often it is compared. A look-up of a hash compares only what is found."""
+
+    count = 0
+
+    def __eq__(self, other: object) -> bool:
+        Compared.count += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+MANY = [Compared(f"k{number}") for number in range(2000)]
+
+
+def texts() -> list[str]:
+    return [str(text) for text in MANY]
+
+
+# name: (members of spec or data, the patch of them)
+LONG: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "retained keys": (
+        "core/v1.ConfigMap",
+        {"data": dict.fromkeys(MANY, "a")},
+        {"data": {"$retainKeys": texts()[::-1], **dict.fromkeys(texts(), "b")}},
+    ),
+    "deleted items": (
+        "core/v1.Pod",
+        {"spec": {"containers": [{"name": name} for name in MANY]}},
+        {"spec": {"containers": [{"name": name, "$patch": "delete"} for name in texts()[::-1]]}},
+    ),
+    "merged items": (
+        "core/v1.Pod",
+        {"spec": {"containers": [{"name": name} for name in MANY]}},
+        {"spec": {"containers": [{"name": name, "image": "a"} for name in texts()[::-1]]}},
+    ),
+    "order of items": (
+        "core/v1.Pod",
+        {"spec": {"containers": [{"name": name} for name in MANY]}},
+        {"spec": {"$setElementOrder/containers": [{"name": name} for name in texts()[::-1]]}},
+    ),
+    "deleted scalars": (
+        "core/v1.Pod",
+        {"metadata": {"finalizers": MANY}},
+        {"metadata": {"$deleteFromPrimitiveList/finalizers": texts()[::-1]}},
+    ),
+    "merged scalars": ("core/v1.Pod", {"metadata": {"finalizers": MANY}}, {"metadata": {"finalizers": texts()[::-1]}}),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_names_are_looked_up(name: str) -> None:
+    """The comparisons grow with the lists, not with their product."""
+    kind, obj, patch = LONG[name]
+    Compared.count = 0
+    strategic_merge(obj, patch, lookup(kind))
+    assert Compared.count < 20 * len(MANY)
+
+
+def test_a_patch_that_merges_the_same_item_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    pod = {"spec": {"containers": [{"name": "a", "env": [{"name": f"k{number}"} for number in range(100)]}]}}
+    patch = {"spec": {"containers": [{"name": "a", "env": [{"name": "k1"}]}] * 100}}
+    assert strategic_merge(pod, patch, lookup("core/v1.Pod")) != {}
+    monkeypatch.setattr(strategic, "MAX_STEPS", 10_000)
+    with pytest.raises(TooCostlyError, match=r"^the patch visits more than 10000 members and items$"):
+        strategic_merge(pod, patch, lookup("core/v1.Pod"))
+
+
+def test_the_largest_lists_stay_below_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each member and item of both is visited at most three times: once to be copied, once merged, once put in order."""
+    names = [f"k{number}" for number in range(1000)]
+    pod = {"metadata": {"finalizers": names}}
+    patch = {"metadata": {"$setElementOrder/finalizers": names[::-1], "finalizers": names[::-1]}}
+    monkeypatch.setattr(strategic, "MAX_STEPS", 5 * len(names) + 10)
+    assert strategic_merge(pod, patch, lookup("core/v1.Pod")) == {"metadata": {"finalizers": names[::-1]}}
+
+
+def test_texts_of_deep_patches() -> None:
+    value: Any = "x"
+    for _ in range(120):
+        value = {"b": [value, True, None], "a": {}}
+    assert go_text(value) == "map[a:map[] b:[" * 120 + "x" + " true <nil>]]" * 120

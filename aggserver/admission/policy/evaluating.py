@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from aggserver.admission.chain import Attributes, Target
@@ -20,6 +19,7 @@ from aggserver.admission.policy.expressions import OutOfPatienceError
 from aggserver.admission.webhook_configurations import Conditions
 from aggserver.cel.library.authz import Check, Decision
 from aggserver.meta.json_types import JSONObject
+from aggserver.workers import Workers
 
 __all__ = ["Authorize", "WebhookConditions", "evaluated"]
 
@@ -32,7 +32,7 @@ Authorize = Callable[[Attributes, Check], Awaitable[Decision]]
 # Units of CEL cost that a list of expressions may spend on the event loop; if it needs more, it is evaluated again in a thread.
 _PATIENCE = 10_000
 # So many threads, that slow policies do not take those that others need.
-_SLOW = ThreadPoolExecutor(2, "policies")
+_SLOW = Workers(2, "policies")
 
 
 async def evaluated(compute: Callable[[Inputs], T], inputs: Inputs, authorize: Authorize) -> T:
@@ -51,7 +51,7 @@ async def _in_thread(compute: Callable[[Inputs], T], inputs: Inputs) -> T:
     given_up = threading.Event()
     inputs.is_given_up = given_up.is_set
     try:
-        return await asyncio.get_running_loop().run_in_executor(_SLOW, compute, inputs)
+        return await _SLOW.run(inputs.attributes.user.name, 0, compute, inputs)
     finally:
         given_up.set()
 

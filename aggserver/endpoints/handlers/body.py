@@ -8,9 +8,7 @@ pkg/apis/meta/v1/unstructured/helpers.go, v0.36.3.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -24,9 +22,9 @@ from aggserver.registry.rest import ApplyConfiguration
 from aggserver.schema.pruning import MalformedError
 from aggserver.scheme import object_meta, protobuf
 from aggserver.scheme.decoding import NO_TYPE_META, type_meta_error, without_kind
+from aggserver.workers import OBJECTS, Workers
 
 __all__ = [
-    "duplicate_fields",
     "read_configuration",
     "read_delete_body",
     "read_object",
@@ -36,10 +34,10 @@ __all__ = [
 
 T = TypeVar("T")
 
-# Bodies up to this many bytes are decoded on the event loop even by slow decoders: about a millisecond for YAML. Larger ones are
-# decoded in a single thread, one at a time, so that the memory for decoding is needed only once.
+# Bodies up to this many bytes are decoded on the event loop even by slow decoders: about a millisecond for YAML. The others are
+# decoded in a thread, the large ones one at a time, so that the memory for decoding is needed only once.
 _SLOW_BYTES = 8 * 1024
-_SLOW = ThreadPoolExecutor(1, "decoding")
+_SLOW = Workers(2, "decoding")
 
 _SUMMARY_BYTES = 30
 # Bodies above this many bytes are pruned and defaulted in a thread: it takes milliseconds, and other requests must not wait.
@@ -53,7 +51,7 @@ async def read_object(scope: ResourceScope, request: Request, field_validation: 
     content_type = request.header(b"content-type")
     body = await request.body()
     try:
-        obj, duplicates = await _decode(body, content_type)
+        obj, duplicates = await _decode(request, body, content_type)
     except (codec.DecodeError, protobuf.ProtobufError) as error:
         # Upstream converts YAML to JSON before it looks for the kind, so only an error of JSON comes from that step.
         is_yaml = not negotiation.is_protobuf(content_type) and negotiation.body_is_yaml(content_type)
@@ -76,19 +74,19 @@ async def read_object(scope: ResourceScope, request: Request, field_validation: 
         obj["metadata"] = {}
     try:
         # An object of another kind is not pruned by this schema; the strategy rejects it.
-        unknown = await _conform(scope, obj, len(body)) if scope.typed or obj["kind"] == scope.kind else []
+        unknown = await _conform(request, scope, obj, len(body)) if scope.typed or obj["kind"] == scope.kind else []
     except MalformedError as error:
         raise _unfit(scope, obj, str(error)) from None
     if field_validation != "Ignore":
         if duplicates is None:
-            duplicates = await duplicate_fields(body)
+            duplicates = await _slowly(request, codec.duplicate_fields, body)
         report_unknown(scope, request, obj, duplicates, unknown, strict=field_validation == "Strict")
     _check_version(scope, obj)
     return obj
 
 
-async def _conform(scope: ResourceScope, obj: JSONObject, size: int) -> list[str]:
-    return await asyncio.to_thread(scope.conform, obj) if size > _LONG else scope.conform(obj)
+async def _conform(request: Request, scope: ResourceScope, obj: JSONObject, size: int) -> list[str]:
+    return await OBJECTS.run(request.user.name, size, scope.conform, obj) if size > _LONG else scope.conform(obj)
 
 
 def report_unknown(
@@ -116,7 +114,7 @@ async def read_configuration(request: Request, field_validation: str) -> ApplyCo
     """The body of an apply, which is YAML; JSON is YAML too. Raises 400 and 413."""
     text = await request.body()
     try:
-        tree, duplicates = await _decode_configuration(text)
+        tree, duplicates = await _decode_configuration(request, text)
     except codec.DecodeError as error:
         raise errors.bad_request(f"error decoding YAML: error converting YAML to JSON: {error}") from None
     if not isinstance(tree, dict | None):
@@ -131,14 +129,14 @@ async def read_configuration(request: Request, field_validation: str) -> ApplyCo
     return ApplyConfiguration(encoded, warnings=warning_texts(duplicates))
 
 
-async def _decode_configuration(text: bytes) -> tuple[Any, list[str]]:
+async def _decode_configuration(request: Request, text: bytes) -> tuple[Any, list[str]]:
     if text[:1] == b"{":
         # Client libraries send JSON. The JSON decoder reads it several times as fast as the YAML decoder.
         with suppress(codec.DecodeError):
             value, nothing_repeated = codec.decode_telling(text)
             if nothing_repeated:
                 return value, []
-    return await _slowly(codec.decode_yaml_telling, text)
+    return await _slowly(request, codec.decode_yaml_telling, text)
 
 
 async def read_delete_body(request: Request) -> Any:
@@ -147,7 +145,7 @@ async def read_delete_body(request: Request) -> Any:
     if not body:
         return None
     try:
-        options, _ = await _decode(body, request.header(b"content-type"))
+        options, _ = await _decode(request, body, request.header(b"content-type"))
     except (codec.DecodeError, protobuf.ProtobufError) as error:
         raise errors.bad_request(NO_TYPE_META + str(error)) from None
     if options is not None and (why := type_meta_error(options)):
@@ -155,14 +153,14 @@ async def read_delete_body(request: Request) -> Any:
     return options
 
 
-async def _decode(body: bytes, content_type: str) -> tuple[Any, list[str] | None]:
-    """The value, and a strict decoder's complaints about repeated keys; None if `duplicate_fields` has to look for them.
+async def _decode(request: Request, body: bytes, content_type: str) -> tuple[Any, list[str] | None]:
+    """The value, and a strict decoder's complaints about repeated keys; None if they have to be looked for.
 
     Raises DecodeError, ProtobufError; 415 for a media type that isn't supported, such as protobuf of a custom resource.
     """
     if not negotiation.is_protobuf(content_type):
         if negotiation.body_is_yaml(content_type):
-            return await _slowly(codec.decode_yaml_telling, body)
+            return await _slowly(request, codec.decode_yaml_telling, body)
         value, nothing_repeated = codec.decode_telling(body)
         return value, [] if nothing_repeated else None
     try:
@@ -171,15 +169,10 @@ async def _decode(body: bytes, content_type: str) -> tuple[Any, list[str] | None
         raise negotiation.unsupported_body() from None
 
 
-async def duplicate_fields(body: bytes) -> list[str]:
-    """A strict decoder's complaints about repeated keys in JSON. Needed if `codec.decode_telling` has not ruled them out."""
-    return await _slowly(codec.duplicate_fields, body)
-
-
-async def _slowly(decode: Callable[[bytes], T], body: bytes) -> T:
+async def _slowly(request: Request, decode: Callable[[bytes], T], body: bytes) -> T:
     if len(body) <= _SLOW_BYTES:
         return decode(body)
-    return await asyncio.get_running_loop().run_in_executor(_SLOW, decode, body)
+    return await _SLOW.run(request.user.name, len(body), decode, body)
 
 
 def _check_group_version(scope: ResourceScope, obj: JSONObject, body: bytes) -> None:

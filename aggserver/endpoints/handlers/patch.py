@@ -7,10 +7,9 @@ Source: k8s.io/apiserver pkg/endpoints/handlers/patch.go, v0.36.3.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from aggserver.admission.chain import UPDATE
 from aggserver.endpoints import negotiation
@@ -20,8 +19,8 @@ from aggserver.endpoints.installer import ResourceScope
 from aggserver.endpoints.negotiation import MediaType
 from aggserver.endpoints.request import Request, Response
 from aggserver.merge import patch as patches
-from aggserver.merge.strategic import BadDirectiveError, StrategicPatchError, go_text, strategic_merge
-from aggserver.meta import errors, field, golang
+from aggserver.merge.strategic import BadDirectiveError, StrategicPatchError, TooCostlyError, go_text, strategic_merge
+from aggserver.meta import codec, errors, field, golang
 from aggserver.meta.field import Path
 from aggserver.meta.json_types import JSONObject
 from aggserver.publish.operations import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, PATCH_TYPES, STRATEGIC_PATCH
@@ -30,11 +29,17 @@ from aggserver.schema.pruning import MalformedError
 from aggserver.scheme import object_meta
 from aggserver.scheme.decoding import type_meta_error, without_kind
 from aggserver.scheme.types import Type, lookup
+from aggserver.workers import OBJECTS
 
 __all__ = ["patch"]
 
-# Patches above this many bytes are applied in a thread: each operation may move all items of a list of a million.
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# Patches above this many bytes are read and applied in a thread: one may have hundreds of operations.
 _LONG = 8 * 1024
+# So are patches of objects above this many bytes: each operation may move all items of a list, and the object is pruned.
+_LONG_OBJECT = 128 * 1024
 
 # What a patch of finalizers names of metadata, preconditions included. It needs no converter, since a finalizer that can't be
 # removed blocks a deletion. Other patches of metadata need none if the response has nothing but metadata.
@@ -60,36 +65,21 @@ async def patch(scope: ResourceScope, resource: Updater, context: Context, reque
     if applies:
         return await _apply(scope, context, request, media, write, admission)
     of = lookup(scope.type_name) if content_type == STRATEGIC_PATCH else None
-    apply, duplicates, named = await _read(content_type, given, write, of)
+
+    async def work(size: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        if len(given) <= _LONG and size <= _LONG_OBJECT:
+            return function(*args, **kwargs)
+        return await OBJECTS.run(context.user.name, max(len(given), size), function, *args, **kwargs)
+
+    apply, complaints, named = await work(0, _read, content_type, given, write, of)
     if named and not scope.subresource and (context.metadata_only or {"finalizers"} <= named <= _OF_FINALIZERS):
         write = replace(write, of_metadata=True)
-
-    def rejected(current: JSONObject, why: str) -> errors.StatusError:
-        """422 without a kind or a name, with a strategic merge patch itself, or with what other patches make of the object."""
-        # The unknown fields were pruned from the first result, so the patch is applied once more.
-        shown = golang.to_json(apply(current)) if of is None else go_text(patches.decode(given)[0])
-        return errors.invalid("", "", "", [field.invalid(Path("patch"), shown, why)])
+    strict = write.field_validation == "Strict"
 
     async def patched(current: JSONObject) -> JSONObject:
-        def conformed() -> tuple[JSONObject, list[str]]:
-            patched = apply(current)
-            if why := _shape_problem(patched):
-                raise MalformedError(why)
-            return patched, scope.conform(patched)
-
-        try:
-            obj, unknown = await asyncio.to_thread(conformed) if len(given) > _LONG else conformed()
-        except MalformedError as error:
-            raise rejected(current, str(error)) from None
-        except errors.StatusError as error:
-            if of is None or error.reason != "BadRequest":
-                raise
-            raise rejected(current, str(error)) from None
-        texts = duplicates + [f'unknown field "{path}"' for path in unknown]
-        if texts and write.field_validation == "Warn":
+        obj, texts = await work(context.object_bytes, _patched, scope, current, apply, complaints, strict=strict)
+        if write.field_validation == "Warn":
             context.warnings.extend(body.warning_texts(texts))
-        elif texts and write.field_validation == "Strict":
-            raise rejected(current, f"strict decoding error: {', '.join(texts)}")
         return obj
 
     written = await resource.update(context, request.info.name, patched, write, admission)
@@ -113,27 +103,65 @@ async def _apply(
     return reply.object_reply(scope, request, media, written.object, 201 if written.created else 200)
 
 
-async def _read(content_type: str, given: bytes, write: WriteOptions, of: Type | None) -> tuple[_Apply, list[str], set[str]]:
+class _Patch:
+    """A patch as a function of the current object.
+
+    shown: what a refusal shows, if it is not what the patch makes of the object: of a strategic merge patch, the patch itself.
+    It is read again for that, since the object that was pruned shares parts with it.
+    """
+
+    def __init__(self, apply: _Apply, shown: Callable[[], str] | None = None) -> None:
+        self.apply = apply
+        self._shown = shown
+
+    def rejected(self, current: JSONObject, why: str) -> errors.StatusError:
+        """422 without a kind or a name."""
+        # The unknown fields were pruned from the first result, so the patch is applied once more.
+        shown = golang.to_json(self.apply(current)) if self._shown is None else self._shown()
+        return errors.invalid("", "", "", [field.invalid(Path("patch"), shown, why)])
+
+
+def _read(content_type: str, given: bytes, write: WriteOptions, of: Type | None) -> tuple[_Patch, list[str], set[str]]:
     """of: the type of the object for a strategic merge patch, else None.
 
-    Returns the patch as a function of the current object, a strict decoder's complaints about it, and the members of
-    metadata that it names, if it names nothing else.
+    Returns the patch, a strict decoder's complaints about it, and the members of metadata that it names, if it names nothing
+    else.
     Raises 400 and 413 for an invalid patch, before any object is read.
     """
     try:
         value, nothing_repeated = patches.decode(given)
-        apply = _compiled(content_type, value) if of is None else _strategic(value, of)
+        if of is None:
+            read = _Patch(_compiled(content_type, value))
+        else:
+            read = _Patch(_strategic(value, of), lambda: go_text(patches.decode(given)[0]))
     except patches.TooManyOperations as error:
         raise errors.request_entity_too_large(str(error)) from None
     except patches.InvalidPatch as error:
         raise errors.bad_request(str(error) if of is None else str(error).removeprefix("error decoding patch: ")) from None
     named = patches.metadata_named(value)
     if write.field_validation == "Ignore":
-        return apply, [], named
-    duplicates = [] if nothing_repeated else await body.duplicate_fields(given)
+        return read, [], named
+    complaints = [] if nothing_repeated else codec.duplicate_fields(given)
     if content_type == JSON_PATCH:
-        duplicates = [f"json patch {text}" for text in duplicates + patches.unknown_fields(value)]
-    return apply, duplicates, named
+        complaints = [f"json patch {text}" for text in (complaints + patches.unknown_fields(value))[: patches.MAX_COMPLAINTS]]
+    return read, complaints, named
+
+
+def _patched(
+    scope: ResourceScope, current: JSONObject, read: _Patch, complaints: list[str], *, strict: bool
+) -> tuple[JSONObject, list[str]]:
+    """The patched object, pruned and defaulted, and a strict decoder's complaints about the patch and what it has made."""
+    try:
+        obj = read.apply(current)
+        if why := _shape_problem(obj):
+            raise MalformedError(why)
+        unknown = scope.conform(obj)
+    except (MalformedError, BadDirectiveError) as error:
+        raise read.rejected(current, str(error)) from None
+    texts = complaints + [f'unknown field "{path}"' for path in unknown]
+    if texts and strict:
+        raise read.rejected(current, f"strict decoding error: {', '.join(texts)}")
+    return obj, texts
 
 
 def _compiled(content_type: str, value: Any) -> _Apply:
@@ -153,6 +181,7 @@ def _compiled(content_type: str, value: Any) -> _Apply:
 
 
 def _strategic(value: Any, of: Type) -> _Apply:
+    """What it returns raises BadDirectiveError and StatusError."""
     if value is not None and not isinstance(value, dict):
         raise errors.bad_request(
             f"json: cannot unmarshal {golang.json_kind(value)} into Go value of type map[string]interface {{}}"
@@ -161,8 +190,10 @@ def _strategic(value: Any, of: Type) -> _Apply:
     def apply(current: JSONObject) -> Any:
         try:
             return strategic_merge(current, value or {}, of)
-        except BadDirectiveError as error:
-            raise errors.bad_request(str(error)) from None
+        except BadDirectiveError:
+            raise
+        except TooCostlyError as error:
+            raise errors.request_entity_too_large(str(error)) from None
         except StrategicPatchError as error:
             raise errors.StatusError(500, "", str(error)) from None
 

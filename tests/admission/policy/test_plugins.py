@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +24,7 @@ from aggserver.merge.atom import DEDUCED, Atom
 from aggserver.meta import errors
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject, json_copy
+from aggserver.workers import Workers
 from tests.admission.policy.requests import NAMESPACE, SHIP, attributes
 from tests.admission.policy.test_hooks import Objects
 
@@ -361,7 +361,7 @@ async def test_what_nobody_waits_for_is_given_up(monkeypatch: pytest.MonkeyPatch
             may_end.wait()
         return result
 
-    only_thread = ThreadPoolExecutor(1)
+    only_thread = Workers(1, "policies")
     monkeypatch.setattr(evaluating, "_SLOW", only_thread)
     monkeypatch.setattr(expressions.Evaluation, "run", spy)
     numbers = f"[{', '.join('1' * 100)}]"
@@ -373,7 +373,7 @@ async def test_what_nobody_waits_for_is_given_up(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(asyncio.CancelledError):
         await task
     may_end.set()
-    only_thread.shutdown()
+    await only_thread.run("", 0, lambda: None)  # after what it runs now
     assert evaluated == [slow]
 
 

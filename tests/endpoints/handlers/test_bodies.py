@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
+from aggserver.authentication.user import PRIVILEGED_GROUP, UserInfo
 from aggserver.endpoints.handlers import body
 from aggserver.meta import json_text, yaml_text
+from aggserver.workers import Workers
 from tests.fakes.asgi import Client
 from tests.fakes.definitions import CRONTABS, CRONTABS_PATH, crontab
 from tests.fakes.server import LocalServer
@@ -28,10 +29,10 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Records the calls of: jobs for the thread, the YAML decoder, the search for repeated keys in JSON."""
     found: list[str] = []
 
-    class Thread(ThreadPoolExecutor):
-        def submit(self, *args: Any, **more: Any) -> Any:
+    class Threads(Workers):
+        async def run(self, *args: Any, **more: Any) -> Any:
             found.append("thread")
-            return super().submit(*args, **more)
+            return await super().run(*args, **more)
 
     def counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any) -> Any:
@@ -40,7 +41,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return call
 
-    monkeypatch.setattr(body, "_SLOW", Thread(1))
+    monkeypatch.setattr(body, "_SLOW", Threads(1, "decoding"))
     monkeypatch.setattr(yaml_text, "decode", counted("yaml", yaml_text.decode))
     monkeypatch.setattr(json_text, "duplicate_fields", counted("json", json_text.duplicate_fields))
     return found
@@ -71,6 +72,21 @@ async def test_a_body_is_looked_at_once(client: Client, calls: list[str], name: 
     assert answer.status == 201
     assert calls == expected
     assert bool(answer.warnings) == ("repeats" in name)
+
+
+async def test_the_turn_is_that_of_the_user(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = []
+
+    class Threads(Workers):
+        async def run(self, user: str, size: int, *args: Any, **more: Any) -> Any:
+            turns.append((user, size))
+            return await super().run(user, size, *args, **more)
+
+    monkeypatch.setattr(body, "_SLOW", Threads(1, "decoding"))
+    text = as_yaml(LARGE)
+    for user in ("alice", "bob"):
+        await client.as_user(UserInfo(user, groups=(PRIVILEGED_GROUP,))).post(CRONTABS_PATH, text, content_type=YAML)
+    assert turns == [("alice", len(text)), ("bob", len(text))]
 
 
 async def test_a_large_broken_text(client: Client, calls: list[str]) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
 
 import pytest
 
 from aggserver.admission.chain import Chain
+from aggserver.merge import patch as patches
 from aggserver.meta import codec
 from aggserver.registry.rest import Context, Updater, WriteOptions
 from tests.fakes.asgi import Answer, Client
-from tests.fakes.definitions import CRONTABS, CRONTABS_PATH, crontab
+from tests.fakes.definitions import CRONTABS, CRONTABS_PATH, crontab, definition, version
 from tests.fakes.server import ADMIN, LocalServer
 
 ONE = f"{CRONTABS_PATH}/one"
@@ -351,3 +353,45 @@ async def test_repeated_owner_references(client: Client) -> None:
     assert answer.warnings == [
         f'299 - ".metadata.ownerReferences contains duplicate entries after mutating admission happens; {REPEATED}'
     ]
+
+
+# --- what takes long ---
+
+
+# name: (items of a list in the object, the patch, fieldValidation, status)
+LONG: dict[str, tuple[int, list[dict[str, Any]], str, int]] = {
+    "many operations": (10, [{"op": "add", "path": "/spec/list/0", "value": "a"}] * 500, "Ignore", 200),
+    "few operations on a large object": (100_000, [{"op": "add", "path": "/spec/list/0", "value": "a"}], "Ignore", 200),
+    "refused by strict decoding": (10, [{"op": "add", "path": "/spec/unknown", "value": "a"}] * 500, "Strict", 422),
+    "refused for its kind": (10, [{"op": "replace", "path": "/kind", "value": 1}] * 500, "Strict", 422),
+    "does not apply": (10, [{"op": "remove", "path": "/spec/list/0"}] * 500, "Strict", 422),
+    "spec into itself": (10, [{"op": "copy", "from": "/spec", "path": "/spec/a"}] * 9999, "Strict", 422),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+async def test_long_patches_are_applied_in_threads(
+    server: LocalServer, client: Client, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    length, operations, validation, status = LONG[name]
+    apply, where = patches.apply_json_patch, set()
+
+    def spy(*args: Any) -> Any:
+        where.add(threading.current_thread() is threading.main_thread())
+        return apply(*args)
+
+    spec = {"type": "object", "properties": {"list": {"type": "array", "items": {"type": "string"}}}}
+    server.serve(definition("shirts", "Shirt", version("v1", {"spec": spec})))
+    shirts = "/apis/stable.example.com/v1/namespaces/default/shirts"
+    shirt = {"apiVersion": "stable.example.com/v1", "kind": "Shirt", "metadata": {"name": "one"}}
+    await client.post(shirts, {**shirt, "spec": {"list": ["b"] * length}})
+    monkeypatch.setattr(patches, "apply_json_patch", spy)
+    answer = await json_patch(client, operations, f"{shirts}/one?fieldValidation={validation}")
+    assert (answer.status, where) == (status, {False})
+
+
+async def test_complaints_about_a_patch_are_bounded(client: Client) -> None:
+    """As upstream's decoder: however many members no operation has."""
+    given = [{"op": "test", "path": "/kind", "value": "CronTab", **{f"a{number}": 1 for number in range(5000)}}]
+    answer = await json_patch(client, given, f"{ONE}?fieldValidation=Strict")
+    assert (answer.status, answer.message.count("json patch unknown field")) == (422, 100)
