@@ -51,10 +51,14 @@ _FRESH_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """matches: whether an object is selected, None for all. is_late: it takes objects as this version shows them."""
+    """matches: whether an object is selected, None for all. is_late: it takes objects as this version shows them.
+
+    converts: it converts objects, and raises what that raises.
+    """
 
     matches: Callable[[StoredObject], bool] | None
     is_late: bool = False
+    converts: bool = False
 
     @property
     def in_cache(self) -> Callable[[StoredObject], bool] | None:
@@ -62,6 +66,8 @@ class Selector:
         matches = self.matches
         if matches is None or self.is_late:
             return None
+        if not self.converts:
+            return matches  # all that it raises is Corrupt
 
         def checked(obj: StoredObject) -> bool:
             try:
@@ -194,7 +200,7 @@ class Reader:
             return Selector(matches)
         if converter.at_once is None:
             return Selector(matches, is_late=True)
-        return Selector(lambda obj: matches(self._views.computed(obj)))
+        return Selector(lambda obj: matches(self._views.computed(obj)), converts=True)
 
     async def _readable(self, context: Context, prefix: str) -> ListResult:
         """A list of all objects that can be read."""

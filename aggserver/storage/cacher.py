@@ -36,7 +36,7 @@ from aggserver.storage.interface import (
 )
 from aggserver.storage.keys import ancestors, end_of, prefix_end
 from aggserver.storage.ordered import Ordered
-from aggserver.storage.past import LOOK_MATCHING, SLICE_SECONDS, Past, Sources
+from aggserver.storage.past import CLOCK_EVERY, LOOK_MATCHING, SLICE_SECONDS, Past, Sources
 from aggserver.storage.watcher import CacheWatcher
 
 __all__ = ["CacheWatcher", "Cached", "Cacher", "ListPage", "WatchEvent"]
@@ -464,7 +464,7 @@ class Cacher(Generic[T]):
                 if matches is None or matches(item):
                     taken.append(item)
                 examined += 1
-                if examined >= LOOK_MATCHING or clock() >= end:
+                if examined >= LOOK_MATCHING or (not examined % CLOCK_EVERY and clock() >= end):
                     break
             else:
                 return ListPage(taken, revision)

@@ -36,6 +36,7 @@ LOOK = 500  # objects or changes examined before other requests run: a few milli
 # time ends the slice.
 LOOK_MATCHING = 2000
 SLICE_SECONDS = 0.001
+CLOCK_EVERY = 4  # objects matched between two looks at the clock, which take as long as matching one
 # Bytes of objects read from the store at once, of which a selector may take none. A part would be a handful of them.
 READ_MATCHING = 256 * 1024
 FIRST_READ = 8  # objects or changes in the first read from the store, before their size is known; later as many as fit a part
@@ -188,7 +189,7 @@ class Past(Generic[T]):
                     self._scanning = False
                     self._go_on_after(key)
                     return found
-            if examined >= look or (matches is not None and clock() >= end):
+            if examined >= look or (matches is not None and not examined % CLOCK_EVERY and clock() >= end):
                 self._scanning = matches is not None
                 self._go_on_after(key)
                 return found
