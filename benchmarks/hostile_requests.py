@@ -1,7 +1,8 @@
 """Single requests that are as much work as their size allows: the table of `python -m benchmarks --hostile`'s second part.
 
-A row is a name and a function that makes the request, so that others are easily added: HOSTILE_REQUESTS. Each is tried on a server
-that has the definition of `definition()`, by an administrator. Sizes are within the 3 MiB that both servers accept as a body.
+A row of HOSTILE_REQUESTS is a name and a function that makes the request, so that others are easily added. Each is tried on a
+server that has the definition of `definition()`, by an administrator. Sizes are within the 3 MiB that both servers accept as a
+body.
 """
 
 from __future__ import annotations
@@ -73,9 +74,7 @@ def definition() -> dict[str, Any]:
             "group": GROUP,
             "scope": "Namespaced",
             "names": {"plural": PLURAL, "singular": "load", "kind": KIND},
-            "versions": [
-                {"name": "v1", "served": True, "storage": True, "schema": schema, "additionalPrinterColumns": columns}
-            ],
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema, "additionalPrinterColumns": columns}],
         },
     }
 
@@ -131,9 +130,7 @@ def _finalizers() -> Sent:
 
 
 def _owners() -> Sent:
-    owners = [
-        {"apiVersion": "v1", "kind": "ConfigMap", "name": f"o{number}", "uid": f"{number}"} for number in range(25_000)
-    ]
+    owners = [{"apiVersion": "v1", "kind": "ConfigMap", "name": f"o{number}", "uid": f"{number}"} for number in range(25_000)]
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owners", "ownerReferences": owners}}
     return Sent("POST", CONFIG_MAPS, _bytes(body))
 

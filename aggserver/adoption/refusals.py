@@ -38,7 +38,6 @@ _END_OF_HEAD = b',"operation":'
 
 def refusing() -> Filter:
     """Answers POST requests to the guard's path, and passes all others on."""
-
     coming: dict[asyncio.Timeout, None] = {}  # the reviews on their way, the oldest first
 
     def wrap(next_handler: Handler) -> Handler:

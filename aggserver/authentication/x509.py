@@ -308,9 +308,8 @@ def _policies() -> tuple[verification.ExtensionPolicy, verification.ExtensionPol
     either = verification.Criticality.AGNOSTIC
     permit: Callable[[], verification.ExtensionPolicy] = verification.ExtensionPolicy.permit_all
     # Go reads the policies, and nobody asks for one, so they may be critical.
-    client = (
-        permit().may_be_present(x509.ExtendedKeyUsage, either, _client_usage).may_be_present(x509.CertificatePolicies, either, None)
-    )
+    client = permit().may_be_present(x509.ExtendedKeyUsage, either, _client_usage)
+    client = client.may_be_present(x509.CertificatePolicies, either, None)
     authority = (
         permit()
         .require_present(x509.BasicConstraints, either, _is_ca)

@@ -456,14 +456,12 @@ class Cacher(Generic[T]):
         while True:
             await self._turns.turn(user)
             end = clock() + SLICE_SECONDS
-            examined = 0
-            for key, item in items:
+            for examined, (key, item) in enumerate(items, 1):
                 if limit and len(taken) == limit:
                     return ListPage(taken, revision, True, last + "\0", None if matches else total - limit)
                 last = key
                 if matches is None or matches(item):
                     taken.append(item)
-                examined += 1
                 if examined >= LOOK_MATCHING or (not examined % CLOCK_EVERY and clock() >= end):
                     break
             else:

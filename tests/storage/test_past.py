@@ -163,9 +163,7 @@ async def test_what_is_pending_beyond_the_window_ends_the_watch(world: World, mo
 
 
 @pytest.mark.parametrize("begin", ["objects", "window", "store"])
-async def test_a_selector_is_matched_before_a_part_is_counted(
-    world: World, monkeypatch: pytest.MonkeyPatch, begin: str
-) -> None:
+async def test_a_selector_is_matched_before_a_part_is_counted(world: World, monkeypatch: pytest.MonkeyPatch, begin: str) -> None:
     """So few matching objects take few parts, whatever the others' size, and however many watches are behind."""
     monkeypatch.setattr(past, "LOOK_MATCHING", 200)
     monkeypatch.setattr(past, "LOOK", 200)
