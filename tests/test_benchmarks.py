@@ -506,8 +506,6 @@ def test_hostile_requests_are_large_and_fit(hostile: Hostile) -> None:
     for each in (sent, *sent.before):
         assert len(each.body) <= 3 * 1024 * 1024
         assert bool(each.body) == (each.method != "GET")
-        if each.content_type.endswith("json") and each.body:
-            json.loads(each.body)
 
 
 def test_requests_are_counted_by_the_servers_metrics() -> None:
