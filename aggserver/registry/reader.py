@@ -8,6 +8,7 @@ Source: k8s.io/apiserver pkg/registry/generic/registry/store.go, pkg/storage/etc
 
 from __future__ import annotations
 
+import asyncio
 import builtins
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -185,6 +186,7 @@ class Reader:
                     return ListPage(found, page.revision, True, found[-1].key + "\0")
                 if matches(view):
                     found.append(obj)
+            await asyncio.sleep(0)  # the views of a batch may all be known
         return ListPage(found, page.revision)
 
     def _selector(self, context: Context, options: ListOptions) -> Selector:
