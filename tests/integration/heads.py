@@ -96,5 +96,6 @@ HEADS = {
 DIFFERENT = {
     "HTTP/1.0": (b"HTTP/1.1 200 OK", "h11 answers with the version that it speaks, as RFC 9110 has it"),
     "HTTP/1.0 without a host": (b"HTTP/1.1 200 OK", "likewise"),
+    "an unknown expectation of HTTP/1.0": (b"HTTP/1.1 417 Expectation Failed", "likewise"),
     "a header with a blank in its name": (b"HTTP/1.1 400 Bad Request", "h11 does not say what is wrong with a line"),
 }
