@@ -131,9 +131,10 @@ class _Stream:
         self._body = body
         self._at = 0
 
-    def read(self, size: int) -> bytes:
-        self._at += size
-        return self._body[self._at - size : self._at]
+    def read(self, size: int = -1, /) -> bytes:
+        start = self._at
+        self._at = len(self._body) if size < 0 else start + size
+        return self._body[start : self._at]
 
 
 class _Complaints(list[str]):

@@ -305,7 +305,7 @@ def test_a_text_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
 
     class Counted(yaml_text._Stream):
-        def read(self, size: int) -> bytes:
+        def read(self, size: int = -1, /) -> bytes:
             sizes.append(size)
             return super().read(size)
 
