@@ -98,9 +98,9 @@ DIFFERENT = {
     "HTTP/1.0 without a host": (b"HTTP/1.1 200 OK", "likewise"),
     "an unknown expectation of HTTP/1.0": (b"HTTP/1.1 417 Expectation Failed", "likewise"),
     "get /version": (b"HTTP/1.1 405 Method Not Allowed", "in plain text, as with any other method"),
-    **{
-        name: (b"HTTP/1.1 405 Method Not Allowed", "upstream's handlers of these documents do not look at the method")
-        for name in ("Get /healthz", "get /apis", "get /openapi/v2", "get /metrics")
-    },
+    **dict.fromkeys(
+        ("Get /healthz", "get /apis", "get /openapi/v2", "get /metrics"),
+        (b"HTTP/1.1 405 Method Not Allowed", "upstream's handlers of these documents do not look at the method"),
+    ),
     "a header with a blank in its name": (b"HTTP/1.1 400 Bad Request", "h11 does not say what is wrong with a line"),
 }
