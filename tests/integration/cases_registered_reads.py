@@ -112,7 +112,6 @@ _MANAGER = {"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsTy
 _BROKEN = {
     "text": _broken_in_protobuf({"annotations": {"a": "x123y"}}, {b"123": b"\xff\xe2\x82"}),
     "fields": _broken_in_protobuf({"managedFields": [_MANAGER]}, {b'{"f:a":{}}': b'{"f:a":{}!'}),
-    "name": _broken_in_protobuf({}, {b"in-protobuf": b"in\xffprotobuf"}),
 }
 
 
