@@ -89,7 +89,6 @@ def _uuid(version: str = "[0-9a-f]", variant: str = "[0-9a-f]") -> Check:
 
 # --- time ---
 
-_LENGTH = re.compile(r"([0-9]+)[\t\n\f\r ]*([A-Za-zµ]+)")
 _UNITS = ("ns", "us", "µs", "ms", "s", "m", "h", "hr", "d", "w", "wk")
 _UNIT_STARTS = ("nano", "micro", "milli", "sec", "min", "hour", "day", "week")
 _NANOSECONDS = 1e9
@@ -102,7 +101,7 @@ def _is_duration(text: str) -> bool:
             return True
     except ValueError:
         pass
-    lengths = _LENGTH.findall(text)
+    lengths = duration.lengths(text)
     if any(int(number[:30]) > golang.INT64_MAX for number, _ in lengths):
         return False
     return any(unit.lower() in _UNITS or unit.lower().startswith(_UNIT_STARTS) for _, unit in lengths)
