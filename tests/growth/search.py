@@ -1,0 +1,53 @@
+"""The search: all cases in an order by chance, for as long as there is time."""
+
+from __future__ import annotations
+
+import gc
+import random
+import time
+import warnings
+from collections.abc import Sequence
+
+from tests.growth import structures, texts
+from tests.growth.measure import Finding, find
+
+__all__ = ["search"]
+
+# The reasons why something may grow faster than its input, by the start of a case's name.
+ALLOWED: dict[str, str] = {}
+# Cases that are listed as the slowest of a search.
+_SHOWN = 10
+
+
+def search(seconds: float | None, words: Sequence[str] = ()) -> list[Finding]:
+    """Print and return what was found. seconds: None for all cases. words: only cases whose names have one of them."""
+    end = None if seconds is None else time.monotonic() + seconds
+    number = random.getrandbits(32)
+    chance = random.Random(number)
+    cases = [
+        case for case in [*structures.cases(), *texts.cases(chance)] if not words or any(word in case.name for word in words)
+    ]
+    chance.shuffle(cases)
+    found: list[Finding] = []
+    slow: list[Finding] = []
+    tried = 0
+    # What was imported and made until now is no garbage, and would be looked through after each case.
+    gc.freeze()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for case in cases:
+            if end is not None and time.monotonic() > end:
+                break
+            finding = find(case)
+            tried += 1
+            if finding.problem and not any(case.name.startswith(start) for start in ALLOWED):
+                print(f"{case.name} grows: {finding.problem}", flush=True)
+                found.append(finding)
+            slow = sorted([*slow, finding], key=lambda each: -each.seconds * each.case.most / each.size)[:_SHOWN]
+    gc.unfreeze()
+    print(
+        f"{tried} of {len(cases)} inputs that grow, {len(found)} of them too fast; seed {number}. The slowest, at their largest:"
+    )
+    for each in slow:
+        print(f"  {each.seconds * each.case.most / each.size:.2f} s: {each.case.name}")
+    return found
