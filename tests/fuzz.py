@@ -1,6 +1,7 @@
-"""`make fuzz`: the laws of schemas, of merging and of CEL on as many examples as fit into the time, from another seed each time.
+"""`make fuzz`: inputs that grow, then the laws of schemas, of merging and of CEL on as many examples as fit into the time.
 
-`python -m tests.fuzz [seconds]`. A failure prints the smallest example that hypothesis finds, and ends with 1.
+`python -m tests.fuzz [seconds]`: so long for each of the two, from another seed each time. An input whose time grows faster than
+its size, and the smallest example that hypothesis finds against a law, are printed, and it ends with 1.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from hypothesis import HealthCheck, Phase, seed, settings
 
 from tests.cel import test_bounds, test_differential
+from tests.growth.search import search
 from tests.property import test_merge_laws, test_validation_laws
 from tests.schema import test_defaulting, test_pruning
 
@@ -38,6 +40,8 @@ _EXAMPLES = 300
 
 
 def main(seconds: float) -> None:
+    if search(seconds):
+        sys.exit(1)
     bounded = settings(
         max_examples=_EXAMPLES,
         deadline=None,
