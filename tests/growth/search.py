@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Sequence
 
 from tests.growth import structures, texts
-from tests.growth.measure import Finding, find
+from tests.growth.measure import Case, Finding, find
 
 __all__ = ["search"]
 
@@ -18,8 +18,18 @@ ALLOWED = {
     "column ": "what the paths of a row visit is counted: meta/jsonpath.py",
     "JSON patch of a list: ": "what operations move within lists is counted: merge/patch.py",
 }
+# Texts that are tried for each value: as many as take as long.
+_QUICK = 20
 # Cases that are listed as the slowest of a search.
 _SHOWN = 10
+
+
+def _mixed(few: list[Case], many: list[Case], chance: random.Random) -> list[Case]:
+    """Both in an order by chance, and a number of the many, which are quick, after each of the few."""
+    chance.shuffle(few)
+    chance.shuffle(many)
+    mixed = [case for at, each in enumerate(few) for case in (each, *many[at * _QUICK : (at + 1) * _QUICK])]
+    return mixed + many[len(few) * _QUICK :]
 
 
 def search(seconds: float | None, words: Sequence[str] = ()) -> list[Finding]:
@@ -27,10 +37,9 @@ def search(seconds: float | None, words: Sequence[str] = ()) -> list[Finding]:
     end = None if seconds is None else time.monotonic() + seconds
     number = random.getrandbits(32)
     chance = random.Random(number)
-    cases = [
-        case for case in [*structures.cases(), *texts.cases(chance)] if not words or any(word in case.name for word in words)
-    ]
-    chance.shuffle(cases)
+    cases = _mixed(list(structures.cases()), list(texts.cases(chance)), chance)
+    if words:
+        cases = [case for case in cases if any(word in case.name for word in words)]
     found: list[Finding] = []
     slow: list[Finding] = []
     tried = 0
@@ -48,9 +57,8 @@ def search(seconds: float | None, words: Sequence[str] = ()) -> list[Finding]:
                 found.append(finding)
             slow = sorted([*slow, finding], key=lambda each: -each.seconds * each.case.most / each.size)[:_SHOWN]
     gc.unfreeze()
-    print(
-        f"{tried} of {len(cases)} inputs that grow, {len(found)} of them too fast; seed {number}. The slowest, at their largest:"
-    )
+    print(f"{tried} of {len(cases)} inputs that grow, seed {number}: {len(found)} take more time than they should.")
+    print("The slowest, at their largest:")
     for each in slow:
         print(f"  {each.seconds * each.case.most / each.size:.2f} s: {each.case.name}")
     return found
