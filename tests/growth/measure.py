@@ -25,7 +25,7 @@ _LEAST = 0.001
 # After so many, a run is given up, even within a pattern.
 _ENDLESS = 20.0
 # The size at which to begin, in parts.
-_FIRST = 64
+_FIRST = 8
 _RATIO = 3.0
 _RUNS = 3
 
