@@ -195,3 +195,16 @@ def test_texts_that_are_nearly_numbers(text: str) -> None:
     """As long as a field may be: with a pattern that goes back, they take minutes."""
     with pytest.raises(EvaluationError, match="type conversion error from 'string' to 'double'"):
         conversions.to_double(text)
+
+
+def test_calls_in_a_row_are_bounded() -> None:
+    """Each is a level of the tree; thousands would exceed what Python can walk."""
+    nested = "s"
+    for _ in range(230):
+        nested = f"s.replace({nested}{'.trim()' * 7}, 'a')"
+    for source in ("s" + ".trim()" * 508, nested + ".trim()" * 500, " && ".join(["s.trim().trim() == s"] * 4000)):
+        checked = check(source, ENVIRONMENT)
+        estimate(checked)
+        compile_program(checked)
+    with pytest.raises(CompileError, match="max recursion depth exceeded"):
+        check("s" + ".trim()" * 4096, ENVIRONMENT)

@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import Sequence
 
-from tests.growth import structures, texts
+from tests.growth import encodings, structures, texts
 from tests.growth.measure import Case, Finding, find
 
 __all__ = ["search"]
@@ -37,7 +37,7 @@ def search(seconds: float | None, words: Sequence[str] = ()) -> list[Finding]:
     end = None if seconds is None else time.monotonic() + seconds
     number = random.getrandbits(32)
     chance = random.Random(number)
-    cases = _mixed(list(structures.cases()), list(texts.cases(chance)), chance)
+    cases = _mixed([*structures.cases(), *encodings.cases()], list(texts.cases(chance)), chance)
     if words:
         cases = [case for case in cases if any(word in case.name for word in words)]
     found: list[Finding] = []

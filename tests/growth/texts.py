@@ -49,6 +49,12 @@ def _read_all(read: Callable[[str], Iterator[object]]) -> Callable[[str], object
     return lambda text: list(read(text))
 
 
+def _duplicates(body: bytes) -> list[str]:
+    """Only well-formed texts are looked through, as in a request."""
+    codec.decode_telling(body)
+    return json_text.duplicate_fields(body)
+
+
 READERS: dict[str, Callable[[str], object]] = {
     "label selector": selectors.LabelSelector.parse,
     "label selector, set": lambda text: selectors.LabelSelector.parse(f"a in ({text})"),
@@ -80,9 +86,9 @@ READERS: dict[str, Callable[[str], object]] = {
     "as JSON": golang.to_json,
     "JSON": _on_bytes(codec.decode_telling),
     "JSON, syntax": _on_bytes(json_text.syntax_error),
-    "JSON, duplicates": _on_bytes(json_text.duplicate_fields),
+    "JSON, duplicates": _on_bytes(_duplicates),
     "JSON, in a list": lambda text: codec.decode_telling(f"[{text}".encode()),
-    "JSON, in a map": lambda text: json_text.duplicate_fields(f'{{"a":{text}'.encode()),
+    "JSON, in a map": lambda text: _duplicates(f'{{"a":{text}'.encode()),
     "YAML": _on_bytes(yaml_text.decode),
     "YAML, documents": _on_bytes(yaml_text.decode_all),
     "YAML, in a map": lambda text: yaml_text.decode(f"a: {text}\n".encode()),
