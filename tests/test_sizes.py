@@ -19,6 +19,12 @@ REPOSITORY = Path(__file__).parents[1]
 MAKEFILE = (REPOSITORY / "Makefile").read_text()
 
 
+@pytest.fixture(autouse=True)
+def _unlocked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run that these tests are part of has the lock."""
+    monkeypatch.setattr(sizes.fcntl, "flock", lambda file, how: None)
+
+
 @pytest.mark.parametrize(("integration", "long"), list(itertools.product([False, True], repeat=2)))
 def test_each_test_is_in_one_size(integration: bool, long: bool) -> None:
     marks = {"integration": integration, "long": long}
