@@ -119,7 +119,20 @@ def _pytest(size: Size, more: Sequence[str]) -> tuple[int, int, int]:
     jobs = max(2, round((os.cpu_count() or 1) * size.jobs))
     with tempfile.TemporaryDirectory() as folder:
         counts = Path(folder, "counts")
-        options = ["-q", "-m", size.selection, "-n", str(jobs), "--dist", size.by, "--no-loadscope-reorder", f"--counts={counts}"]
+        # Without percentages, which count the dots that are not there.
+        options = [
+            "-q",
+            "-o",
+            "console_output_style=classic",
+            "-m",
+            size.selection,
+            "-n",
+            str(jobs),
+            "--dist",
+            size.by,
+            "--no-loadscope-reorder",
+            f"--counts={counts}",
+        ]
         options += [f"--ignore={folder}" for folder in size.unread]
         status = _tool(("pytest", *options, *more))
         counted = json.loads(counts.read_text()) if counts.exists() else {}
