@@ -46,7 +46,7 @@ class Progress:
         if report.passed:
             return ("passed" if report.when == "call" else ""), "", ""
         if report.failed:
-            return ("failed" if report.when == "call" else "error"), "", ""
+            return ("failed", "", "FAILED") if report.when == "call" else ("error", "", "ERROR")
         return None
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

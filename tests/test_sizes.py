@@ -111,8 +111,8 @@ def test_no_dots() -> None:
     progress = Progress(Reporter(False), None, lambda: 0.0)  # type: ignore[arg-type]
     assert progress.pytest_report_teststatus(report("passed")) == ("passed", "", "")
     assert progress.pytest_report_teststatus(report("passed", "setup")) == ("", "", "")
-    assert progress.pytest_report_teststatus(report("failed")) == ("failed", "", "")
-    assert progress.pytest_report_teststatus(report("failed", "setup")) == ("error", "", "")
+    assert progress.pytest_report_teststatus(report("failed")) == ("failed", "", "FAILED")
+    assert progress.pytest_report_teststatus(report("failed", "setup")) == ("error", "", "ERROR")
     assert progress.pytest_report_teststatus(report("skipped")) is None
 
 
