@@ -28,7 +28,7 @@ help:
 	@echo 'make long          more cases of the same, which take longer'
 	@echo 'make ci            these three, and one count for all'
 	@echo 'make operators     upstream tests of operators with the real binaries and with those of aggserver envtest'
-	@echo 'make fuzz          schemas, values, merging and CEL at random, for SECONDS=60'
+	@echo 'make fuzz          inputs that grow; schemas, values, merging and CEL at random; for SECONDS=60 each'
 	@echo 'make kills         kill servers at each step of an adoption and of a release'
 	@echo 'make lint          ruff and mypy'
 	@echo 'make format        let ruff mend what it can'
@@ -67,6 +67,7 @@ operators: controlplane
 
 SECONDS := 60
 fuzz: controlplane
+	$(BIN)/python -m tests.growth --seconds $(SECONDS)
 	$(BIN)/python -m tests.fuzz $(SECONDS)
 	$(BIN)/python -m tests.owners --seconds $(SECONDS)
 

@@ -38,7 +38,7 @@ _MAX_USERS = 1000
 
 @dataclass(order=True)
 class _Work:
-    """start: what its user has had before it, or all others when it came, if that is more."""
+    """start: what its user has had before it, or all others when it came, if that is more. is_waiting: it counts as such."""
 
     start: int
     number: int
@@ -46,6 +46,7 @@ class _Work:
     size: int = field(compare=False)
     function: Callable[[], Any] = field(compare=False)
     result: Future[Any] = field(compare=False, default_factory=Future)
+    is_waiting: bool = field(compare=False, default=True)
 
 
 class Workers:
@@ -72,7 +73,11 @@ class Workers:
         """
         work = self._put(user, max(size, _LEAST_BYTES), lambda: function(*args, **kwargs))
         self._threads.submit(self._work)
-        result: T = await asyncio.wrap_future(work.result)
+        try:
+            result: T = await asyncio.wrap_future(work.result)
+        except asyncio.CancelledError:
+            self._give_up(work)
+            raise
         return result
 
     def _put(self, user: str, size: int, function: Callable[[], Any]) -> _Work:
@@ -123,7 +128,17 @@ class Workers:
         queues = [queue for queue in (self._small, self._large if self._running_large < self._max_large else []) if queue]
         return min(queues, key=lambda queue: queue[0], default=None)
 
+    def _give_up(self, work: _Work) -> None:
+        """Hold nothing of what is not wanted any more, though it is taken from its queue only when its turn comes."""
+        with self._lock:
+            if work.is_waiting:
+                work.function = _nothing
+                self._forget(work)
+
     def _forget(self, work: _Work) -> None:
+        if not work.is_waiting:
+            return
+        work.is_waiting = False
         self._waiting[work.user] -= work.size
         if not self._waiting[work.user]:
             del self._waiting[work.user]
@@ -135,6 +150,10 @@ class Workers:
     def _done(self, work: _Work) -> None:
         with self._lock:
             self._running_large -= work.size > LARGE_BYTES
+
+
+def _nothing() -> None:
+    """In place of a function that is not called."""
 
 
 # For what is done with large objects: pruning and defaulting, patches, managedFields.

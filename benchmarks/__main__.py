@@ -1,6 +1,6 @@
 """`python -m benchmarks`: measure aggserver against kube-apiserver and print the table; see docs/benchmarks.md.
 
-A whole run takes about ten minutes, `--quick` two, `--growth` up to twenty, `--hostile` three, `--soak` twice its minutes. The
+A whole run takes about ten minutes, `--quick` two, `--growth` up to twenty, `--hostile` ten, `--soak` twice its minutes. The
 machine should run nothing else.
 """
 
@@ -106,7 +106,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--hostile",
         action="store_true",
-        help="measure response times while eight connections without a certificate flood both",
+        help="measure response times while eight connections without a certificate flood both, and beside single large requests",
     )
     parser.add_argument("--only", choices=[BASELINE, MEASURED], help="measure only this server")
     parser.add_argument(

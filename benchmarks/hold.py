@@ -6,9 +6,10 @@ After each
   not grow, and its growth is divided by the connections.
 - `flood`: both servers run and take turns, because times are compared. An administrator requests /healthz, one request at a time,
   while HOSTILE connections without a certificate send SETTINGS or PING continuously, and are opened again when they are closed.
+  Then the same beside single requests, one at a time (`hostile.py`).
 
 A report is kept as JSON: `commit`, `date` and `machine` as in benchmarks.report, `servers`,
-`failed` by server, and `held`: the minutes of `soak` or the runs of `flood`.
+`failed` by server, `held`: the minutes of `soak` or the runs of `flood`, and `single`: the figures of single requests.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.client import Access, LoadError, build, call, run_load
+from benchmarks.hostile import single_requests, single_table
 from benchmarks.report import BASELINE, MEASURED, machine, number
 from benchmarks.run import Say, conditions, define, memory, scratch_folder, settle
 from benchmarks.servers import Aggserver, KubeApiserver, Server
@@ -148,12 +150,13 @@ def flood(servers: Sequence[str], say: Say) -> dict[str, Any]:
                         continue
                     held.append({"server": server.name, "flood": kind, "round": turn, "result": result})
                     say(f"{server.name}, {kind or 'quiet'}: p50 {number(result['p50_ms'])} p99 {number(result['p99_ms'])} ms")
-    return {**conditions(), "servers": list(servers), "failed": failed, "held": held}
+        single, unanswered = single_requests(running, say)
+    return {**conditions(), "servers": list(servers), "failed": failed | unanswered, "held": held, "single": single}
 
 
 def hold_document(report: Mapping[str, Any]) -> str:
     """The report as Markdown."""
-    lines = _minutes(report) if "minutes" in report else _floods(report)
+    lines = _minutes(report) if "minutes" in report else [*_floods(report), "", *single_table(report)]
     remarks = [f"- {server} failed: {error}" for server, error in report["failed"].items()]
     return "\n\n".join(part for part in (f"{machine(report)}.", "\n".join(lines), "\n".join(remarks)) if part)
 

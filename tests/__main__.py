@@ -26,12 +26,16 @@ REPOSITORY = Path(__file__).parents[1]
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """selection: of pytest's marks. jobs: pytest's processes, for each core. rest: what the size leaves to others."""
+    """selection: of pytest's marks. jobs: pytest's processes, for each core. rest: what the size leaves to others.
+
+    unread: folders without any of its tests, which need not be read.
+    """
 
     selection: str
     jobs: float
     by: str
     rest: str
+    unread: tuple[str, ...] = ()
 
 
 SIZES = {
@@ -40,6 +44,7 @@ SIZES = {
         jobs=1.0,
         by="worksteal",
         rest="not run: the tests beside a real kube-apiserver (make integration; then make long has more cases of the same)",
+        unread=("tests/integration",),
     ),
     # Most of the time of these tests is spent by other processes, and much of it in waiting.
     "integration": Size(
@@ -114,7 +119,21 @@ def _pytest(size: Size, more: Sequence[str]) -> tuple[int, int, int]:
     jobs = max(2, round((os.cpu_count() or 1) * size.jobs))
     with tempfile.TemporaryDirectory() as folder:
         counts = Path(folder, "counts")
-        options = ["-q", "-m", size.selection, "-n", str(jobs), "--dist", size.by, "--no-loadscope-reorder", f"--counts={counts}"]
+        # Without percentages, which count the dots that are not there.
+        options = [
+            "-q",
+            "-o",
+            "console_output_style=classic",
+            "-m",
+            size.selection,
+            "-n",
+            str(jobs),
+            "--dist",
+            size.by,
+            "--no-loadscope-reorder",
+            f"--counts={counts}",
+        ]
+        options += [f"--ignore={folder}" for folder in size.unread]
         status = _tool(("pytest", *options, *more))
         counted = json.loads(counts.read_text()) if counts.exists() else {}
     return status, counted.get("passed", 0), counted.get("failed", 0)

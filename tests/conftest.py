@@ -98,6 +98,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
         folder = item.config.stash[FAILURES]
         if path := records.write(folder, f"{item.nodeid}-{report.when}"):
             report.sections.append(("all requests, and what the servers logged during this test", str(path)))
+    # What a test has logged may hold halves of surrogates, which pytest-xdist could not send to the process that reports.
+    report.sections = [(name, text.encode(errors="backslashreplace").decode()) for name, text in report.sections]
     return report
 
 

@@ -20,8 +20,8 @@ NEEDED = 700_000_000
 REPOSITORY = Path(__file__).resolve().parents[1]
 CONSTRAINTS = REPOSITORY / "constraints.txt"
 
-# What pip says when it has no answer of an index, or none with the package.
-_MISSING = re.compile(r"No matching distribution found for (\S+)|Failed to establish a new connection|Max retries exceeded")
+# What pip says when it has no answer of an index, or none with the package; the second form is older pips' for a pinned one.
+_MISSING = re.compile(r"No matching distribution found for (\S+)|Cannot install (\S+) because|Max retries exceeded")
 
 
 class EnvironmentFailed(Exception):
@@ -90,9 +90,9 @@ def _run(module: str, *arguments: str, with_python: str) -> None:
 
 def _reason(module: str, output: str) -> str:
     """In one line, of all that was printed."""
-    missing = [found.group(1) for found in _MISSING.finditer(output)]
+    missing = [found.group(1) or found.group(2) for found in _MISSING.finditer(output)]
     if missing:
-        package = next((name for name in reversed(missing) if name), "")
+        package = next(filter(None, reversed(missing)), "")
         return f"{package or 'a package'} could not be had from the package index: is there a network?"
     if "No space left on device" in output:
         return "no space is left on the device"

@@ -42,9 +42,11 @@ class Progress:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.CollectReport | pytest.TestReport) -> tuple[str, str, str] | None:
-        """No dot for a test that has passed; the line tells how many have."""
+        """No dots: the line tells how many have passed, and a failure has a line of its own."""
         if report.passed:
             return ("passed" if report.when == "call" else ""), "", ""
+        if report.failed:
+            return ("failed", "", "FAILED") if report.when == "call" else ("error", "", "ERROR")
         return None
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

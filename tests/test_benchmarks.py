@@ -32,6 +32,7 @@ from benchmarks.encodings import Figure, table
 from benchmarks.growth import SIZES
 from benchmarks.growth_report import Stage, growth_document
 from benchmarks.hold import FLOODS, hold_document, requests_in
+from benchmarks.hostile_requests import HOSTILE_REQUESTS, Hostile
 from benchmarks.processes import children, file_bytes, usage
 from benchmarks.report import (
     BASELINE,
@@ -479,11 +480,32 @@ def test_floods() -> None:
         {"server": server, "flood": kind, "result": {"p50_ms": 1, "p99_ms": p99, "max_ms": 2 * p99}}
         for server, kind, p99 in times
     ]
-    text = hold_document(held(held=rows, failed={f"{MEASURED}, ping": "no answer"}))
+    text = hold_document(held(held=rows, single=[], failed={f"{MEASURED}, ping": "no answer"}))
     assert "| SETTINGS | 1 / 500 / 1,000 ms | **1 / 499 / 998 ms** |" in text
     assert "| PING | 10 / 20 / 20 ms" not in text
     assert "| nothing | n/a | n/a |" in text
     assert f"- {MEASURED}, ping failed: no answer" in text
+
+
+def test_single_requests() -> None:
+    """In bold is what makes /healthz wait 100 ms at most, and memory grow by 100 MB at most."""
+
+    def row(server: str, most: float, grown: int) -> dict[str, Any]:
+        figures = {"status": 201, "seconds": 1.5, "p99_ms": 9, "max_ms": most, "grown_bytes": grown}
+        return {"server": server, "request": "create", **figures}
+
+    single = [row(BASELINE, 100, 200_000_000), row(MEASURED, 100, 100_000_000)]
+    text = hold_document(held(held=[], single=single))
+    assert "| create | 9 / 100 ms, 200 MB | 201 in 1.50 s | **9 / 100 ms, 100 MB** | 201 in 1.50 s |" in text
+    assert "| create | n/a | n/a | 9 / 101 ms, 0 MB |" in hold_document(held(held=[], single=[row(MEASURED, 101, 0)]))
+
+
+@pytest.mark.parametrize("hostile", HOSTILE_REQUESTS, ids=lambda hostile: hostile.name)
+def test_hostile_requests_are_large_and_fit(hostile: Hostile) -> None:
+    sent = hostile.make()
+    for each in (sent, *sent.before):
+        assert len(each.body) <= 3 * 1024 * 1024
+        assert bool(each.body) == (each.method != "GET")
 
 
 def test_requests_are_counted_by_the_servers_metrics() -> None:

@@ -18,6 +18,12 @@ REASONS = {
         "ERROR: No matching distribution found for jh2<5.1,>=5.0.13\n",
         "jh2<5.1,>=5.0.13 could not be had from the package index: is there a network?",
     ),
+    "an older pip": (
+        "WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError': /hatchling/\n"
+        "ERROR: Cannot install hatchling because these package versions have conflicting dependencies.\n"
+        "ERROR: ResolutionImpossible: for help visit https://pip.pypa.io\n",
+        "hatchling could not be had from the package index: is there a network?",
+    ),
     "the connection breaks off": (
         "ERROR: Could not install packages due to an OSError: HTTPSConnectionPool(): Max retries exceeded with url: /y\n",
         "a package could not be had from the package index: is there a network?",

@@ -181,6 +181,7 @@ PURE = (
     "aggserver.standalone.garbage",
     "aggserver.standalone.kubeconfig",
     "aggserver.standalone.namespace_conditions",
+    "aggserver.standalone.graph_builder",
     "aggserver.standalone.owner_graph",
     "aggserver.standalone.running_pods",
     "aggserver.standalone.workloads",

@@ -19,6 +19,12 @@ REPOSITORY = Path(__file__).parents[1]
 MAKEFILE = (REPOSITORY / "Makefile").read_text()
 
 
+@pytest.fixture(autouse=True)
+def _unlocked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run that these tests are part of has the lock."""
+    monkeypatch.setattr(sizes.fcntl, "flock", lambda file, how: None)
+
+
 @pytest.mark.parametrize(("integration", "long"), list(itertools.product([False, True], repeat=2)))
 def test_each_test_is_in_one_size(integration: bool, long: bool) -> None:
     marks = {"integration": integration, "long": long}
@@ -105,7 +111,9 @@ def test_no_dots() -> None:
     progress = Progress(Reporter(False), None, lambda: 0.0)  # type: ignore[arg-type]
     assert progress.pytest_report_teststatus(report("passed")) == ("passed", "", "")
     assert progress.pytest_report_teststatus(report("passed", "setup")) == ("", "", "")
-    assert progress.pytest_report_teststatus(report("failed")) is None
+    assert progress.pytest_report_teststatus(report("failed")) == ("failed", "", "FAILED")
+    assert progress.pytest_report_teststatus(report("failed", "setup")) == ("error", "", "ERROR")
+    assert progress.pytest_report_teststatus(report("skipped")) is None
 
 
 def test_errors_count_as_failures(tmp_path: Path) -> None:

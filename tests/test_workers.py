@@ -112,7 +112,11 @@ async def test_what_is_cancelled_is_not_done() -> None:
         await asyncio.sleep(0)
         given_up.cancel()
         await asyncio.gather(given_up, return_exceptions=True)
-    await workers.run("a", MAX_WAITING_BYTES, called.append, "later")
+        # Its room is free at once, not only when a thread comes to it.
+        later = asyncio.ensure_future(workers.run("a", MAX_WAITING_BYTES, called.append, "later"))
+        await asyncio.sleep(0)
+        assert not later.done()
+    await later
     assert called == ["later"]
 
 

@@ -5,13 +5,17 @@ of those in this process might be older than the configuration, for example in a
 a write that is let pass by mistake is lost. A write that is refused by mistake is repeated by its client after a second.
 
 kube-apiserver calls webhooks without credentials, so the filter belongs in front of authentication. Anybody may ask, and learns
-nothing. Of a review only the head is kept, up to the user and the objects, so that refusing large objects takes no memory.
+nothing. Of a review only the head is kept, up to the user and the objects, so that refusing large objects takes no memory. No
+limit of requests in flight holds here, so there is one of its own: who has been sending for longest makes room for the next,
+since a review of kube-apiserver's is there within milliseconds.
 Source: k8s.io/api admission/v1/types.go (the order of AdmissionRequest's members), v0.36.3.
 """
 
 from __future__ import annotations
 
-from aggserver.adoption.guard import PATH
+import asyncio
+
+from aggserver.adoption.guard import PATH, WEBHOOK_SECONDS
 from aggserver.endpoints.request import AnyResponse, Filter, Handler, Request, Response
 from aggserver.meta import codec, errors
 from aggserver.meta.errors import qualified
@@ -26,17 +30,21 @@ RETRY_SECONDS = 1
 HEAD_BYTES = 16 * 1024
 # Two objects at the limit of request bodies, and what is around them.
 MAX_BYTES = 8 * 1024 * 1024
+# Reviews that may be on their way at once: three kube-apiservers, each with its usual 200 writes in flight. The heads of so many
+# take 10 MB.
+MAX_REVIEWS = 600
 _END_OF_HEAD = b',"operation":'
 
 
 def refusing() -> Filter:
     """Answers POST requests to the guard's path, and passes all others on."""
+    coming: dict[asyncio.Timeout, None] = {}  # the reviews on their way, the oldest first
 
     def wrap(next_handler: Handler) -> Handler:
         async def handler(request: Request) -> AnyResponse:
             if request.path != PATH or request.method != "POST":
                 return await next_handler(request)
-            return Response(200, codec.encode_json(refuse(await _head(request))))
+            return Response(200, codec.encode_json(refuse(await _head_in_time(request, coming))))
 
         return handler
 
@@ -63,6 +71,25 @@ def refuse(head: bytes) -> JSONObject:
         "kind": "AdmissionReview",
         "response": {"uid": uid, "allowed": False, "status": refusal.status()},
     }
+
+
+async def _head_in_time(request: Request, coming: dict[asyncio.Timeout, None]) -> bytes:
+    """As `_head`. Raises 429 after the time that kube-apiserver waits for the answer, or earlier, to make room."""
+    if len(coming) >= MAX_REVIEWS:
+        oldest = next(iter(coming))
+        del coming[oldest]
+        if not oldest.expired():
+            oldest.reschedule(asyncio.get_running_loop().time())
+    try:
+        async with asyncio.timeout(WEBHOOK_SECONDS) as limit:
+            coming[limit] = None
+            try:
+                return await _head(request)
+            finally:
+                coming.pop(limit, None)
+    except TimeoutError:
+        request.last_of_connection = True  # the rest of the body is not read
+        raise errors.too_many_requests() from None
 
 
 async def _head(request: Request) -> bytes:

@@ -16,12 +16,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from aggserver.apiextensions.manifest import member
-from aggserver.conversion.converter import ComputedConverter, ConversionError, Converter
+from aggserver.conversion.converter import ComputedConverter, ConversionError
 from aggserver.meta import codec
 from aggserver.meta.field import FieldError, Path, forbidden, invalid, required
 from aggserver.meta.golang import to_json
 from aggserver.meta.json_types import JSONMapping, JSONObject
 from aggserver.schema.compiled import CompiledSchema
+from aggserver.schema.defaulting import MAX_OBJECT_BYTES
 from aggserver.schema.rules import UPSTREAM, RuleOptions
 from aggserver.schema.structural import Structural
 
@@ -134,8 +135,14 @@ def _compiled(source: _Source) -> Compiled:
     return rule_compilation.compile_rules(given, source.schemas, source.budget)
 
 
-def converter(what: str, text: str, schemas: Mapping[str, CompiledSchema], options: RuleOptions = UPSTREAM) -> Converter:
-    """The converter of a definition with rules. what: the definition's name.
+def converter(
+    what: str,
+    text: str,
+    schemas: Mapping[str, CompiledSchema],
+    options: RuleOptions = UPSTREAM,
+    max_object_bytes: int = MAX_OBJECT_BYTES,
+) -> ComputedConverter:
+    """The converter of a definition with rules. what: the definition's name. max_object_bytes: what they may make of one object.
 
     If the rules can't be used, since the definition was stored under other schemas, it refuses every conversion.
     """
@@ -146,7 +153,7 @@ def converter(what: str, text: str, schemas: Mapping[str, CompiledSchema], optio
         compiled = compile_rules(text, schemas, options)
     except RulesError as error:
         return _RefusingConverter(f"conversion of {what} failed: {error.errors[0]}")
-    return RulesConverter(what, compiled, schemas, options.budget)
+    return RulesConverter(what, compiled, schemas, options.budget, max_object_bytes=max_object_bytes)
 
 
 class _RefusingConverter(ComputedConverter):

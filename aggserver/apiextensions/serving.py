@@ -18,7 +18,8 @@ from aggserver.apiextensions.admitted import DefinitionObjects, ScaleObjects
 from aggserver.apiextensions.content import content_digest, same_content
 from aggserver.apiextensions.definition import Definition, Version, client_config
 from aggserver.apiextensions.marks import Marks
-from aggserver.conversion.converter import NONE, Converter
+from aggserver.conversion.converter import NONE, Converter, TakesLong
+from aggserver.conversion.patient import PatientConverter
 from aggserver.conversion.webhook import WebhookConverter
 from aggserver.endpoints.installer import ResourceScope
 from aggserver.merge.atom import Atom, of_resource
@@ -252,7 +253,10 @@ class DefinitionResource:
             raise NotConverted(obj, api_version)
         if self._converter is NONE:
             return {**obj, "apiVersion": api_version}
-        return convert(codec.decode_stored(codec.encode_json(obj)), api_version)
+        try:
+            return convert(codec.decode_stored(codec.encode_json(obj)), api_version)
+        except TakesLong:
+            raise NotConverted(obj, api_version) from None
 
     def _sibling(self, api_version: str) -> Store | None:
         """The store of another version, whether served or not; None if the definition does not have it."""
@@ -266,7 +270,9 @@ class DefinitionResource:
         definition = self.definition
         if definition.conversion.rules:
             schemas = {version.name: self.schema(version) for version in definition.versions}
-            return conversion_annotation.converter(definition.name, definition.conversion.rules, schemas, self._rule_options)
+            most = self._environment.max_object_bytes
+            rules = definition.conversion.rules
+            return PatientConverter(conversion_annotation.converter(definition.name, rules, schemas, self._rule_options, most))
         if definition.conversion.webhook is None or len(definition.versions) == 1:
             return NONE
         environment = self._environment

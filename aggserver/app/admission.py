@@ -181,7 +181,7 @@ def _plugins(common: Common, rules: Sources, world: _World) -> dict[str, _Plugin
     return {
         "NamespaceLifecycle": NamespaceLifecycle(world.namespaces),
         "OwnerReferencesPermissionEnforcement": _Owners(common.authorizer, world.find_resources),
-        "MutatingAdmissionPolicy": _MutatingPolicies(rules, world, common.authorizer),
+        "MutatingAdmissionPolicy": _MutatingPolicies(rules, world, common.authorizer, common.options.max_object_bytes),
         "MutatingAdmissionWebhook": MutatingWebhooks(
             WebhookIndex(rules.mutating_webhooks, compile_conditions), calls("MutatingAdmissionWebhook")
         ),
@@ -232,6 +232,10 @@ class _Policies:
 
 
 class _MutatingPolicies(_Policies):
+    def __init__(self, rules: Sources, world: _World, authorizer: Authorizer, max_object_bytes: int) -> None:
+        super().__init__(rules, world, authorizer)
+        self._max_object_bytes = max_object_bytes
+
     def concerns(self, attributes: Attributes) -> bool:
         return bool(self._rules.mutating_policies) and self._plugin.concerns(attributes)
 
@@ -244,7 +248,8 @@ class _MutatingPolicies(_Policies):
         from aggserver.app.policy_checks import policy_checks
 
         policies, bindings = self._rules.mutating_policies, self._rules.mutating_policy_bindings
-        return MutatingAdmissionPolicies(policies, bindings, *self._given, policy_checks(self._authorizer))
+        authorize = policy_checks(self._authorizer)
+        return MutatingAdmissionPolicies(policies, bindings, *self._given, authorize, self._max_object_bytes)
 
 
 class _ValidatingPolicies(_Policies):

@@ -30,7 +30,9 @@ def data_folder(data: str) -> Path:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not any(folder.iterdir()):
             # Most often the folder is in a project's repository, and it will have private keys in it.
-            (folder / ".gitignore").write_text("*\n")
+            ignored = folder / ".gitignore"
+            ignored.touch(mode=0o600)  # whatever the umask is: who can write to it decides what git takes up
+            ignored.write_text("*\n")
     except OSError as error:
         why = "it is no folder" if isinstance(error, FileExistsError) else error.strerror
         at = "" if str(error.filename) in (data, "None") else f" ({error.filename})"

@@ -6,7 +6,8 @@ Pure: the time is an argument, nothing is read or logged.
 Source: k8s.io/apiserver pkg/authentication/request/x509/x509.go, v0.36.3; error texts of Go's crypto/x509.
 
 Differs from Go: RSA keys under 2048 bits and CAs with Ed25519 keys are rejected, because the verifier of `cryptography` rejects
-them. A certificate with no extended key usage but "any" would be accepted, as by Go, but OpenSSL rejects it in the handshake.
+them. Two kinds of certificates would be accepted, as by Go, but OpenSSL rejects them in the handshake: with no extended key usage
+but "any", and with a key usage that has neither digital signature nor key agreement.
 """
 
 from __future__ import annotations
@@ -306,12 +307,15 @@ def _policies() -> tuple[verification.ExtensionPolicy, verification.ExtensionPol
     """CA and client policies. The library's defaults are for the web: they require a SAN, which no Kubernetes client has."""
     either = verification.Criticality.AGNOSTIC
     permit: Callable[[], verification.ExtensionPolicy] = verification.ExtensionPolicy.permit_all
+    # Go reads the policies, and nobody asks for one, so they may be critical.
     client = permit().may_be_present(x509.ExtendedKeyUsage, either, _client_usage)
+    client = client.may_be_present(x509.CertificatePolicies, either, None)
     authority = (
         permit()
         .require_present(x509.BasicConstraints, either, _is_ca)
         .may_be_present(x509.KeyUsage, either, _may_sign)
         .may_be_present(x509.ExtendedKeyUsage, either, _client_usage)
+        .may_be_present(x509.CertificatePolicies, either, None)
     )
     return authority, client
 

@@ -25,19 +25,21 @@ class Aggregation:
     """What ClusterRoles get from each other. roles: all of them.
 
     changed: the rules of each that aggregates and does not have them yet, by name. A role with a selector that can't be read is
-    left as it is.
+    left as it is. Takes about a microsecond for each rule that a role gets, and for each role that a selector may match.
     """
 
     def __init__(self, roles: Iterable[JSONMapping]) -> None:
         by_name = {role["metadata"]["name"]: role for role in roles}
         self._selectors = {name: found for name, role in by_name.items() if (found := _selectors(role)) is not None}
         rules = {name: _rules(role) for name, role in by_name.items()}
-        selected = {name: _selected(name, selectors, by_name) for name, selectors in self._selectors.items()}
+        known = _Labels(by_name)
+        selected = {name: known.selected(name, selectors) for name, selectors in self._selectors.items()}
+        said = {id(rule): Rule.of(rule) for each in rules.values() for rule in each}
         self._parts = frozenset(part for parts in selected.values() for part in parts)
         for _ in range(_MAX_ROUNDS):
             before = {name: rules[name] for name in selected}
             for name, parts in selected.items():
-                rules[name] = _union(rules, parts)
+                rules[name] = _union(rules, parts, said)
             if all(rules[name] == before[name] for name in selected):
                 break
         self.changed = {name: rules[name] for name in selected if not _are_same(rules[name], _rules(by_name[name]))}
@@ -54,6 +56,35 @@ class Aggregation:
         )
 
 
+class _Labels:
+    """The roles that have a label, so that a selector is not matched with all of them."""
+
+    def __init__(self, roles: Mapping[str, JSONMapping]) -> None:
+        self._labels = {name: roles[name]["metadata"].get("labels") or {} for name in sorted(roles)}
+        self._having: dict[tuple[str, str], list[str]] = {}
+        for name, labels in self._labels.items():
+            for label in labels.items():
+                self._having.setdefault(label, []).append(name)
+
+    def selected(self, name: str, selectors: Iterable[LabelSelector]) -> list[str]:
+        """The names of the roles whose rules it gets, in their order."""
+        found: dict[str, None] = {}
+        for selector in dict.fromkeys(selectors):
+            for other in self._candidates(selector):
+                if other not in found and other != name and selector.matches(self._labels[other]):
+                    found[other] = None
+            if len(found) == len(self._labels) - 1:
+                break
+        return list(found)
+
+    def _candidates(self, selector: LabelSelector) -> Iterable[str]:
+        """Those that it may match, sorted."""
+        wanted = next((each for each in selector.requirements() if each.operator == "In"), None)
+        if wanted is None:
+            return self._labels
+        return sorted({name for value in wanted.values for name in self._having.get((wanted.key, value), ())})
+
+
 def _selectors(role: JSONMapping) -> list[LabelSelector] | None:
     """None if it does not aggregate, or not in a way that can be read."""
     rule = role.get("aggregationRule")
@@ -65,26 +96,17 @@ def _selectors(role: JSONMapping) -> list[LabelSelector] | None:
         return None
 
 
-def _selected(name: str, selectors: Iterable[LabelSelector], by_name: Mapping[str, JSONMapping]) -> list[str]:
-    """The names of the roles whose rules it gets, in their order; some may come twice."""
-    return [
-        other
-        for selector in selectors
-        for other in sorted(by_name)
-        if other != name and selector.matches(by_name[other]["metadata"].get("labels") or {})
-    ]
-
-
 def _are_same(some: list[JSONObject], others: list[JSONObject]) -> bool:
     """Whether they say the same: a member that is empty may as well be missing."""
     return list(map(Rule.of, some)) == list(map(Rule.of, others))
 
 
-def _union(rules: Mapping[str, list[JSONObject]], names: Iterable[str]) -> list[JSONObject]:
+def _union(rules: Mapping[str, list[JSONObject]], names: Iterable[str], said: Mapping[int, Rule]) -> list[JSONObject]:
+    """said: what each rule says, by its identity."""
     found: dict[Rule, JSONObject] = {}
     for name in names:
         for rule in rules[name]:
-            found.setdefault(Rule.of(rule), rule)
+            found.setdefault(said[id(rule)], rule)
     return list(found.values())
 
 

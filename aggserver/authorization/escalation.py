@@ -19,8 +19,8 @@ __all__ = ["EVERYTHING", "problem", "uncovered"]
 
 EVERYTHING = (Rule(("*",), ("*",), ("*",)), Rule(("*",), paths=("*",)))
 
-# Permissions (groups times resources times names) of one role that are compared one by one, in some tenths of a second; upstream
-# has no limit. Each rule beyond that must be covered by a single rule of the user.
+# Permissions (groups times resources times names, and paths times verbs) of one role that are compared one by one, in some tenths
+# of a second; upstream has no limit. Each rule beyond that must be covered by a single rule of the user.
 _MAX_PERMISSIONS = 50_000
 
 
@@ -43,7 +43,7 @@ def uncovered(owned: Sequence[Rule], wanted: Iterable[Rule]) -> list[Rule]:
     for rule in wanted:
         if any(_covers(each, rule) for each in owned):
             continue
-        permissions = len(rule.groups) * len(rule.resources) * max(len(rule.names), 1)
+        permissions = len(rule.groups) * len(rule.resources) * max(len(rule.names), 1) + len(rule.paths) * len(rule.verbs)
         if compared + permissions > _MAX_PERMISSIONS:
             missing.append(rule)
             continue

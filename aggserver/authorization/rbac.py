@@ -12,8 +12,8 @@ pkg/apis/rbac/v1/evaluation_helpers.go, v1.36.3.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from aggserver.authentication.user import UserInfo
@@ -129,7 +129,11 @@ class _Binding:
     name: str
     source: str  # the reason, up to the subject
     role: tuple[str, str, str]  # kind, namespace, name
-    subjects: tuple[_Subject, ...]
+    subjects: dict[str, tuple[int, str]] = field(default_factory=dict)  # by their keys: their places, and as reasons name them
+
+    def subject(self, keys: Iterable[str]) -> str:
+        """The first of its subjects that is one of these keys."""
+        return min(self.subjects[key] for key in keys if key in self.subjects)[1]
 
 
 # Of one question: the names that a rule is restricted to, empty for all, and the reason.
@@ -151,25 +155,37 @@ class Policy:
 
     def put(self, obj: JSONMapping) -> None:
         """A new object of one of the four kinds, or one that has changed."""
+        for _ in self.putting(obj):
+            pass
+
+    def putting(self, obj: JSONMapping) -> Iterator[None]:
+        """As `put`, in as many steps as the object has rules or subjects, between which questions may be asked. Until the last
+        one, some are answered as before.
+        """
         kind, metadata = obj["kind"], obj["metadata"]
         namespace, name = metadata.get("namespace", ""), metadata["name"]
         if kind in ROLES:
-            self._roles[kind, namespace, name] = tuple(map(Rule.of, obj.get("rules") or ()))
+            rules = []
+            for rule in obj.get("rules") or ():
+                rules.append(Rule.of(rule))
+                yield
+            self._roles[kind, namespace, name] = tuple(rules)
         else:
-            self._forget(namespace, name)
-            binding = _binding(obj)
-            self._bindings[namespace, name] = binding
-            for subject in binding.subjects:
-                self._of_subjects.setdefault((namespace, subject.key), {})[name] = binding
+            yield from self._bind(namespace, name, obj)
+        self._changed()
+
+    def removing(self, kind: str, namespace: str, name: str) -> Iterator[None]:
+        """As `remove`, in steps."""
+        if kind in ROLES:
+            self._roles.pop((kind, namespace, name), None)
+        else:
+            yield from self._unbind(namespace, name, self._bindings.pop((namespace, name), None), {})
         self._changed()
 
     def remove(self, kind: str, namespace: str, name: str) -> None:
         """namespace: '' for the kinds that are in none."""
-        if kind in ROLES:
-            self._roles.pop((kind, namespace, name), None)
-        else:
-            self._forget(namespace, name)
-        self._changed()
+        for _ in self.removing(kind, namespace, name):
+            pass
 
     def why(self, attributes: Attributes) -> str | None:
         """The reason for which this is allowed; None if it is not."""
@@ -217,19 +233,30 @@ class Policy:
                 if rules is None:
                     missing.append(MissingRole(binding.role[0], binding.role[2]))
                     continue
-                subject = next(each.text for each in binding.subjects if each.key in keys)
-                granted += (Granted(rule, f"{binding.source} to {subject}") for rule in rules)
+                reason = f"{binding.source} to {binding.subject(keys)}"
+                granted += [Granted(rule, reason) for rule in rules]
         return Found(granted, missing)
 
-    def _forget(self, namespace: str, name: str) -> None:
-        binding = self._bindings.pop((namespace, name), None)
-        if binding is None:
-            return
-        for key in {(namespace, subject.key) for subject in binding.subjects}:
-            named = self._of_subjects[key]
-            del named[name]
-            if not named:
-                del self._of_subjects[key]
+    def _bind(self, namespace: str, name: str, obj: JSONMapping) -> Iterator[None]:
+        """First those whom the binding names now, then those whom it does not name any more."""
+        before, binding = self._bindings.get((namespace, name)), _binding(obj)
+        self._bindings[namespace, name] = binding
+        for place, given in enumerate(obj.get("subjects") or ()):
+            yield
+            subject = _subject(given, namespace)
+            if subject is not None and subject.key not in binding.subjects:
+                binding.subjects[subject.key] = (place, subject.text)
+                self._of_subjects.setdefault((namespace, subject.key), {})[name] = binding
+        yield from self._unbind(namespace, name, before, binding.subjects)
+
+    def _unbind(self, namespace: str, name: str, binding: _Binding | None, kept: Container[str]) -> Iterator[None]:
+        for key in binding.subjects if binding is not None else ():
+            yield
+            if key not in kept:
+                named = self._of_subjects[namespace, key]
+                del named[name]
+                if not named:
+                    del self._of_subjects[namespace, key]
 
     def _changed(self) -> None:
         self._found.clear()
@@ -250,14 +277,14 @@ def _has(known: tuple[str, ...], wanted: str) -> bool:
 
 
 def _binding(obj: JSONMapping) -> _Binding:
+    """Without its subjects."""
     kind, metadata, ref = obj["kind"], obj["metadata"], obj.get("roleRef") or {}
     namespace, name = metadata.get("namespace", ""), metadata["name"]
     role_kind, role = ref.get("kind", ""), ref.get("name", "")
     full = f"{name}/{namespace}" if kind == "RoleBinding" else name
     source = f"RBAC: allowed by {kind} {quote(full)} of {role_kind} {quote(role)}"
-    subjects = [_subject(subject, namespace) for subject in obj.get("subjects") or ()]
     where = namespace if role_kind == "Role" else ""
-    return _Binding(name, source, (role_kind, where, role), tuple(filter(None, subjects)))
+    return _Binding(name, source, (role_kind, where, role))
 
 
 def _subject(subject: JSONMapping, namespace: str) -> _Subject | None:

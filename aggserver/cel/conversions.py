@@ -16,8 +16,9 @@ from aggserver.meta.golang import INT64_MAX, format_float, parse_int, parse_uint
 
 __all__ = ["to_bool", "to_bytes", "to_double", "to_duration", "to_int", "to_string", "to_timestamp", "to_uint"]
 
-_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
-_HEXADECIMAL = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+", re.ASCII)
+# No repeat gives back what it has taken: with a wrong end, digits could else be split in any way around a missing point.
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]+)?", re.ASCII)
+_HEXADECIMAL = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]++(?:\.[0-9a-fA-F]*+)?|\.[0-9a-fA-F]++)[pP][+-]?[0-9]+", re.ASCII)
 _NOT_FINITE = re.compile(r"[+-]?inf(?:inity)?|nan", re.ASCII | re.IGNORECASE)
 _BOOLS = dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True) | dict.fromkeys(
     ("0", "f", "F", "FALSE", "false", "False"), False

@@ -275,7 +275,8 @@ class _Generator(Folds):
         if _has_nested(type_) and value.kind not in ("bool", "int", "float", "str", "bytes"):
             self.settle()
             condition = f"if isinstance({value.text}, (list, dict)): " if type_.is_dyn else ""
-            self.line(f"{condition}budget -= weight({value.text}) >> {_NESTED_BITS}", "if cost > budget: raise CostExceeded()")
+            weighed = f"weight({value.text}, (budget - cost + 1) << {_NESTED_BITS}) >> {_NESTED_BITS}"
+            self.line(f"{condition}budget -= {weighed}", "if cost > budget: raise CostExceeded()")
         convert = self._objects.deep_conversion(type_)
         if convert is None:
             return value

@@ -54,8 +54,9 @@ __all__ = [
 ]
 
 _KEYS = frozenset((str, bool, int, Uint, float))
-LARGEST_RESULT = 1 << 24
-"""Characters or elements. Upstream is limited by memory only; here a larger result counts as exceeding the cost limit."""
+LARGEST_RESULT = 1 << 22
+"""Characters or elements, more than any object has. Upstream is limited by memory only; here a larger result counts as exceeding
+the cost limit."""
 
 
 def _int64(value: int) -> int:

@@ -26,6 +26,10 @@ MAX_SIZE = 100_000
 # Python frames, with room for the callers: the rules of the grammar may nest MAX_DEPTH times each, and later walks over the
 # tree take up to three frames for a node. Python's default limit of 1,000 would be reached first.
 _FRAMES = 10_000
+# Calls in a row, as in `s.trim().trim()`, are levels of the tree that cel-go does not count. All that come after the first few of
+# a row may be so many together, so that the frames are enough for the deepest tree.
+_FREE_CALLS = 8
+_MOST_CALLS = 500
 
 _RELATIONS = {"<": "_<_", "<=": "_<=_", ">": "_>_", ">=": "_>=_", "==": "_==_", "!=": "_!=_", "in": "@in"}
 _SUMS = {"+": "_+_", "-": "_-_"}
@@ -83,6 +87,8 @@ class _Parser:
         self._depths = {"expr": 0, "relation": 0, "calc": 0}
         # The depth of the tree parsed last, as cel-go's visitor counts it: operators, selections and indexes.
         self._depth = 0
+        # The calls in rows, beyond the first of each row.
+        self._calls = 0
 
     def parse(self) -> Expr:
         result = self._expr()
@@ -205,8 +211,13 @@ class _Parser:
 
     def _member(self) -> Expr:
         result = self._primary()
+        length = 0
         while self._token.kind in (".", "["):
             result = self._index(result) if self._token.kind == "[" else self._select(result)
+            length += 1
+            self._calls += length > _FREE_CALLS
+            if self._calls > _MOST_CALLS:
+                raise _TooDeep("max recursion depth exceeded")
         return result
 
     def _index(self, target: Expr) -> Expr:

@@ -109,18 +109,35 @@ def inequality(left: Any, right: Any) -> int:
     return ceil(min(_size(left), _size(right)) * _TRAVERSAL)
 
 
-def weight(value: Any) -> int:
-    """The number of elements and entries of a list or map, including nested ones, which upstream's costs ignore."""
-    found = 0
+# Elements of lists that are remembered; for shorter ones that would cost more than it saves.
+_LONG = 64
+# Lists and maps that are looked into, which takes a fifth of a second. No object has as many.
+_MOST_CONTAINERS = 2_000_000
+
+
+def weight(value: Any, most: int) -> int:
+    """The number of elements and entries of a list or map, including nested ones, which upstream's costs ignore.
+
+    most: it stops when there are more. The same list may be in a value any number of times.
+    """
+    found = looked = 0
+    known: dict[int, list[Any]] = {}  # what long lists have in them, by their identity: each is gone through once
     waiting = [value.value if type(value) is Optional else value]
-    while waiting:
+    while waiting and found <= most:
         each = waiting.pop()
         if isinstance(each, dict):
             each = each.values()
         elif not isinstance(each, list):
             continue
+        looked += 1
         found += len(each)
-        waiting += [inner for inner in each if isinstance(inner, list | dict)]
+        if len(each) < _LONG or (inside := known.get(id(each))) is None:
+            inside = [inner for inner in each if isinstance(inner, list | dict)]
+            if len(each) >= _LONG and isinstance(each, list):
+                known[id(each)] = inside
+        waiting += inside
+        if looked + len(waiting) > _MOST_CONTAINERS:
+            return most + 1
     return found
 
 

@@ -39,6 +39,9 @@ SERVING_DAYS = 365
 # Clients' clocks may be behind ours; kubeadm backdates by 5 minutes, cert-manager by an hour.
 BACKDATE_SECONDS = 3600
 
+# What a CertificateSigningRequest calls the bits of the key usage that a client's certificate may have.
+_KEY_USAGES = frozenset({"digital signature", "key encipherment"})
+
 
 class RequestError(ValueError):
     """A certificate signing request that can't be signed."""
@@ -107,9 +110,10 @@ def sign_request(
         if not request.is_signature_valid:
             raise RequestError("unable to verify certificate request signature")
         extensions: list[tuple[x509.ExtensionType, bool]] = []
-        bits = {"digital_signature": "digital signature" in usages, "key_encipherment": "key encipherment" in usages}
-        if any(bits.values()):
-            extensions.append((_key_usage(**bits), True))
+        if not _KEY_USAGES.isdisjoint(usages):
+            # Always with digital signature, with which a client authenticates: Go does not look at the key usage, but OpenSSL,
+            # which this server has, refuses a client's certificate that has one without it.
+            extensions.append((_key_usage(digital_signature=True, key_encipherment="key encipherment" in usages), True))
         names = (each for each in request.extensions if isinstance(each.value, x509.SubjectAlternativeName))
         extensions.extend((each.value, each.critical) for each in names)
     except (ValueError, UnsupportedAlgorithm) as error:

@@ -15,7 +15,7 @@ from typing import Protocol
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
 
-__all__ = ["NONE", "ComputedConverter", "ConversionError", "Converter", "NoneConverter"]
+__all__ = ["NONE", "ComputedConverter", "ConversionError", "Converter", "NoneConverter", "TakesLong"]
 
 
 class ConversionError(StatusError):
@@ -31,9 +31,13 @@ class ConversionError(StatusError):
         self.answered = answered
 
 
+class TakesLong(Exception):
+    """A conversion costs more than may be spent in the event loop. Nothing else is known of it."""
+
+
 class Converter(Protocol):
     """at_once: converts one object without I/O; None if the converter has to be asked with `convert`. The object passed in may be
-    changed. Raises ConversionError.
+    changed. Raises ConversionError, and TakesLong for an object that has to be asked for all the same.
 
     changes_metadata: whether labels and annotations may differ between versions. All other metadata never does.
     """
@@ -56,6 +60,10 @@ class ComputedConverter(ABC):
     @abstractmethod
     def at_once(self, obj: JSONObject, api_version: str) -> JSONObject:
         """See `Converter`."""
+
+    def quickly(self, obj: JSONObject, api_version: str) -> JSONObject:
+        """The same within some milliseconds. Otherwise raises TakesLong, and then the object is of no use any more."""
+        return self.at_once(obj, api_version)
 
     async def convert(self, objects: Sequence[JSONObject], api_version: str) -> list[JSONObject]:
         return [self.at_once(obj, api_version) for obj in objects]

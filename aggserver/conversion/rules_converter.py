@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from aggserver.cel.extent import extent
 from aggserver.cel.values import MISSING, CELError, CostExceeded, Optional
-from aggserver.conversion.converter import ComputedConverter, ConversionError
+from aggserver.conversion.converter import ComputedConverter, ConversionError, TakesLong
 from aggserver.conversion.field_path import FieldPath, put, read, take
 from aggserver.conversion.rule_compilation import METADATA_KEPT, Compiled, Expression, Plan, Step
 from aggserver.conversion.rule_types import STRING, UnfitError, describe, fits, json_value
@@ -22,18 +23,24 @@ from aggserver.meta.errors import ObjectTooLarge
 from aggserver.meta.field import Path
 from aggserver.meta.json_types import JSONObject
 from aggserver.schema.compiled import CompiledSchema
+from aggserver.schema.defaulting import MAX_OBJECT_BYTES
 from aggserver.schema.pruning import MalformedError
+from aggserver.schema.rule_values import unwrapped
 from aggserver.scheme.object_meta import are_too_long, validate_labels
 
 __all__ = ["OBJECT_LIMIT", "RulesConverter"]
 
 OBJECT_LIMIT = 1_000_000
 """The cost limit of all expressions for one object, multiplied by the budget: upstream's for one evaluation of a rule, since a
-conversion runs in the event loop, for every object of a list."""
+conversion runs for every object of a list. Each element of a result costs one, too."""
+
+# What a conversion may cost in the event loop: some milliseconds.
+_PATIENCE = 10_000
 
 
 class RulesConverter(ComputedConverter):
     """what: of which objects, for errors. schemas: of all versions, by name. told: called with the cost of each conversion.
+    max_object_bytes: how much the expressions may make for one object, as JSON.
 
     Results have only fields of their version, since field managers compute with them as they are. Between the two conversions
     through a hub, an object gets the defaults of the hub too, as if it had been stored there.
@@ -46,15 +53,24 @@ class RulesConverter(ComputedConverter):
         schemas: Mapping[str, CompiledSchema],
         budget: int = 1,
         told: Callable[[int], None] = lambda cost: None,
+        max_object_bytes: int = MAX_OBJECT_BYTES,
     ) -> None:
         self._what = what
         self._compiled = compiled
         self._schemas = schemas
         self._limit = OBJECT_LIMIT * budget
         self._told = told
+        self._max_object_bytes = max_object_bytes
 
     def at_once(self, obj: JSONObject, api_version: str) -> JSONObject:
         """The object in another version. It may be changed. Raises ConversionError, which names the change that failed."""
+        return self._converted(obj, api_version, patience=None)
+
+    def quickly(self, obj: JSONObject, api_version: str) -> JSONObject:
+        """See `ComputedConverter`."""
+        return self._converted(obj, api_version, patience=_PATIENCE)
+
+    def _converted(self, obj: JSONObject, api_version: str, patience: int | None) -> JSONObject:
         group, _, to = api_version.rpartition("/")
         from_ = str(obj.get("apiVersion")).rpartition("/")[2]
         if from_ == to:
@@ -63,7 +79,7 @@ class RulesConverter(ComputedConverter):
             if version not in self._schemas:
                 raise ConversionError(f"conversion of {self._what} from {from_} to {to} failed: there is no version {version}")
         for number, plan in enumerate(self._compiled.route(from_, to)):
-            run = _Run(self._limit)
+            run = _Run(self._limit, self._max_object_bytes, patience)
             try:
                 if number:
                     self._schemas[plan.conversion.from_].default(obj)
@@ -87,10 +103,14 @@ class _FailedError(Exception):
 
 
 class _Run:
-    """The conversion of one object. limit: of the costs of all its expressions."""
+    """The conversion of one object. limit: of the costs of all its expressions. most_bytes: of what they make together.
+    patience: what it may cost before it is given up; None for no end.
+    """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, most_bytes: int, patience: int | None) -> None:
         self.left = limit
+        self._most_bytes = self._room = most_bytes
+        self._patience = patience
 
     def convert(self, steps: Sequence[Step], obj: JSONObject) -> None:
         """Run the steps on an object, or on an item of a list, in place."""
@@ -125,6 +145,7 @@ class _Run:
         if result is MISSING:
             return MISSING
         try:
+            self._count(result, step)
             value = json_value(result)
         except (UnfitError, CELError) as error:
             raise _FailedError(f"{_name(step, 'value')}: {error}") from None
@@ -132,17 +153,47 @@ class _Run:
             raise _FailedError(f"{_name(step, 'value')}: the field is {describe(step.target)}, which the result does not fit")
         return value
 
+    def _count(self, result: Any, step: Step) -> None:
+        """Charge for what will be made of a result, before it is: lists of CEL can have the same list in them many times."""
+        found = extent(result, self._room, self._allowance, unwrapped)
+        self._spend(found.elements)
+        self._room -= found.bytes
+        if self._room < 0:
+            why = f"what the expressions make of one object is larger than {self._most_bytes} bytes"
+            raise _FailedError(f"{_name(step, 'value')}: {why}")
+        if self.left < 0:
+            raise _exceeded(step, "value")
+
+    @property
+    def _allowance(self) -> int:
+        """What may still be spent now."""
+        return self.left if self._patience is None else min(self.left, self._patience)
+
+    def _spend(self, cost: int) -> None:
+        self.left -= cost
+        self._wait(cost)
+
+    def _wait(self, cost: int) -> None:
+        """Raises TakesLong."""
+        if self._patience is not None:
+            self._patience -= cost
+            if self._patience < 0:
+                raise TakesLong
+
     def _evaluate(self, expression: Expression, step: Step, obj: JSONObject, member: str) -> Any:
         """MISSING if the object does not have a field that the expression needs."""
         if any(read(obj, path) is MISSING for path in expression.needs):
             return MISSING
+        limit = self._allowance
         try:
-            result, cost = expression.program({"self": obj}, self.left)
+            result, cost = expression.program({"self": obj}, limit)
         except CostExceeded:
-            raise _FailedError(f"{_name(step, member)}: the expressions of one object exceed the cost limit") from None
+            if limit < self.left:
+                raise TakesLong from None
+            raise _exceeded(step, member) from None
         except CELError as error:
             raise _FailedError(f"{_name(step, member)}: {error}") from None
-        self.left -= cost
+        self._spend(cost)
         return result
 
     def _take(self, step: Step, obj: JSONObject) -> Any:
@@ -183,6 +234,7 @@ class _Run:
             case Kind.EACH:
                 items = taken if type(taken) is list else taken.values() if type(taken) is dict else ()
                 for item in items:
+                    self._wait(1 + len(step.steps))
                     if type(item) is dict:
                         self.convert(step.steps, item)
                 return taken
@@ -196,6 +248,10 @@ def _taken_path(step: Step) -> FieldPath:
 
 def _written_path(step: Step) -> FieldPath:
     return step.change.annotation_path if step.change.kind is Kind.SAVE else step.change.to or step.change.field
+
+
+def _exceeded(step: Step, member: str) -> _FailedError:
+    return _FailedError(f"{_name(step, member)}: the expressions of one object exceed the cost limit")
 
 
 def _name(step: Step, member: str) -> str:

@@ -18,8 +18,9 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from types import MappingProxyType
 from typing import Protocol, TypeAlias
 
@@ -242,17 +243,26 @@ def _headers(request: Request, content_type: bytes, more: Sequence[tuple[bytes, 
     return headers
 
 
-def warning_values(texts: Sequence[str]) -> list[bytes]:
+def warning_values(texts: Iterable[str]) -> list[bytes]:
     """Values of Warning headers: `299 - "<text>"`, without repeated texts.
 
     If all texts together are too long, each is cut short, and those after the limit are dropped. Texts with control characters
-    can't be in a header, and are dropped too. All of this as upstream.
+    can't be in a header, and are dropped too. All of this as upstream. Texts that can't have a place are not looked at: an object
+    may cause hundreds of thousands.
     """
-    unique = [text for text in dict.fromkeys(texts) if text and not _CONTROL.search(text)]
+    unique = list(islice(_presentable(texts), _WARNINGS_TOTAL + 1))
     if sum(map(len, unique)) > _WARNINGS_TOTAL:
         unique = _cut_short(unique)
     escaped = (text.replace("\\", "\\\\").replace('"', '\\"') for text in unique)
     return [f'299 - "{text}"'.encode("utf-8", "replace") for text in escaped]
+
+
+def _presentable(texts: Iterable[str]) -> Iterator[str]:
+    seen = set()
+    for text in texts:
+        if text and text not in seen and not _CONTROL.search(text):
+            seen.add(text)
+            yield text
 
 
 def _cut_short(texts: Sequence[str]) -> list[str]:

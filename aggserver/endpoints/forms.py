@@ -46,7 +46,8 @@ Encode = Callable[[Object], bytes]
 class Listing:
     """A list or a table. before, after: the JSON members before and after the member `name`, which has an entry for each object.
 
-    entry: makes the JSON of an entry; None if it is the object's own bytes.
+    entry: makes the JSON of an entry; None if it is the object's own bytes. entry_bytes: the work that it takes besides that for
+    the object's size, in bytes of objects.
     """
 
     before: JSONObject
@@ -54,6 +55,7 @@ class Listing:
     objects: Sequence[Object]
     after: JSONObject
     entry: Encode | None = None
+    entry_bytes: int = _OBJECT_BYTES
 
 
 def object_response(media: MediaType, tree: JSONObject, size: int, status: int) -> Response:
@@ -69,7 +71,8 @@ def listing_response(media: MediaType, listing: Listing, status: int) -> Respons
     size = sum(map(len, raws))
     if media.plain_json and listing.entry is None:
         return Response(status, _joined_body(*_compact_ends(listing), raws, size))
-    if size <= (_LONG_YAML if media.subtype == "yaml" else _LONG_INDENTED if media.pretty else _LONG_MADE):
+    work = size + len(raws) * (listing.entry_bytes - _OBJECT_BYTES)
+    if work <= (_LONG_YAML if media.subtype == "yaml" else _LONG_INDENTED if media.pretty else _LONG_MADE):
         return Response(status, b"".join(_pieces(media, listing)), media.content_type)
     return Response(status, LongBody(None, lambda: _pieces(media, listing)), media.content_type)
 
@@ -98,9 +101,9 @@ def _pieces(media: MediaType, listing: Listing) -> Iterator[bytes]:
         trees = (orjson.loads(entry(obj)) for obj in listing.objects)
         return codec.yaml_pieces({**listing.before, listing.name: trees, **listing.after})
     if media.pretty:
-        groups = _grouped(listing.objects, _INDENTED_BYTES)
+        groups = _grouped(listing, _INDENTED_BYTES)
         return _made(_indented_ends(listing), b"," + _INDENT, groups, lambda obj: _indented(entry(obj)))
-    return _made(_compact_ends(listing), b",", _grouped(listing.objects, _MADE_BYTES), entry)
+    return _made(_compact_ends(listing), b",", _grouped(listing, _MADE_BYTES), entry)
 
 
 def _protobuf_pieces(listing: Listing, entry: Encode) -> Iterator[bytes]:
@@ -109,7 +112,7 @@ def _protobuf_pieces(listing: Listing, entry: Encode) -> Iterator[bytes]:
     The pieces before that are empty: they only give other requests their turn.
     """
     items: list[bytes] = []
-    for group in _grouped(listing.objects, _INDENTED_BYTES):
+    for group in _grouped(listing, _INDENTED_BYTES):
         items.append(protobuf.encode_items(listing.before["kind"], (orjson.loads(entry(obj)) for obj in group)))
         yield b""
     yield protobuf.encode_list(listing.before, items)
@@ -119,10 +122,11 @@ def _raw(obj: Object) -> bytes:
     return obj.raw
 
 
-def _grouped(objects: Sequence[Object], piece_bytes: int) -> Iterator[Sequence[Object]]:
+def _grouped(listing: Listing, piece_bytes: int) -> Iterator[Sequence[Object]]:
+    objects = listing.objects
     start, size = 0, 0
     for index, obj in enumerate(objects):
-        size += len(obj.raw) + _OBJECT_BYTES
+        size += len(obj.raw) + listing.entry_bytes
         if size >= piece_bytes:
             yield objects[start : index + 1]
             start, size = index + 1, 0

@@ -7,7 +7,7 @@ change replaces the mapping as a whole, and `generation` counts the changes, for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -122,7 +122,7 @@ class Served(Protocol):
 class _Mapping:
     by_path: dict[tuple[str, str, str], Served] = field(default_factory=dict)
     groups: tuple[APIGroup, ...] = ()
-    group_versions: frozenset[tuple[str, str]] = frozenset()
+    by_group_version: Mapping[tuple[str, str], Sequence[Served]] = field(default_factory=dict)
     built_in: frozenset[str] = frozenset()
 
 
@@ -168,7 +168,7 @@ class Installer:
 
     def serves(self, group: str, version: str) -> bool:
         """Whether there is any resource of this group-version."""
-        return (group, version) in self._mapping.group_versions
+        return (group, version) in self._mapping.by_group_version
 
     def everything(self) -> Iterable[Served]:
         return self._mapping.by_path.values()
@@ -182,8 +182,7 @@ class Installer:
         return group in self._mapping.built_in
 
     def published(self, group: str, version: str) -> Sequence[Published]:
-        every = self._mapping.by_path.values()
-        return [served.published() for served in every if (served.group, served.version) == (group, version)]
+        return [served.published() for served in self._mapping.by_group_version.get((group, version), ())]
 
     def _built(self) -> _Mapping:
         by_path: dict[tuple[str, str, str], Served] = {}
@@ -197,5 +196,7 @@ class Installer:
             ordered = sorted(by_version, key=versions.sort_key)
             groups.append(APIGroup(group, tuple(APIGroupVersion(group, name, tuple(by_version[name])) for name in ordered)))
         built_in = frozenset(served.group for served in by_path.values() if served.built_in)
-        group_versions = frozenset((group, version) for group, version, _ in by_path)
-        return _Mapping(by_path, tuple(groups), group_versions, built_in)
+        by_group_version: dict[tuple[str, str], list[Served]] = {}
+        for served in by_path.values():
+            by_group_version.setdefault((served.group, served.version), []).append(served)
+        return _Mapping(by_path, tuple(groups), by_group_version, built_in)

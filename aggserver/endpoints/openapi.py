@@ -2,6 +2,9 @@
 
 A document is built when a client asks for it. Its ETag is a hash of what it is built from, so that neither the index of v3, which
 has the ETags of all group-versions, nor the aggregator's conditional request once a minute needs the documents.
+
+Hashes and documents are made in a thread, one at a time, since a definition may have a megabyte and a group hundreds of them.
+Requests that come meanwhile wait for the same result.
 Source: k8s.io/kube-openapi pkg/handler/handler.go and pkg/handler3/handler.go, as of k8s v0.36.3.
 """
 
@@ -10,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from typing import Any
@@ -34,6 +37,8 @@ _V3_TYPES = Negotiator(("application/json", _V3_PROTOBUF, _V3_PROTOBUF.replace("
 _VARY = (b"vary", b"Accept")
 # Encoded documents of v3 that are cached, the most recently used ones. A client fetches each once and caches it by its hash.
 _KEPT_DOCUMENTS = 32
+# Levels of a document that are encoded member by member: components, schemas, and the name of each.
+_PARTS_DEPTH = 3
 _YEAR_SECONDS = 365 * 86400
 
 
@@ -50,42 +55,54 @@ class OpenAPI:
         self._info_version = info_version
         self._clock = clock
         self._generation = -1
+        # What is published, by the name of the group-version, as of the generation; and its ETags.
+        self._published: dict[str, Sequence[Published]] = {}
         self._etags: dict[str, str] = {}
         self._documents: OrderedDict[str, bytes] = OrderedDict()
         self._index = b""
         self._v2: dict[bytes, tuple[str, bytes]] = {}  # by content type: ETag and body
-        self._v2_building = asyncio.Lock()
+        self._building = asyncio.Lock()
 
     async def __call__(self, request: Request) -> Response:
         check_method(request)
         path = request.path.rstrip("/")
+        await self._refresh()
         if path == "/openapi/v2":
             return await self._serve_v2(request)
         if path == "/openapi/v3":
-            self._refresh()
             return self._conditional(request, self._index, _etag(self._index), [])
-        self._refresh()
         name = path.removeprefix("/openapi/v3/")
         if name not in self._etags:
             return page_not_found()
         return await self._serve_v3(request, name)
 
-    def _refresh(self) -> None:
+    async def _refresh(self) -> None:
         """Compute all ETags again if the catalog has changed. Cached documents whose ETag is still the same stay valid."""
         if self._generation == self._catalog.generation:
             return
-        self._generation = self._catalog.generation
-        self._etags = {
-            _name(group.name, version.version): self._fingerprint(self._catalog.published(group.name, version.version))
-            for group in self._catalog.groups()
-            for version in group.versions
-        }
-        paths = {name: {"serverRelativeURL": _location(name, etag)} for name, etag in self._etags.items()}
-        self._index = orjson.dumps({"paths": paths})
+        async with self._building:
+            generation = self._catalog.generation
+            if self._generation == generation:
+                return  # another request has done it meanwhile
+            published = {
+                _name(group.name, version.version): self._catalog.published(group.name, version.version)
+                for group in self._catalog.groups()
+                for version in group.versions
+            }
+            self._etags = await asyncio.to_thread(self._fingerprints, published)
+            self._published, self._generation = published, generation
+            paths = {name: {"serverRelativeURL": _location(name, etag)} for name, etag in self._etags.items()}
+            self._index = orjson.dumps({"paths": paths})
+
+    def _fingerprints(self, published: Mapping[str, Sequence[Published]]) -> dict[str, str]:
+        return {name: self._fingerprint(resources) for name, resources in published.items()}
 
     def _fingerprint(self, resources: Sequence[Published]) -> str:
         """A hash of everything that a document depends on; its ETag, without the quotes."""
-        return _digest(orjson.dumps([self._info_version, resources]))
+        found = hashlib.sha512(orjson.dumps(self._info_version))
+        for resource in resources:
+            found.update(orjson.dumps(resource))
+        return found.hexdigest().upper()
 
     async def _serve_v3(self, request: Request, name: str) -> Response:
         as_json = _V3_TYPES.negotiate(request.header(b"accept")).subtype == "json"
@@ -99,61 +116,45 @@ class OpenAPI:
             # Only the document that the hash names never changes.
             headers.append((b"cache-control", b"public, immutable"))
             headers.append((b"expires", _http_date(self._clock() + _YEAR_SECONDS)))
-        document = self._document(name, etag) if as_json else await self._protobuf(name, etag)
+        document = await self._document(name, etag, as_json=as_json)
         return self._conditional(request, document, f'"{etag}"', headers, JSON if as_json else _V3_PROTOBUF.encode())
 
-    def _document(self, name: str, etag: str) -> bytes:
-        key = f"{name} {etag}"
-        document = self._documents.get(key)
-        if document is None:
-            document = orjson.dumps(self._build_v3(name))
-        self._keep(key, document)
+    async def _document(self, name: str, etag: str, *, as_json: bool) -> bytes:
+        key = f"{name} {etag}" if as_json else f"{name} {etag} {_V3_PROTOBUF}"
+        if key not in self._documents:
+            resources = self._published[name]
+            async with self._building:
+                if key not in self._documents:
+                    encode = _encode_json if as_json else openapi_v3_protobuf.encode
+                    self._keep(key, await asyncio.to_thread(self._build_v3, name, resources, encode))
+        document = self._documents[key]
+        self._documents.move_to_end(key)
         return document
 
-    async def _protobuf(self, name: str, etag: str) -> bytes:
-        key = f"{name} {etag} {_V3_PROTOBUF}"
-        document = self._documents.get(key)
-        if document is None:
-            # In a thread, since it takes ten times as long as JSON.
-            document = await asyncio.to_thread(openapi_v3_protobuf.encode, self._build_v3(name))
-        self._keep(key, document)
-        return document
-
-    def _build_v3(self, name: str) -> dict[str, Any]:
+    def _build_v3(self, name: str, resources: Sequence[Published], encode: Callable[[dict[str, Any]], bytes]) -> bytes:
         group, _, version = name.removeprefix("apis/").removeprefix("api/").rpartition("/")
-        resources = self._catalog.published(group, version)
-        return openapi_v3.build(group, version, resources, info_version=self._info_version)
+        return encode(openapi_v3.build(group, version, resources, info_version=self._info_version))
 
     def _keep(self, key: str, document: bytes) -> None:
         self._documents[key] = document
-        self._documents.move_to_end(key)
         if len(self._documents) > _KEPT_DOCUMENTS:
             self._documents.popitem(last=False)
 
     async def _serve_v2(self, request: Request) -> Response:
         as_json = _V2_TYPES.negotiate(request.header(b"accept")).subtype == "json"
         content_type = JSON if as_json else _V2_PROTOBUF.encode()
-        self._refresh()
         # JSON and protobuf have different ETags, so that a cache that ignores Vary can't mistake one for the other.
         etag = _etag(orjson.dumps(self._etags if as_json else [self._etags, _V2_PROTOBUF]))
         headers = [_VARY]
         if matches_etag(request.header(b"if-none-match"), etag):
             return Response(304, b"", b"", [*headers, (b"etag", etag.encode())])
-        async with self._v2_building:
+        resources = [resource for published in self._published.values() for resource in published]
+        async with self._building:
             if self._v2.get(content_type, ("", b""))[0] != etag:
-                encode = orjson.dumps if as_json else openapi_v2_protobuf.encode
-                # In a thread, since it takes seconds with hundreds of definitions.
-                self._v2[content_type] = (etag, await asyncio.to_thread(self._build_v2, self._all_published(), encode))
+                encode = _encode_json if as_json else openapi_v2_protobuf.encode
+                self._v2[content_type] = (etag, await asyncio.to_thread(self._build_v2, resources, encode))
             body = self._v2[content_type][1]
         return self._conditional(request, body, etag, headers, content_type)
-
-    def _all_published(self) -> list[Published]:
-        return [
-            resource
-            for group in self._catalog.groups()
-            for version in group.versions
-            for resource in self._catalog.published(group.name, version.version)
-        ]
 
     def _build_v2(self, resources: Sequence[Published], encode: Callable[[dict[str, Any]], bytes]) -> bytes:
         return encode(openapi_v2.build(resources, info_version=self._info_version))
@@ -176,12 +177,25 @@ def _location(name: str, etag: str) -> str:
     return f"/openapi/v3/{name}?hash={etag}"
 
 
-def _digest(data: bytes) -> str:
-    return hashlib.sha512(data).hexdigest().upper()
-
-
 def _etag(data: bytes) -> str:
-    return f'"{_digest(data)}"'
+    return f'"{hashlib.sha512(data).hexdigest().upper()}"'
+
+
+def _encode_json(document: dict[str, Any]) -> bytes:
+    """In parts of a schema or a path each, so that no call into C is as long as to hold the event loop."""
+    return b"".join(_parts(document, _PARTS_DEPTH))
+
+
+def _parts(value: Any, depth: int) -> Iterator[bytes]:
+    if not depth or not isinstance(value, dict) or not value:
+        yield orjson.dumps(value)
+        return
+    separator = b"{"
+    for name, member in value.items():
+        yield separator + orjson.dumps(name) + b":"
+        yield from _parts(member, depth - 1)
+        separator = b","
+    yield b"}"
 
 
 def _http_date(seconds: float) -> bytes:

@@ -1,6 +1,7 @@
 """Durations as Go writes them: `10s`, `1m30s`, `1.5h`, `300ms`.
 
-Used for flags, configuration files and `?timeout=`. Pure. Source: Go's time.ParseDuration, 1.26.
+Used for flags, configuration files, `?timeout=` and the format `duration`. Pure.
+Source: Go's time.ParseDuration, 1.26; k8s.io/kube-openapi pkg/validation/strfmt/duration.go.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ import re
 
 from aggserver.meta import golang
 
-__all__ = ["parse"]
+__all__ = ["lengths", "parse"]
 
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_PART = re.compile(r"([0-9]*\.?[0-9]*)([^0-9.]*)")
+_PART = re.compile(r"([0-9]*+\.?[0-9]*+)([^0-9.]*+)")
+# From the first of its digits only: what begins at another one ends at the same place.
+_LENGTH = re.compile(r"(?<![0-9])([0-9]++)[\t\n\f\r ]*+([A-Za-zµ]+)")
 
 
 def parse(text: str) -> float:
@@ -24,8 +27,9 @@ def parse(text: str) -> float:
     if not rest:
         raise ValueError(f"time: invalid duration {golang.quote(text)}")
     total = 0.0
-    while rest:
-        found = _PART.match(rest)
+    position = 0
+    while position < len(rest):
+        found = _PART.match(rest, position)
         number, unit = found.groups() if found else ("", "")
         if not number.strip("."):
             raise ValueError(f"time: invalid duration {golang.quote(text)}")
@@ -34,5 +38,10 @@ def parse(text: str) -> float:
         if unit not in _UNITS:
             raise ValueError(f"time: unknown unit {golang.quote(unit)} in duration {golang.quote(text)}")
         total += float(number) * _UNITS[unit]
-        rest = rest[len(number) + len(unit) :]
+        position += len(number) + len(unit)
     return sign * total
+
+
+def lengths(text: str) -> list[tuple[str, str]]:
+    """All digits that a unit, or any other word, follows: durations as Scala writes them, which the format `duration` accepts."""
+    return _LENGTH.findall(text)

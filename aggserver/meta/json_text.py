@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, NoReturn
+from collections.abc import Iterator
+from typing import Any, NoReturn, TypeAlias
 
 from aggserver.meta.golang import quote
 
@@ -21,6 +22,11 @@ TOO_DEEP = "exceeded max depth"
 
 # The most duplicates reported for one text, as in upstream's decoder.
 _MAX_STRICT_ERRORS = 100
+# Characters of all of them together, some thousands of them for each. Upstream has no limit, and makes hundreds of megabytes of
+# a long key above many duplicates.
+_MAX_STRICT_CHARACTERS = 256 * 1024
+# Places of duplicates that are kept until their paths are known. More than are reported, since a path may occur several times.
+_MAX_PLACES = 10_000
 
 _END = "unexpected end of JSON input"
 _SPACE = re.compile(rb"[ \t\r\n]*")
@@ -163,36 +169,86 @@ def _quote_byte(byte: int) -> str:
     return f"'{quote(char)[1:-1]}'"
 
 
-class _Pairs(list[tuple[str, Any]]):
-    """The members of an object, including repeated keys."""
+class _Object:
+    """An object with repeated keys somewhere: (key, None) for one of its own, (key, place) for a member with some inside."""
+
+    __slots__ = ("places",)
+
+    def __init__(self, places: list[tuple[str, _Place | None]]) -> None:
+        self.places = places
+
+
+# Of an array: (index, place) for each item with some inside.
+_Array: TypeAlias = "list[tuple[int, _Place]]"
+_Place: TypeAlias = "_Object | _Array"
+
+
+class _Search:
+    """Where the repeated keys of a text are. Only these places are kept of its objects, and their paths are made in the end.
+
+    The path of each key would take as much memory as the long keys above it, times their number.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._room = _MAX_PLACES
+        # Python's decoder lets no other thread run, except in these calls.
+        root = json.loads(text, object_pairs_hook=self._object, parse_int=_nothing, parse_float=_nothing)
+        self.root = self._place(root)
+
+    def _object(self, pairs: list[tuple[str, Any]]) -> _Object | None:
+        seen: set[str] = {key for key, _ in pairs}
+        if len(seen) == len(pairs) and self._room == _MAX_PLACES:
+            return None
+        places: list[tuple[str, _Place | None]] = []
+        seen = set()
+        told: set[str] = set()
+        for key, member in pairs:
+            if key in seen and key not in told and self._room > 0:
+                told.add(key)
+                places.append((key, None))
+                self._room -= 1
+            seen.add(key)
+            if (inside := self._place(member)) is not None:
+                places.append((key, inside))
+        return _Object(places) if places else None
+
+    def _place(self, value: Any) -> _Place | None:
+        if isinstance(value, _Object):
+            return value
+        if not isinstance(value, list) or self._room == _MAX_PLACES:
+            return None
+        places = [(index, inside) for index, item in enumerate(value) if (inside := self._place(item)) is not None]
+        return places or None
+
+
+def _nothing(_: str) -> None:
+    """In place of a number."""
 
 
 def duplicate_fields(body: bytes) -> list[str]:
-    """`duplicate field "spec.foo"` for each repeated key of a well-formed text: each once, in order, at most 100."""
-    text = body.decode("utf-8", "replace")
-    repeated = False
-
-    def count(pairs: list[tuple[str, Any]]) -> None:
-        nonlocal repeated
-        repeated = repeated or len(pairs) != len({key for key, _ in pairs})
-
-    json.loads(text, object_pairs_hook=count)
-    if not repeated:
-        return []
+    """`duplicate field "spec.foo"` for each repeated key of a well-formed text: each once, in order, up to a limit."""
+    root = _Search(body.decode("utf-8", "replace")).root
     found: dict[str, None] = {}
-    _collect(json.loads(text, object_pairs_hook=_Pairs), None, found)
-    return [f"duplicate field {quote(path)}" for path in list(found)[:_MAX_STRICT_ERRORS]]
+    room = _MAX_STRICT_CHARACTERS
+    for path in () if root is None else _paths(root, []):
+        found[path] = None
+        room -= len(path)
+        if len(found) == _MAX_STRICT_ERRORS or room <= 0:
+            break
+    return [f"duplicate field {quote(path)}" for path in found]
 
 
-def _collect(value: Any, path: str | None, found: dict[str, None]) -> None:
-    if isinstance(value, _Pairs):
-        seen = set()
-        for key, member in value:
-            child = key if path is None else f"{path}.{key}"
-            if key in seen:
-                found[child] = None
-            seen.add(key)
-            _collect(member, child, found)
-    elif isinstance(value, list):
-        for index, member in enumerate(value):
-            _collect(member, f"{path or ''}[{index}]", found)
+def _paths(place: _Place, above: list[str]) -> Iterator[str]:
+    if isinstance(place, _Object):
+        for key, inside in place.places:
+            above.append(f".{key}" if above else key)
+            if inside is None:
+                yield "".join(above)
+            else:
+                yield from _paths(inside, above)
+            above.pop()
+    else:
+        for index, item in place:
+            above.append(f"[{index}]")
+            yield from _paths(item, above)
+            above.pop()

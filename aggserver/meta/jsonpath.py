@@ -2,7 +2,8 @@ r"""Kubernetes' JSONPath: `.spec.replicas`, `.status.conditions[?(@.type=="Ready
 
 It differs from every other JSONPath, and its quirks are kept, since definitions rely on them. A path is compiled to a list of
 steps, each a function from nodes to nodes; a path of plain names is walked directly. Missing members yield no result. It is used
-for printer columns and selectable fields. Pure.
+for printer columns and selectable fields. Steps like `..` can make more nodes of an object than it has, each of them again for
+every further step, so the nodes are counted. Pure.
 Source: k8s.io/client-go util/jsonpath (parser.go, jsonpath.go), third_party/forked/golang/template/funcs.go, v0.36.3.
 """
 
@@ -13,9 +14,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-__all__ = ["JSONPath", "JSONPathError", "compile"]
+__all__ = ["Budget", "JSONPath", "JSONPathError", "compile"]
 
-_Step = Callable[[list[Any]], list[Any]]
+# The most nodes that paths may visit in one object. Upstream has no limit, and five steps `..` in an object that is nested 100
+# levels deep visit hundreds of millions. This many take some 40 ms; a path to a member of each of 60,000 items visits as many.
+_MOST_NODES = 200_000
+# What it costs to print a value that was found, in nodes: for each node in it, and the characters of its texts for one node.
+_PRINTED_NODE = 4
+_PRINTED_CHARACTERS = 16
 
 _DICT_KEY = re.compile(r"'([^']*)'")
 _SLICE = re.compile(r"(-?[0-9]*)(:-?[0-9]*)?(:-?[0-9]*)?")
@@ -33,6 +39,52 @@ class _EvaluationError(Exception):
     """Upstream's evaluation fails here, and the result is empty."""
 
 
+class _ExhaustedError(Exception):
+    """The paths would visit more than _MOST_NODES."""
+
+
+class Budget:
+    """What all paths that are looked for in one object may cost together: _MOST_NODES, less what they have visited."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = _MOST_NODES
+
+    def spent(self, nodes: list[Any]) -> list[Any]:
+        """The same nodes, paid for: those that a step is given, and those that it makes of one of them.
+
+        Raises _ExhaustedError.
+        """
+        self._pay(len(nodes))
+        return nodes
+
+    def covers(self, value: Any) -> bool:
+        """Pay for a value that is to be printed; whether that was possible."""
+        inside = [value]
+        try:
+            while inside:
+                node = inside.pop()
+                if isinstance(node, str):
+                    self._pay(len(node) // _PRINTED_CHARACTERS)
+                elif isinstance(node, dict | list):
+                    self._pay(_PRINTED_NODE * len(node))
+                    inside += node
+                    inside += node.values() if isinstance(node, dict) else ()
+        except _ExhaustedError:
+            return False
+        return True
+
+    def _pay(self, nodes: int) -> None:
+        self._left -= nodes
+        # What costs nothing is always possible, so that short plain values are shown beside a path that exhausted the budget.
+        if self._left < 0 < nodes:
+            raise _ExhaustedError
+
+
+_Step = Callable[[list[Any], Budget], list[Any]]
+
+
 class JSONPath:
     """A compiled path, see `compile`; `str()` is its source."""
 
@@ -46,20 +98,27 @@ class JSONPath:
         if len(self._names) < len(steps):
             self._steps = tuple(_member(step) if isinstance(step, str) else step for step in steps)
 
-    def find(self, obj: Any) -> list[Any]:
-        """The values at the path, in order; they are shared with `obj`.
+    def find(self, obj: Any, budget: Budget | None = None) -> list[Any]:
+        """The values at the path, in order; they are shared with `obj`. budget: for several paths in one object.
 
-        The result is also empty if upstream's evaluation fails, e.g. for an index out of bounds or a comparison of unlike types.
+        The result is also empty if upstream's evaluation fails, e.g. for an index out of bounds or a comparison of unlike types,
+        and if the budget is exhausted.
         """
         if not self._steps:
             return self._walk(obj)
         nodes = [obj]
+        budget = budget or Budget()
         try:
             for step in self._steps:
-                nodes = step(nodes)
-        except _EvaluationError:
+                nodes = step(budget.spent(nodes), budget)
+        except (_EvaluationError, _ExhaustedError):
             return []
         return nodes
+
+    @property
+    def may_revisit(self) -> bool:
+        """Whether it may visit many more nodes than an object has: with several descents, or a union. True too often at most."""
+        return self._text.count("..") > 1 or "," in self._text
 
     def _walk(self, obj: Any) -> list[Any]:
         for name in self._names:
@@ -250,9 +309,9 @@ def _action(text: str) -> list[_Step | str]:
 def _compiled(steps: Sequence[_Step | str]) -> _Step:
     functions = [_member(step) if isinstance(step, str) else step for step in steps]
 
-    def run(nodes: list[Any]) -> list[Any]:
+    def run(nodes: list[Any], budget: Budget) -> list[Any]:
         for function in functions:
-            nodes = function(nodes)
+            nodes = function(budget.spent(nodes), budget)
         return nodes
 
     return run
@@ -296,14 +355,14 @@ class _Slice:
     step: int | None
     single: bool
 
-    def __call__(self, nodes: list[Any]) -> list[Any]:
+    def __call__(self, nodes: list[Any], budget: Budget) -> list[Any]:
         found: list[Any] = []
         for node in nodes:
             if node is None:
                 continue
             if not isinstance(node, list):
                 raise _EvaluationError
-            found += self._part(node)
+            found += budget.spent(self._part(node))
         return found
 
     def _part(self, items: list[Any]) -> list[Any]:
@@ -338,7 +397,7 @@ def _parse_slice(text: str) -> _Slice:
 
 
 def _member(name: str) -> _Step:
-    def run(nodes: list[Any]) -> list[Any]:
+    def run(nodes: list[Any], budget: Budget) -> list[Any]:
         return [node[name] for node in nodes if isinstance(node, dict) and name in node]
 
     return run
@@ -353,30 +412,33 @@ def _children(node: Any) -> list[Any]:
     return list(node.encode()) if isinstance(node, str) else []
 
 
-def _members(nodes: list[Any]) -> list[Any]:
-    return [child for node in nodes for child in _children(node)]
+def _members(nodes: list[Any], budget: Budget) -> list[Any]:
+    found: list[Any] = []
+    for node in nodes:
+        found += budget.spent(_children(node))
+    return found
 
 
-def _descendants(nodes: list[Any]) -> list[Any]:
+def _descendants(nodes: list[Any], budget: Budget) -> list[Any]:
     """All nodes that have children, parents before children."""
     found: list[Any] = []
     for node in nodes:
-        children = _children(node)
+        children = budget.spent(_children(node))
         if children:
             found.append(node)
-            found += _descendants(children)
+            found += _descendants(children, budget)
     return found
 
 
 def _literal(value: Any) -> _Step:
-    def run(nodes: list[Any]) -> list[Any]:
+    def run(nodes: list[Any], budget: Budget) -> list[Any]:
         # Upstream yields a text once, however many nodes there are, but numbers and booleans for each node.
         return [value] if isinstance(value, str) else [value] * len(nodes)
 
     return run
 
 
-def _unknown_identifier(nodes: list[Any]) -> NoReturn:
+def _unknown_identifier(nodes: list[Any], budget: Budget) -> NoReturn:
     # `range` and `end` are only for templates; any other identifier is an error upstream too.
     raise _EvaluationError
 
@@ -384,26 +446,29 @@ def _unknown_identifier(nodes: list[Any]) -> NoReturn:
 def _union(parts: Sequence[Sequence[_Step | str]]) -> _Step:
     functions = [_compiled(part) for part in parts]
 
-    def run(nodes: list[Any]) -> list[Any]:
-        return [found for function in functions for found in function(nodes)]
+    def run(nodes: list[Any], budget: Budget) -> list[Any]:
+        return [found for function in functions for found in function(nodes, budget)]
 
     return run
 
 
-def _elements(nodes: list[Any]) -> list[Any]:
+def _elements(nodes: list[Any], budget: Budget) -> list[Any]:
     if not all(isinstance(node, list) for node in nodes):
         raise _EvaluationError
-    return [element for node in nodes for element in node]
+    elements: list[Any] = []
+    for node in nodes:
+        elements += budget.spent(node)
+    return elements
 
 
 def _existence(condition: _Step) -> _Step:
-    def exists(element: Any) -> bool:
+    def exists(element: Any, budget: Budget) -> bool:
         try:
-            return bool(condition([element]))
+            return bool(condition([element], budget))
         except _EvaluationError:
             return False
 
-    return lambda nodes: [element for element in _elements(nodes) if exists(element)]
+    return lambda nodes, budget: [element for element in _elements(nodes, budget) if exists(element, budget)]
 
 
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
@@ -417,18 +482,18 @@ _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def _comparison(left: _Step, operator: str, right: _Step) -> _Step:
-    def holds(element: Any) -> bool:
-        lefts = left([element])
+    def holds(element: Any, budget: Budget) -> bool:
+        lefts = left([element], budget)
         if not lefts:
             return False
         if len(lefts) > 1:
             raise _EvaluationError
-        rights = right([element])
+        rights = right([element], budget)
         if len(rights) > 1:
             raise _EvaluationError
         return bool(rights) and _compare(lefts[0], operator, rights[0])
 
-    return lambda nodes: [element for element in _elements(nodes) if holds(element)]
+    return lambda nodes, budget: [element for element in _elements(nodes, budget) if holds(element, budget)]
 
 
 def _compare(left: Any, operator: str, right: Any) -> bool:

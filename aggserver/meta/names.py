@@ -29,6 +29,8 @@ _MAX_LABEL = 63
 # Cached results: label keys and finalizers repeat on every object of a kind. Clients with ever new ones only evict others.
 _CACHE_SIZE = 1024
 _MAX_SUBDOMAIN = 253
+# Characters of the longest valid one. A longer text may be as long as a body, and is not kept.
+_MOST_CACHED = _MAX_SUBDOMAIN + 1 + _MAX_LABEL
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
@@ -126,10 +128,9 @@ def path_segment_name(value: str, prefix: bool = False) -> list[str]:
 
 def qualified_name(value: str) -> list[str]:
     """The key of a label, an annotation (in lower case) and the name of a finalizer: `[prefix/]name`."""
-    return list(_qualified_name(value))
+    return list(_cached_qualified_name(value) if len(value) <= _MOST_CACHED else _qualified_name(value))
 
 
-@lru_cache(maxsize=_CACHE_SIZE)
 def _qualified_name(value: str) -> tuple[str, ...]:
     parts = value.split("/")
     if len(parts) > 2:
@@ -143,6 +144,9 @@ def _qualified_name(value: str) -> tuple[str, ...]:
     if not _is_name(name):
         of_name.append(_NAME_TEXT)
     return tuple(problems + [f"name part {text}" for text in of_name])
+
+
+_cached_qualified_name = lru_cache(_CACHE_SIZE)(_qualified_name)
 
 
 def label_value(value: str) -> list[str]:

@@ -11,20 +11,28 @@ import math
 import re
 from dataclasses import dataclass
 
-from aggserver.meta.golang import INT64_MAX, INT64_MIN
+from aggserver.meta.golang import INT64_MAX, INT64_MIN, parse_int
 
 __all__ = ["Quantity", "canonical", "parse", "text"]
 
 _FORMAT = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-_PARTS = re.compile(r"([+-]?)0*([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)", re.ASCII)
+_SUFFIX = "unable to parse quantity's suffix"
+# No repeat gives back what it has taken: with a wrong end, digits could else be split in any way between four of them.
+_PARTS = re.compile(r"([+-]?)0*+([0-9]*+)(?:\.([0-9]*+))?([eEinumkKMGTP]*+[-+]?[0-9]*+)", re.ASCII)
 _EXPONENT = re.compile(r"[eE][+-]?[0-9]+", re.ASCII)
 _TENS = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _TWOS = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+# The digits of the largest factor of a suffix, and one more.
+_MOST_TWOS_DIGITS = 20
 _NANO = -9
 # The most digits of a short quantity.
 _SHORT = 18
-# Powers of ten beyond this, positive or negative, make no sense, but would fill the memory.
-_LARGEST_EXPONENT = 100_000
+# Limits of what is computed with, each in decimal digits; upstream has none. Numbers of this size cost some microseconds, and
+# what they add up to can still be printed: Python refuses to print more than 4,300 digits.
+_MOST_DIGITS = 2_000
+_LARGEST_EXPONENT = 1_000
+# A negative exponent needs no such limit, as all that is below one billionth is rounded up to it.
+_SMALLEST_EXPONENT = -100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,16 +97,23 @@ def parse(text: str) -> Quantity:
     elif suffix in _TWOS:
         exponent, twos = 0, _TWOS[suffix]
     elif _EXPONENT.fullmatch(suffix):
-        exponent, twos = int(suffix[1:]), 0
+        exponent, twos = _exponent(suffix[1:]), 0
     else:
-        raise ValueError("unable to parse quantity's suffix")
-    if abs(exponent) > _LARGEST_EXPONENT:
+        raise ValueError(_SUFFIX)
+    if not _SMALLEST_EXPONENT <= exponent <= _LARGEST_EXPONENT or len(whole) + len(fraction) > _MOST_DIGITS:
         raise ValueError("unable to parse numeric part of quantity")
     value = int(whole + fraction or "0") * (-1 if sign == "-" else 1) << twos
     scale = exponent - len(fraction)
     if _is_short(whole or "0", fraction, twos) and scale >= _NANO and INT64_MIN <= value <= INT64_MAX:
         return Quantity(value, scale)
     return _long(value, scale, is_binary=twos > 0)
+
+
+def _exponent(digits: str) -> int:
+    try:
+        return parse_int(digits)
+    except ValueError:
+        raise ValueError(_SUFFIX) from None
 
 
 def _is_short(whole: str, fraction: str, twos: int) -> bool:
@@ -112,7 +127,8 @@ def _long(value: int, scale: int, *, is_binary: bool) -> Quantity:
     if scale >= _NANO:
         billionths = value * 10 ** (scale - _NANO)
     else:
-        rounded = -(-abs(value) // 10 ** (_NANO - scale))
+        # A power with more digits than any value has the same result, but takes milliseconds.
+        rounded = -(-abs(value) // 10 ** min(_NANO - scale, _MOST_DIGITS + _MOST_TWOS_DIGITS))
         billionths = -rounded if value < 0 else rounded
     if is_binary and abs(billionths) > INT64_MAX * 10**9:
         return Quantity(INT64_MAX if value > 0 else -INT64_MAX, 0, is_short=False)
@@ -158,8 +174,13 @@ def text(number: Quantity, like: str) -> str:
 
 
 def _without_factors(value: int, factor: int) -> tuple[int, int]:
+    """The value without this factor, and how often it had it. By squares, so that thousands of zeros take some ten divisions."""
+    squares = [factor]
+    while squares[-1] <= abs(value):
+        squares.append(squares[-1] ** 2)
     times = 0
-    while value % factor == 0:
-        value //= factor
-        times += 1
+    for place in reversed(range(len(squares))):
+        if value % squares[place] == 0:
+            value //= squares[place]
+            times += 1 << place
     return value, times

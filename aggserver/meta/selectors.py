@@ -8,8 +8,9 @@ Source: k8s.io/apimachinery pkg/labels/selector.go, pkg/fields/selector.go, pkg/
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 from aggserver.meta import field
@@ -49,13 +50,14 @@ def _conjunction(matchers: Sequence[_Matcher]) -> _Matcher:
 # --- labels ---
 
 _SYMBOLS = "=!(),><"
-_DOUBLE_SYMBOLS = frozenset({"==", "!="})
 _WORDS = frozenset({"in", "notin"})
 # An identifier consists of any characters except symbols and spaces.
-_LEXEME = re.compile(rf"[ \t\r\n]*(?:([{re.escape(_SYMBOLS)}]+)|([^{re.escape(_SYMBOLS)} \t\r\n]+))")
+_LEXEME = re.compile(rf"(==|!=|[{re.escape(_SYMBOLS)}])|([^{re.escape(_SYMBOLS)} \t\r\n]+)")
 _COMPARISONS = {"=": "In", "==": "In", "!=": "NotIn", "in": "In", "notin": "NotIn", ">": "Gt", "<": "Lt"}
 _BINARY = "in, notin, =, ==, !=, gt, lt"
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+_VALUES = Path("values")
+_END = ("", False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,32 +159,37 @@ def _parse_int(text: str) -> int | None:
 
 
 def _checked_term(key: str, written: str, values: tuple[str, ...]) -> _Term:
-    """Raises SelectorError with every error of the requirement, in upstream's order."""
-    problems: list[FieldError] = []
-    if texts := qualified_name(key):
-        problems.append(field.invalid(Path("key"), key, "; ".join(texts)))
-    path = Path("values")
-    if written in _WORDS and not values:
-        problems.append(field.invalid(path, list(values), "for 'in', 'notin' operators, values set can't be empty"))
-    if written in ("", "!") and values:
-        problems.append(field.invalid(path, list(values), "values set must be empty for exists and does not exist"))
-    if written in (">", "<") and _parse_int(values[0]) is None:
-        text = "for 'Gt', 'Lt' operators, the value must be an integer"
-        problems.append(field.invalid(path.index(0), values[0], text))
-    for index, value in enumerate(values):
-        if texts := label_value(value):
-            problems.append(field.invalid(path.index(index).key(key), value, "; ".join(texts)))
-    if problems:
-        shown = list(dict.fromkeys(map(str, problems)))
+    """Raises SelectorError with the errors of the requirement, in upstream's order. Each has the key: only the first that fit."""
+    problems = _problems(key, written, values)
+    first = next(problems, None)
+    if first is not None:
+        shown = list(dict.fromkeys(field.first_that_fit(map(str, chain((first,), problems)))))
         raise SelectorError(shown[0] if len(shown) == 1 else f"[{', '.join(shown)}]")
     return _Term(key, written, tuple(sorted(set(values))))
+
+
+def _problems(key: str, written: str, values: tuple[str, ...]) -> Iterator[FieldError]:
+    if texts := qualified_name(key):
+        yield field.invalid(Path("key"), key, "; ".join(texts))
+    if written in _WORDS and not values:
+        yield field.invalid(_VALUES, list(values), "for 'in', 'notin' operators, values set can't be empty")
+    if written in ("", "!") and values:
+        yield field.invalid(_VALUES, list(values), "values set must be empty for exists and does not exist")
+    if written in (">", "<") and _parse_int(values[0]) is None:
+        text = "for 'Gt', 'Lt' operators, the value must be an integer"
+        yield field.invalid(_VALUES.index(0), values[0], text)
+    for index, value in enumerate(values):
+        if texts := label_value(value):
+            yield field.invalid(_VALUES.index(index).key(key), value, "; ".join(texts))
 
 
 class _Parser:
     """A recursive descent parser over the lexemes. `in` and `notin` are operators only where one is expected."""
 
     def __init__(self, text: str) -> None:
-        self._lexemes = list(_lex(text))
+        # (lexeme, whether it may be an identifier), up to the end, which is taken once at most. Spaces are between the matches.
+        self._lexemes = [(symbol or word, not symbol) for symbol, word in _LEXEME.findall(text)]
+        self._lexemes += [_END] * 2
         self._position = 0
 
     def parse(self) -> list[_Term]:
@@ -275,31 +282,11 @@ class _Parser:
         return {lexeme}
 
     def _peek(self) -> tuple[str, bool]:
-        return self._lexemes[self._position] if self._position < len(self._lexemes) else ("", False)
+        return self._lexemes[self._position]
 
     def _next(self) -> tuple[str, bool]:
-        lexeme = self._peek()
         self._position += 1
-        return lexeme
-
-
-def _lex(text: str) -> Iterable[tuple[str, bool]]:
-    """(lexeme, whether it may be an identifier)."""
-    position = 0
-    while (match := _LEXEME.match(text, position)) is not None:
-        symbols, word = match.groups()
-        if word:
-            yield word, True
-            position = match.end()
-        else:
-            length = _symbol_length(symbols)
-            yield symbols[:length], False
-            position = match.end() - len(symbols) + length
-
-
-def _symbol_length(symbols: str) -> int:
-    """The length of the first symbol in a run of symbol characters."""
-    return 2 if symbols[:2] in _DOUBLE_SYMBOLS else 1
+        return self._lexemes[self._position - 1]
 
 
 # --- fields ---

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from aggserver.meta.golang import quote
 
-__all__ = ["format_micro_time", "format_time", "human_duration", "parse_micro_time", "parse_time"]
+__all__ = ["format_micro_time", "format_time", "human_duration", "parse_frequent_time", "parse_micro_time", "parse_time"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAYOUT = "2006-01-02T15:04:05Z07:00"
@@ -58,6 +58,17 @@ def parse_time(text: str) -> float:
     if fraction is not None:
         position = fraction.end()
     return _seconds(text, _LAYOUT, numbers, position) + float(f"0.{fraction[1]}" if fraction else 0)
+
+
+# Cached, since the same few times come with every write of an object. Errors are not cached.
+_cached_time = lru_cache(maxsize=1024)(parse_time)
+# Characters; with nanoseconds and an offset, a time has fewer. A fraction may also be as long as a body, and is not kept.
+_MOST_CACHED = 40
+
+
+def parse_frequent_time(text: str) -> float:
+    """As `parse_time`, for times that come again."""
+    return _cached_time(text) if len(text) <= _MOST_CACHED else parse_time(text)
 
 
 def parse_micro_time(text: str) -> tuple[int, int]:

@@ -17,7 +17,7 @@ from itertools import chain, takewhile
 from string import ascii_letters
 from typing import Any
 
-from aggserver.meta import yaml_text
+from aggserver.meta import yaml_scalars
 from aggserver.meta.golang import format_float
 
 __all__ = ["encode", "pieces"]
@@ -196,7 +196,7 @@ def _form(text: str) -> str:
 
 
 def _formed(text: str) -> str:
-    if text[:1] in _LETTERS and text.isascii() and text.isprintable() and text not in yaml_text.WORDS:
+    if text[:1] in _LETTERS and text.isascii() and text.isprintable() and text not in yaml_scalars.WORDS:
         # The fast path for most text.
         return _single(text) if text[-1] in ": " or ": " in text or " #" in text else text
     if _SPECIAL.search(text) or _is_ambiguous(text):
@@ -215,8 +215,8 @@ _cached_form = lru_cache(_CACHE_SIZE)(_formed)
 def _is_ambiguous(text: str) -> bool:
     """Whether text would be read as another type without quotes."""
     if text[:1] in _LETTERS or (len(text) > _SHORT and not _NUMERIC.fullmatch(text)):
-        return text in yaml_text.WORDS
-    return yaml_text.is_no_text(text) or _BASE_60.fullmatch(text) is not None or _is_timestamp(text)
+        return text in yaml_scalars.WORDS
+    return yaml_scalars.is_no_text(text) or _BASE_60.fullmatch(text) is not None or _is_timestamp(text)
 
 
 def _is_timestamp(text: str) -> bool:

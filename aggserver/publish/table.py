@@ -39,6 +39,10 @@ __all__ = [
 
 _METADATA = b'"metadata":'
 _MAX_INT64 = 2**63
+# Bytes of objects whose encoding takes as long as a row, as one of its cells, and as a cell whose path may exhaust the budget.
+_ROW_BYTES = 512
+_CELL_BYTES = 128
+_REVISITING_BYTES = 4 * 1024 * 1024
 # Go's zero time: a timestamp that was never set.
 _ZERO_TIME = -62135596800.0
 
@@ -72,7 +76,8 @@ class Column:
     priority: int = 0
 
 
-_Cell = Callable[[Mapping[str, Any]], Any]
+_Cell = Callable[[Mapping[str, Any], jsonpath.Budget], Any]
+_Read = Callable[[Mapping[str, Any]], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +86,7 @@ class ComputedColumn:
 
     name: str
     type: str
-    read: _Cell
+    read: _Read
     description: str
     format: str = ""
     priority: int = 0
@@ -118,7 +123,8 @@ class TableConvertor:
     """The compiled columns of a resource. definitions: the Table's columnDefinitions.
 
     Name is first, unless it is among the columns that are given (named=False). Age is added only if no columns are declared. A
-    path that does not parse ends the columns: only those before it are shown.
+    path that does not parse ends the columns: only those before it are shown. The paths of a row share a budget; the cells of
+    those that exhaust it are null, as upstream's are whose evaluation fails.
     conditions: returns the conditions of an object's row, or None.
     """
 
@@ -130,27 +136,33 @@ class TableConvertor:
         conditions: Callable[[Mapping[str, Any]], list[JSONObject] | None] | None = None,
     ) -> None:
         self.definitions: list[JSONObject] = []
+        # The work for a row, in bytes of objects whose encoding takes as long, besides that for its own size.
+        self.row_bytes = _ROW_BYTES
         self._cells: list[_Cell] = []
         self._conditions = conditions
         if named:
             self.definitions.append(_definition("Name", "string", _described("name"), "name"))
-            self._cells.append(_name)
+            self._cells.append(_computed(_name))
         for column in columns or (_AGE,):
             text = column.description
             if isinstance(column, ComputedColumn):
-                cell = column.read
+                cell = _computed(column.read)
             else:
                 try:
-                    cell = _cell(column.type, _finder(column.json_path))
+                    path = jsonpath.compile(column.json_path)
                 except ValueError:
                     break
+                cell = _cell(column.type, _finder(path))
+                self.row_bytes += _REVISITING_BYTES if path.may_revisit else 0
                 text = text or f"Custom resource definition column (in JSONPath format): {column.json_path}"
             self.definitions.append(_definition(column.name, column.type, text, column.format, column.priority))
             self._cells.append(cell)
+            self.row_bytes += _CELL_BYTES
 
     def row(self, obj: JSONObject, raw: bytes) -> Row:
         """The row of an object. obj: the decoded `raw`. The row may be cached until the object changes."""
-        cells = [cell(obj) for cell in self._cells]
+        budget = jsonpath.Budget()
+        cells = [cell(obj, budget) for cell in self._cells]
         metadata = orjson.dumps(obj["metadata"])
         start = raw.find(_METADATA) + len(_METADATA)
         end = start + len(metadata)
@@ -185,31 +197,35 @@ def _definition(name: str, kind: str, description: str, form: str = "", priority
     return {"name": name, "type": kind, "format": form, "description": description, "priority": priority}
 
 
-def _finder(path: str) -> Callable[[Mapping[str, Any]], Any]:
-    """A function that returns the first result of a JSONPath, or _MISSING. Raises ValueError if the path is invalid."""
-    find_all = jsonpath.compile(path).find
+def _computed(read: _Read) -> _Cell:
+    return lambda obj, _: read(obj)
 
-    def find(obj: Mapping[str, Any]) -> Any:
-        results = find_all(obj)
+
+def _finder(path: jsonpath.JSONPath) -> _Cell:
+    """A function that returns the first result of a JSONPath, or _MISSING."""
+    find_all = path.find
+
+    def find(obj: Mapping[str, Any], budget: jsonpath.Budget) -> Any:
+        results = find_all(obj, budget)
         return results[0] if results else _MISSING
 
     return find
 
 
-def _cell(kind: str, find: Callable[[Mapping[str, Any]], Any]) -> _Cell:
+def _cell(kind: str, find: _Cell) -> _Cell:
     """A function for the value of a cell: null if it is missing or of another type. Columns of type string print any value."""
     if kind == "date":
 
-        def date_cell(obj: Mapping[str, Any]) -> Any:
-            value = find(obj)
+        def date_cell(obj: Mapping[str, Any], budget: jsonpath.Budget) -> Any:
+            value = find(obj, budget)
             return since(value) if isinstance(value, str) else None
 
         return date_cell
     convert: Callable[[Any], Any] = _CONVERSIONS.get(kind, _nothing)
 
-    def cell(obj: Mapping[str, Any]) -> Any:
-        value = find(obj)
-        return None if value is _MISSING else convert(value)
+    def cell(obj: Mapping[str, Any], budget: jsonpath.Budget) -> Any:
+        value = find(obj, budget)
+        return None if value is _MISSING or not budget.covers(value) else convert(value)
 
     return cell
 

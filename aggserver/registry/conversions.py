@@ -14,7 +14,8 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 from aggserver.conversion.converter import ConversionError, Converter
 from aggserver.meta import codec
@@ -23,7 +24,7 @@ from aggserver.meta.json_types import JSONObject
 from aggserver.registry.stored import UNSTORED, StoredObject
 from aggserver.storage import keys
 
-__all__ = ["Converted", "ConvertedObjects", "Questions", "Target", "fingerprint", "named"]
+__all__ = ["Converted", "ConvertedObjects", "Questions", "Target", "fingerprint", "is_large", "named", "worked"]
 
 # Bytes of all converted objects of a server. Lists of more than that ask the converter each time, as upstream.
 MAX_BYTES = 128 * 1024 * 1024
@@ -45,6 +46,11 @@ _BOOKKEEPING = frozenset(
 )
 # Other requests get their turn after so many objects, which take a few milliseconds.
 _TURN = 100
+# What is above these is worked on in a thread: it takes more than some milliseconds.
+_LARGE_BYTES = 256 * 1024
+_LARGE_VALUES = 10_000
+
+T = TypeVar("T")
 
 
 class Converted(NamedTuple):
@@ -124,14 +130,16 @@ def fingerprint(tree: JSONObject) -> bytes:
 class Target:
     """A version that objects are converted to.
 
-    form: what `StoredObject.form` is in it. tree: decodes an object that is stored in another version. accept: makes the view of
-    an object from what the converter made of it, given the fingerprint of what it made that of. Both raise StatusError.
+    form: what `StoredObject.form` is in it. tree: decodes an object that is stored in another version. finished: prunes and
+    encodes what the converter made of an object. accept: makes the view of that, given the fingerprint of what it was made of.
+    The first two raise StatusError, and may be called in a thread.
     """
 
     form: object
     api_version: str
     tree: Callable[[StoredObject], JSONObject]
-    accept: Callable[[StoredObject, JSONObject, bytes], StoredObject]
+    finished: Callable[[StoredObject, JSONObject], bytes]
+    accept: Callable[[StoredObject, bytes, bytes], StoredObject]
 
     def question(self, obj: StoredObject) -> tuple[object, str, int]:
         """Equal for the same content; what is not stored is asked for each time."""
@@ -261,7 +269,8 @@ class Questions:
         parts.pop()
         for number, (pending, tree, source) in enumerate(zip(part, converted, sources, strict=True), 1):
             try:
-                self._answer(target, pending, target.accept(pending.obj, tree, source))
+                encoded = await worked(partial(target.finished, pending.obj, tree), is_large=is_large(tree))
+                self._answer(target, pending, target.accept(pending.obj, encoded, source))
             except StatusError as error:
                 self._answer(target, pending, error)
             if number % _TURN == 0:
@@ -277,7 +286,7 @@ class Questions:
                 self._forget(target, pending)
                 continue
             try:
-                tree = target.tree(pending.obj)
+                tree = await worked(partial(target.tree, pending.obj), is_large=pending.obj.size > _LARGE_BYTES)
                 sources.append(fingerprint(tree))  # before the converter changes it
                 trees.append(tree)
                 wanted.append(pending)
@@ -286,6 +295,24 @@ class Questions:
             if number % _TURN == 0:
                 await asyncio.sleep(0)
         return wanted, trees, sources
+
+
+async def worked(work: Callable[[], T], *, is_large: bool) -> T:
+    """What a function returns; if it works on a large object, it is called in a thread, since it takes long."""
+    return await asyncio.to_thread(work) if is_large else work()
+
+
+def is_large(tree: Any) -> bool:
+    """Whether a tree has many values: a converter may make millions of a small object. Looks at no more of them than it must."""
+    left, rest = _LARGE_VALUES, [tree]
+    while rest:
+        value = rest.pop()
+        if isinstance(value, dict | list):
+            left -= len(value)
+            if left < 0:
+                return True
+            rest.extend(value.values() if isinstance(value, dict) else value)
+    return False
 
 
 def named(error: Exception, key: str, of: int = 1) -> Exception:

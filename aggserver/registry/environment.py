@@ -22,6 +22,7 @@ from aggserver.registry.views import Views
 from aggserver.schema.defaulting import MAX_OBJECT_BYTES
 from aggserver.storage import keys
 from aggserver.storage.cacher import Cacher
+from aggserver.storage.fair_turns import FairTurns
 from aggserver.storage.interface import Corrupt, KeyValue, Storage
 
 __all__ = ["Environment"]
@@ -48,6 +49,7 @@ class Environment:
     converted: ConvertedObjects = field(default_factory=ConvertedObjects)
     webhooks: Caller = field(default_factory=NoCaller)
     observe_conversion: Callable[[Call], None] = unobserved
+    turns: FairTurns = field(default_factory=FairTurns)
 
     def unreadable(self) -> str | None:
         """The objects known to be unreadable, as the message of a readiness check; None if there are none."""
@@ -64,7 +66,16 @@ class Environment:
     ) -> Cacher[StoredObject]:
         """The watch cache of a resource. make, prepare: see `Cacher`."""
         prefix = keys.resource_prefix(group, resource)
-        return Cacher(self.storage, prefix, make=make, at=stored.at, prepare=prepare, clock=self.monotonic, corrupt=self.corrupt)
+        return Cacher(
+            self.storage,
+            prefix,
+            make=make,
+            at=stored.at,
+            prepare=prepare,
+            clock=self.monotonic,
+            corrupt=self.corrupt,
+            turns=self.turns,
+        )
 
     def own_store(
         self,

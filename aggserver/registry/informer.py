@@ -17,7 +17,7 @@ from aggserver.meta.selectors import FieldSelector, LabelSelector
 from aggserver.registry.rest import Context, ListOptions
 from aggserver.registry.store import Store
 from aggserver.registry.watch import Watch
-from aggserver.registry.work_queue import RETRY, CallLater, WorkQueue, call_later
+from aggserver.registry.work_queue import RETRY, CallLater, WorkQueue, call_later, in_turns
 from aggserver.storage import keys
 
 __all__ = ["ALL", "CONTROLLER", "CallLater", "Informer", "Sync", "call_later"]
@@ -28,6 +28,9 @@ log = logging.getLogger("aggserver.controllers")
 Sync = Callable[[str, JSONObject | None], Awaitable[float | None]]
 
 CONTROLLER = UserInfo("system:apiserver", groups=(PRIVILEGED_GROUP,))
+# Other tasks run after so many keys, and after so many bytes of objects: some milliseconds.
+_KEYS = 1000
+_DECODED = 256 * 1024
 # Objects that can't be read are skipped, so that they do not prevent the others from being handled.
 ALL = ListOptions(labels=LabelSelector.parse(""), fields=FieldSelector.parse(""), readable_only=True)
 
@@ -87,17 +90,18 @@ class Informer:
     async def _reflect(self, stream: Watch) -> None:
         try:
             # The watch starts with all objects. Cached ones that do not exist any more were deleted while there was no watch.
-            present = {_key(obj.decoded()) for obj in (await self._store.list(Context(CONTROLLER), ALL)).items}
+            listed = (await self._store.list(Context(CONTROLLER), ALL)).items
+            present = {_named(obj.key) async for obj in in_turns(listed, _KEYS)}
             self._watch_retries = RETRY.pauses()
             # Objects that can't be read any more stay in the cache as they were.
-            unreadable = {"/".join(filter(None, keys.split(error.key)[2:])) for error in self._store.unreadable()}
+            unreadable = {_named(error.key) for error in self._store.unreadable()}
             for name in self.objects.keys() - present - unreadable:
                 self._deleted(name)
             if self._initial is None:
                 self._initial = present
                 self._handled("")
             async for batch in stream:
-                for event in batch:
+                async for event in in_turns(batch, _DECODED, lambda event: event.size):
                     if event.object is not None:
                         self._apply(event.type, event.object.decoded())
         finally:
@@ -132,6 +136,12 @@ class Informer:
             return await self._sync(name, self.objects.get(name))
         finally:
             self._handled(name)
+
+
+def _named(key: str) -> str:
+    """The key in `objects` of what is stored at `key`."""
+    _, _, *names = keys.split(key)
+    return "/".join(filter(None, names))
 
 
 def _key(obj: JSONObject) -> str:

@@ -8,6 +8,7 @@ the comparison, so it stops where it needs an object, and is run again with the 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
 
@@ -86,7 +87,8 @@ class Ownership:
         """Run a comparison, again with each object that it needs in another version."""
         size = max(context.body_bytes, current.size if current is not None else 0)
         if self._converter.at_once is not None:
-            return await _compared(context, size, compare, fields)
+            with suppress(NotConverted):
+                return await _compared(context, size, compare, fields)
         known = _KnownConversions(fields.convert)
         fields = replace(fields, convert=known)
         while True:

@@ -7,6 +7,7 @@ pkg/endpoints/handlers/fieldmanager/{admission,equality}.go, v0.36.3.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 from aggserver.merge.managed_fields import without_entries
@@ -48,16 +49,18 @@ def dedup_owner_references(metadata: JSONObject, warnings: list[str], *, admitte
     references = metadata.get("ownerReferences")
     if not isinstance(references, list) or len(references) < 2:
         return
-    kept: dict[bytes, Any] = {}
+    if len({str((reference or {}).get("uid")) for reference in references}) == len(references):
+        return  # as nearly always; there may be tens of thousands
+    kept: dict[Hashable, Any] = {}
     repeated: list[str] = []
     for reference in references:
         # A null is read as an empty one.
         members = reference or {}
-        text = codec.encode_json(dict(sorted(members.items())))
-        if text in kept:
+        content = _content(members)
+        if content in kept:
             repeated.append(members.get("uid") or "")
         else:
-            kept[text] = reference
+            kept[content] = reference
     if repeated:
         metadata["ownerReferences"] = list(kept.values())
         warnings.append(
@@ -65,6 +68,16 @@ def dedup_owner_references(metadata: JSONObject, warnings: list[str], *, admitte
             "API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; "
             f"please fix your requests; duplicate UID(s) observed: {', '.join(repeated)}"
         )
+
+
+def _content(members: JSONObject) -> Hashable:
+    """The same for the same members. It is a text only where it must be, which takes longer."""
+    content = tuple(sorted(members.items()))
+    try:
+        hash(content)
+    except TypeError:  # an unknown member with a list or an object
+        return codec.encode_json(dict(content))
+    return content
 
 
 def keep_times(obj: JSONObject, old: JSONObject) -> None:

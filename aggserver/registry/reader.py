@@ -8,11 +8,13 @@ Source: k8s.io/apiserver pkg/registry/generic/registry/store.go, pkg/storage/etc
 
 from __future__ import annotations
 
+import asyncio
 import builtins
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+from aggserver.conversion.converter import ComputedConverter
 from aggserver.meta import errors, field, selectors
 from aggserver.registry import stored
 from aggserver.registry.conversions import BATCH_OBJECTS
@@ -51,10 +53,14 @@ _FRESH_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """matches: whether an object is selected, None for all. is_late: it takes objects as this version shows them."""
+    """matches: whether an object is selected, None for all. is_late: it takes objects as this version shows them.
+
+    converts: it converts objects, and raises what that raises.
+    """
 
     matches: Callable[[StoredObject], bool] | None
     is_late: bool = False
+    converts: bool = False
 
     @property
     def in_cache(self) -> Callable[[StoredObject], bool] | None:
@@ -62,6 +68,8 @@ class Selector:
         matches = self.matches
         if matches is None or self.is_late:
             return None
+        if not self.converts:
+            return matches  # all that it raises is Corrupt
 
         def checked(obj: StoredObject) -> bool:
             try:
@@ -140,7 +148,7 @@ class Reader:
             return await self._readable(context, prefix)
         selector = self._selector(context, options)
         try:
-            page = await self._page(prefix, options, selector)
+            page = await self._page(context, prefix, options, selector)
             token = self._token(page, prefix) if page.more else ""
             views = await self._show(context, page.items, lenient=lenient)
         except (Corrupt, CorruptList, Unreadable) as error:
@@ -154,19 +162,18 @@ class Reader:
         moved = self._resource.objects_since() > 0
         return keys.encode_continue(page.next_start[len(prefix) :], page.revision, moved=moved)
 
-    async def _page(self, prefix: str, options: ListOptions, selector: Selector) -> ListPage[StoredObject]:
+    async def _page(self, context: Context, prefix: str, options: ListOptions, selector: Selector) -> ListPage[StoredObject]:
         if selector.is_late and selector.matches is not None:
             # All objects from the start of the page, because those that match are only known once they are converted.
-            page = await self._stored_page(prefix, options, None, 0)
+            page = await self._stored_page(context, prefix, options, None, 0)
             return await self._selected(page, selector.matches, _limit(options))
-        return await self._stored_page(prefix, options, selector.matches, _limit(options))
+        return await self._stored_page(context, prefix, options, selector.matches, _limit(options))
 
     async def _stored_page(
-        self, prefix: str, options: ListOptions, matches: Callable[[StoredObject], bool] | None, limit: int
+        self, context: Context, prefix: str, options: ListOptions, matches: Callable[[StoredObject], bool] | None, limit: int
     ) -> ListPage[StoredObject]:
-        if options.continue_token:
-            return await self._continued(prefix, options, matches, limit)
-        return await self._first_page(prefix, options, matches, limit)
+        page = self._continued if options.continue_token else self._first_page
+        return await page(context, prefix, options, matches, limit)
 
     async def _selected(
         self, page: ListPage[StoredObject], matches: Callable[[StoredObject], bool], limit: int
@@ -180,6 +187,7 @@ class Reader:
                     return ListPage(found, page.revision, True, found[-1].key + "\0")
                 if matches(view):
                     found.append(obj)
+            await asyncio.sleep(0)  # the views of a batch may all be known
         return ListPage(found, page.revision)
 
     def _selector(self, context: Context, options: ListOptions) -> Selector:
@@ -193,9 +201,9 @@ class Reader:
         labels_differ = converter.changes_metadata and not options.labels.empty and not context.metadata_only
         if matches is None or (is_in_key(options) and not labels_differ):
             return Selector(matches)
-        if converter.at_once is None:
+        if not isinstance(converter, ComputedConverter):
             return Selector(matches, is_late=True)
-        return Selector(lambda obj: matches(self._views.computed(obj)))
+        return Selector(lambda obj: matches(self._views.computed(obj)), converts=True)
 
     async def _readable(self, context: Context, prefix: str) -> ListResult:
         """A list of all objects that can be read."""
@@ -209,22 +217,22 @@ class Reader:
         return self._corrupt.known(self._resource.prefix)
 
     async def _first_page(
-        self, prefix: str, options: ListOptions, matches: Callable[[StoredObject], bool] | None, limit: int
+        self, context: Context, prefix: str, options: ListOptions, matches: Callable[[StoredObject], bool] | None, limit: int
     ) -> ListPage[StoredObject]:
         wanted = parse_resource_version(options.resource_version, listing=True)
         match = options.resource_version_match
         if wanted > 0 and (match == "Exact" or (options.limit > 0 and not match)):
             with reading():
-                return await self._list_at(wanted, prefix, "", limit, matches)
+                return await self._list_at(context, wanted, prefix, "", limit, matches)
         await self._catch_up(options.resource_version)
         if name := self._single(prefix, options):
             obj = self._views.cached(prefix + name)
             found = [obj] if obj is not None and (matches is None or matches(obj)) else []
             return ListPage(found, self._cacher.revision)
-        return self._cacher.list(prefix, limit=limit, matches=matches)
+        return await self._cacher.select(prefix, matches, limit=limit, user=context.user.name)
 
     async def _continued(
-        self, prefix: str, options: ListOptions, matches: Callable[[StoredObject], bool] | None, limit: int
+        self, context: Context, prefix: str, options: ListOptions, matches: Callable[[StoredObject], bool] | None, limit: int
     ) -> ListPage[StoredObject]:
         try:
             start, revision = keys.decode_continue(options.continue_token, prefix)
@@ -234,20 +242,27 @@ class Reader:
             raise errors.bad_request("specifying resource version is not allowed when using continue")
         if revision < 0:  # the token of an expired list: the client accepts an inconsistent remainder
             await self._catch_up("")
-            return self._cacher.list(prefix, start=start, limit=limit, matches=matches)
+            return await self._cacher.select(prefix, matches, start=start, limit=limit, user=context.user.name)
 
         def inconsistent(_: Compacted) -> errors.StatusError:
             return errors.expired(_CONTINUE_EXPIRED, keys.encode_continue(start[len(prefix) :], -1))
 
         with reading(inconsistent):
-            return await self._list_at(revision, prefix, start, limit, matches)
+            return await self._list_at(context, revision, prefix, start, limit, matches)
 
     async def _list_at(
-        self, revision: int, prefix: str, start: str, limit: int, matches: Callable[[StoredObject], bool] | None
+        self,
+        context: Context,
+        revision: int,
+        prefix: str,
+        start: str,
+        limit: int,
+        matches: Callable[[StoredObject], bool] | None,
     ) -> ListPage[StoredObject]:
         await self._cacher.ready()
         self._resource.check_listable(revision)
-        return await self._cacher.list_at(revision, prefix, start=start, limit=limit, matches=matches)
+        user = context.user.name
+        return await self._cacher.list_at(revision, prefix, start=start, limit=limit, matches=matches, user=user)
 
     async def count(self, context: Context) -> int:
         """The number of objects, counted by the storage, so that the cache isn't loaded."""
@@ -277,6 +292,7 @@ class Reader:
                     initial=initial,
                     initial_end=options.send_initial_events is True and options.allow_bookmarks,
                     readable_only=options.readable_only,
+                    user=context.user.name,
                 )
         except (CorruptList, Unreadable) as error:
             raise await self._corrupt.list_error(self._prefix(context), error) from None

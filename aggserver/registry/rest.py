@@ -77,6 +77,10 @@ class Object(Protocol):
     @property
     def revision(self) -> int: ...
 
+    @property
+    def key(self) -> str:
+        """Where it is stored."""
+
     def decoded(self) -> JSONObject:
         """A decoded copy, which the caller may change."""
 

@@ -45,7 +45,7 @@ def predicate(
     if fields.empty:
         if labels.empty:
             return None
-        return lambda obj: labels.matches(obj.labels)
+        return _by_labels(labels.matches)
     from_key_only = is_in_key(options)
 
     def matches(obj: StoredObject) -> bool:
@@ -57,3 +57,13 @@ def predicate(
         return fields.matches(values) and (labels.empty or labels.matches(obj.labels))
 
     return matches
+
+
+def _by_labels(matches: Callable[[Mapping[str, str]], bool]) -> Callable[[StoredObject], bool]:
+    """Called for each object of a resource, for each watch that begins and each list: every call in it counts."""
+
+    def by_labels(obj: StoredObject) -> bool:
+        known = obj.known_labels
+        return matches(obj.labels if known is None else known)
+
+    return by_labels

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 from aggserver.conversion.converter import ConversionError
 from aggserver.merge import managed_fields
@@ -52,7 +52,7 @@ from aggserver.registry.views import Views
 from aggserver.scheme import object_meta
 from aggserver.storage import keys
 from aggserver.storage.interface import Conflict, Corrupt, KeyExists, KeyValue, NotFound, TooLarge
-from aggserver.workers import Workers
+from aggserver.workers import OBJECTS, Workers
 
 __all__ = ["Make", "Store", "Write"]
 
@@ -65,9 +65,12 @@ _DELETE_WORKERS = 64
 # Runs slow validation, so that the event loop is free for other requests, and the default executor for other work.
 _SLOW = Workers(2, "validation")
 _METADATA = Path("metadata")
+# Objects above this many bytes are compared and validated in a thread, since each step takes more than some milliseconds.
+_LONG = 128 * 1024
 
 log = logging.getLogger(__name__)
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 # (the store whose version the write is in, the current object, the same decoded; both None if there is none) -> the new object,
@@ -147,14 +150,14 @@ class Store(Reader):
         given = list(obj)
         self._strategy.prepare_for_create(obj, context, metadata["creationTimestamp"])
         is_whole = given == list(obj)
-        verdict = await _final(context, self._strategy.validate(obj))
+        verdict = await _final(context, await _aside(context, self._strategy.validate, obj))
         context.warnings.extend(verdict.warnings)
-        self._refuse(obj, verdict.errors)
-        context.warnings.extend(self._strategy.warnings(obj, None))
+        await self._refuse(context, obj, verdict.errors)
+        context.warnings.extend(await _aside(context, self._strategy.warnings, obj, None))
         await write.admission.validate(obj, None)
         metadata.pop("selfLink", None)
         if prune:
-            self._strategy.prune(obj)
+            await _aside(context, self._strategy.prune, obj)
         key = self._key(context, metadata["name"])
         if options.dry_run:
             await self._catch_up("")
@@ -250,26 +253,22 @@ class Store(Reader):
     async def _update(self, write: Write, name: str, current: StoredObject, make: Make) -> StoredObject:
         context, options = write.context, write.options
         view = await self._views.of(current, lenient=True)
-        old = view.decoded()
+        context.object_bytes = view.size
+        old = await _aside(context, view.decoded)
         obj = await make(self, view, old)
         changed = await self._place_and_mutate(write, name, obj, old)
         metadata = obj["metadata"]
         self._check_uid(name, options.uid, old["metadata"], current.key)
         self._check_revision(name, metadata, current)
-        metadata = self._prepare_update(obj, old)
-        changes = object_meta.validate_object_meta_update(metadata, old["metadata"], _METADATA)
-        problems = object_meta.validate_object_meta(
-            metadata, _METADATA, namespaced=self._info.namespaced, name_rule=object_meta.path_segment_name
-        )
-        problems += changes * 2 if self._strategy.checks_changes_twice else changes
-        verdict = await _final(write.context, self._strategy.validate_update(obj, old))
+        metadata, problems, verdict = await _aside(context, self._judged_update, obj, old)
+        verdict = await _final(context, verdict)
         context.warnings.extend(verdict.warnings)
-        self._refuse(obj, problems + verdict.errors)
-        context.warnings.extend(self._strategy.warnings(obj, old))
+        await self._refuse(context, obj, problems + verdict.errors)
+        context.warnings.extend(await _aside(context, self._strategy.warnings, obj, old))
         preparation.keep_times(obj, old)
         await write.admission.validate(obj, old)
         if changed or write.applies:
-            self._strategy.prune(obj)
+            await _aside(context, self._strategy.prune, obj)
         if deletion.is_emptied(metadata, old["metadata"]) and self._strategy.may_be_removed(obj):
             if not options.dry_run:
                 # NotFound is success: a concurrent request that removed the last finalizer too has deleted the object.
@@ -279,6 +278,16 @@ class Store(Reader):
             removed.content_revision = stored.UNSTORED
             return removed
         return await self._commit(write, current, obj, old, is_whole=write.defaulted and view.form is self._views.form)
+
+    def _judged_update(self, obj: JSONObject, old: JSONObject) -> tuple[JSONObject, builtins.list[field.FieldError], Verdict]:
+        """Prepare and validate an update. Returns the object's metadata, the errors in it, and the strategy's verdict."""
+        metadata = self._prepare_update(obj, old)
+        changes = object_meta.validate_object_meta_update(metadata, old["metadata"], _METADATA)
+        problems = object_meta.validate_object_meta(
+            metadata, _METADATA, namespaced=self._info.namespaced, name_rule=object_meta.path_segment_name
+        )
+        problems += changes * 2 if self._strategy.checks_changes_twice else changes
+        return metadata, problems, self._strategy.validate_update(obj, old)
 
     def _prepare_update(self, obj: JSONObject, old: JSONObject) -> JSONObject:
         """Restore the fields that an update can't change, and run the strategy's hook. Returns the object's metadata."""
@@ -482,11 +491,11 @@ class Store(Reader):
         schema, rewrites it. This is how objects are migrated.
         """
         dry_run = write.options.dry_run
-        if codec.same(obj, old):
+        if await _aside(write.context, codec.same, obj, old):
             if write.stays:
                 return current
             encoded = await self._encode(write, obj, current)
-            if dry_run or _same_json(encoded, stored.value(current)):
+            if dry_run or await _aside(write.context, _same_json, encoded, stored.value(current)):
                 return await self._views.of(current, lenient=True)
         elif dry_run:
             encoded = await self._encode(write, obj, current)
@@ -537,7 +546,9 @@ class Store(Reader):
         return encoded
 
     async def _to_stored(self, write: Write, obj: JSONObject) -> bytes:
-        return self._views.unchanged(obj) if write.stays else await self._views.to_stored(obj)
+        if write.stays or self._info.api_version == self._resource.api_version:
+            return await _aside(write.context, self._views.unchanged, obj)
+        return await self._views.to_stored(obj)
 
     def _is_too_large(self, encoded: bytes, options: WriteOptions, current: StoredObject | None) -> bool:
         """Whether to refuse the object for its size. One that was too large before may be written if it does not grow."""
@@ -573,11 +584,12 @@ class Store(Reader):
 
     # --- rules and errors ---
 
-    def _refuse(self, obj: JSONObject, problems: builtins.list[field.FieldError]) -> None:
+    async def _refuse(self, context: Context, obj: JSONObject, problems: builtins.list[field.FieldError]) -> None:
         if problems:
             # The object's own kind, even if that is what is invalid, as upstream.
             kind = obj.get("kind") or self._info.kind
-            raise errors.invalid(self._resource.group, kind, obj["metadata"].get("name", ""), problems)
+            name = obj["metadata"].get("name", "")
+            raise await _aside(context, errors.invalid, self._resource.group, kind, name, problems)
 
     def _check_revision(self, name: str, metadata: JSONObject, current: StoredObject) -> None:
         info = self._info
@@ -621,7 +633,7 @@ def _updating(write: Write, transform: Transform) -> Make:
     async def make(store: Store, current: StoredObject | None, old: JSONObject | None) -> JSONObject:
         write.context.object_bytes = 0 if current is None else current.size
         # There is none only where a PUT may create it, and that needs none.
-        obj = await transform({} if current is None else current.decoded())
+        obj = await transform({} if current is None else await _aside(write.context, current.decoded))
         obj["metadata"] = dict(obj["metadata"])
         if current is None:
             if write.options.uid:
@@ -636,6 +648,14 @@ def _updating(write: Write, transform: Transform) -> Make:
 def _drop_managed_fields(write: Write, obj: JSONObject) -> bool:
     """Drop managedFields, the one part an object can do without, except in an apply. Returns whether there were any."""
     return not write.applies and obj["metadata"].pop("managedFields", None) is not None
+
+
+async def _aside(context: Context, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function that works on the object of a write: in a thread if the object is large."""
+    size = max(context.body_bytes, context.object_bytes)
+    if size <= _LONG:
+        return function(*args, **kwargs)
+    return await OBJECTS.run(context.user.name, size, function, *args, **kwargs)
 
 
 async def _final(context: Context, verdict: Verdict) -> Verdict:

@@ -60,9 +60,10 @@ class StoredObject:
     were stored before the definition changed, or by another server.
     content_revision: the revision that wrote the content, which is earlier than `revision` in the event of a deletion; UNSTORED
     for what no revision has, as the result of a dry run.
+    known_labels: the labels, once they were read.
     """
 
-    __slots__ = ("_conformed", "_fields", "_labels", "_row", "content_revision", "form", "key", "raw", "revision")
+    __slots__ = ("_conformed", "_fields", "_row", "content_revision", "form", "key", "known_labels", "raw", "revision")
 
     def __init__(self, key: str, raw: bytes, revision: int) -> None:
         self.key = key
@@ -71,7 +72,7 @@ class StoredObject:
         self.content_revision = revision
         self.form: object = None
         self._conformed: StoredObject | None = None
-        self._labels: Mapping[str, str] | None = None
+        self.known_labels: Mapping[str, str] | None = None
         self._fields: tuple[FieldReader, Mapping[str, str]] | None = None
         self._row: tuple[TableConvertor, Row] | None = None
 
@@ -108,9 +109,9 @@ class StoredObject:
     @property
     def labels(self) -> Mapping[str, str]:
         """Raises Corrupt."""
-        if self._labels is None:
-            self._labels = self._read_labels()
-        return self._labels
+        if self.known_labels is None:
+            self.known_labels = self._read_labels()
+        return self.known_labels
 
     def _read_labels(self) -> Mapping[str, str]:
         if b'"labels":{' not in self.raw:

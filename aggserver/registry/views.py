@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
-from aggserver.conversion.converter import ConversionError
+from aggserver.conversion.converter import ConversionError, TakesLong
 from aggserver.meta import codec, errors
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
 from aggserver.registry import stored
-from aggserver.registry.conversions import Converted, Target, fingerprint, named
+from aggserver.registry.conversions import Converted, Target, fingerprint, is_large, named, worked
 from aggserver.registry.resource_storage import ResourceStorage
 from aggserver.registry.stored import StoredObject
 from aggserver.registry.unreadable import Unreadable
@@ -84,7 +85,10 @@ class Views:
             raise self._too_much_growth()
         to_ask: list[tuple[int, StoredObject]] = []
         async for index, obj in _in_turns(new):
-            view = self.at_once(obj, lenient=lenient)
+            if obj.size > _LARGE and self.is_own(obj):
+                view = await asyncio.to_thread(self._look_into, obj, lenient=lenient)
+            else:
+                view = self.at_once(obj, lenient=lenient)
             if view is None:
                 to_ask.append((index, obj))
                 continue
@@ -92,7 +96,7 @@ class Views:
             growth += view.size - obj.size
             if growth > _MAX_GROWTH:
                 raise self._too_much_growth()
-            if view.size > _LARGE:
+            if view.size > _LARGE or not self.is_own(obj):
                 await asyncio.sleep(0)
         if to_ask:
             answers = await self._resource.questions.answers(self._target, [obj for _, obj in to_ask])
@@ -126,9 +130,12 @@ class Views:
         if convert is None:
             return None
         try:
-            return self._accept(obj, convert(self._tree_to_convert(obj), self._info.api_version))
+            tree = convert(self._tree_to_convert(obj), self._info.api_version)
+            return self._accept(obj, self._finished(obj, tree))
         except ConversionError as error:
             raise named(error, obj.key) from None
+        except TakesLong:
+            return None
 
     def _carried_over(self, obj: StoredObject, known: Converted) -> StoredObject | None:
         """The view of an object that was converted at another revision, if nothing but finalizers and the like differ."""
@@ -157,7 +164,7 @@ class Views:
 
     @property
     def _target(self) -> Target:
-        return Target(self.form, self._info.api_version, self._tree_to_convert, self._accept)
+        return Target(self.form, self._info.api_version, self._tree_to_convert, self._finished, self._accept)
 
     def _tree_to_convert(self, obj: StoredObject) -> JSONObject:
         """As `_stored_tree`, or without its defaults if it is too large with them. Raises Unreadable."""
@@ -166,9 +173,9 @@ class Views:
         except errors.ObjectTooLarge:
             return obj.decoded()
 
-    def _accept(self, obj: StoredObject, tree: JSONObject, source: bytes = b"") -> StoredObject:
-        """The view of an object from what the converter made of it. source: as in `Converted`. Raises StatusError."""
-        return self._keep(stored.converted(obj, self._finished(obj, tree), self.form), source)
+    def _accept(self, obj: StoredObject, encoded: bytes, source: bytes = b"") -> StoredObject:
+        """The view of an object from what `_finished` has returned. source: as in `Converted`."""
+        return self._keep(stored.converted(obj, encoded, self.form), source)
 
     def _keep(self, view: StoredObject, source: bytes) -> StoredObject:
         if view.content_revision != stored.UNSTORED:
@@ -179,7 +186,7 @@ class Views:
         return b"" if self._resource.converter.at_once is not None else fingerprint(self._tree_to_convert(obj))
 
     def _finished(self, obj: StoredObject, tree: JSONObject) -> bytes:
-        """What the converter made of an object, pruned and encoded."""
+        """What the converter made of an object, pruned and encoded. Raises StatusError."""
         _prune(tree, self._prune)
         try:
             return stored.encode(tree, self._info.api_version, self._info.kind)
@@ -198,7 +205,7 @@ class Views:
             (tree,) = await self._resource.converter.convert([self._tree_to_convert(obj)], self._info.api_version)
         except ConversionError as error:
             raise named(error, key) from None
-        return self._finished(obj, tree)
+        return await worked(partial(self._finished, obj, tree), is_large=is_large(tree))
 
     def learn(self, obj: StoredObject, expected: bytes) -> None:
         """Remember what `expected` has returned, now that it is stored."""
@@ -224,7 +231,7 @@ class Views:
             except ConversionError as error:
                 metadata = obj["metadata"]
                 raise named(error, self._resource.key_of(metadata.get("namespace") or "", metadata["name"])) from None
-            _prune(obj, self._resource.prune)
+            await worked(partial(_prune, obj, self._resource.prune), is_large=is_large(obj))
         return stored.encode(obj, target, self._info.kind)
 
     def unchanged(self, obj: JSONObject) -> bytes:

@@ -224,15 +224,17 @@ def _list_map(schema: JSONMapping, path: Path) -> Errors:
         yield invalid(path.child("items", "type"), type_, why)
         return
     properties = _get(items, "properties", {})
-    for index, key in enumerate(keys):
+    seen: set[str] = set()
+    for key in keys:
         if key not in properties:
             yield invalid(path.child(LIST_MAP_KEYS), keys, "entries must all be names of item properties")
         elif _get(properties[key] or {}, "type", "") in ("array", "object"):
             why = "must be a scalar type if parent array's x-kubernetes-list-type is map"
             # Upstream shows the type of the items here, not that of the key.
             yield invalid(path.child("items", "properties").key(key).child("type"), type_, why)
-        if key in keys[:index]:
+        if key in seen:
             yield invalid(path.child(LIST_MAP_KEYS), keys, "must not contain duplicate entries")
+        seen.add(key)
 
 
 def _keys(schema: JSONMapping, path: Path) -> Errors:
@@ -243,13 +245,13 @@ def _keys(schema: JSONMapping, path: Path) -> Errors:
         yield forbidden(path.child("items", "nullable"), f"cannot be nullable when x-kubernetes-list-type is {list_type}")
     if list_type == "set":
         return
-    properties = _get(items, "properties", {})
+    properties, always = _get(items, "properties", {}), frozenset(_get(items, "required", []))
     why = f"this property is in {LIST_MAP_KEYS}, so it"
     for key in _get(schema, LIST_MAP_KEYS, []):
         if key not in properties:
             continue
         node, at = properties[key] or {}, path.child("items", "properties").key(key)
-        if key not in _get(items, "required", []) and node.get("default") is None:
+        if key not in always and node.get("default") is None:
             yield required(at.child("default"), f"{why} must have a default or be a required property")
         if node.get("nullable"):
             yield forbidden(at.child("nullable"), f"{why} cannot be nullable")

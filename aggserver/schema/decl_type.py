@@ -9,7 +9,7 @@ pkg/apiserver/schema/cel/compilation.go (sizeEstimator), pkg/apiserver/schema/ce
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -245,9 +245,21 @@ class Declarations:
 _KEY = DeclType(_STRING, STRING, min_size=2)
 
 
+def _converted(convert: Callable[[Any], Any], elements: Iterable[Any]) -> Iterator[Any]:
+    """Each list and map is converted once: an expression may have put the same one in many times."""
+    known: dict[int, Any] = {}
+    for element in elements:
+        if not isinstance(element, list | dict):
+            yield convert(element)
+            continue
+        if id(element) not in known:
+            known[id(element)] = convert(element)
+        yield known[id(element)]
+
+
 def _each(convert: Callable[[Any], Any], value: Any) -> Any:
     if type(value) is list:
-        return [convert(element) for element in value]
+        return list(_converted(convert, value))
     if type(value) is dict:
-        return {key: convert(element) for key, element in value.items()}
+        return dict(zip(value, _converted(convert, value.values()), strict=True))
     return Optional(convert(value.value)) if type(value) is Optional and value.present else value

@@ -32,34 +32,35 @@ class _NoAddressError(Exception):
 
 
 class _Parser:
-    """`_rest` is the text that is still to be parsed."""
+    """`_at` is the place of the text that is still to be parsed."""
 
     def __init__(self, text: str) -> None:
-        self._rest = text
+        self._text = text
+        self._at = 0
 
     def single(self) -> bool:
         count = self._addresses(grouped=True)
         self._skip_comments()
-        return count == 1 and not self._rest
+        return count == 1 and self._is_at_end()
 
     def _addresses(self, *, grouped: bool) -> int:
         """Parse and count addresses: one, or those of a group. Groups can't be nested."""
         self._take(_BLANKS)
-        if not self._rest:
+        if self._is_at_end():
             raise _NoAddressError
-        start = self._rest
+        start = self._at
         try:
             self._address()
         except _NoAddressError:
-            self._rest = start
+            self._at = start
             return self._named(grouped=grouped)
         self._take(_BLANKS)
-        if self._rest.startswith("("):
+        if self._follows("("):
             self._comment()
         return 1
 
     def _named(self, *, grouped: bool) -> int:
-        if not self._rest.startswith("<"):
+        if not self._follows("<"):
             self._phrase()
         self._take(_BLANKS)
         if grouped and self._consume(":"):
@@ -86,14 +87,14 @@ class _Parser:
     def _address(self) -> None:
         """local@domain."""
         self._take(_BLANKS)
-        if self._rest.startswith('"'):
+        if self._follows('"'):
             if self._take(_QUOTED) == '""':
                 raise _NoAddressError
         else:
             self._dotted()
         self._expect("@")
         self._take(_BLANKS)
-        if not self._rest.startswith("["):
+        if not self._follows("["):
             self._dotted()
             return
         try:
@@ -115,10 +116,10 @@ class _Parser:
             if words:
                 self._skip_comments()
             self._take(_BLANKS)
-            if not self._rest:
+            if self._is_at_end():
                 return
             try:
-                word = self._take(_QUOTED if self._rest.startswith('"') else _ATOM)
+                word = self._take(_QUOTED if self._follows('"') else _ATOM)
                 encoded = _ENCODED_WORD.fullmatch(word)
                 if encoded is not None and encoded[1].lower() not in _CHARSETS:
                     raise _NoAddressError
@@ -131,36 +132,40 @@ class _Parser:
 
     def _skip_comments(self) -> None:
         self._take(_BLANKS)
-        while self._rest.startswith("("):
+        while self._follows("("):
             self._comment()
             self._take(_BLANKS)
 
     def _comment(self) -> None:
         """Parse a comment; comments may be nested."""
-        depth, at = 0, 0
-        while at < len(self._rest):
-            char = self._rest[at]
-            if char == "\\" and at + 1 < len(self._rest):
-                at += 1
+        depth = 0
+        while not self._is_at_end():
+            char = self._text[self._at]
+            if char == "\\" and self._at + 1 < len(self._text):
+                self._at += 1
             elif char in "()":
                 depth += 1 if char == "(" else -1
-            at += 1
+            self._at += 1
             if not depth:
-                self._rest = self._rest[at:]
                 return
         raise _NoAddressError
 
     def _take(self, pattern: re.Pattern[str]) -> str:
-        found = pattern.match(self._rest)
+        found = pattern.match(self._text, self._at)
         if found is None:
             raise _NoAddressError
-        self._rest = self._rest[found.end() :]
+        self._at = found.end()
         return found[0]
 
+    def _is_at_end(self) -> bool:
+        return self._at == len(self._text)
+
+    def _follows(self, char: str) -> bool:
+        return self._text.startswith(char, self._at)
+
     def _consume(self, char: str) -> bool:
-        there = self._rest.startswith(char)
-        if there:
-            self._rest = self._rest[1:]
+        there = self._follows(char)
+        self._at += there
         return there
 
     def _expect(self, char: str) -> None:

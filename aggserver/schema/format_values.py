@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from aggserver.cel import times
 from aggserver.cel.values import Duration, EvaluationError, Timestamp
+from aggserver.meta import duration
 from aggserver.meta.golang import INT64_MAX, quote
 
 __all__ = ["PARSERS"]
@@ -82,7 +83,6 @@ def _date_time(text: str) -> Timestamp:
     return times.parse_any_year(text) or _parse_time(text, _LOCAL_TIME)
 
 
-_LENGTH = re.compile(r"([0-9]+)[\t\n\f\r ]*([A-Za-zµ]+)")
 _SECOND = 10**9
 # Units by name. A text that starts with the last name of a unit counts as that unit too.
 _UNITS = (
@@ -102,7 +102,7 @@ def _duration(text: str) -> Duration:
     if (found := times.parse_duration(text)) is not None:
         return found
     total, is_one = 0, False
-    for digits, unit in _LENGTH.findall(text):
+    for digits, unit in duration.lengths(text):
         number, unit = int(digits[:30]), unit.lower()
         if number > INT64_MAX:
             raise EvaluationError(f"strconv.Atoi: parsing {quote(digits)}: value out of range")

@@ -82,14 +82,13 @@ def _is_isbn13(text: str) -> bool:
     return (sum(digits[0::2]) + 3 * sum(digits[1::2])) % 10 == 0
 
 
-def _uuid(version: str = "[0-9a-f]", variant: str = "[0-9a-f]") -> Check:
+def _uuid(version: str = "[0-9a-f]", variant: str = "[0-9a-f]") -> str:
     digit = "[0-9a-f]"
-    return _pattern(f"{digit}{{8}}-?{digit}{{4}}-?{version}{digit}{{3}}-?{variant}{digit}{{3}}-?{digit}{{12}}", re.IGNORECASE)
+    return f"{digit}{{8}}-?{digit}{{4}}-?{version}{digit}{{3}}-?{variant}{digit}{{3}}-?{digit}{{12}}"
 
 
 # --- time ---
 
-_LENGTH = re.compile(r"([0-9]+)[\t\n\f\r ]*([A-Za-zµ]+)")
 _UNITS = ("ns", "us", "µs", "ms", "s", "m", "h", "hr", "d", "w", "wk")
 _UNIT_STARTS = ("nano", "micro", "milli", "sec", "min", "hour", "day", "week")
 _NANOSECONDS = 1e9
@@ -102,7 +101,7 @@ def _is_duration(text: str) -> bool:
             return True
     except ValueError:
         pass
-    lengths = _LENGTH.findall(text)
+    lengths = duration.lengths(text)
     if any(int(number[:30]) > golang.INT64_MAX for number, _ in lengths):
         return False
     return any(unit.lower() in _UNITS or unit.lower().startswith(_UNIT_STARTS) for _, unit in lengths)
@@ -228,10 +227,10 @@ FORMATS: Mapping[str, Check] = {
     "ipv6": _is_ip6,
     "cidr": _is_cidr,
     "mac": _is_mac,
-    "uuid": _uuid(),
-    "uuid3": _uuid("3"),
-    "uuid4": _uuid("4", "[89ab]"),
-    "uuid5": _uuid("5", "[89ab]"),
+    "uuid": _pattern(_uuid(), re.IGNORECASE),
+    "uuid3": _pattern(_uuid("3"), re.IGNORECASE),
+    "uuid4": _pattern(_uuid("4", "[89ab]"), re.IGNORECASE),
+    "uuid5": _pattern(_uuid("5", "[89ab]"), re.IGNORECASE),
     "isbn": lambda text: _is_isbn10(text) or _is_isbn13(text),
     "isbn10": _is_isbn10,
     "isbn13": _is_isbn13,

@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
 from typing import Any
 
 from aggserver.meta import quantity
 from aggserver.meta.golang import INT64_MAX, INT64_MIN, json_kind, to_json
-from aggserver.meta.times import parse_micro_time, parse_time
+from aggserver.meta.times import parse_frequent_time, parse_micro_time
 from aggserver.scheme.types import Type
 
 __all__ = ["NO_TYPE_META", "decode_error", "type_meta_error", "without_kind"]
@@ -136,10 +135,6 @@ def _not_base64(text: str) -> int | None:
     return None if padding.end() == len(data) else padding.end()
 
 
-# Cached, since the same few times come with every write of an object. Errors are not cached.
-_remembered_time = lru_cache(maxsize=1024)(parse_time)
-
-
 def _own(parse: Callable[[str], object], wanted: str = "string") -> Callable[[Type], _Check]:
     """The maker of checks for a type that reads its JSON text with a function, which raises ValueError."""
 
@@ -251,7 +246,7 @@ _MAKERS: Mapping[str, Callable[[Type], _Check]] = {
     **dict.fromkeys(("string", "bool"), _plain),
     "bytes": _bytes,
     **dict.fromkeys(("int32", "int64", "float64"), _number),
-    "time": _own(_remembered_time),
+    "time": _own(parse_frequent_time),
     "micro-time": _own(parse_micro_time),
     "quantity": _quantity,
     "int-or-string": _int_or_string,

@@ -10,6 +10,7 @@ codecs generated from them (generated.pb.go), apimachinery's pkg/apis/meta/v1/ti
 from __future__ import annotations
 
 import base64
+import re
 import struct
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from aggserver.meta import quantity, times
+from aggserver.meta import codec, quantity, times
 from aggserver.meta.golang import from_float
 from aggserver.meta.protobuf_wire import FIXED64, LENGTH, VARINT, ProtobufError, fields, signed, tag, varint, with_length
 from aggserver.scheme.types import Member, Type
@@ -32,6 +33,11 @@ _NUMBERS = frozenset({"bool", "int32", "int64"})
 
 # The fields of util/intstr.IntOrString.
 _IS_TEXT, _INT_VAL, _STR_VAL = 1, 2, 3
+
+
+_FIELDS_V1 = "v1.FieldsV1"
+# How Python decodes a byte that is no UTF-8, with surrogateescape.
+_NO_UTF8 = re.compile("[\udc80-\udcff]")
 
 
 # --- reading ---
@@ -165,7 +171,7 @@ def _entry_reader(name: str, of: Type) -> _Read:
 def _value_reader(name: str, of: Type) -> _Read:
     if of.kind in _NUMBERS:
         return _boolean if of.kind == "bool" else _integer
-    convert = _LEAVES.get(of.kind)
+    convert = _fields_v1 if of.name == _FIELDS_V1 else _LEAVES.get(of.kind)
     if convert is None:
         return _message_reader(of)
 
@@ -188,15 +194,37 @@ def _integer(_: bytes, value: int, __: int, ___: int) -> int:
     return signed(value)
 
 
+def _string(value: bytes) -> str:
+    """A string is bytes in Go. What is no UTF-8 is written to JSON as U+FFFD for each byte."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return _NO_UTF8.sub("\ufffd", value.decode(errors="surrogateescape"))
+
+
 def _json(message: bytes) -> Any:
     """Decode a message whose only field is JSON text."""
+    text = _raw(message)
+    return codec.decode_telling(text)[0] if text else None
+
+
+def _fields_v1(message: bytes) -> Any:
+    """The same for the fields of a manager. Go parses them later, and ignores malformed ones: their text is kept."""
+    text = _raw(message)
+    try:
+        return codec.decode_telling(text)[0] if text else None
+    except codec.DecodeError:
+        return _string(text)
+
+
+def _raw(message: bytes) -> bytes:
     text = b""
     for number, start, stop in fields(message):
         if number == 1:
             if not stop:
                 raise ProtobufError("raw is a number")
             text = message[start:stop]
-    return orjson.loads(text) if text else None
+    return text
 
 
 def _double(value: bytes) -> int | float:
@@ -233,16 +261,16 @@ def _texts(message: bytes) -> dict[int, bytes]:
 
 def _quantity(message: bytes) -> str:
     found = _texts(message)
-    return quantity.canonical(found[1].decode()) if 1 in found else "0"
+    return quantity.canonical(_string(found[1])) if 1 in found else "0"
 
 
 def _int_or_string(message: bytes) -> int | str:
     found = _numbers(message)
-    return _texts(message).get(_STR_VAL, b"").decode() if found.get(_IS_TEXT) else found.get(_INT_VAL, 0)
+    return _string(_texts(message).get(_STR_VAL, b"")) if found.get(_IS_TEXT) else found.get(_INT_VAL, 0)
 
 
 _LEAVES: Mapping[str, Callable[[bytes], Any]] = {
-    "string": bytes.decode,
+    "string": _string,
     "bytes": lambda value: base64.b64encode(value).decode(),
     "float64": _double,
     "json": _json,

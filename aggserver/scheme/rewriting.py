@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from aggserver.meta import quantity
 from aggserver.meta.golang import to_json
 from aggserver.meta.json_types import JSONObject
-from aggserver.meta.times import format_micro_time, format_time, parse_micro_time, parse_time
+from aggserver.meta.times import format_micro_time, format_time, parse_frequent_time, parse_micro_time
 from aggserver.scheme.types import Member, Type
 
 __all__ = ["rewrite"]
@@ -193,16 +192,10 @@ def _written_quantity(value: Any) -> str:
     return quantity.canonical(value.strip() if isinstance(value, str) else to_json(value))
 
 
-# Cached, since the same few times come with every write of an object.
-@lru_cache(maxsize=1024)
-def _written_time(value: str) -> str:
-    return format_time(parse_time(value))
-
-
 _MAKERS: Mapping[str, Callable[[Type], _Rewrite]] = {
     **dict.fromkeys(_PLAIN, _unchanged),
     "bytes": _text(lambda value: base64.b64encode(base64.b64decode(value)).decode()),
-    "time": _text(_written_time),
+    "time": _text(lambda value: format_time(parse_frequent_time(value))),
     "micro-time": _text(lambda value: format_micro_time(*parse_micro_time(value))),
     "quantity": _text(_written_quantity),
     "list": _list,

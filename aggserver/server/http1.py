@@ -2,15 +2,19 @@
 
 - Reason phrases are those of Go's `http.StatusText`: some clients show nothing else of a refusal.
 - A malformed request head is answered in plain text and ends the connection: with 505 for a version other than 1.x, with 400 for
-  a missing or malformed Host, for control characters, and for whatever h11 refuses. Unlike Go, we answer a client of HTTP/1.0
+  a missing or malformed Host, for control characters, for a list of lengths, and for whatever h11 refuses; an expectation other
+  than 100-continue with 417. Methods in lower case are others. Unlike Go, we answer a client of HTTP/1.0
   with the server's own version, as RFC 9110 section 6.2 demands.
 - Websockets are handled by `websocket.py`. `Upgrade: h2c` is ignored: there is no HTTP/2 without TLS.
-Source: net/http server.go (readRequest, serve), go1.26; hypercorn 0.18 protocol/h11.py.
+- Others get their turn after some chunks of a body: 64 KB hold ten thousand chunks of one byte, a fifth of a second of work.
+Source: net/http server.go (readRequest, serve), transfer.go (fixLength), go1.26; hypercorn 0.18 protocol/h11.py.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Any, cast
 
@@ -45,6 +49,13 @@ _HOST = re.compile(rb"[0-9A-Za-z!$%&'()*+,\-.:;=\[\]_~]*")
 # h11 allows these in header values.
 _CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 
+# A length with its continuation lines, as received: h11 takes a list of one length several times for that length.
+_LENGTH = re.compile(rb"^content-length:(?:[^\n]|\n[ \t])*", re.IGNORECASE | re.MULTILINE)
+_END_OF_HEAD = re.compile(rb"\n\r?\n")
+
+# Chunks of a body that are handled before others on the event loop get their turn: about a millisecond.
+_CHUNKS_IN_TURN = 64
+
 # States of either side in which nothing more is read.
 _FINISHED = (h11.MUST_CLOSE, h11.CLOSED, h11.ERROR)
 
@@ -72,7 +83,10 @@ class HTTP1(H11Protocol):
         await self._send_h11_event(kind(status_code=event.status_code, headers=headers, reason=reason_phrase(event.status_code)))
 
     async def _handle_events(self) -> None:
+        chunks = 0
         while self.connection.their_state not in _FINISHED:
+            # What h11 has of a head until it is whole. The head itself is then gone.
+            received = self.connection.trailing_data[0] if self.connection.their_state is h11.IDLE else b""
             if self.connection.they_are_waiting_for_100_continue:
                 await self.stream_send(Response(stream_id=STREAM_ID, headers=[], status_code=100))
             try:
@@ -82,7 +96,7 @@ class HTTP1(H11Protocol):
                 return
             if isinstance(event, h11.Request):
                 await self.send(Updated(idle=False))
-                await self._begin(event)
+                await self._begin(event, received)
             elif event is h11.PAUSED:
                 if self.connection.our_state in _FINISHED:
                     return  # drops what follows the last request, as in `handle`
@@ -92,12 +106,15 @@ class HTTP1(H11Protocol):
                 return
             elif isinstance(event, h11.Data):
                 await self.stream.handle(Body(stream_id=STREAM_ID, data=bytes(event.data)))
+                chunks += 1
+                if chunks % _CHUNKS_IN_TURN == 0:
+                    await asyncio.sleep(0)
             elif isinstance(event, h11.EndOfMessage):
                 await self.stream.handle(EndBody(stream_id=STREAM_ID))
             elif isinstance(event, Data):
                 await self.stream.handle(event)  # frames of a websocket
 
-    async def _begin(self, request: h11.Request) -> None:
+    async def _begin(self, request: h11.Request, received: bytes) -> None:
         headers = dict(request.headers)
         if _CONTROL.search(b"".join(headers.values())):
             await self._refuse(400)
@@ -110,6 +127,10 @@ class HTTP1(H11Protocol):
             await self._refuse(400, "missing required Host header")
         elif host is not None and _HOST.fullmatch(host) is None:
             await self._refuse(400, "malformed Host header")
+        elif b"content-length" in headers and _has_list_of_lengths(received):
+            await self._refuse(400)
+        elif not _expects_what_is_known(request.headers):
+            await self._refuse(417, empty=True)
         else:
             await self._hand_over(request, websocket=_asks_for_websocket(request, headers))
 
@@ -138,7 +159,7 @@ class HTTP1(H11Protocol):
                 stream_id=STREAM_ID,
                 headers=list(request.headers),
                 http_version=request.http_version.decode(),
-                method=request.method.decode("ascii").upper(),
+                method=request.method.decode("ascii"),
                 raw_path=request.target,
                 state=self.connection_state,
             )
@@ -147,13 +168,15 @@ class HTTP1(H11Protocol):
     async def _start(self, scope: dict[str, Any], send: AppSend) -> Inbox:
         return await cast(Requests, self.task_group).spawn_app(self.app, self.config, scope, send)
 
-    async def _refuse(self, code: int, detail: str = "") -> None:
-        """Closes the connection, with an error response where none has begun."""
+    async def _refuse(self, code: int, detail: str = "", *, empty: bool = False) -> None:
+        """Closes the connection, with an error response where none has begun. empty: without a body."""
         if self.connection.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             text = f"{code} {reason_phrase(code).decode()}" + (f": {detail}" if detail else "")
             body = b"Unsupported transfer encoding" if code == 501 else text.encode()
+            if empty:
+                body = b""
             headers = [
-                (b"content-type", b"text/plain; charset=utf-8"),
+                *([] if empty else [(b"content-type", b"text/plain; charset=utf-8")]),
                 (b"connection", b"close"),
                 (b"content-length", b"%d" % len(body)),
             ]
@@ -167,6 +190,18 @@ class HTTP1(H11Protocol):
 def _detail(error: str) -> str:
     """The text that Go's 400 has for an error of h11, if any."""
     return "missing required Host header" if error.startswith("Missing mandatory Host") else ""
+
+
+def _has_list_of_lengths(received: bytes) -> bool:
+    """Whether a Content-Length of the head with which `received` begins has a comma."""
+    end = _END_OF_HEAD.search(received)
+    return any(b"," in found[0] for found in _LENGTH.finditer(received, 0, end.start() if end else len(received)))
+
+
+def _expects_what_is_known(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether there is no expectation, or 100-continue among others. Of several headers only the first counts."""
+    expected = next((value for name, value in headers if name == b"expect"), b"")
+    return not expected or b"100-continue" in expected.lower().replace(b"\t", b" ").replace(b",", b" ").split(b" ")
 
 
 def _asks_for_websocket(request: h11.Request, headers: dict[bytes, bytes]) -> bool:

@@ -32,6 +32,9 @@ Spawn = Callable[[dict[str, Any], AppSend], Awaitable[Callable[[Message], Awaita
 _UPGRADE = [(b"upgrade", b"websocket"), (b"connection", b"Upgrade")]
 _CLOSE = (b"connection", b"close")
 
+# Frames of a client that are handled before others on the event loop get their turn: some milliseconds. 64 KB hold ten thousand.
+_EVENTS_IN_TURN = 64
+
 
 class WebSocket:
     """A stream in the sense of hypercorn's HTTP/1.1. The application gets ASGI's websocket scope with `websocket.http.response`.
@@ -85,7 +88,9 @@ class WebSocket:
         }
 
     async def _read(self, frames: Connection) -> None:
-        for event in frames.events():
+        for handled, event in enumerate(frames.events(), 1):
+            if handled % _EVENTS_IN_TURN == 0:
+                await asyncio.sleep(0)
             if isinstance(event, Ping):
                 await self._say(event.response())
             elif isinstance(event, CloseConnection):

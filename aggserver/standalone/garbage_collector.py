@@ -1,8 +1,10 @@
 """GarbageCollector: deletes objects whose owners are gone, and does what foreground and orphaning deletions wait for.
 
 It gets the events of all keys from the storage, and looks only at those that have owner references or are being deleted, which
-their bytes show. A graph (`owner_graph.py`) tells what is worth looking at, and each decision (`garbage.py`) is made from objects
-that are read at that moment. At the start, and when the subscription was lost, it reads the store once.
+their bytes show. A graph (`owner_graph.py`, kept current by `graph_builder.py`) tells what is worth looking at, and each decision
+(`garbage.py`) is made from objects that are read at that moment. At the start, and when the subscription was lost, it reads the
+store once. An object may have tens of thousands of owners and any number of dependents, so all loops over them let other tasks
+run in between.
 Source: k8s.io/kubernetes pkg/controller/garbagecollector, v1.36.3.
 """
 
@@ -10,15 +12,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from itertools import islice
 
 from aggserver.endpoints.installer import Installer
 from aggserver.meta import times
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
-from aggserver.registry import stored
 from aggserver.registry.rest import DeleteOptions
-from aggserver.registry.work_queue import RETRY, CallLater, WorkQueue, call_later
+from aggserver.registry.work_queue import RETRY, CallLater, WorkQueue, call_later, in_turns
 from aggserver.standalone.garbage import (
     Delete,
     Detach,
@@ -31,8 +33,10 @@ from aggserver.standalone.garbage import (
     without_finalizer,
     without_owners,
 )
+from aggserver.standalone.graph_builder import GraphBuilder
 from aggserver.standalone.internal_client import Found, InternalClient, service_account
 from aggserver.standalone.owner_graph import ABSENT, FOREGROUND, ORPHAN, Check, Kind, OwnerGraph, Reference, address, references
+from aggserver.standalone.stored_pages import pages
 from aggserver.storage import keys
 from aggserver.storage.interface import Compacted, Event, Storage, StorageError, Subscription, Unavailable
 from aggserver.storage.keys import ObjectKey
@@ -44,17 +48,17 @@ log = logging.getLogger("aggserver.controllers")
 USER = service_account("generic-garbage-collector")
 # How many checks run concurrently: each waits for the store, which commits the writes that wait together.
 _WORKERS = 16
+_READ = 50  # owners read from the store before other tasks run: about a millisecond
 # Dependents that are orphaned concurrently.
 _ORPHANED = 64
-_PAGE = 5000  # objects read from the store at once
-_CHUNK = 500  # objects looked at before other tasks run
-# An object whose bytes have neither of these is of no interest. In text, the quotes would be escaped.
-_OWNED, _DELETED = b'"ownerReferences"', b'"deletionTimestamp"'
-# As upstream: Events are not collected, because there are many and they expire.
-_IGNORED = (keys.resource_prefix("", "events"), keys.resource_prefix("events.k8s.io", "events"))
+# Steps of the graph before other tasks run: about two milliseconds.
+_STEPS = 200
+# Bytes of written objects that wait for the graph. With more, the store is read again, as if the subscription was lost.
+_MOST_WAITING = 32 * 1024 * 1024
 _KINDS = Check("kinds", "")
 _EVENT = Kind("v1", "Event")
 _SEARCHED = 500  # namespaces in which an owner is looked for, and Events that are remembered
+_REPORTED = 10  # owners of one object that are looked for in other namespaces
 
 
 class GarbageCollector:
@@ -65,11 +69,14 @@ class GarbageCollector:
         self._clock = clock
         self._later = later
         self._client = InternalClient(installer, storage, USER)
-        self._graph = OwnerGraph(self._client.find)
+        self._builder = GraphBuilder(OwnerGraph(self._client.find))
         self._queue = WorkQueue("garbage collector:", self._check, later, workers=_WORKERS)
         self._reported: set[tuple[str, str]] = set()  # dependents and the uids of owners, of which Events tell
         self._subscription: Subscription | None = None
         self._complete = asyncio.Event()  # whether the graph has the whole store
+        self._current = asyncio.Event()  # whether it has all that was written since
+        self._current.set()
+        self._behind = asyncio.Event()  # the opposite
         self._lost = asyncio.Event()
         installer.on_change(lambda: self._queue.add(_KINDS))
 
@@ -77,6 +84,7 @@ class GarbageCollector:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._queue.run())
+                tasks.create_task(self._catch_up())
                 tasks.create_task(self._follow())
         finally:
             if self._subscription is not None:
@@ -85,9 +93,13 @@ class GarbageCollector:
     @property
     def idle(self) -> bool:
         """Whether it has looked at all that was worth looking at, but for what has to be tried again later."""
-        return self._complete.is_set() and self._queue.idle
+        return self._complete.is_set() and self._builder.is_done and self._queue.idle
 
     # --- the graph ---
+
+    @property
+    def _graph(self) -> OwnerGraph:
+        return self._builder.graph
 
     async def _follow(self) -> None:
         pauses = RETRY.pauses()
@@ -105,38 +117,51 @@ class GarbageCollector:
     async def _load(self) -> None:
         self._complete.clear()
         self._lost.clear()
-        graph, checks = OwnerGraph(self._client.find), list[Check]()
-        page = await self._storage.list("/", limit=_PAGE)
-        revision = page.revision
-        while True:
-            for first in range(0, len(page.items), _CHUNK):
-                for item in page.items[first : first + _CHUNK]:
-                    checks += _observe(graph, item.key, item.value)
-                await asyncio.sleep(0)
-            if not page.more:
-                break
-            start = page.items[-1].key + "\0"
-            try:
-                page = await self._storage.list("/", revision=revision, start=start, limit=_PAGE)
-            except Compacted as error:
-                raise Unavailable(f"reading the store took longer than it keeps history: {error}") from error
-        self._graph = graph
+        builder, checks, revision = GraphBuilder(OwnerGraph(self._client.find)), list[Check](), 0
+        try:
+            async for page in pages(self._storage, "/", at_one_revision=True):
+                revision = page.revision
+                for item in page.items:
+                    builder.written(item.key, item.value)
+                while not builder.is_done:
+                    checks += builder.advance(_STEPS)
+                    await asyncio.sleep(0)
+        except Compacted as error:
+            raise Unavailable(f"reading the store took longer than it keeps history: {error}") from error
+        self._builder = builder
         self._subscription = await self._storage.watch("/", revision, self)
         self._complete.set()
-        self._add(checks)
+        async for check in in_turns(checks, _STEPS):
+            self._queue.add(check)
 
     def events(self, batch: Sequence[Event], revision: int) -> None:
         """As the store's sink."""
-        graph = self._graph
         for event in batch:
-            value = event.value
-            if value is None:
-                self._add(graph.deleted(event.key))
-                continue
-            if event.create_revision == event.revision:
-                graph.created(event.key)
-            if _OWNED in value or _DELETED in value or event.key in graph:
-                self._add(_observe(graph, event.key, value))
+            self._builder.written(event.key, event.value, is_new=event.create_revision == event.revision)
+        if self._builder.waiting_bytes <= _MOST_WAITING:
+            self._advance()
+            return
+        if self._subscription is not None:
+            self._subscription.close()
+        self._builder.abandon()
+        self.lost(Unavailable("more was written than could be looked at"))
+
+    def _advance(self) -> None:
+        """Some of what waits for the graph; the rest is done by `_catch_up`."""
+        for check in self._builder.advance(_STEPS):
+            self._queue.add(check)
+        if self._builder.is_done:
+            self._current.set()
+        else:
+            self._current.clear()
+            self._behind.set()
+
+    async def _catch_up(self) -> None:
+        while True:
+            await self._behind.wait()
+            self._behind.clear()
+            self._advance()
+            await asyncio.sleep(0)
 
     def lost(self, error: StorageError) -> None:
         """As the store's sink."""
@@ -144,27 +169,29 @@ class GarbageCollector:
         self._complete.clear()
         self._lost.set()
 
-    def _add(self, checks: Iterable[Check]) -> None:
-        for check in checks:
-            self._queue.add(check)
-
     # --- what the graph finds worth looking at ---
 
     async def _check(self, check: Check) -> None:
         await self._complete.wait()
+        await self._current.wait()
         if check.what == "object":
             await self._look_at(check.key)
         elif check.what == "owner":
             await self._verify(check.key)
         else:
-            self._add(self._graph.kinds_changed())
+            self._builder.kinds_changed()
+            self._advance()
 
     async def _verify(self, key: str) -> None:
         graph = self._graph
         since = graph.unverified(key)
-        if since is not None:
-            found = await self._client.read(key)
-            self._add(graph.verified(key, ABSENT if found is None else str(found.metadata.get("uid") or ABSENT), since))
+        if since is None:
+            return
+        found = await self._client.read(key)
+        if graph.verified(key, ABSENT if found is None else str(found.metadata.get("uid") or ABSENT), since):
+            async for check in in_turns(graph.misfits(key), _STEPS):
+                if check is not None:
+                    self._queue.add(check)
 
     async def _look_at(self, key: str) -> None:
         found = await self._client.read(key)
@@ -179,12 +206,14 @@ class GarbageCollector:
                 await self._wait_for_dependents(at, metadata)
             return
         uid = str(metadata.get("uid") or "")
-        owners = [(reference, await self._standing(reference, at)) for reference in references(metadata)]
-        for reference, found_as in owners:
-            if found_as in (Standing.DANGLING, Standing.MISPLACED):
-                await self._report(key, reference)
+        owners = [(reference, await self._standing(reference, at)) async for reference in in_turns(references(metadata), _READ)]
+        lost = (reference for reference, found_as in owners if found_as in (Standing.DANGLING, Standing.MISPLACED))
+        for reference in islice(lost, _REPORTED):
+            await self._report(key, reference)
         dependents = self._graph.dependents(uid)
-        waits = any(map(self._graph.is_deleting_dependents, dependents))
+        waits = False
+        if any(found_as is Standing.WAITING for _, found_as in owners):
+            waits = await self._is_any_deleting(dependents)
         match judge(metadata, owners, has_dependents=bool(dependents), dependents_wait=waits):
             case Detach(uids):
                 await self._update(at, uid, lambda obj: without_owners(obj, uids))
@@ -194,6 +223,12 @@ class GarbageCollector:
                 await self._delete(key, found, propagation)
             case Keep():
                 pass
+
+    async def _is_any_deleting(self, dependents: Sequence[str]) -> bool:
+        async for key in in_turns(dependents, _STEPS):
+            if self._graph.is_deleting_dependents(key):
+                return True
+        return False
 
     async def _standing(self, reference: Reference, at: ObjectKey) -> Standing:
         resource = self._graph.resource_of(reference.kind)
@@ -217,7 +252,8 @@ class GarbageCollector:
             return
         prefix = keys.resource_prefix("", "namespaces")
         page = await self._storage.list(prefix, limit=_SEARCHED)
-        for namespace in (item.key.removeprefix(prefix) for item in page.items):
+        async for item in in_turns(page.items, _READ):
+            namespace = item.key.removeprefix(prefix)
             elsewhere = address(reference, namespace, resource)
             found = None if elsewhere in (None, right) else await self._client.read(str(elsewhere))
             if found is not None and found.metadata.get("uid") == reference.uid:
@@ -243,7 +279,9 @@ class GarbageCollector:
         blocking = self._graph.blocking(uid)
         if not blocking:
             await self._update(at, uid, lambda obj: without_finalizer(obj, FOREGROUND))
-        self._add(Check("object", key) for key in blocking if not self._graph.is_deleting_dependents(key))
+        async for key in in_turns(blocking, _STEPS):
+            if not self._graph.is_deleting_dependents(key):
+                self._queue.add(Check("object", key))
 
     async def _orphan_dependents(self, at: ObjectKey, metadata: JSONObject) -> None:
         """Remove the object from the owners of its dependents, and then its finalizer."""
@@ -283,18 +321,7 @@ class GarbageCollector:
             now = await self._client.read(key)
             if now is None or now.metadata.get("uid") != uid:
                 return
-            if references(now.metadata) != references(found.metadata):
+            if now.metadata.get("ownerReferences") != found.metadata.get("ownerReferences"):
                 raise
             # Something else was changed. Without the resourceVersion, frequent writes can't keep the object.
             await self._client.delete(at, DeleteOptions(uid=uid, propagation=propagation))
-
-
-def _observe(graph: OwnerGraph, key: str, value: bytes) -> list[Check]:
-    if key.startswith(_IGNORED) or not (_OWNED in value or _DELETED in value or key in graph):
-        return []
-    try:
-        keys.split(key)
-        metadata = stored.metadata_of(value)
-    except ValueError:
-        return []  # no object, or one that can't be read: its owners are unknown
-    return graph.changed(key, metadata)

@@ -29,7 +29,9 @@ from aggserver.registry.rest import (
     WriteOptions,
 )
 from aggserver.registry.store import Store
+from aggserver.registry.work_queue import in_turns
 from aggserver.standalone.owner_graph import Kind, Resource
+from aggserver.standalone.stored_pages import pages
 from aggserver.storage import keys
 from aggserver.storage.interface import Corrupt, KeyValue, Storage
 from aggserver.storage.keys import ObjectKey
@@ -37,7 +39,7 @@ from aggserver.storage.keys import ObjectKey
 __all__ = ["Found", "InternalClient", "service_account"]
 
 _MANAGER = "aggserver"
-_PAGE = 500  # objects read from the store at once
+_DECODED = 256 * 1024  # bytes of objects that are read before other tasks run: some milliseconds
 _EVERYTHING = ListOptions(labels=LabelSelector.parse(""), fields=FieldSelector.parse(""), readable_only=True)
 
 
@@ -132,17 +134,13 @@ class InternalClient:
         """Of each object of a resource in a namespace; none for one that can't be read."""
         prefix = f"{keys.resource_prefix(group, resource)}{namespace}/"
         found: list[Sequence[str]] = []
-        start = prefix
-        while True:
-            page = await self._storage.list(prefix, start=start, limit=_PAGE)
-            for item in page.items:
+        async for page in pages(self._storage, prefix):
+            async for item in in_turns(page.items, _DECODED, lambda item: len(item.value)):
                 try:
                     found.append(stored.metadata_of(item.value).get("finalizers") or ())
                 except ValueError:
                     found.append(())
-            if not page.more:
-                return found
-            start = page.items[-1].key + "\0"
+        return found
 
     # --- writing; all raise StatusError ---
 

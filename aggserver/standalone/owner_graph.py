@@ -4,20 +4,24 @@ It knows the objects that have owner references, and those whose deletion waits 
 is that of the references, not that of the store. Owners are known by the keys that references lead to, and are verified once for
 all their dependents; only dependents whose owner is not what they say are looked at one by one.
 
+An object may name tens of thousands of owners, and an owner may have any number of dependents. So what takes that long is an
+iterator: each item is one step of the work, a `Check` or None, and other tasks may run between two of them. Whoever begins such
+an iterator finishes it before the next. Meanwhile every reference that was there before and stays is known.
+
 Pure. Source: k8s.io/kubernetes pkg/controller/garbagecollector/{graph,graph_builder}.go, v1.36.3. Upstream watches all objects,
 and keeps a node for each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from aggserver.meta.json_types import JSONObject
 from aggserver.storage import keys
 
-__all__ = ["ABSENT", "Check", "Find", "Kind", "OwnerGraph", "Reference", "Resource", "address", "references"]
+__all__ = ["ABSENT", "Check", "Find", "Kind", "OwnerGraph", "Reference", "Resource", "Steps", "address", "references"]
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
@@ -61,15 +65,27 @@ class Check(NamedTuple):
     key: str
 
 
-def references(metadata: JSONObject) -> tuple[Reference, ...]:
-    """The owner references of an object, as far as they can be understood."""
+# The steps of some work, and what they find worth looking at.
+Steps = Iterator[Check | None]
+
+
+def references(metadata: JSONObject) -> Iterator[Reference]:
+    """The owner references of an object, as far as they can be understood, each in a step of its own."""
     given = metadata.get("ownerReferences")
-    return tuple(_reference(entry) for entry in given if isinstance(entry, dict)) if isinstance(given, list) else ()
+    kinds: dict[Kind, Kind] = {}  # shared, which saves a third of the memory of an object's references
+    for entry in given if isinstance(given, list) else ():
+        if isinstance(entry, dict):
+            yield _reference(entry, kinds)
 
 
-def _reference(entry: Mapping[str, Any]) -> Reference:
+def _reference(entry: Mapping[str, Any], kinds: dict[Kind, Kind]) -> Reference:
     kind = Kind(str(entry.get("apiVersion") or ""), str(entry.get("kind") or ""))
-    return Reference(kind, str(entry.get("name") or ""), str(entry.get("uid") or ""), entry.get("blockOwnerDeletion") is True)
+    return Reference(
+        kinds.setdefault(kind, kind),
+        str(entry.get("name") or ""),
+        str(entry.get("uid") or ""),
+        entry.get("blockOwnerDeletion") is True,
+    )
 
 
 def address(reference: Reference, namespace: str, resource: Resource) -> str | None:
@@ -85,7 +101,7 @@ class _Node:
     """An object. phase: what the garbage collector has to do for its deletion, '' for nothing."""
 
     uid: str
-    owners: tuple[Reference, ...]
+    owners: dict[Reference, None]
     phase: str
 
 
@@ -93,21 +109,22 @@ class _Node:
 class _Owner:
     """A key that references lead to. uid: of the object there; None if unknown. since: the number of the event that told so.
 
-    was_there: whether there was an object while the graph was kept.
+    was_there: whether there was an object while the graph was kept. dependents: with the uid that they name, and the number of
+    references that do.
     """
 
     since: int
     uid: str | None = None
     was_there: bool = False
-    dependents: dict[str, None] = field(default_factory=dict)
+    dependents: dict[tuple[str, str], int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class _Referenced:
-    """A kind that references name. resource: None as long as it is not served."""
+    """A kind that references name, and these, with their dependents. resource: None as long as it is not served."""
 
     resource: Resource | None
-    dependents: dict[str, None] = field(default_factory=dict)
+    references: dict[tuple[str, Reference], None] = field(default_factory=dict)
 
 
 class OwnerGraph:
@@ -118,7 +135,9 @@ class OwnerGraph:
         self._nodes: dict[str, _Node] = {}
         self._owners: dict[str, _Owner] = {}
         self._kinds: dict[Kind, _Referenced] = {}
-        self._dependents: dict[str, dict[str, None]] = {}  # by the owner's uid, wherever the reference leads to
+        # Numbers of references by the owner's uid, wherever they lead to, and the dependent; of all, and of those that block.
+        self._dependents: dict[str, dict[str, int]] = {}
+        self._blocking: dict[str, dict[str, int]] = {}
         self._waiting: dict[str, str] = {}  # uid -> key, of objects that are deleted in the foreground
         self._events = 0
 
@@ -131,40 +150,35 @@ class OwnerGraph:
 
     # --- events ---
 
-    def changed(self, key: str, metadata: JSONObject) -> list[Check]:
+    def changed(self, key: str, metadata: JSONObject) -> Steps:
         """An object was written."""
         uid = str(metadata.get("uid") or "")
-        owners, phase = references(metadata), _phase(metadata)
-        found: list[Check] = []
+        phase = _phase(metadata)
         node = self._nodes.get(key)
         if node is not None and node.uid != uid:
-            found += self.deleted(key)
+            yield from self.deleted(key)
             node = None
         if node is None:
-            if not owners and not phase:
-                return found
-            node = self._nodes[key] = _Node(uid, (), "")
-        if owners != node.owners:
-            found += self._replace_owners(key, node, owners)
+            if not metadata.get("ownerReferences") and not phase:
+                return
+            node = self._nodes[key] = _Node(uid, {}, "")
+        yield from self._replace_owners(key, node, references(metadata))
         if phase != node.phase:
-            found += self._begin(key, node, phase)
+            yield from self._begin(key, node, phase)
         if not node.owners and not node.phase:
             del self._nodes[key]
-        return found
 
-    def deleted(self, key: str) -> list[Check]:
+    def deleted(self, key: str) -> Steps:
         """There is no object at `key` any more."""
-        found: list[Check] = []
         node = self._nodes.pop(key, None)
         if node is not None:
-            found += self._replace_owners(key, node, (), gone=True)
-            self._begin(key, node, "")
+            yield from self._replace_owners(key, node, iter(()))
+            yield from self._begin(key, node, "")
         owner = self._owners.get(key)
         if owner is not None:
             self._events += 1
             owner.uid, owner.since, owner.was_there = ABSENT, self._events, True
-            found += [Check("object", dependent) for dependent in owner.dependents]
-        return found
+            yield from self.misfits(key)
 
     def created(self, key: str) -> None:
         """There is an object at `key` that was not there before."""
@@ -173,32 +187,40 @@ class OwnerGraph:
             self._events += 1
             owner.uid, owner.since = None, self._events
 
-    def kinds_changed(self) -> list[Check]:
+    def kinds_changed(self) -> Steps:
         """Other kinds may be served now. A kind that is not served any more stays what it was."""
-        found: list[Check] = []
         for kind, referenced in list(self._kinds.items()):
-            resource = self._find(kind)
-            if resource is None or resource == referenced.resource:
+            yield None
+            before, resource = referenced.resource, self._find(kind)
+            if resource is None or resource == before:
                 continue
-            dependents = list(referenced.dependents)
-            for key in dependents:
-                self._unlink(key, self._nodes[key].owners)
-            self._kinds[kind] = _Referenced(resource)
-            for key in dependents:
-                found += [*self._link(key, self._nodes[key].owners), Check("object", key)]
-        return found
+            moved = list(referenced.references)
+            for key, reference in moved:
+                self._lead_away(key, reference, before)
+                yield None
+            referenced.resource = resource
+            for key, reference in moved:
+                yield self._lead_to(key, reference, referenced)
+                yield Check("object", key)
 
-    def verified(self, key: str, uid: str, since: int) -> list[Check]:
+    def verified(self, key: str, uid: str, since: int) -> bool:
         """What is at an owner's key: the uid, or ABSENT. since: as of `unverified` before that was read.
 
-        Returns the dependents that name another owner.
+        Returns whether that is news; then `misfits` are worth looking at.
         """
         owner = self._owners.get(key)
         if owner is None or owner.since != since:
-            return []
+            return False
         owner.uid = uid
         owner.was_there = owner.was_there or uid != ABSENT
-        return [Check("object", dependent) for dependent in owner.dependents if not self._fits(dependent, key, uid)]
+        return True
+
+    def misfits(self, key: str) -> Steps:
+        """The dependents with a reference that leads to `key`, where there is not what it names."""
+        owner = self._owners.get(key)
+        if owner is not None:
+            for dependent, uid in list(owner.dependents):
+                yield None if uid == owner.uid != ABSENT else Check("object", dependent)
 
     # --- questions ---
 
@@ -227,7 +249,7 @@ class OwnerGraph:
 
     def blocking(self, uid: str) -> list[str]:
         """Those of the dependents for which the owner, deleted in the foreground, has to wait."""
-        return [key for key in self._dependents.get(uid, ()) if self._blocks(self._nodes[key], uid)]
+        return list(self._blocking.get(uid, ()))
 
     def is_deleting_dependents(self, key: str) -> bool:
         node = self._nodes.get(key)
@@ -235,78 +257,80 @@ class OwnerGraph:
 
     # --- the parts of an event ---
 
-    def _replace_owners(self, key: str, node: _Node, owners: tuple[Reference, ...], *, gone: bool = False) -> list[Check]:
-        before = node.owners
-        removed = tuple(entry for entry in before if entry not in owners)
-        blocked = {entry.uid for entry in removed if gone or entry.blocks}
-        blocked -= {entry.uid for entry in owners if entry.blocks}
-        self._unlink(key, before)
+    def _replace_owners(self, key: str, node: _Node, given: Iterator[Reference]) -> Steps:
+        """The new references first, then those that are gone: an owner must never miss a dependent that it waits for."""
+        owners: dict[Reference, None] = {}
+        for reference in given:
+            owners[reference] = None
+            yield None if reference in node.owners else self._link(key, reference)
+        for reference in node.owners:
+            yield None if reference in owners else self._unlink(key, reference)
         node.owners = owners
-        found = self._link(key, owners)
-        return found + [Check("object", self._waiting[uid]) for uid in sorted(blocked) if uid in self._waiting]
 
-    def _unlink(self, key: str, owners: tuple[Reference, ...]) -> None:
-        for reference in owners:
-            _drop(self._dependents, reference.uid, key)
-            referenced = self._kinds.get(reference.kind)
-            if referenced is None:
-                continue
-            leads_to = self._leads_to(key, reference, referenced.resource)
-            if leads_to is not None and (owner := self._owners.get(leads_to)) is not None:
-                owner.dependents.pop(key, None)
-                if not owner.dependents:
-                    del self._owners[leads_to]
-            referenced.dependents.pop(key, None)
-            if not referenced.dependents:
-                del self._kinds[reference.kind]
+    def _link(self, key: str, reference: Reference) -> Check | None:
+        _count(self._dependents, reference.uid, key, 1)
+        if reference.blocks:
+            _count(self._blocking, reference.uid, key, 1)
+        referenced = self._kinds.get(reference.kind)
+        if referenced is None:
+            referenced = self._kinds[reference.kind] = _Referenced(self._find(reference.kind))
+        referenced.references[key, reference] = None
+        return self._lead_to(key, reference, referenced)
 
-    def _link(self, key: str, owners: tuple[Reference, ...]) -> list[Check]:
-        found: list[Check] = []
-        for reference in owners:
-            self._dependents.setdefault(reference.uid, {})[key] = None
-            referenced = self._kinds.get(reference.kind)
-            if referenced is None:
-                referenced = self._kinds[reference.kind] = _Referenced(self._find(reference.kind))
-            referenced.dependents[key] = None
-            leads_to = self._leads_to(key, reference, referenced.resource)
-            if leads_to is None:
-                # A kind that is not served, or a namespaced owner of a cluster-scoped object.
-                found.append(Check("object", key))
-                continue
-            owner = self._owners.get(leads_to)
-            if owner is None:
-                self._events += 1
-                owner = self._owners[leads_to] = _Owner(self._events)
-            owner.dependents[key] = None
-            if owner.uid is None:
-                found.append(Check("owner", leads_to))
-            elif owner.uid != reference.uid or self.is_deleting_dependents(leads_to):
-                found.append(Check("object", key))
-        return found
+    def _lead_to(self, key: str, reference: Reference, referenced: _Referenced) -> Check | None:
+        leads_to = _leads_to(key, reference, referenced.resource)
+        if leads_to is None:
+            # A kind that is not served, or a namespaced owner of a cluster-scoped object.
+            return Check("object", key)
+        owner = self._owners.get(leads_to)
+        if owner is None:
+            self._events += 1
+            owner = self._owners[leads_to] = _Owner(self._events)
+        named = key, reference.uid
+        owner.dependents[named] = owner.dependents.get(named, 0) + 1
+        if owner.uid is None:
+            return Check("owner", leads_to)
+        return Check("object", key) if owner.uid != reference.uid or self.is_deleting_dependents(leads_to) else None
 
-    def _leads_to(self, key: str, reference: Reference, resource: Resource | None) -> str | None:
-        return None if resource is None else address(reference, keys.split(key).namespace, resource)
+    def _unlink(self, key: str, reference: Reference) -> Check | None:
+        _count(self._dependents, reference.uid, key, -1)
+        if reference.blocks:
+            _count(self._blocking, reference.uid, key, -1)
+        referenced = self._kinds[reference.kind]
+        self._lead_away(key, reference, referenced.resource)
+        del referenced.references[key, reference]
+        if not referenced.references:
+            del self._kinds[reference.kind]
+        if reference.uid in self._waiting and reference.uid not in self._blocking:
+            return Check("object", self._waiting[reference.uid])
+        return None
 
-    def _begin(self, key: str, node: _Node, phase: str) -> list[Check]:
+    def _lead_away(self, key: str, reference: Reference, resource: Resource | None) -> None:
+        leads_to = _leads_to(key, reference, resource)
+        owner = None if leads_to is None else self._owners.get(leads_to)
+        if leads_to is None or owner is None:
+            return
+        named = key, reference.uid
+        owner.dependents[named] -= 1
+        if not owner.dependents[named]:
+            del owner.dependents[named]
+            if not owner.dependents:
+                del self._owners[leads_to]
+
+    def _begin(self, key: str, node: _Node, phase: str) -> Steps:
         before, node.phase = node.phase, phase
         if before == FOREGROUND and self._waiting.get(node.uid) == key:
             del self._waiting[node.uid]
         if phase == FOREGROUND:
             self._waiting[node.uid] = key
-            return [*(Check("object", dependent) for dependent in self.dependents(node.uid)), Check("object", key)]
-        return [Check("object", key)] if phase else []
+            for dependent in self.dependents(node.uid):
+                yield Check("object", dependent)
+        if phase:
+            yield Check("object", key)
 
-    def _fits(self, dependent: str, key: str, uid: str) -> bool:
-        """Whether all references of a dependent that lead to `key` name the object there."""
-        for reference in self._nodes[dependent].owners:
-            leads_to = self._leads_to(dependent, reference, self._kinds[reference.kind].resource)
-            if leads_to == key and reference.uid != uid:
-                return False
-        return True
 
-    @staticmethod
-    def _blocks(node: _Node, uid: str) -> bool:
-        return any(reference.uid == uid and reference.blocks for reference in node.owners)
+def _leads_to(key: str, reference: Reference, resource: Resource | None) -> str | None:
+    return None if resource is None else address(reference, keys.split(key).namespace, resource)
 
 
 def _phase(metadata: JSONObject) -> str:
@@ -317,9 +341,11 @@ def _phase(metadata: JSONObject) -> str:
     return ORPHAN if ORPHAN in finalizers else FOREGROUND if FOREGROUND in finalizers else ""
 
 
-def _drop(index: dict[str, dict[str, None]], name: str, key: str) -> None:
-    members = index.get(name)
-    if members is not None:
-        members.pop(key, None)
+def _count(index: dict[str, dict[str, int]], name: str, key: str, change: int) -> None:
+    """Count a reference, or one less; what has none is not kept."""
+    members = index.setdefault(name, {})
+    members[key] = members.get(key, 0) + change
+    if not members[key]:
+        del members[key]
         if not members:
             del index[name]

@@ -11,17 +11,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 from aggserver.endpoints.installer import Installer
-from aggserver.meta import times
+from aggserver.meta import codec, times
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry.informer import ALL, CONTROLLER, Informer
 from aggserver.registry.rest import Context, DeleteOptions
-from aggserver.registry.work_queue import CallLater, call_later
+from aggserver.registry.work_queue import CallLater, call_later, in_turns
 from aggserver.standalone import running_pods, workloads
 from aggserver.standalone.internal_client import InternalClient
 from aggserver.standalone.workloads import Plan, controller_of
+from aggserver.storage import keys
 from aggserver.storage.interface import Storage
 from aggserver.storage.keys import ObjectKey
 
@@ -39,6 +41,16 @@ _WORKLOADS = {
 }
 _SCHEDULERS = ("", "default-scheduler")
 _WORKERS = 8
+# With more Pods, the plan of their workload is made in a thread.
+_MANY = 500
+# Bytes of Pods that are decoded before other tasks run: some milliseconds.
+_DECODED = 256 * 1024
+
+
+class _Controller(NamedTuple):
+    kind: str
+    key: str
+    uid: str
 
 
 class PodRunner:
@@ -53,7 +65,9 @@ class PodRunner:
             for kind, resource in _WORKLOADS.items()
         }
         # What controls each Pod and ReplicaSet, by their kinds and keys: to be told when one is gone.
-        self._controllers: dict[tuple[str, str], tuple[str, str]] = {}
+        self._controllers: dict[tuple[str, str], _Controller] = {}
+        # The keys of Pods and ReplicaSets, by their kinds and the uid of what controls them.
+        self._controlled_by: dict[tuple[str, str], dict[str, None]] = {}
 
     async def run(self) -> None:
         await self._make_node()
@@ -117,10 +131,21 @@ class PodRunner:
         reference = controller_of(obj) if obj is not None else None
         found = None
         if reference is not None and reference["kind"] in self._workloads:
-            found = self._controllers[kind, key] = (reference["kind"], f"{key.partition('/')[0]}/{reference['name']}")
+            found = _Controller(reference["kind"], f"{key.partition('/')[0]}/{reference['name']}", reference["uid"])
+            self._controllers[kind, key] = found
+            self._controlled_by.setdefault((kind, found.uid), {})[key] = None
+        if known is not None and (found is None or found.uid != known.uid):
+            self._forget(kind, key, known.uid)
         for each in dict.fromkeys((known, found)):
             if each is not None:
-                self._workloads[each[0]].enqueue(each[1])
+                self._workloads[each.kind].enqueue(each.key)
+
+    def _forget(self, kind: str, key: str, uid: str) -> None:
+        """An object is not controlled by this any more."""
+        members = self._controlled_by.get((kind, uid), {})
+        members.pop(key, None)
+        if not members:
+            self._controlled_by.pop((kind, uid), None)
 
     async def _sync(self, kind: str, key: str, owner: JSONObject | None) -> float | None:
         if kind == "ReplicaSet":
@@ -135,32 +160,54 @@ class PodRunner:
     async def _plan(self, kind: str, owner: JSONObject) -> Plan:
         now = self._now()
         if kind == "Deployment":
-            return workloads.deployment(owner, await self._controlled(_SETS, owner), now)
-        pods = await self._controlled(_PODS, owner)
+            return workloads.deployment(owner, await self._controlled("ReplicaSet", owner), now)
+        pods = await self._controlled("Pod", owner)
         if kind == "ReplicaSet":
-            return workloads.replica_set(owner, pods)
-        if kind == "DaemonSet":
-            return workloads.daemon_set(owner, pods, NODE)
-        if kind == "Job":
-            return workloads.job(owner, pods, now)
-        claims = []
-        if owner["spec"].get("volumeClaimTemplates"):
-            claims = [each["metadata"]["name"] for each in await self._all(_CLAIMS, owner["metadata"]["namespace"])]
-        return workloads.stateful_set(owner, pods, claims)
+            plan = partial(workloads.replica_set, owner, pods)
+        elif kind == "DaemonSet":
+            plan = partial(workloads.daemon_set, owner, pods, NODE)
+        elif kind == "Job":
+            plan = partial(workloads.job, owner, pods, now)
+        else:
+            plan = partial(workloads.stateful_set, owner, pods, await self._claims(owner))
+        return await asyncio.to_thread(plan) if len(pods) > _MANY else plan()
 
-    async def _controlled(self, resource: tuple[str, str], owner: JSONObject) -> list[JSONObject]:
+    async def _controlled(self, kind: str, owner: JSONObject) -> list[JSONObject]:
         """Read anew, since the informer's cache may not have yet what was made a moment ago."""
-        metadata = owner["metadata"]
-        found = await self._all(resource, metadata["namespace"])
-        return [each for each in found if (controller_of(each) or {}).get("uid") == metadata["uid"]]
+        await (self._pods if kind == "Pod" else self._workloads[kind]).caught_up()
+        metadata, store, found = owner["metadata"], self._client.store(*_BY_KIND[kind]), list[JSONObject]()
+        read = 0
+        for key in list(self._controlled_by.get((kind, metadata["uid"]), ())):
+            try:
+                item = await store.get(Context(CONTROLLER, metadata["namespace"]), key.rpartition("/")[2])
+            except StatusError as error:
+                if error.code != 404:
+                    raise
+                self._forget(kind, key, metadata["uid"])
+                continue
+            obj = item.decoded()
+            if (controller_of(obj) or {}).get("uid") == metadata["uid"]:
+                found.append(obj)
+            read += item.size
+            if read >= _DECODED:
+                read = 0
+                await asyncio.sleep(0)
+        return found
 
-    async def _all(self, resource: tuple[str, str], namespace: str) -> list[JSONObject]:
-        result = await self._client.store(*resource).list(Context(CONTROLLER, namespace), ALL)
-        return [item.decoded() for item in result.items]
+    async def _claims(self, owner: JSONObject) -> set[str]:
+        """The names of the PersistentVolumeClaims in its namespace, if it wants any."""
+        if not owner["spec"].get("volumeClaimTemplates"):
+            return set()
+        result = await self._client.store(*_CLAIMS).list(Context(CONTROLLER, owner["metadata"]["namespace"]), ALL)
+        return {keys.split(item.key).name async for item in in_turns(result.items, _MANY)}
 
     async def _carry_out(self, at: ObjectKey, owner: JSONObject, plan: Plan) -> None:
-        for obj in plan.create:
-            await self._client.create(*_BY_KIND[obj["kind"]], obj)
+        async for obj in in_turns(plan.create, 1):
+            # A copy that belongs to the store; `copy.deepcopy` would take a second for a large template.
+            made = await self._client.create(*_BY_KIND[obj["kind"]], codec.decode_stored(codec.encode_json(obj)))
+            if obj["kind"] != "PersistentVolumeClaim":
+                name = f"{at.namespace}/{keys.split(made.key).name}"
+                self._controlled_by.setdefault((obj["kind"], owner["metadata"]["uid"]), {})[name] = None
         for obj in plan.delete:
             metadata = obj["metadata"]
             resource = _BY_KIND[obj["kind"]]

@@ -25,6 +25,8 @@ from aggserver.meta.json_types import JSONMapping, JSONObject
 from aggserver.registry.informer import CONTROLLER, CallLater, Informer, call_later
 from aggserver.registry.rest import ApplyConfiguration, Context, DeleteOptions, WriteOptions
 from aggserver.registry.store import Store
+from aggserver.registry.unreadable import Unreadable
+from aggserver.registry.work_queue import in_turns
 
 if TYPE_CHECKING:
     from aggserver.authorization.aggregation import Aggregation
@@ -40,6 +42,14 @@ _BOOTSTRAP = WriteOptions(field_manager="kube-apiserver", bounded=False)
 _AGGREGATION = WriteOptions(field_manager="clusterrole-aggregation-controller", force=True, bounded=False)
 # Seconds that a request waits for the roles to be read.
 _WAIT_SECONDS = 20.0
+# Rules or subjects that are learned before other tasks run: about a millisecond.
+_STEPS = 500
+# ClusterRoles with more rules and selectors than this are aggregated in a thread; those of bootstrap have some hundreds.
+_LONG = 5000
+# Those of one bootstrap object, or its subjects.
+_MANY = 200
+# Codes of refusals: not valid, not allowed, too large.
+_REFUSED = (400, 403, 413, 422)
 # Seconds before what could not be written is tried again.
 _RETRY = Backoff(initial=0.1, longest=10.0)
 
@@ -64,6 +74,7 @@ class RoleController:
         self._ready: asyncio.Future[Policy] | None = None
         self._cluster_roles: Mapping[str, JSONObject] = {}
         self._aggregation: Aggregation | None = None  # None until all roles are known: none must lose rules before
+        self._aggregating = asyncio.Lock()
 
     async def policy(self) -> Policy:
         """The roles and bindings, once they are read. Raises StatusError (500) if that takes too long."""
@@ -124,20 +135,30 @@ class RoleController:
             self._waited_for().set_result(policy)
 
     async def _sync(self, kind: str, policy: Policy, key: str, obj: JSONObject | None) -> float | None:
-        if obj is None:
-            namespace, _, name = key.rpartition("/")
-            policy.remove(kind, namespace, name)
-        else:
-            policy.put(obj)
-        if kind == "ClusterRole" and self._aggregation is not None and self._aggregation.concerns(key, obj):
+        namespace, _, name = key.rpartition("/")
+        async for _ in in_turns(policy.removing(kind, namespace, name) if obj is None else policy.putting(obj), _STEPS):
+            pass
+        if kind == "ClusterRole" and self._aggregates and self._concerns_others(key, obj):
             await self._aggregate()
         return None
+
+    def _concerns_others(self, name: str, role: JSONObject | None) -> bool:
+        """Also while that is being computed."""
+        return self._aggregating.locked() or (self._aggregation is not None and self._aggregation.concerns(name, role))
 
     async def _aggregate(self) -> None:
         from aggserver.authorization.aggregation import Aggregation
 
-        self._aggregation = Aggregation(self._cluster_roles.values())
-        for name, rules in self._aggregation.changed.items():
+        async with self._aggregating:
+            roles = list(self._cluster_roles.values())
+            if sum(_weight(role) for role in roles) > _LONG:
+                self._aggregation = await asyncio.to_thread(Aggregation, roles)
+            else:
+                self._aggregation = Aggregation(roles)
+            await self._apply(self._aggregation.changed)
+
+    async def _apply(self, changed: Mapping[str, list[JSONObject]]) -> None:
+        for name, rules in changed.items():
             role = {"apiVersion": f"{GROUP}/v1", "kind": "ClusterRole", "metadata": {"name": name}}
             configuration = ApplyConfiguration(codec.encode_json(role | ({"rules": rules} if rules else {})))
             await self._store("ClusterRole").apply(Context(CONTROLLER), name, configuration, _AGGREGATION)
@@ -163,12 +184,21 @@ class RoleController:
             await over.wait()
 
     async def _reconcile_all(self, objects: list[JSONObject]) -> int:
-        """Returns how many could not be written. All at once, so that they are in few transactions."""
+        """Returns how many could not be written now. All at once, so that they are in few transactions.
+
+        One that is refused, or that is there and can't be read, is left as it is: trying again would not help, and nobody but
+        administrators could do anything meanwhile.
+        """
         done = await asyncio.gather(*map(self._reconcile_one, objects), return_exceptions=True)
-        for each in done:
-            if isinstance(each, BaseException) and not isinstance(each, StatusError):
-                raise each
-        return sum(isinstance(each, StatusError) for each in done)
+        failed = 0
+        for obj, error in zip(objects, done, strict=True):
+            if isinstance(error, BaseException) and not isinstance(error, StatusError):
+                raise error
+            if isinstance(error, Unreadable) or (error is not None and error.code in _REFUSED):
+                log.warning("%s %s is not completed: %s", obj["kind"], obj["metadata"]["name"], error.message)
+            elif error is not None:
+                failed += 1
+        return failed
 
     async def _reconcile_one(self, expected: JSONObject) -> None:
         from aggserver.authorization.aggregation import reconciled
@@ -184,7 +214,9 @@ class RoleController:
             return
         if _is_protected(existing):
             return
-        becomes = reconciled(existing, expected)
+        # A role may have got thousands of rules, and each is compared with each that is expected.
+        is_long = _weight(existing) > _MANY
+        becomes = await asyncio.to_thread(reconciled, existing, expected) if is_long else reconciled(existing, expected)
         if becomes is None:
             return
         if becomes.get("roleRef") != existing.get("roleRef"):
@@ -209,6 +241,12 @@ async def _create(store: Store, context: Context, obj: JSONObject) -> None:
 
 def _is_aggregated(obj: JSONMapping, member: str) -> bool:
     return member == "rules" and "aggregationRule" in obj
+
+
+def _weight(obj: JSONMapping) -> int:
+    """How many rules, selectors and subjects it has."""
+    parts = obj.get("rules"), (obj.get("aggregationRule") or {}).get("clusterRoleSelectors"), obj.get("subjects")
+    return 1 + sum(len(part or ()) for part in parts)
 
 
 def _is_protected(obj: JSONMapping) -> bool:

@@ -19,12 +19,14 @@ from aggserver.meta.json_types import JSONObject
 from aggserver.registry.informer import CONTROLLER, CallLater, Informer, call_later
 from aggserver.registry.rest import Context, DeleteOptions, WriteOptions
 from aggserver.registry.store import Store
+from aggserver.registry.work_queue import in_turns
 
 __all__ = ["Missing", "TokenSecretsController", "account_name", "filled", "is_orphan", "missing"]
 
 _TYPE = "kubernetes.io/service-account-token"
 _NAME, _UID = "kubernetes.io/service-account.name", "kubernetes.io/service-account.uid"
 _WRITE = WriteOptions(field_manager="aggserver")
+_ENQUEUED = 1000  # Secrets of one ServiceAccount that are looked up before other tasks run
 
 
 class Missing(NamedTuple):
@@ -70,6 +72,8 @@ class TokenSecretsController:
         self._ca_bundle = ca_bundle
         self._of_secrets = Informer(secrets, self._sync, later)
         self._of_accounts = Informer(accounts, self._look_again, later)
+        self._named: dict[str, dict[str, None]] = {}  # the keys of Secrets by the key of the ServiceAccount that they name
+        self._names: dict[str, str] = {}  # the other way round
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -79,13 +83,23 @@ class TokenSecretsController:
 
     async def _look_again(self, key: str, account: JSONObject | None) -> float | None:
         """After a ServiceAccount was deleted or made: at the Secrets that name it."""
-        namespace, _, name = key.partition("/")
-        for other, secret in self._of_secrets.objects.items():
-            if other.startswith(f"{namespace}/") and account_name(secret) == name:
-                self._of_secrets.enqueue(other)
+        async for secret in in_turns(list(self._named.get(key, ())), _ENQUEUED):
+            self._of_secrets.enqueue(secret)
         return None
 
+    def _learn(self, key: str, secret: JSONObject | None) -> None:
+        """Remember which ServiceAccount a Secret names."""
+        before, name = self._names.pop(key, ""), account_name(secret) if secret is not None else ""
+        if before:
+            del self._named[before][key]
+            if not self._named[before]:
+                del self._named[before]
+        if name:
+            account = self._names[key] = f"{key.partition('/')[0]}/{name}"
+            self._named.setdefault(account, {})[key] = None
+
     async def _sync(self, key: str, secret: JSONObject | None) -> float | None:
+        self._learn(key, secret)
         if secret is None or not account_name(secret) or secret["metadata"].get("deletionTimestamp"):
             return None
         namespace, _, name = key.partition("/")

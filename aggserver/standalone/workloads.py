@@ -9,7 +9,6 @@ Pure. Source: k8s.io/kubernetes pkg/controller/{replicaset,deployment,statefulse
 
 from __future__ import annotations
 
-import copy
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,7 +40,9 @@ _FAILURES = 6
 
 @dataclass(slots=True)
 class Plan:
-    """create: Pods, ReplicaSets and PersistentVolumeClaims, by their kinds. delete: objects. scale: ReplicaSets, and to how many.
+    """create: Pods, ReplicaSets and PersistentVolumeClaims, by their kinds. They share parts with each other and with the planned
+    object, since hundreds of copies of a large template would fill the memory. delete: objects. scale: ReplicaSets, and to how
+    many.
 
     annotate: objects, the planned one among them, and their new annotations. status: the members of the status that are to
     change; those that are None are removed.
@@ -146,7 +147,7 @@ def _replicas(spec: JSONObject) -> dict[str, str]:
 
 def _new_set(owner: JSONObject, revision: str, replicas: int) -> JSONObject:
     spec, metadata = owner["spec"], owner["metadata"]
-    template = copy.deepcopy(spec["template"])
+    template = {**spec["template"]}
     added = {HASH_LABEL: _hash(spec["template"])}
     template["metadata"] = {**(template.get("metadata") or {})}
     labels = template["metadata"]["labels"] = {**(template["metadata"].get("labels") or {}), **added}
@@ -232,7 +233,7 @@ def stateful_set(owner: JSONObject, pods: Sequence[JSONObject], claims: Iterable
         if len(plan.create) >= _BURST or (not in_parallel and (pod is None or not _is_ready(pod))):
             break
     else:
-        names = [f"{name}-{ordinal}" for ordinal in ordinals]
+        names = dict.fromkeys(f"{name}-{ordinal}" for ordinal in ordinals)
         surplus = [pod for key, pod in sorted(by_name.items(), key=_ordinal) if key not in names]
         strategy = spec.get("updateStrategy") or {}
         first = start + (strategy.get("rollingUpdate") or {}).get("partition", 0)
@@ -289,7 +290,7 @@ def _claims(owner: JSONObject, pod: str) -> list[JSONObject]:
         labels = {**(given.get("labels") or {}), **((owner["spec"].get("selector") or {}).get("matchLabels") or {})}
         metadata = {"name": f"{given['name']}-{pod}", "namespace": owner["metadata"]["namespace"], "labels": labels}
         claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata}
-        found.append({**claim, "spec": copy.deepcopy(template["spec"])})
+        found.append({**claim, "spec": template["spec"]})
     return found
 
 
@@ -408,7 +409,7 @@ def _pod(
             metadata[key] = value
     if given.get("finalizers"):
         metadata["finalizers"] = list(given["finalizers"])
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": copy.deepcopy(template["spec"])}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {**template["spec"]}}
 
 
 def _reference(owner: JSONObject) -> JSONObject:

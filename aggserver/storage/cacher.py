@@ -15,12 +15,13 @@ import heapq
 import itertools
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from aggserver.meta.backoff import Backoff
 from aggserver.storage.changes import STALE_BYTES, Cached, Change, ChangeEvents, WatchEvent, Window
+from aggserver.storage.fair_turns import FairTurns
 from aggserver.storage.interface import (
     Compacted,
     Corrupt,
@@ -35,7 +36,7 @@ from aggserver.storage.interface import (
 )
 from aggserver.storage.keys import ancestors, end_of, prefix_end
 from aggserver.storage.ordered import Ordered
-from aggserver.storage.past import Past, Sources
+from aggserver.storage.past import CLOCK_EVERY, LOOK_MATCHING, SLICE_SECONDS, Past, Sources
 from aggserver.storage.watcher import CacheWatcher
 
 __all__ = ["CacheWatcher", "Cached", "Cacher", "ListPage", "WatchEvent"]
@@ -73,7 +74,7 @@ class Cacher(Generic[T]):
     `make` decodes stored bytes, or raises Corrupt; `at` returns an object with another revision, for DELETED events. Objects that
     can't be decoded are in `corrupt`, by key, which several cachers may share: a read that includes one fails, a watch that
     should get an event for one ends, and everything else works. `prepare` is awaited before the first read. `clock` is monotonic,
-    in seconds; `sleep` waits between attempts to watch the store again.
+    in seconds; `sleep` waits between attempts to watch the store again. `turns` are those of all cachers of a server.
 
     epoch: counts the calls of `break_off`.
     """
@@ -89,6 +90,7 @@ class Cacher(Generic[T]):
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         corrupt: dict[str, Corrupt] | None = None,
+        turns: FairTurns | None = None,
     ) -> None:
         self.revision = 0
         self.corrupt = {} if corrupt is None else corrupt
@@ -101,6 +103,7 @@ class Cacher(Generic[T]):
         self._prepare = prepare
         self._clock = clock
         self._sleep = sleep
+        self._turns = turns or FairTurns()
         self._objects: Ordered[T] = Ordered()
         self._window: Window[T] = Window(0)
         self._swept = 0  # the window's `dropped` bytes at the last `_sweep`
@@ -414,39 +417,70 @@ class Cacher(Generic[T]):
         """Whether there is an object at `key` in the cache that can be read."""
         return self._objects.get(key) is not None
 
-    def list(self, prefix: str, *, start: str = "", limit: int = 0, matches: Matches[T] | None = None) -> ListPage[T]:
-        """The cached objects under `prefix`, beginning at the key `start`, at most `limit` that match (0: all).
-
-        Raises CorruptList.
-        """
-        page = self._page(prefix, start, limit, matches)
-        return self._before_corrupt(page, prefix, start, limit) if self.corrupt else page
-
-    def _before_corrupt(self, page: ListPage[T], prefix: str, start: str, limit: int) -> ListPage[T]:
-        """The page, if objects that can't be read come only after it. Raises CorruptList."""
-        found = self.corrupt_in(max(start, prefix), page.next_start or prefix_end(prefix))
-        if not found:
-            return page
-        if limit and len(page.items) == limit and page.items[-1].key < found[0].key:
-            return ListPage(page.items, page.revision, True, page.items[-1].key + "\0")
-        raise CorruptList(found)
-
-    def _page(self, prefix: str, start: str, limit: int, matches: Matches[T] | None) -> ListPage[T]:
-        first, last = self._objects.span(max(start, prefix), prefix_end(prefix))
-        if matches is not None:
-            return _select(self._objects.items(first, last), self.revision, limit, matches)
+    def list(self, prefix: str, *, start: str = "", limit: int = 0) -> ListPage[T]:
+        """The cached objects under `prefix`, beginning at the key `start`, at most `limit` (0: all). Raises CorruptList."""
+        start, end = max(start, prefix), prefix_end(prefix)
+        corrupt = self.corrupt_in(start, end) if self.corrupt else ()
+        first, last = self._objects.span(start, end)
         if not limit or last - first <= limit:
-            return ListPage(self._objects.values(first, last), self.revision)
-        end = first + limit
-        return ListPage(self._objects.values(first, end), self.revision, True, self._objects.key(end - 1) + "\0", last - end)
+            return _before_corrupt(ListPage(self._objects.values(first, last), self.revision), corrupt, limit)
+        cut = first + limit
+        after = self._objects.key(cut - 1) + "\0"
+        page = ListPage(self._objects.values(first, cut), self.revision, True, after, last - cut)
+        return _before_corrupt(page, corrupt, limit)
+
+    async def select(
+        self, prefix: str, matches: Matches[T] | None, *, start: str = "", limit: int = 0, user: str = ""
+    ) -> ListPage[T]:
+        """As `list`, of the objects that match, all at the revision of the call.
+
+        user: whose turns it takes, since it looks at many objects for few that match.
+        """
+        if matches is None:
+            return self.list(prefix, start=start, limit=limit)
+        start, end = max(start, prefix), prefix_end(prefix)
+        corrupt = self.corrupt_in(start, end) if self.corrupt else ()
+        items = self._objects.snapshot(*self._objects.span(start, end))
+        return _before_corrupt(await self._scan(items, self.revision, limit, matches, user), corrupt, limit)
+
+    async def _scan(
+        self, items: Iterator[tuple[str, T]], revision: int, limit: int, matches: Matches[T] | None, user: str, total: int = 0
+    ) -> ListPage[T]:
+        """The first `limit` of `items` that match. The next page begins after the last item examined, as upstream.
+
+        Other requests run between slices of it, so `items` must not depend on what they change.
+        """
+        taken: builtins.list[T] = []
+        last = ""
+        clock = self._clock
+        while True:
+            await self._turns.turn(user)
+            end = clock() + SLICE_SECONDS
+            for examined, (key, item) in enumerate(items, 1):
+                if limit and len(taken) == limit:
+                    return ListPage(taken, revision, True, last + "\0", None if matches else total - limit)
+                last = key
+                if matches is None or matches(item):
+                    taken.append(item)
+                if examined >= LOOK_MATCHING or (not examined % CLOCK_EVERY and clock() >= end):
+                    break
+            else:
+                return ListPage(taken, revision)
 
     async def list_at(
-        self, revision: int, prefix: str, *, start: str = "", limit: int = 0, matches: Matches[T] | None = None
+        self,
+        revision: int,
+        prefix: str,
+        *,
+        start: str = "",
+        limit: int = 0,
+        matches: Matches[T] | None = None,
+        user: str = "",
     ) -> ListPage[T]:
-        """As `list`, exactly at `revision`. Raises Compacted, CorruptList, FutureRevision, Unavailable."""
+        """As `select`, exactly at `revision`. Raises Compacted, CorruptList, FutureRevision, Unavailable."""
         await self.wait_for(revision)
         if revision < self._window.floor:
-            return await self._list_stored(revision, prefix, start, limit, matches)
+            return await self._list_stored(revision, prefix, start, limit, matches, user)
         start, end = max(start, prefix), prefix_end(prefix)
         # The state of a changed key at `revision` is what its first later change replaced.
         then: dict[str, T | None] = {}
@@ -458,19 +492,21 @@ class Cacher(Generic[T]):
         if corrupt := [error for error in self.corrupt_in(start, end) if error.key not in then]:
             raise CorruptList(corrupt)
         if not then:
-            page = self.list(prefix, start=start, limit=limit, matches=matches)
+            page = await self.select(prefix, matches, start=start, limit=limit, user=user)
             return ListPage(page.items, revision, page.more, page.next_start, page.remaining)
         first, last = self._objects.span(start, end)
-        unchanged = (item for item in self._objects.items(first, last) if item[0] not in then)
+        unchanged = (item for item in self._objects.snapshot(first, last) if item[0] not in then)
         restored = [(key, old) for key, old in sorted(then.items()) if old is not None]
         total = last - first - sum(self._objects.get(key) is not None for key in then) + len(restored)
-        return _select(heapq.merge(unchanged, restored, key=_key), revision, limit, matches, total)
+        return await self._scan(heapq.merge(unchanged, restored, key=_key), revision, limit, matches, user, total)
 
-    async def _list_stored(self, revision: int, prefix: str, start: str, limit: int, matches: Matches[T] | None) -> ListPage[T]:
+    async def _list_stored(
+        self, revision: int, prefix: str, start: str, limit: int, matches: Matches[T] | None, user: str
+    ) -> ListPage[T]:
         """From the store, page by page until `limit` objects match."""
         found: builtins.list[T] = []
         # If few objects match, small pages would mean many requests to the store.
-        size = max(limit, CHUNK) if limit and matches is not None else limit
+        size = limit if matches is None else max(limit, CHUNK)
         while True:
             page = await self._storage.list(prefix, revision=revision, start=start, limit=size)
             made: builtins.list[T] = []
@@ -478,7 +514,8 @@ class Cacher(Generic[T]):
             await self._make_all(page.items, made, corrupt)
             if corrupt:
                 raise CorruptList(corrupt)
-            part = _select(((item.key, item) for item in made), revision, limit - len(found) if limit else 0, matches)
+            items = ((item.key, item) for item in made)
+            part = await self._scan(items, revision, limit - len(found) if limit else 0, matches, user)
             found.extend(part.items)
             if part.more:
                 return ListPage(found, revision, True, part.next_start)
@@ -499,6 +536,7 @@ class Cacher(Generic[T]):
         initial: bool = False,
         initial_end: bool = False,
         readable_only: bool = False,
+        user: str = "",
     ) -> CacheWatcher[T]:
         """A watch on a prefix, or on one key if it doesn't end with '/'.
 
@@ -507,6 +545,7 @@ class Cacher(Generic[T]):
         initial: start with the present objects, once the cache has reached `after`.
         initial_end: send a bookmark after the present objects.
         readable_only: skip present objects that can't be read.
+        user: whose turns the past takes, if it has a selector.
 
         Raises FutureRevision, Compacted, Corrupt, CorruptList, Unavailable.
         """
@@ -515,7 +554,7 @@ class Cacher(Generic[T]):
         if initial and self.corrupt and not readable_only and (found := self.corrupt_in(prefix, end_of(prefix))):
             raise CorruptList(found)
         begin = self.revision if initial or after is None else after
-        past = Past(self._sources(), prefix, matches, begin, initial=initial, mark=initial_end and initial)
+        past = Past(self._sources(), prefix, matches, begin, initial=initial, mark=initial_end and initial, user=user)
         if past.is_empty:
             watcher = CacheWatcher(prefix, matches, self, None)
             self.join(watcher)
@@ -540,6 +579,8 @@ class Cacher(Generic[T]):
             self._at,
             newest=lambda: self.revision,
             behind=lambda: len(self._behind),
+            turns=self._turns,
+            clock=self._clock,
         )
 
     def join(self, watcher: CacheWatcher[T]) -> None:
@@ -555,17 +596,14 @@ class Cacher(Generic[T]):
             self._watchers.pop(watcher.prefix, None)
 
 
-def _select(items: Iterable[tuple[str, T]], revision: int, limit: int, matches: Matches[T] | None, total: int = 0) -> ListPage[T]:
-    """The first `limit` of `items` that match. The next page begins after the last item examined, as upstream."""
-    taken: builtins.list[T] = []
-    last = ""
-    for key, item in items:
-        if limit and len(taken) == limit:
-            return ListPage(taken, revision, True, last + "\0", None if matches else total - limit)
-        last = key
-        if matches is None or matches(item):
-            taken.append(item)
-    return ListPage(taken, revision)
+def _before_corrupt(page: ListPage[T], corrupt: Sequence[Corrupt], limit: int) -> ListPage[T]:
+    """The page, if objects that can't be read come only after it. `corrupt`: those after its start. Raises CorruptList."""
+    found = [error for error in corrupt if not page.next_start or error.key < page.next_start]
+    if not found:
+        return page
+    if limit and len(page.items) == limit and page.items[-1].key < found[0].key:
+        return ListPage(page.items, page.revision, True, page.items[-1].key + "\0")
+    raise CorruptList(found)
 
 
 def _key(item: tuple[str, T]) -> str:

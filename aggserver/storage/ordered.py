@@ -3,12 +3,16 @@
 The arrays are divided into parts of limited size: an insertion into one array of 500,000 moves half of it, which takes 0.2 ms, a
 quarter of the time of a create. A look-up is two binary searches; finding a position sums the sizes of the parts, which takes a
 few microseconds with 500,000 keys.
+
+A snapshot shares the parts. A part that a snapshot may still use is copied before the next change of it, which takes about a
+microsecond; so a reader that lets others write meanwhile sees one state, and needs no copy of all.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Generic, TypeVar
 
 __all__ = ["Ordered"]
@@ -21,7 +25,7 @@ T = TypeVar("T")
 class Ordered(Generic[T]):
     """Keys compare as str: by code point, which is the order of their UTF-8 bytes. A key must not be empty."""
 
-    __slots__ = ("_keys", "_starts", "_values")
+    __slots__ = ("_keys", "_shared", "_starts", "_values")
 
     def __init__(self, keys: Sequence[str] = (), values: Sequence[T] = ()) -> None:
         """`keys` are sorted; `values` are theirs, in the same order."""
@@ -30,6 +34,7 @@ class Ordered(Generic[T]):
         self._values = [list(values[cut : cut + PART]) for cut in cuts]
         # The least key that belongs to each part.
         self._starts = ["", *(part[0] for part in self._keys[1:])]
+        self._shared = [False] * len(self._keys)  # by part: whether a snapshot may use it
 
     def get(self, key: str) -> T | None:
         part, at = self._find(key)
@@ -38,6 +43,7 @@ class Ordered(Generic[T]):
 
     def put(self, key: str, value: T) -> None:
         part, at = self._find(key)
+        self._own(part)
         keys, values = self._keys[part], self._values[part]
         if at < len(keys) and keys[at] == key:
             values[at] = value
@@ -48,14 +54,23 @@ class Ordered(Generic[T]):
             self._keys[part : part + 1] = keys[:PART], keys[PART:]
             self._values[part : part + 1] = values[:PART], values[PART:]
             self._starts.insert(part + 1, keys[PART])
+            self._shared.insert(part + 1, False)
 
     def remove(self, key: str) -> None:
         """Remove a key, which must exist."""
         part, at = self._find(key)
+        self._own(part)
         del self._keys[part][at], self._values[part][at]
         if not self._keys[part] and len(self._keys) > 1:
-            del self._keys[part], self._values[part], self._starts[part]
+            del self._keys[part], self._values[part], self._starts[part], self._shared[part]
             self._starts[0] = ""
+
+    def _own(self, part: int) -> None:
+        """Copy a part that a snapshot may use, because it is about to change."""
+        if self._shared[part]:
+            self._keys[part] = self._keys[part][:]
+            self._values[part] = self._values[part][:]
+            self._shared[part] = False
 
     def _find(self, key: str) -> tuple[int, int]:
         """The part that a key belongs to, and its index in it."""
@@ -84,6 +99,22 @@ class Ordered(Generic[T]):
         """A lazy iterator; the map must not change meanwhile."""
         for keys, values in zip(_pieces(self._keys, first, last), _pieces(self._values, first, last), strict=True):
             yield from zip(keys, values, strict=True)
+
+    def snapshot(self, first: int, last: int) -> Iterator[tuple[str, T]]:
+        """As `items`, but the map may change meanwhile: it yields what was there at the call."""
+        begin = 0
+        pieces: list[tuple[list[str], list[T], int, int]] = []
+        for part, keys in enumerate(self._keys):
+            if begin < last and first < begin + len(keys):
+                self._shared[part] = True
+                pieces.append((keys, self._values[part], max(first - begin, 0), min(last - begin, len(keys))))
+            begin += len(keys)
+        return _items_of(pieces)
+
+
+def _items_of(pieces: Sequence[tuple[list[str], list[T], int, int]]) -> Iterator[tuple[str, T]]:
+    for keys, values, first, last in pieces:
+        yield from zip(islice(keys, first, last), islice(values, first, last), strict=True)
 
 
 def _pieces(parts: Sequence[list[T]], first: int, last: int) -> Iterator[list[T]]:

@@ -10,13 +10,15 @@ the watch when the buffer is full, v0.36.3.
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 from bisect import bisect_right, insort
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from aggserver.storage.changes import ADDED, BOOKMARK, Cached, Change, ChangeEvents, WatchEvent, Window
+from aggserver.storage.fair_turns import FairTurns
 from aggserver.storage.interface import Event, KeyValue, Storage
 from aggserver.storage.keys import end_of
 from aggserver.storage.ordered import Ordered
@@ -30,6 +32,13 @@ PART_BYTES = 64 * 1024
 MIN_PART = 8 * 1024
 ALL_PARTS = 512 * 1024
 LOOK = 500  # objects or changes examined before other requests run: a few milliseconds
+# The same for objects that are only matched, which takes 0.2 us each, if the matcher need not decode them first. If it must, the
+# time ends the slice.
+LOOK_MATCHING = 2000
+SLICE_SECONDS = 0.001
+CLOCK_EVERY = 4  # objects matched between two looks at the clock, which take as long as matching one
+# Bytes of objects read from the store at once, of which a selector may take none. A part would be a handful of them.
+READ_MATCHING = 256 * 1024
 FIRST_READ = 8  # objects or changes in the first read from the store, before their size is known; later as many as fit a part
 
 T = TypeVar("T", bound=Cached)
@@ -39,7 +48,8 @@ T = TypeVar("T", bound=Cached)
 class Sources(Generic[T]):
     """Where past events are read from: the parts of a cacher, until it is loaded again.
 
-    newest: returns its revision. behind: returns the number of watches that still read their past.
+    newest: returns its revision. behind: returns the number of watches that still read their past. turns: of those with a
+    selector. clock: monotonic, in seconds.
     """
 
     objects: Ordered[T]
@@ -49,6 +59,8 @@ class Sources(Generic[T]):
     at: Callable[[T, int], T]
     newest: Callable[[], int]
     behind: Callable[[], int]
+    turns: FairTurns
+    clock: Callable[[], float]
 
     @property
     def part(self) -> int:
@@ -59,8 +71,8 @@ class Sources(Generic[T]):
 class Past(Generic[T]):
     """The past of a watch on `prefix`: the objects at `revision` if `initial`, then the changes after it.
 
-    mark: send the initial-events-end bookmark after the objects. `upto`, set when the watch ends, is the last revision to
-    deliver.
+    mark: send the initial-events-end bookmark after the objects. user: whose turns it takes, if it has a selector. `upto`, set
+    when the watch ends, is the last revision to deliver.
     """
 
     __slots__ = (
@@ -72,10 +84,12 @@ class Past(Generic[T]):
         "_matches",
         "_prefix",
         "_revision",
+        "_scanning",
         "_seen",
         "_sources",
         "_start",
         "_then",
+        "_user",
         "upto",
     )
 
@@ -88,6 +102,7 @@ class Past(Generic[T]):
         *,
         initial: bool = False,
         mark: bool = False,
+        user: str = "",
     ) -> None:
         self.upto: int | None = None
         self._sources = sources
@@ -104,6 +119,8 @@ class Past(Generic[T]):
         self._seen = revision
         self._after = revision  # changes until then were delivered, or will be with the objects
         self._limit = FIRST_READ
+        self._user = user
+        self._scanning = matches is not None  # the next part follows objects that did not match, so it needs a turn
 
     @property
     def is_empty(self) -> bool:
@@ -119,6 +136,13 @@ class Past(Generic[T]):
             self._then.clear()
             self._keys.clear()
 
+    async def pause(self) -> None:
+        """Let other requests run before the next part, because a fast client would read them all without a pause."""
+        if self._scanning:
+            await self._sources.turns.turn(self._user)
+        else:
+            await asyncio.sleep(0)
+
     async def next(self) -> list[WatchEvent[T]] | None:
         """The next part, of about `Sources.part` bytes, possibly empty. None after the last, at `upto` or the newest revision.
 
@@ -130,8 +154,8 @@ class Past(Generic[T]):
         if self._after >= upto:
             return None
         if self._sources.window.floor <= self._after:
-            return self._events(self._recent(upto))
-        return self._events(await self._stored(upto))
+            return self._recent(upto)
+        return await self._stored(upto)
 
     # The objects at `revision`
 
@@ -141,8 +165,7 @@ class Past(Generic[T]):
             found = self._state_in_memory(start)
         else:
             found = await self._state_in_store(start)
-        matches = self._matches
-        batch = [WatchEvent(ADDED, item, item.revision, item.size) for item in found if matches is None or matches(item)]
+        batch = [WatchEvent(ADDED, item, item.revision, item.size) for item in found]
         if self._start is None and self._mark:
             batch.append(WatchEvent(BOOKMARK, None, self._revision, initial_events_end=True))
         return batch
@@ -153,12 +176,21 @@ class Past(Generic[T]):
         items = objects.items(*objects.span(start, self._end))
         if self._then:
             items = self._as_of_then(items)
+        matches, clock = self._matches, self._sources.clock
         found: list[T] = []
         size, part = 0, self._sources.part
-        for key, item in items:
-            found.append(item)
-            size += item.size
-            if size >= part or len(found) >= LOOK:
+        end = clock() + SLICE_SECONDS
+        look = LOOK if matches is None else LOOK_MATCHING
+        for examined, (key, item) in enumerate(items, 1):
+            if matches is None or matches(item):
+                found.append(item)
+                size += item.size
+                if size >= part:
+                    self._scanning = False
+                    self._go_on_after(key)
+                    return found
+            if examined >= look or (matches is not None and not examined % CLOCK_EVERY and clock() >= end):
+                self._scanning = matches is not None
                 self._go_on_after(key)
                 return found
         self._go_on_after(None)
@@ -189,45 +221,53 @@ class Past(Generic[T]):
         items = [self._sources.make(item) for item in page.items if item.key < self._end]
         ended = not page.more or len(items) < len(page.items)
         self._start = None if ended else items[-1].key + "\0"
-        self._read(len(items), sum(item.size for item in items))
-        return items
+        matches = self._matches
+        found = items if matches is None else [item for item in items if matches(item)]
+        self._read(len(items), sum(item.size for item in items), sum(item.size for item in found))
+        return found
 
     @property
     def _folder(self) -> str:
         return self._prefix[: self._prefix.rindex("/") + 1]
 
-    def _read(self, count: int, size: int) -> None:
-        """Set the size of the next read by that of the last one."""
-        self._limit = min(LOOK, max(1, self._sources.part * count // max(size, 1))) if count else LOOK
+    def _read(self, count: int, size: int, taken: int) -> None:
+        """Set the number of the next read by the bytes of the last one. taken: bytes of it that match."""
+        part = self._sources.part
+        self._scanning = taken < part and self._matches is not None
+        room = READ_MATCHING if self._scanning else part
+        self._limit = min(LOOK, max(1, room * count // max(size, 1))) if count else LOOK
 
     # The changes after `revision`
 
-    def _recent(self, upto: int) -> list[Change[T]]:
-        """From the window."""
-        found: list[Change[T]] = []
+    def _recent(self, upto: int) -> list[WatchEvent[T]]:
+        """From the window. Raises Corrupt."""
+        found: list[WatchEvent[T]] = []
         size, part = 0, self._sources.part
         changes = self._sources.window.since(self._after, LOOK)
         for change in changes:
             if change.revision > upto:
                 break
             self._after = change.revision
-            if self._prefix <= change.key < self._end:
-                found.append(change)
-                size += _size(change)
+            if self._prefix <= change.key < self._end and (event := self._event(change)) is not None:
+                found.append(event)
+                size += event.size
                 if size >= part:
+                    self._scanning = False
                     return found
+        self._scanning = self._matches is not None
         if len(changes) < LOOK or changes[-1].revision > upto:
             self._after = upto  # later revisions are those of other prefixes
         return found
 
-    async def _stored(self, upto: int) -> list[Change[T]]:
-        """From the store's history."""
+    async def _stored(self, upto: int) -> list[WatchEvent[T]]:
+        """From the store's history. Raises StorageError."""
         folder, limit = self._folder, self._limit
         events = await self._sources.storage.history(folder, self._after, upto, limit)
         self._after = events[-1].revision if len(events) == limit else upto
         changes = [self._change(event) for event in events if folder == self._prefix or event.key == self._prefix]
-        self._read(len(changes), sum(map(_size, changes)))
-        return changes
+        found = [event for change in changes if (event := self._event(change)) is not None]
+        self._read(len(changes), sum(map(_size, changes)), sum(event.size for event in found))
+        return found
 
     def _change(self, event: Event) -> Change[T]:
         make = self._sources.make
@@ -237,16 +277,12 @@ class Past(Generic[T]):
             new = make(KeyValue(event.key, event.value, event.create_revision, event.revision, event.fault))
         return Change(event.key, event.revision, old, new)
 
-    def _events(self, changes: Sequence[Change[T]]) -> list[WatchEvent[T]]:
-        """The events of the changes that match. Raises Corrupt."""
-        for change in changes:
-            if change.corrupt is not None:
-                raise change.corrupt
-        matches = self._matches
-        found = [ChangeEvents(change, self._sources.at) for change in changes]
-        if matches is None:
-            return [one.event() for one in found]
-        return [event for one in found if (event := one.selected(matches)) is not None]
+    def _event(self, change: Change[T]) -> WatchEvent[T] | None:
+        """The event of a change, None if it does not match. Raises Corrupt."""
+        if change.corrupt is not None:
+            raise change.corrupt
+        events = ChangeEvents(change, self._sources.at)
+        return events.event() if self._matches is None else events.selected(self._matches)
 
 
 def _key(item: tuple[str, T]) -> str:

@@ -72,8 +72,7 @@ class CacheWatcher(Generic[T]):
             first, self._first = self._first, None
             return first
         while (past := self._past) is not None:
-            # Let other requests run between parts, because a fast client would read them all without a pause.
-            await asyncio.sleep(0)
+            await past.pause()
             if batch := await self._earlier(past):
                 return batch
         while not self._pending:

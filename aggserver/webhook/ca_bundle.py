@@ -10,17 +10,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
 from collections.abc import Iterator
 
 __all__ = ["certificates", "problem"]
 
-# A block: from the last BEGIN line before an END line to that. The first line of a block may have nothing but the mark.
-_BLOCK = re.compile(
-    rb"(?:(?<=\n)|\A)-----BEGIN ([^\n]*?)-----[ \t]*\r?\n((?:(?!-----BEGIN ).)*?)(?<=\n)-----END \1-----[ \t]*\r?(?:\n|\Z)",
-    re.DOTALL,
-)
-_HEADER = re.compile(rb"[^\n:]*:[^\n]*\n")
+# A block: from the last BEGIN line before an END line to that. The lines have nothing but the marks and the kind.
+_BEGIN, _END, _DASHES = b"-----BEGIN ", b"\n-----END ", b"-----"
 _SEQUENCE, _BIT_STRING = 0x30, 0x03
 
 
@@ -50,16 +45,47 @@ def certificates(bundle: bytes) -> Iterator[bytes]:
 
 def _blocks(bundle: bytes) -> Iterator[tuple[bytes, bool, bytes, int]]:
     """Kind, whether it has headers, content and end of each block."""
-    for found in _BLOCK.finditer(bundle):
-        kind, body = found[1], found[2]
-        has_headers = False
-        while (header := _HEADER.match(body)) is not None:
-            has_headers = True
-            body = body[header.end() :]
-        try:
-            yield kind, has_headers, base64.b64decode(body.translate(None, b" \t\r\n"), validate=True), found.end()
-        except binascii.Error:
-            continue
+    at = 0
+    while (end := bundle.find(_END, at)) >= 0:
+        trailer = end + len(_END)
+        found = _block(bundle, at, end)
+        at = trailer
+        if found is not None:
+            yield found
+            at = found[3]
+
+
+def _block(bundle: bytes, at: int, end: int) -> tuple[bytes, bool, bytes, int] | None:
+    """The block that ends with the mark at `end`, and begins at or after `at`."""
+    begin = bundle.rfind(_BEGIN, at, end)
+    if begin < 0 or (begin > at and bundle[begin - 1] != ord("\n")):
+        return None
+    first, start = _line(bundle, begin + len(_BEGIN))
+    kind = first.removesuffix(_DASHES)
+    content = start
+    while content <= end:
+        header, after = _line(bundle, content)
+        if b":" not in header:
+            break
+        content = after
+    # There is an empty line after headers.
+    if first == kind or (content > end and content > start):
+        return None
+    last, behind = _line(bundle, end + len(_END))
+    if last != kind + _DASHES:
+        return None
+    try:
+        decoded = base64.b64decode(bundle[content:end].translate(None, b" \t\r\n"), validate=True)
+    except binascii.Error:
+        return None
+    return kind, content > start, decoded, behind
+
+
+def _line(bundle: bytes, at: int) -> tuple[bytes, int]:
+    """The line that begins there, without blanks at its end, and where the next one begins."""
+    end = bundle.find(b"\n", at)
+    end, after = (len(bundle), len(bundle)) if end < 0 else (end, end + 1)
+    return bundle[at:end].removesuffix(b"\r").rstrip(b" \t"), after
 
 
 def _malformed(der: bytes) -> str:

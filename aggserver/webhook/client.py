@@ -43,6 +43,8 @@ IDLE_SECONDS = 50.0
 
 # Trusted certificates are parsed once for each caBundle. As many bundles are kept as upstream keeps clients.
 MAX_CONTEXTS = 200
+# CA bundles above this many bytes are read in a thread: it takes milliseconds, and other requests must not wait.
+_LONG_BUNDLE = 64 * 1024
 
 # As Go's http.Client and client-go have them.
 MAX_REDIRECTS = 10
@@ -147,7 +149,7 @@ class Webhooks:
         raise exchange.error(f"stopped after {MAX_REDIRECTS} redirects", target)
 
     async def _send(self, exchange: _Exchange, config: ClientConfig, body: bytes, identity: Identity) -> aiohttp.ClientResponse:
-        context = self._context(config.ca_bundle, identity)
+        context = await self._context(config.ca_bundle, identity)
         url = URL(exchange.url, encoded=True)
         headers, server_name, proxy = {}, None, None
         if config.service is not None and (url.host, url.port) == (config.service.server_name, config.service.port):
@@ -186,21 +188,27 @@ class Webhooks:
             except (aiohttp.ClientError, OSError) as error:
                 raise exchange.error(_plain(error, url, server_name)) from error
 
-    def _context(self, bundle: bytes, identity: Identity) -> ssl.SSLContext:
+    async def _context(self, bundle: bytes, identity: Identity) -> ssl.SSLContext:
         bundle = bundle if bundle.strip() else b""
         key = bundle, identity.certificate, identity.key
         context = self._contexts.pop(key, None)
         if context is None:
-            problem = ca_bundle.problem(bundle)
-            if problem:
-                raise WebhookError(f"unable to load root certificates: {problem}")
-            context = _trusting(bundle)
-            if identity.certificate:
-                _show(context, identity)
+            is_long = len(bundle) > _LONG_BUNDLE
+            context = await asyncio.to_thread(_made, bundle, identity) if is_long else _made(bundle, identity)
         self._contexts[key] = context
         if len(self._contexts) > MAX_CONTEXTS:
             self._contexts.popitem(last=False)
         return context
+
+
+def _made(bundle: bytes, identity: Identity) -> ssl.SSLContext:
+    problem = ca_bundle.problem(bundle)
+    if problem:
+        raise WebhookError(f"unable to load root certificates: {problem}")
+    context = _trusting(bundle)
+    if identity.certificate:
+        _show(context, identity)
+    return context
 
 
 class _Exchange:

@@ -187,6 +187,27 @@ async def test_two_replicas_never_permit_more_than_the_quota() -> None:
     assert host.used() == "25"
 
 
+@pytest.mark.parametrize("replicas", [1, 3])
+async def test_a_hundred_side_by_side(replicas: int) -> None:
+    """Also if the watch delivers what the quota was before, again and again."""
+    host = Host(q=("10", "0"))
+    before = copy.deepcopy(host.stored["q"])
+    known = [Collection() for _ in range(replicas)]
+    for each in known:
+        each.put(copy.deepcopy(before))
+    plugins = [ResourceQuota(host.cluster, each) for each in known]
+
+    async def late() -> None:
+        for _ in range(50):
+            known[0].put(copy.deepcopy(before))
+            await asyncio.sleep(0)
+
+    asked = (plugins[number % replicas].validate(BASE, OBJECT, None) for number in range(100))
+    *answers, _ = await asyncio.gather(*asked, late(), return_exceptions=True)
+    assert answers.count(None) == 10
+    assert host.used() == "10"
+
+
 async def test_a_race_that_is_always_lost() -> None:
     host = Host(q=("5", "0"))
     conflict = status(409, "Conflict", "the object has been modified")

@@ -61,7 +61,7 @@ async def test_a_family_moves_and_goes_back_while_clients_write() -> None:
 POINTS = st.integers(1, 180)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     seed=st.integers(0, 10_000),
     disturbances=st.dictionaries(POINTS, st.sampled_from(["kill", "fail"]), max_size=4),
@@ -99,7 +99,7 @@ async def test_each_moment_of_a_move_may_be_the_last(kind: str) -> None:
     assert number > 60
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     seed=st.integers(0, 10_000),
     fills=st.lists(st.tuples(st.sampled_from(["own", "host"]), POINTS, st.integers(1, 60)), max_size=3),

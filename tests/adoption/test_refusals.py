@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any, cast
 
 import pytest
 
+from aggserver.adoption import refusals
 from aggserver.adoption.guard import PATH
 from aggserver.adoption.refusals import MAX_BYTES, refuse, refusing
-from aggserver.endpoints.request import Request, Response
+from aggserver.endpoints.request import Handler, Request, Response
 from aggserver.meta.errors import StatusError, unauthorized
 from aggserver.options import Options
 from tests.fakes.asgi import Client
+from tests.fakes.clock import settled
 from tests.fakes.server import LocalServer
 
 # As kube-apiserver writes it, with its members in the order of Go's type.
@@ -137,3 +140,59 @@ async def test_the_answer_comes_before_authentication(server: LocalServer) -> No
     assert (answer.status, json.loads(answer.body)) == (200, REFUSED)
     assert (await client.request("POST", PATH, body=b"{}")).status == 400
     assert (await client.request("GET", PATH)).status == 401
+
+
+class Sender:
+    """Sends a review up to some point, and then waits until it is told to send the rest."""
+
+    def __init__(self, chain: Handler) -> None:
+        self._chain = chain
+        self._parts = [TEXT[:100]]
+        self._rest = asyncio.Event()
+        self.request = Request({"method": "POST", "path": PATH, "query_string": b"", "headers": [], "http_version": "1.1"}, self)
+        self.task = asyncio.create_task(self._send())
+
+    async def __call__(self) -> Any:
+        if self._parts:
+            return {"type": "http.request", "body": self._parts.pop(), "more_body": True}
+        await self._rest.wait()
+        return {"type": "http.request", "body": TEXT[100:], "more_body": False}
+
+    def finish(self) -> None:
+        self._rest.set()
+
+    async def _send(self) -> int:
+        try:
+            answer = await self._chain(self.request)
+        except StatusError as error:
+            return error.code
+        assert isinstance(answer, Response)
+        return answer.status
+
+
+async def nothing(_: Request) -> Any:
+    raise AssertionError
+
+
+async def test_no_more_reviews_are_on_their_way_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest makes room, and its connection ends."""
+    monkeypatch.setattr(refusals, "MAX_REVIEWS", 3)
+    chain = refusing()(nothing)
+    senders = [Sender(chain) for _ in range(5)]
+    await settled()
+    assert [sender.task.done() for sender in senders] == [True, True, False, False, False]
+    for sender in senders:
+        sender.finish()
+    assert [await sender.task for sender in senders] == [429, 429, 200, 200, 200]
+    assert [sender.request.last_of_connection for sender in senders] == [True, True, False, False, False]
+    again = [Sender(chain) for _ in range(3)]
+    await settled()
+    assert [sender.task.done() for sender in again] == [False] * 3  # those that were answered take no room
+    for sender in again:
+        sender.task.cancel()
+
+
+async def test_a_review_that_takes_longer_than_kube_apiserver_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refusals, "WEBHOOK_SECONDS", 0)
+    sender = Sender(refusing()(nothing))
+    assert await sender.task == 429

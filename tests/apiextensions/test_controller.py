@@ -288,6 +288,7 @@ async def test_objects_that_cannot_be_read_hold_it_up(what: str, server: LocalSe
     revision = await server.storage.create(f"/{GROUP}/pods/default/x", value)
     await client.delete(f"{CRDS}/{name}")
     await until(lambda: bool(server.timers.seconds))
+    await settled()
     crd = (await client.get(f"{CRDS}/{name}")).json()
     assert condition(crd, "Terminating") == ("True", "InstanceDeletionFailed")
     assert next(entry["message"] for entry in crd["status"]["conditions"] if entry["type"] == "Terminating") == (

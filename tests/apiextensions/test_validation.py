@@ -119,6 +119,7 @@ def test_ca_bundle(bundle: str, valid: bool) -> None:
     assert (conversion_rules.ca_bundle_problem({"webhook": {"clientConfig": {"caBundle": bundle}}}) == "") is valid
 
 
+@pytest.mark.long
 def test_corpus() -> None:
     for crd in corpus.definitions():
         assert [str(error) for error in validation.validate(crd)] == [], crd["metadata"]["name"]

@@ -19,6 +19,10 @@ SERVER_AUTH = (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False)
 ANY_USAGE = (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE]), False)
 IS_CA = (x509.BasicConstraints(ca=True, path_length=None), True)
 SAN = (x509.SubjectAlternativeName([x509.DNSName("client.example.com")]), False)
+POLICIES = (
+    x509.CertificatePolicies([x509.PolicyInformation(x509.ObjectIdentifier("1.3.6.1.4.1.57683.9"), ["https://example.com/cps"])]),
+    True,
+)
 STRANGE = (x509.UnrecognizedExtension(x509.ObjectIdentifier("1.2.3.4"), b"?"), True)
 NO_SIGNING = (
     x509.KeyUsage(
@@ -77,6 +81,7 @@ ACCEPTED = {
     "any usage": [ANY_USAGE],
     "with a SAN": [CLIENT_AUTH, SAN],
     "a CA itself": [IS_CA],
+    "critical policies": [CLIENT_AUTH, POLICIES],
 }
 
 
@@ -128,6 +133,13 @@ def test_refused(leaf, against, text):
         with pytest.raises(CertificateError) as caught:
             verify(peer, against, NOW)
         assert str(caught.value) == text
+
+
+def test_a_ca_with_critical_policies():
+    authority = Issued("ca", extensions=[IS_CA, POLICIES])
+    middle = Issued("middle", authority, extensions=[IS_CA, POLICIES])
+    leaf = Issued("alice", middle)
+    assert verify(PeerCertificate(leaf.der, (middle.der,)), roots(authority), NOW).common_name == "alice"
 
 
 def test_malformed_certificate():

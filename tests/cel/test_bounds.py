@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aggserver.cel import times
+from aggserver.cel import conversions, times
 from aggserver.cel.checker import Environment, check
 from aggserver.cel.cost import estimate
 from aggserver.cel.errors import CompileError
 from aggserver.cel.program import ProgramError, compile_program
 from aggserver.cel.types import DYN, INT, STRING, list_of, map_of
-from aggserver.cel.values import CELError, CostExceeded, Duration, Uint
+from aggserver.cel.values import CELError, CostExceeded, Duration, EvaluationError, Uint
 from tests.cel.environment import ENVIRONMENT, Sizes
 from tests.cel.expressions import PIECES, Expressions, mutated
 
@@ -185,3 +185,26 @@ def test_keys_that_python_mixes_up_are_found_at_once() -> None:
 
     program = compile_program(check("m[1] == 'one' && m[1u] == 'one' && !(true in m) && false in m && m[?0] != m[?1]", _MAP))
     assert program({"m": Entries({1: "one", False: "no"})}, 100)[0] is True
+
+
+LONG_NUMBERS = ("1" * 300_000 + "!", "0x" + "1" * 300_000 + "!", "." + "1" * 300_000 + "!", "1e" + "1" * 300_000 + "!")
+
+
+@pytest.mark.parametrize("text", LONG_NUMBERS, ids=lambda text: text[:3])
+def test_texts_that_are_nearly_numbers(text: str) -> None:
+    """As long as a field may be: with a pattern that goes back, they take minutes."""
+    with pytest.raises(EvaluationError, match="type conversion error from 'string' to 'double'"):
+        conversions.to_double(text)
+
+
+def test_calls_in_a_row_are_bounded() -> None:
+    """Each is a level of the tree; thousands would exceed what Python can walk."""
+    nested = "s"
+    for _ in range(230):
+        nested = f"s.replace({nested}{'.trim()' * 7}, 'a')"
+    for source in ("s" + ".trim()" * 508, nested + ".trim()" * 500, " && ".join(["s.trim().trim() == s"] * 400)):
+        checked = check(source, ENVIRONMENT)
+        estimate(checked)
+        compile_program(checked)
+    with pytest.raises(CompileError, match="max recursion depth exceeded"):
+        check("s" + ".trim()" * 4096, ENVIRONMENT)

@@ -45,6 +45,9 @@ CONTROLLERS = (
 
 _MANAGER = "kube-controller-manager"
 
+# Per cent by which the memory of a Go program grows until it collects garbage; Go's default is 100.
+SELDOM = "400"
+
 SERVICE_RANGE = "10.0.0.0/24"
 API_HOSTS = ("localhost", "127.0.0.1", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "10.0.0.1")
 
@@ -58,9 +61,10 @@ READY_PATHS = (
 class ControlPlane(Cluster):
     """Start with `start()` or as a context manager; end with `stop()`. One start for each object.
 
-    `fsync=False` lets etcd keep nothing for a power cut: right for tests, wrong for benchmarks. `folder` holds everything and is
-    kept at the end; without it a temporary folder is made and removed. `controllers` names what the controller manager runs;
-    `apiserver_arguments` are added to kube-apiserver's flags, and win. `replicas` is how many kube-apiservers share the etcd.
+    `fsync=False` lets etcd keep nothing for a power cut, and all of them use memory to save time: right for tests, wrong for
+    benchmarks. `folder` holds everything and is kept at the end; without it a temporary folder is made and removed. `controllers`
+    names what the controller manager runs; `apiserver_arguments` are added to kube-apiserver's flags, and win. `replicas` is how
+    many kube-apiservers share the etcd.
 
     Attributes: `servers` are the URLs of all kube-apiservers; `server` is the first, which kubeconfigs name and the controller
     manager uses (`kubectl --server URL` asks another). `etcd` is a URL without TLS; `client_ca` and `front_proxy_ca` can issue
@@ -173,6 +177,8 @@ class ControlPlane(Cluster):
         log = self.folder / f"{name}.log"
         # No proxy settings, cloud credentials or Go debug flags of the machine: only what a program needs to start.
         environment = {name: os.environ[name] for name in ("PATH", "TMPDIR") if name in os.environ} | {"HOME": str(self.folder)}
+        if not self._fsync:
+            environment["GOGC"] = SELDOM
         self._processes.append(Process(name, [str(binary), *arguments], log, environment, self._guard))
 
     def _etcd_arguments(self) -> list[str]:

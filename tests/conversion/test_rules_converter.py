@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 from typing import Any
 
 import pytest
 
-from aggserver.conversion.converter import ConversionError
+from aggserver.conversion.converter import ConversionError, TakesLong
+from aggserver.conversion.patient import PatientConverter
 from tests.conversion.rules import CRON_TAB, CRON_TAB_RULES, GROUP, converted, converter
+from tests.fakes.work import instructions
 
 V1 = """
 spec:
@@ -333,6 +336,64 @@ def test_the_cost_of_one_object_is_limited() -> None:
     assert few["l"] == [{"n": "y"}] * 20
     with pytest.raises(ConversionError, match="the expressions of one object exceed the cost limit"):
         converted(text, versions, {"apiVersion": "v1", "l": items}, "v2")
+
+
+SQUARES = """
+l: {type: array, maxItems: 9000, items: {type: integer}}
+s: {type: string, maxLength: 5000}
+any: {type: array, items: {x-kubernetes-preserve-unknown-fields: true}}
+"""
+MAKES = {
+    # name: (a value of .any that is too much, why)
+    "too many bytes": ("self.l.map(x, self.s)", 3000, "what the expressions make of one object is larger than 3145728 bytes"),
+    "too many elements": ("self.l.map(x, self.l)", 1010, "the expressions of one object exceed the cost limit"),
+    "the same in a text": ("['%s'.format([self.l.map(x, self.l)])]", 9000, "the expressions of one object exceed the cost limit"),
+}
+
+
+@pytest.mark.parametrize("name", MAKES)
+def test_what_rules_make_is_counted_before_it_is_written(name: str) -> None:
+    source, size, why = MAKES[name]
+    text = there({"set": ".any", "value": f"dyn({source})"})
+    versions = dict.fromkeys(("v1", "v2"), SQUARES)
+    given = {"apiVersion": f"{GROUP}/v1", "metadata": {"name": "a"}, "l": list(range(size)), "s": "x" * 2000}
+    convert = converter(text, versions).at_once
+    with pytest.raises(ConversionError) as caught:
+        convert(given, f"{GROUP}/v2")
+    assert str(caught.value).endswith(f"rules.conversions[0].changes[0].value (set .any): {why}")
+    # A few steps for each element of the list, none for those that it would have made.
+    again = converter(text, versions).at_once
+    assert instructions(lambda: _refused(again, given)) < 2_000_000
+
+
+def _refused(convert: Any, obj: Any) -> None:
+    with pytest.raises(ConversionError):
+        convert(copy.deepcopy(obj), f"{GROUP}/v2")
+
+
+def test_what_takes_long_is_given_up_and_made_in_a_thread() -> None:
+    versions = dict.fromkeys(("v1", "v2"), SQUARES)
+    rules = converter(there({"set": ".any", "value": "dyn(self.l.map(x, self.l))"}), versions)
+    patient = PatientConverter(rules)
+
+    def obj(size: int) -> dict[str, Any]:
+        return {"apiVersion": f"{GROUP}/v1", "metadata": {"name": "a"}, "l": list(range(size))}
+
+    assert len(patient.at_once(obj(20), f"{GROUP}/v2")["any"]) == 20
+    with pytest.raises(TakesLong):
+        patient.at_once(obj(200), f"{GROUP}/v2")
+    # What it costs until then does not depend on the object.
+    assert instructions(lambda: _given_up(patient, obj(900))) < 100_000
+    made = asyncio.run(patient.convert([obj(20), obj(200)], f"{GROUP}/v2"))
+    assert [len(each["any"]) for each in made] == [20, 200]
+    with pytest.raises(ConversionError) as caught:
+        asyncio.run(patient.convert([obj(20), obj(9000)], f"{GROUP}/v2"))
+    assert caught.value.index == 1
+
+
+def _given_up(patient: PatientConverter, obj: dict[str, Any]) -> None:
+    with pytest.raises(TakesLong):
+        patient.at_once(obj, f"{GROUP}/v2")
 
 
 def test_batches_and_objects_that_are_in_the_version_already() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Iterator
 from typing import Any
@@ -92,6 +93,15 @@ WARNINGS: dict[str, tuple[list[str], list[str]]] = {
 def test_warnings(name: str) -> None:
     texts, headers = WARNINGS[name]
     assert [value.decode() for value in filters.warning_values(texts)] == headers
+
+
+def test_no_more_warnings_are_looked_at_than_there_is_room_for() -> None:
+    """As many as an object of 3 MB can cause give the same as the first few."""
+    looked = itertools.count()
+    texts = (f"w{next(looked)}" for _ in range(300_000))
+    values = filters.warning_values(texts)
+    assert values == filters.warning_values([f"w{number}" for number in range(5000)])
+    assert next(looked) < 5000
 
 
 async def test_warnings_are_sent_with_errors_too(server: LocalServer, client: Client) -> None:

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from collections.abc import Sequence
 from typing import Any
 
+import orjson
 import pytest
 
+from aggserver.endpoints import openapi
 from aggserver.endpoints.openapi import OpenAPI
 from aggserver.endpoints.request import Request, Response
 from aggserver.meta.errors import StatusError
@@ -262,3 +266,51 @@ async def test_only_reading(client: Client) -> None:
     with pytest.raises(StatusError) as caught:
         await client.ask("/openapi/v2", "POST")
     assert caught.value.code == 405
+
+
+async def test_documents_are_made_in_a_thread_and_once_for_all_that_wait(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[str, bool]] = []
+
+    def noted(module: Any, name: str) -> None:
+        build = getattr(module, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            made.append((module.__name__.rpartition(".")[2], threading.current_thread() is threading.main_thread()))
+            return build(*args, **kwargs)
+
+        monkeypatch.setattr(module, name, call)
+
+    noted(openapi_v3, "build")
+    noted(openapi_v2, "build")
+    fingerprints = client.openapi._fingerprints
+
+    def told(*args: Any) -> Any:
+        made.append(("fingerprints", threading.current_thread() is threading.main_thread()))
+        return fingerprints(*args)
+
+    monkeypatch.setattr(client.openapi, "_fingerprints", told)
+    paths = ["/openapi/v3/apis/a.example.com/v1"] * 5 + ["/openapi/v2"] * 5
+    answers = await asyncio.gather(*map(client.ask, paths))
+    assert {answer.status for answer in answers} == {200}
+    assert sorted(made) == [("fingerprints", False), ("openapi_v2", False), ("openapi_v3", False)]
+
+
+async def test_a_change_while_documents_are_made(client: Client, catalog: FakeCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The document is that of its ETag, and the next request gets the new one."""
+    build = openapi_v3.build
+
+    def changing(*args: Any, **kwargs: Any) -> Any:
+        catalog.change(thing("a.example.com", "v1", "after the change"))
+        return build(*args, **kwargs)
+
+    location = (await client.locations())["apis/a.example.com/v1"]
+    monkeypatch.setattr(openapi_v3, "build", changing)
+    assert "after the change" not in json.dumps(await client.tree(location))
+    monkeypatch.setattr(openapi_v3, "build", build)
+    assert (await client.ask(location)).status == 301
+    assert "after the change" in json.dumps(await client.tree("/openapi/v3/apis/a.example.com/v1"))
+
+
+@pytest.mark.parametrize("document", [{}, {"a": {}, "b": {"c": {"d": {"e": [1]}}, "f": 'g"\u00e9'}}, {"a": [], "b": None}])
+def test_encoding_in_parts(document: dict[str, Any]) -> None:
+    assert openapi._encode_json(document) == orjson.dumps(document)

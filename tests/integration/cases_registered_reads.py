@@ -98,6 +98,23 @@ def _in_protobuf(obj: Any) -> Case:
     return [ask("POST", where, encode_body(body), kind=media_type, pick=_without_status)]
 
 
+def _broken_in_protobuf(metadata: Any, broken: dict[bytes, bytes]) -> Case:
+    """A namespace whose bytes are changed after they are encoded; the lengths stay."""
+    body = encode_body({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "in-protobuf", **metadata}})
+    for before, after in broken.items():
+        assert len(before) == len(after)
+        body = body.replace(before, after)
+    where = "/api/v1/namespaces?dryRun=All"
+    return [ask("POST", where, body, kind="application/vnd.kubernetes.protobuf", pick=_without_status)]
+
+
+_MANAGER = {"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {"f:a": {}}}
+_BROKEN = {
+    "text": _broken_in_protobuf({"annotations": {"a": "x123y"}}, {b"123": b"\xff\xe2\x82"}),
+    "fields": _broken_in_protobuf({"managedFields": [_MANAGER]}, {b'{"f:a":{}}': b'{"f:a":{}!'}),
+}
+
+
 def _by_name(body: Any) -> Any:
     """Without the hashes of mutating policies and their bindings, which upstream stores in v1beta1."""
     resources = sorted(body["resources"], key=lambda resource: str(resource["name"]))
@@ -143,6 +160,7 @@ CASES: Cases = {
         "table": _TABLES,
         "read": {name: _read(obj) for name, obj in _EVERY.items()},
         "protobuf": {name: _in_protobuf(obj) for name, obj in _EVERY.items()},
+        "broken": _BROKEN,
         "discovery": _DISCOVERY,
     }.items()
     for name, case in cases.items()

@@ -51,6 +51,28 @@ HEADS = {
     "a header with a blank in its name": _GET + b"a b: c\r\n" + _END,
     "a length that is none": _GET + b"Content-Length: x\r\n" + _END,
     "two lengths": _GET + b"Content-Length: 1\r\nContent-Length: 2\r\n" + _END + b"ab",
+    "one length twice": _GET + b"Content-Length: 2\r\nContent-Length: 2\r\n" + _END + b"ab",
+    "a list of one length": _GET + b"Content-Length: 2, 2\r\n" + _END + b"ab",
+    "a list of one length in two lines": _GET + b"Content-Length: 2\r\n ,2\r\n" + _END + b"ab",
+    "an unknown expectation": _GET + b"Expect: 200-ok\r\n" + _END,
+    "an unknown expectation of HTTP/1.0": b"GET /version HTTP/1.0\r\nExpect: x\r\n\r\n",
+    "an unknown expectation of a bad host": b"GET /version HTTP/1.1\r\nHost: a/b\r\nExpect: x\r\n" + _END,
+    "an empty expectation": _GET + b"Expect:\r\n" + _END,
+    **{
+        f"{method} {path}": f"{method} {path} HTTP/1.1\r\nHost: a\r\n".encode() + _END
+        for method, path in (
+            ("get", "/version"),
+            ("Get", "/healthz"),
+            ("get", "/apis"),
+            ("get", "/openapi/v2"),
+            ("get", "/metrics"),
+            ("get", "/api/v1/namespaces"),
+            ("get", "/api/v1/namespaces/default"),
+            ("head", "/api/v1/namespaces/default"),
+            ("delete", "/api/v1/namespaces/default"),
+            ("ODD", "/api/v1/namespaces"),
+        )
+    },
     "an unknown encoding": _GET + b"Transfer-Encoding: zip\r\n" + _END,
     "not found": b"GET /apis/none.example.com/v1/things HTTP/1.1\r\nHost: a\r\n" + _END,
     "not allowed": b"DELETE /api/v1/namespaces HTTP/1.1\r\nHost: a\r\n" + _END,
@@ -74,5 +96,11 @@ HEADS = {
 DIFFERENT = {
     "HTTP/1.0": (b"HTTP/1.1 200 OK", "h11 answers with the version that it speaks, as RFC 9110 has it"),
     "HTTP/1.0 without a host": (b"HTTP/1.1 200 OK", "likewise"),
+    "an unknown expectation of HTTP/1.0": (b"HTTP/1.1 417 Expectation Failed", "likewise"),
+    "get /version": (b"HTTP/1.1 405 Method Not Allowed", "in plain text, as with any other method"),
+    **dict.fromkeys(
+        ("Get /healthz", "get /apis", "get /openapi/v2", "get /metrics"),
+        (b"HTTP/1.1 405 Method Not Allowed", "upstream's handlers of these documents do not look at the method"),
+    ),
     "a header with a blank in its name": (b"HTTP/1.1 400 Bad Request", "h11 does not say what is wrong with a line"),
 }

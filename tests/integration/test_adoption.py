@@ -27,7 +27,7 @@ from tests.waiting import HANG_SECONDS, KUBECTL_LIMIT
 OBJECTS = 50
 
 # To a store of its own and back into the cluster's etcd, or with that etcd as the store.
-STORES = ("sqlite", "shared")
+STORES = ("sqlite", pytest.param("shared", marks=pytest.mark.long))
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,8 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import pytest
+
 from tests.controlplane.plane import ControlPlane
 from tests.integration.killing import Kill, killing
 
@@ -27,10 +29,12 @@ KILLS = (
 SEED = 233_907  # of the moments, and of what is written
 
 
-async def test_killed_in_the_middle_of_a_move(killed_plane: ControlPlane, other_etcd: str, tmp_path: Path) -> None:
+# The first two show the thought.
+@pytest.mark.parametrize("count", [2, pytest.param(len(KILLS), marks=pytest.mark.long)])
+async def test_killed_in_the_middle_of_a_move(killed_plane: ControlPlane, other_etcd: str, tmp_path: Path, count: int) -> None:
     async with killing(killed_plane, tmp_path, random.Random(SEED), other_etcd) as kills:
         try:
-            for kill in KILLS:
+            for kill in KILLS[:count]:
                 await kills.run(kill)
         finally:
             print("\n".join(kills.told))

@@ -149,8 +149,9 @@ def test_objects_go_with_their_owner(place: Place, webhook: Webhook) -> None:
         place.kubectl("wait", *gone)
 
 
+@pytest.mark.long
 @only_in_a_cluster
-@pytest.mark.parametrize("cascade", ["foreground", pytest.param("orphan", marks=pytest.mark.long)])
+@pytest.mark.parametrize("cascade", ["foreground", "orphan"])
 def test_what_an_object_owns(place: Place, webhook: Webhook, cascade: str) -> None:
     """Both put a finalizer on the owner, which the garbage collector removes by a patch of its metadata."""
     place.create(crontab(place.group, STORED, "owner", hostPort="a:1"))

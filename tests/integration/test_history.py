@@ -21,6 +21,7 @@ LONG = {
     ("restarted", "sqlite"),
     ("killed in compaction", "sqlite"),
     ("killed in compaction", "etcd"),
+    ("etcd killed", "etcd"),
 }
 
 

@@ -33,7 +33,7 @@ RUNS = {
     ("killed in compaction", "etcd"): 871_363,
     ("etcd killed", "etcd"): 49_730,
 }
-LONG = {("killed in compaction", "sqlite"), ("killed in compaction", "etcd")}
+LONG = {("killed", "sqlite"), ("killed in compaction", "sqlite"), ("killed in compaction", "etcd")}
 
 
 @pytest.mark.parametrize(

@@ -239,6 +239,15 @@ def absent_owners(play: Play) -> None:
     play.ends({"owner": ([], False), "half": (["owner"], False)})
 
 
+def many_owners(play: Play) -> None:
+    """Fewer than we can: kube-controller-manager asks for each, twenty a second."""
+    absent = [Owner("owner", changes={"uid": f"wrong-{number}", "name": f"wrong-{number}"}) for number in range(60)]
+    play.make("owner")
+    play.make("half", *absent[:30], Owner("owner"), *absent[30:])
+    play.make("none", *absent)
+    play.ends({"owner": ([], False), "half": (["owner"], False)})
+
+
 def unknown_kinds(play: Play) -> None:
     play.make("owner")
     play.make("child", Owner("owner", changes={"apiVersion": "unknown.example.com/v1", "uid": "other"}))
@@ -292,6 +301,7 @@ PLAYS: tuple[Callable[[Play], None], ...] = (
     orphan,
     across_namespaces,
     absent_owners,
+    many_owners,
     unknown_kinds,
     cluster_scoped,
     circle,

@@ -1,3 +1,4 @@
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -112,6 +113,31 @@ def test_duplicate_fields(body: bytes, texts: list[str]) -> None:
 def test_duplicates_are_reported_up_to_a_hundred() -> None:
     body = b"{" + b",".join(b'"k%d":1,"k%d":2' % (number, number) for number in range(200)) + b"}"
     assert len(codec.duplicate_fields(body)) == 100
+
+
+def test_duplicates_below_long_keys_take_little_memory() -> None:
+    """Neither the path of each nor that of each level is kept."""
+    keys = [b'{"' + bytes([number]) * 10_000 + b'":' for number in b"abcdefghijklmnopqrstuvwxyz"]
+    repeated = b",".join(b'"k%d":1,"k%d":[{"x":2,"x":3}]' % (number, number) for number in range(1_000))
+    body = b"".join(keys) + b"{" + repeated + b"}" + b"}" * len(keys)
+    tracemalloc.start()
+    try:
+        texts = codec.duplicate_fields(body)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert texts[0].endswith('z.k0"')
+    assert sum(map(len, texts)) < 600_000
+    assert peak < 8 * len(body)
+
+
+def test_a_body_has_so_many_objects_and_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codec, "_MAX_BRACKETS", 100)
+    body = b"[" + b"[],{}," * 50 + b"1]"
+    with pytest.raises(codec.DecodeError, match=r"^more than 100 objects and arrays$"):
+        codec.decode_telling(body)
+    assert len(codec.decode_json(body)) == 101
+    codec.decode_telling(body.replace(b"{}", b"1", 1))
 
 
 PROVEN: dict[str, tuple[bytes, bool]] = {

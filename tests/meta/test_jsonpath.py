@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from aggserver.meta import jsonpath
-from aggserver.meta.jsonpath import JSONPathError
+from aggserver.meta.jsonpath import Budget, JSONPathError
 
 ITEMS = [{"t": "x", "n": 1, "f": 1.5, "ok": True}, {"t": "y", "n": 2, "f": 2.5, "ok": False, "z": None}, {"t": "x", "n": 3}]
 DOCUMENT: dict[str, Any] = {
@@ -140,3 +140,53 @@ def test_refused(path: str, error: str) -> None:
 def test_names() -> None:
     path = jsonpath.compile(".a.b")
     assert (str(path), repr(path)) == (".a.b", "JSONPath('.a.b')")
+
+
+def nested(levels: int) -> dict[str, Any]:
+    obj: dict[str, Any] = {}
+    for _ in range(levels):
+        obj = {"a": obj}
+    return obj
+
+
+ITEM = {"a": 1, "b": [1, 2, 3]}
+# Each would visit a hundred million nodes and more, nearly all of them again and again.
+ENDLESS: dict[str, tuple[str, Any]] = {
+    "descents": ("..a..a..a..a..zz", nested(100)),
+    "descents in a filter": ("..[?(@..a..a..a)]", {"x": [nested(100)] * 100}),
+    "a union": (f".x[{','.join(['0:'] * 10_000)}]", {"x": [ITEM] * 10_000}),
+    "a union of nothing": (f"..[{','.join(['0:0'] * 10_000)}]", {"x": [[ITEM]] * 10_000}),
+    "literals": (".x[*]" + " 1" * 10_000, {"x": [ITEM] * 10_000}),
+    "filters": (f".x{'[?(@.b[*])]' * 2}", {"x": [ITEM] * 100_000}),
+}
+
+
+@pytest.mark.parametrize(("path", "obj"), ENDLESS.values(), ids=ENDLESS)
+def test_a_path_that_visits_too_much_finds_nothing(path: str, obj: Any) -> None:
+    assert jsonpath.compile(path).find(obj) == []
+
+
+def test_paths_may_visit_a_large_object() -> None:
+    items = {"items": [{"name": {"first": number}} for number in range(50_000)]}
+    assert jsonpath.compile(".items[*].name.first").find(items) == list(range(50_000))
+    assert len(jsonpath.compile("..").find(items)) == 100_002
+
+
+def test_paths_share_a_budget() -> None:
+    items = {"items": list(range(50_000))}
+    path, budget = jsonpath.compile(".items[*]"), Budget()
+    assert [len(path.find(items, budget)) for _ in range(5)] == [50_000] * 3 + [0, 0]
+    assert jsonpath.compile(".items").find(items, budget) == [items["items"]]
+    assert not budget.covers("x" * 16)
+
+
+@pytest.mark.parametrize(
+    "value", ["x" * 3_300_000, list(range(60_000)), {"a": [{"b": str(at)} for at in range(30_000)]}, nested(60_000)]
+)
+def test_values_that_are_too_large_to_be_printed(value: Any) -> None:
+    assert not Budget().covers(value)
+
+
+@pytest.mark.parametrize("value", ["x" * 3_000_000, list(range(40_000)), {"a": 1, "b": [None, True]}, 1.5, None])
+def test_values_that_can_be_printed(value: Any) -> None:
+    assert Budget().covers(value)

@@ -161,3 +161,45 @@ def test_what_is_read_is_written(given: str) -> None:
 def test_no_canonical_quantity() -> None:
     with pytest.raises(ValueError, match="quantities must match"):
         canonical("a")
+
+
+# Texts that would take minutes, gigabytes or an error of Python, and what becomes of them.
+LARGE = {
+    "zeros and no end": ("0" * 300_000 + "!", "quantities must match"),
+    "digits and no end": ("1" * 300_000 + ".!", "quantities must match"),
+    "digits": ("1" * 2001, "unable to parse numeric part of quantity"),
+    "digits after the point": ("1." + "1" * 2000, "unable to parse numeric part of quantity"),
+    "exponent": ("1e1001", "unable to parse numeric part of quantity"),
+    "small exponent": ("1e-100001", "unable to parse numeric part of quantity"),
+    "digits of an exponent": ("1e" + "1" * 5000, "unable to parse quantity's suffix"),
+    "digits of a small exponent": ("1e-" + "1" * 5000, "unable to parse quantity's suffix"),
+}
+
+
+@pytest.mark.parametrize(("given", "error"), LARGE.values(), ids=LARGE)
+def test_what_is_too_large_is_refused(given: str, error: str) -> None:
+    with pytest.raises(ValueError, match=error):
+        parse(given)
+
+
+LARGEST = {
+    "exponent": ("1e1000", "10e999"),
+    "small exponent": ("1e-99999", "1e-9"),
+    "small negative": ("-1e-99999", "-1e-9"),
+    "nothing": ("0e-99999", "0"),
+    "digits": ("1" + "0" * 1999, "1" + "0" * 1981 + "E"),
+    "leading zeros": ("0" * 300_000 + "5", "0" * 300_000 + "5"),
+    "zeros of an exponent": ("1e" + "0" * 5000 + "3", "1e" + "0" * 5000 + "3"),
+}
+
+
+@pytest.mark.parametrize(("given", "wanted"), LARGEST.values(), ids=LARGEST)
+def test_the_largest(given: str, wanted: str) -> None:
+    assert canonical(given) == wanted
+    assert parse(wanted).compare(parse(given)) == 0
+
+
+def test_sums_of_the_largest_can_be_printed() -> None:
+    large = parse("9" * 2000 + "e1000").add(parse("9" * 2000 + "e-1000"))
+    assert text(large, "1").endswith("E")
+    assert text(large, "1e3") == "1e3000"

@@ -1,3 +1,4 @@
+import re
 from typing import Any
 
 import pytest
@@ -120,6 +121,25 @@ OBJECTS: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize(("given", "canonical"), OBJECTS.values(), ids=OBJECTS)
 def test_selector_objects(given: dict[str, Any], canonical: str) -> None:
     assert str(LabelSelector.from_object(given)) == canonical
+
+
+def test_long_selectors() -> None:
+    """As long as a body allows: what is read again for each symbol takes minutes."""
+    keys = [f"a{number:06}" for number in range(8_000)]
+    assert str(LabelSelector.parse(" , ".join(keys))) == ",".join(keys)
+    assert str(LabelSelector.parse(f"a in ({' , '.join(keys)})")) == f"a in ({','.join(keys)})"
+    assert str(LabelSelector.parse(f"a in ({',' * 100_000})")) == "a in ()"
+    assert str(FieldSelector.parse(",".join(f"{key}=b" for key in keys))) == ",".join(f"{key}=b" for key in keys)
+    for text, found in (("(" * 100_000, "("), ("=" * 100_000, "=="), ("!" * 100_000, "!"), ("," * 100_000, ",")):
+        with pytest.raises(SelectorError, match=re.escape(f"found '{found}'")):
+            LabelSelector.parse(text)
+
+
+def test_errors_that_repeat_a_long_key_are_cut() -> None:
+    values = [f"{number}@" for number in range(1000)]
+    with pytest.raises(SelectorError) as refusal:
+        LabelSelector.from_object({"matchExpressions": [{"operator": "In", "key": "k" * 100_000, "values": values}]})
+    assert 500_000 < len(str(refusal.value)) < 1_000_000
 
 
 BAD_OBJECTS: dict[str, tuple[dict[str, Any], str]] = {

@@ -1,4 +1,5 @@
 import contextlib
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -187,3 +188,155 @@ def test_a_text_is_read_once(monkeypatch: pytest.MonkeyPatch, body: bytes, reads
     with contextlib.suppress(YAMLTextError):
         yaml_text.decode(body)
     assert len(parsers) == reads
+
+
+# Texts for which libyaml takes a time that grows with the square of their length, or that make much out of little: what
+# is refused, and the most of the same that is not.
+BOUNDED: dict[str, tuple[bytes, bytes, str]] = {
+    "%TAG directives": (
+        b"".join(b"%%TAG !%d! x\n" % number for number in range(17)) + b"--- 1",
+        b"".join(b"%%TAG !%d! x\n" % number for number in range(16)) + b"--- 1",
+        "yaml: more than 16 %TAG directives",
+    ),
+    "%TAG directives after other line breaks": (
+        b"# \r%TAG !a! x\xc2\x85# ---\xe2\x80\xa8" + b"".join(b"%%TAG !%d! x\n" % number for number in range(16)) + b"--- 1",
+        b"# \r%TAG !a! x\xc2\x85# ---\xe2\x80\xa8" + b"".join(b"%%TAG !%d! x\n" % number for number in range(15)) + b"--- 1",
+        "yaml: more than 16 %TAG directives",
+    ),
+    "%TAG directives in UTF-16": (
+        ("".join(f"%TAG !{number}! x\n" for number in range(17)) + "--- 1").encode("utf-16"),
+        ("".join(f"%TAG !{number}! x\n" for number in range(16)) + "--- 1").encode("utf-16"),
+        "yaml: more than 16 %TAG directives",
+    ),
+    "lines of text that look like directives": (
+        b"".join(b"%%TAG !%d! x\n" % number for number in range(17)),
+        b"--- |\n a\n--- '\n" + b"%TAG !a! x\n" * 99 + b"'",
+        "yaml: more than 16 %TAG directives",
+    ),
+    "the prefix of a %TAG directive": (
+        b"%TAG ! " + b"x" * 1025 + b"\n--- [!a 1, !b 2]",
+        b"%TAG ! " + b"x" * 1024 + b"\n--- [!a 1, !b 2]",
+        "yaml: prefixes of %TAG directives of more than 1024 characters",
+    ),
+    "the same, with an anchor": (
+        b"%TAG ! " + b"x" * 1025 + b"\n--- [&a !a 1, *a ]",
+        b"%TAG ! " + b"x" * 1024 + b"\n--- [&a !a 1, *a ]",
+        "yaml: prefixes of %TAG directives of more than 1024 characters",
+    ),
+    **{
+        name: (
+            start + run * 100_000 + words * 20_000 + end,
+            start + run * 600 + words * 20_000 + end,
+            "yaml: too many words and lines beside a long run of spaces or line breaks",
+        )
+        for name, start, run, words, end in (
+            ("spaces and words", b"a: b", b" ", b" d", b""),
+            ("tabulators and words in quotes", b'a: "b', b"\t", b" d", b'"'),
+            ("spaces and lines", b"a: 'b", b" ", b" d\n", b"'"),
+            ("line breaks and lines", b"a: b", b"\n", b" d\n\n", b""),
+            ("line breaks and lines of a literal", b"a: |\n b", b"\n", b" d\n", b""),
+            ("line breaks and lines of folded text", b"a: >\n b", b"\n \n", b" d\n", b""),
+            ("carriage returns", b"a: 'b", b"\r", b" d\n\n", b"'"),
+            ("unusual line breaks", b"a: 'b", "\u2028".encode(), b" d\n\n", b"'"),
+        )
+    },
+    "spaces and words in UTF-16": (
+        f"a: b{' ' * 100_000}{' d' * 20_000}".encode("utf-16"),
+        f"a: b{' ' * 600}{' d' * 20_000}".encode("utf-16"),
+        "yaml: too many words and lines beside a long run of spaces or line breaks",
+    ),
+    "brackets after what is unfit": (
+        b"[.inf," + b"[" * 252,
+        b"[1," + b"[" * 200 + b"]" * 201,
+        "exceeded max depth",
+    ),
+    "aliases of a long text": (
+        b"[&a " + b"x" * 100_000 + b"," + b"*a ," * 32 + b"]",
+        b"[&a " + b"x" * 100_000 + b"," + b"*a ," * 31 + b"]",
+        "yaml: document contains excessive aliasing",
+    ),
+    "aliases of a long text that is no ASCII": (
+        b"[&a " + "\U0001f600".encode() * 25_000 + b"," + b"*a ," * 32 + b"]",
+        b"[&a " + "\U0001f600".encode() * 25_000 + b"," + b"*a ," * 31 + b"]",
+        "yaml: document contains excessive aliasing",
+    ),
+    "aliases as keys": (
+        b"- &a " + b"x" * 100_000 + b"\n- {" + b"*a : 1," * 32 + b"}",
+        b"- &a " + b"x" * 100_000 + b"\n- {" + b"*a : 1," * 31 + b"}",
+        "yaml: document contains excessive aliasing",
+    ),
+    "merges of a long text": (
+        b"- &a {a: " + b"x" * 100_000 + b"}\n- <<: [" + b"*a ," * 32 + b"]",
+        b"- &a {a: " + b"x" * 100_000 + b"}\n- <<: [" + b"*a ," * 31 + b"]",
+        "yaml: document contains excessive aliasing",
+    ),
+    "aliases of a tagged text": (
+        b"[&a !b " + b"x" * 100_000 + b"," + b"*a ," * 32 + b"]",
+        b"[&a !b " + b"x" * 100_000 + b"," + b"*a ," * 31 + b"]",
+        "yaml: document contains excessive aliasing",
+    ),
+}
+
+
+@pytest.mark.parametrize(("refused", "accepted", "text"), BOUNDED.values(), ids=BOUNDED)
+def test_bounds(refused: bytes, accepted: bytes, text: str) -> None:
+    with pytest.raises(YAMLTextError) as refusal:
+        yaml_text.decode(refused)
+    assert str(refusal.value) == text
+    yaml_text.decode(accepted)
+
+
+def test_long_runs_alone_are_no_harm() -> None:
+    lines = b"".join(b"  - a:%sb # c\n" % (b" " * 200) for _ in range(2_000))
+    assert len(yaml_text.decode(b"z:\n" + lines)[0]["z"]) == 2_000
+    assert len(yaml_text.decode(b"x: 'a" + b" " * 1_000_000 + b"b'\nz: 1\n")[0]["x"]) == 1_000_002
+
+
+@pytest.mark.parametrize("start", [pytest.param(b"[", id="direct"), pytest.param(b"[&a 1,", id="with an anchor")])
+def test_a_text_has_so_many_containers(monkeypatch: pytest.MonkeyPatch, start: bytes) -> None:
+    monkeypatch.setattr(yaml_text, "_MAX_CONTAINERS", 100)
+    with pytest.raises(YAMLTextError, match=r"^yaml: more than 100 mappings and sequences$"):
+        yaml_text.decode(start + b"{}," * 50 + b"[]," * 50 + b"]")
+    yaml_text.decode(start + b"{}," * 50 + b"[]," * 49 + b"]")
+
+
+def test_a_text_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """libyaml holds Python's lock while it reads a token, except when it asks for more text."""
+    sizes: list[int] = []
+
+    class Counted(yaml_text._Stream):
+        def read(self, size: int = -1, /) -> bytes:
+            sizes.append(size)
+            return super().read(size)
+
+    monkeypatch.setattr(yaml_text, "_Stream", Counted)
+    for text in (b"x" * 1_000_000, b"&a " + b"x" * 1_000_000):
+        sizes.clear()
+        assert yaml_text.decode(text)[0] == "x" * 1_000_000
+        assert max(sizes) <= 64 * 1024
+
+
+def test_a_tape_is_small() -> None:
+    """The nodes of a text with an anchor are kept until its end: 12 bytes for each and what the values take."""
+    body = b"[&a 1," + b"1," * 5_000 + b"]"
+    tracemalloc.start()
+    try:
+        yaml_text.decode(body)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 40 * 5_000
+
+
+def test_complaints_and_shown_values_have_a_bound() -> None:
+    _, repeated = yaml_text.decode(b"{" + b"a: 1," * 20_000 + b"}")
+    assert repeated[0] == 'line 1: key "a" already set in map'
+    assert sum(map(len, repeated)) < 300_000
+    with pytest.raises(YAMLTextError) as refusal:
+        yaml_text.decode(b"? [" + b"{}," * 20_000 + b"]\n: 1")
+    assert len(str(refusal.value)) < 70_000
+
+
+def test_an_unknown_anchor_after_what_is_unfit_comes_first() -> None:
+    with pytest.raises(YAMLTextError, match=r"^yaml: unknown anchor 'x' referenced$"):
+        yaml_text.decode(b"- !!int x\n- *x")

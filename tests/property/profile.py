@@ -16,8 +16,18 @@ TESTS, FUZZ = "tests", "fuzz"
 # Of one round of `make fuzz`: enough for hypothesis to get going, few enough to look at the clock.
 _ROUND = 300
 
+# Of a law in a run of pytest, the same ones each time: `make fuzz` is for more.
+_EXAMPLES = 60
+
 # An example that takes long says nothing on a machine that has other work too.
-settings.register_profile(TESTS, deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    TESTS,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    max_examples=_EXAMPLES,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.register_profile(
     FUZZ,
     deadline=None,

@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aggserver.standalone.garbage_collector import GarbageCollector
@@ -177,7 +177,6 @@ async def play(chance: random.Random) -> None:
         await server.stop()
 
 
-@settings(max_examples=60)
 @given(CHANCES)
 def test_what_stays(chance: random.Random) -> None:
     asyncio.run(play(chance))

@@ -200,3 +200,36 @@ def test_no_rows() -> None:
 
 def test_partial_object_metadata() -> None:
     assert partial_object_metadata(OBJECT) == PARTIAL
+
+
+def nested(levels: int) -> dict[str, Any]:
+    obj: dict[str, Any] = {}
+    for _ in range(levels):
+        obj = {"a": obj}
+    return obj
+
+
+def test_cells_that_would_visit_too_much_are_null() -> None:
+    """kube-apiserver takes seconds for the second column, and shows null, since there is no such member."""
+    columns = [
+        Column("First", "string", "..last"),
+        Column("Endless", "string", ".spec..a..a..a..a..zz"),
+        Column("After", "string", "..last"),
+        Column("Plain", "string", ".last"),
+    ]
+    obj = {**OBJECT, "last": "x", "spec": nested(100)}
+    assert cells(TableConvertor(columns), obj) == ["one", "x", None, None, "x"]
+
+
+def test_cells_with_too_large_a_text_are_null() -> None:
+    columns = [
+        Column(str(number), "string", path) for number, path in enumerate((".spec.text", ".spec.text", ".spec.items", ".spec.n"))
+    ]
+    obj = {**OBJECT, "spec": {"text": "x" * 2_000_000, "items": [1.5] * 40_000, "n": 7}}  # 7 costs nothing
+    assert cells(TableConvertor(columns), obj) == ["one", "x" * 2_000_000, None, None, "7"]
+
+
+def test_rows_with_many_or_expensive_cells_count_as_more_work() -> None:
+    plain = TableConvertor([Column("A", "string", ".spec.a")]).row_bytes
+    assert TableConvertor([Column("A", "string", ".spec.a")] * 100).row_bytes > 10 * plain
+    assert TableConvertor([Column("A", "string", ".spec..a..a")]).row_bytes > 1000 * plain

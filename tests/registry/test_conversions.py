@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -445,7 +446,15 @@ def stored(name: str, revision: int, size: int = 0) -> StoredObject:
     return StoredObject(f"/{GROUP}/crontabs/{name}", raw, revision)
 
 
-TO_V2 = Target("v2", V2, StoredObject.decoded, lambda obj, tree, source: converted(obj, encode(tree, V2, "CronTab"), "v2"))
+def finished(obj: StoredObject, tree: JSONObject) -> bytes:
+    return encode(tree, V2, "CronTab")
+
+
+def accept(obj: StoredObject, encoded: bytes, source: bytes) -> StoredObject:
+    return converted(obj, encoded, "v2")
+
+
+TO_V2 = Target("v2", V2, StoredObject.decoded, finished, accept)
 
 
 def test_the_memory_is_bounded() -> None:
@@ -483,14 +492,41 @@ def test_deleted_objects_are_forgotten() -> None:
 
 
 async def test_an_object_that_can_not_be_accepted_fails_alone() -> None:
-    def accept(obj: StoredObject, tree: JSONObject, source: bytes) -> StoredObject:
+    def refusing(obj: StoredObject, tree: JSONObject) -> bytes:
         if tree["metadata"]["name"] == "b":
             raise StatusError(500, "", "bad")
-        return converted(obj, encode(tree, V2, "CronTab"), "v2")
+        return finished(obj, tree)
 
-    target = Target("v2", V2, StoredObject.decoded, accept)
+    target = Target("v2", V2, StoredObject.decoded, refusing, accept)
     questions = Questions(AskedConverter(), lambda key: True)
     with pytest.raises(StatusError, match="bad"):
         await questions.answers(target, [stored(name, 1) for name in "abc"])
     (view,) = await questions.answers(target, [stored("c", 1)])
     assert view.decoded()["apiVersion"] == V2
+
+
+@pytest.mark.parametrize(
+    ("spec", "large"),
+    [
+        ({"text": "x" * 1_000_000}, False),
+        ({"list": [{}] * 9_900}, False),
+        ({"list": [{}] * 10_100}, True),
+        ({"lists": [[1] * 100 for _ in range(110)]}, True),
+        ({"map": {str(number): number for number in range(10_100)}}, True),
+    ],
+)
+async def test_what_has_many_values_is_finished_in_a_thread(spec: JSONObject, large: bool) -> None:
+    class Maker(AskedConverter):
+        async def convert(self, objects: Sequence[JSONObject], api_version: str) -> list[JSONObject]:
+            return [{**obj, "apiVersion": api_version, "spec": spec} for obj in objects]
+
+    threads: list[int] = []
+
+    def told(obj: StoredObject, tree: JSONObject) -> bytes:
+        threads.append(threading.get_ident())
+        return finished(obj, tree)
+
+    questions = Questions(Maker(), lambda key: True)
+    (view,) = await questions.answers(Target("v2", V2, StoredObject.decoded, told, accept), [stored("a", 1)])
+    assert view.decoded()["spec"] == spec
+    assert [thread != threading.get_ident() for thread in threads] == [large]

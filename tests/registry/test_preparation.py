@@ -75,8 +75,9 @@ def test_another_name_is_refused(metadata: JSONObject, text: str) -> None:
         ([OWNER, OTHER, dict(reversed(OWNER.items())), OTHER], [OWNER, OTHER], "u1, u2"),
         ([OWNER, {**OWNER, "controller": True}], [OWNER, {**OWNER, "controller": True}], None),
         ([None, OWNER, None], [None, OWNER], ""),
+        ([{**OWNER, "x": [1]}, OWNER, {**OWNER, "x": [1]}], [{**OWNER, "x": [1]}, OWNER], "u1"),
     ],
-    ids=["none", "one", "two", "twice in another order", "not quite the same", "null twice"],
+    ids=["none", "one", "two", "twice in another order", "not quite the same", "null twice", "an unknown list twice"],
 )
 def test_owners_are_there_once(given: Any, left: Any, uids: str | None) -> None:
     for admitted, when in ((False, ""), (True, " after mutating admission happens")):

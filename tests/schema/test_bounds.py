@@ -13,8 +13,9 @@ import pytest
 
 from aggserver.meta import errors
 from aggserver.meta.errors import ObjectTooLarge
+from aggserver.meta.field import Path
 from aggserver.meta.json_types import JSONObject
-from aggserver.schema import structural
+from aggserver.schema import constructs, structural
 from aggserver.schema.compiled import CompiledSchema
 from aggserver.schema.defaulting import MAX_OBJECT_BYTES, compile_defaulter
 from aggserver.schema.pruning import prune
@@ -210,3 +211,22 @@ def test_thousands_of_flat_alternatives() -> None:
         schema = {"type": "string", name: [{"maxLength": 3, "enum": [str(n)]} for n in range(2000)]}
         assert Validity()("1", schema) == (name != "allOf")
         assert not Validity()("no", schema)
+
+
+def test_thousands_of_list_keys_are_checked_at_once() -> None:
+    names = [f"k{number}" for number in range(20_000)]
+    items = {"type": "object", "required": names[1:], "properties": {name: {"type": "string"} for name in names}}
+    schema = {
+        "type": "array",
+        "items": items,
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": [*names, names[-1]],
+    }
+    found, _ = constructs.violations(schema, Path("a"), constructs.Strictness())
+    assert [(error.field, error.detail) for error in found] == [
+        ("a.x-kubernetes-list-map-keys", "must not contain duplicate entries"),
+        (
+            "a.items.properties[k0].default",
+            "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property",
+        ),
+    ]

@@ -42,3 +42,22 @@ MEANING = {
 def test_meaning(name: str) -> None:
     format_, types, expected = MEANING[name]
     assert effective(format_, types) == expected
+
+
+# Texts as long as a body allows, which take minutes if any part of them is read again for each of its characters.
+LONG = {
+    "digits without a unit": ("duration", "1" * 300_000, False),
+    "digits and spaces without a unit": ("duration", "1 " * 150_000, False),
+    "many digits with a unit": ("duration", "1" * 300_000 + "wk", False),
+    "many lengths": ("duration", "1ms" * 100_000, True),
+    "many lengths as Scala writes them": ("duration", "1 day " * 50_000, True),
+    "comments": ("email", "name " + "(c) " * 70_000 + "<a@b>", True),
+    "words": ("email", "name " * 60_000 + "<a@b>", True),
+    "a group": ("email", "name: " + "a@b, " * 60_000 + ";", False),
+    "nested comments": ("email", "a@b" + "(" * 100_000 + ")" * 100_000, True),
+}
+
+
+@pytest.mark.parametrize(("name", "text", "is_valid"), LONG.values(), ids=LONG)
+def test_long_texts(name: str, text: str, is_valid: bool) -> None:
+    assert FORMATS[name](text) is is_valid

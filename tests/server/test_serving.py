@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 import pytest
 from hyperframe.frame import DataFrame
 
 from aggserver.server.http1 import reason_phrase
-from aggserver.server.requests import STREAM_WINDOW
+from aggserver.server.requests import STREAM_WINDOW, Inbox
 from aggserver.server.serving import bind
 from tests.server.clients import http1, tls_context
-from tests.server.running import CA, GET, Running, eventually
+from tests.server.running import CA, GET, App, Running, eventually
+from tests.waiting import HANG_SECONDS
 
 
 async def test_plain_http_without_tls():
@@ -136,6 +138,15 @@ HEADS = {
     b"GET / HTTP/1.1\r\nhost: a\r\nb: \x01\r\n": (b"400 Bad Request", b"400 Bad Request"),
     b"nonsense\r\n": (b"400 Bad Request", b"400 Bad Request"),
     b"GET / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: zip\r\n": (b"501 Not Implemented", b"Unsupported transfer encoding"),
+    b"GET / HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\ncontent-length: 0\r\n": (b"200 OK", b""),
+    b"GET / HTTP/1.1\r\nhost: a\r\ncontent-length: 0, 0\r\n": (b"400 Bad Request", b"400 Bad Request"),
+    b"GET / HTTP/1.1\r\nhost: a\r\nContent-Length: 0\r\nContent-Length:\t0,0\r\n": (b"400 Bad Request", b"400 Bad Request"),
+    b"GET / HTTP/1.1\r\nhost: a\r\nContent-Length: 0\r\n ,0\r\n": (b"400 Bad Request", b"400 Bad Request"),
+    b"GET / HTTP/1.1\r\nhost: a\r\na: Content-Length: 0, 0\r\ncontent-length: 0\r\n": (b"200 OK", b""),
+    b"GET / HTTP/1.1\r\nhost: a\r\nexpect: 200-ok\r\n": (b"417 Expectation Failed", b""),
+    b"GET / HTTP/1.0\r\nexpect: x-100-continue\r\n": (b"417 Expectation Failed", b""),
+    b"GET / HTTP/1.0\r\nexpect: 200-ok, 100-Continue\r\n": (b"200 OK", b""),
+    b"GET / HTTP/1.1\r\nhost: a\r\nexpect:\r\n": (b"200 OK", b""),
 }
 
 
@@ -149,8 +160,68 @@ async def test_heads(head):
         assert answer.count(b"HTTP/1.1 ") == 1, "what follows is not read"
         if body:
             assert answer.endswith(b"\r\n\r\n" + body)
-            assert running.app.asked == 0
+        assert running.app.asked == (status == b"200 OK")
         await eventually(lambda: not running.server._connections)
+
+
+@pytest.mark.parametrize("lengths", [b"2, 2", b"2"])
+async def test_a_list_of_lengths_in_the_body_is_none_of_the_head(lengths):
+    """Also in a head that arrives in two parts, and in the second request of a connection."""
+    async with Running(tls=False) as running:
+        reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+        for part in (
+            b"POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: 25\r\n\r\n\ncontent-length: 2, 2\r\n\r\n",
+            b"POST /echo HTTP/1.1\r\nhost: a\r\ncontent-len",
+            b"gth: %s\r\nconnection: close\r\n\r\nab" % lengths,
+        ):
+            writer.write(part)
+            await writer.drain()
+            await asyncio.sleep(0)
+        answer = await asyncio.wait_for(reader.read(), HANG_SECONDS)
+        writer.close()
+        assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+        assert (b"HTTP/1.1 400 Bad Request\r\n" in answer) is (lengths == b"2, 2")
+
+
+async def test_methods_in_lower_case_are_others():
+    methods = []
+
+    class Noting(App):
+        async def __call__(self, scope, receive, send):
+            methods.append(scope["method"])
+            await super().__call__(scope, receive, send)
+
+    async with Running(tls=False, app=Noting()) as running:
+        await http1(running.port, (GET % b"/").replace(b"GET", b"gEt"))
+    async with Running(app=Noting()) as running:
+        client = await running.http2()
+        await client.response(client.request("/", method="gEt"))
+    assert methods == ["gEt", "gEt"]
+
+
+async def test_others_get_their_turn_among_many_chunks(monkeypatch):
+    """64 KB of chunks of one byte are ten thousand events."""
+    handled: list[int] = [0]
+    put = Inbox.put
+
+    def counted(self, event):
+        handled[-1] += 1
+        put(self, event)
+
+    def turn():
+        handled.append(0)
+        ticking[0] = loop.call_soon(turn)
+
+    monkeypatch.setattr(Inbox, "put", counted)
+    loop = asyncio.get_running_loop()
+    ticking = [loop.call_soon(turn)]
+    async with Running(tls=False) as running:
+        head = b"POST /echo HTTP/1.1\r\nhost: a\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n"
+        answer = await http1(running.port, head + b"1\r\na\r\n" * 5_000 + b"0\r\n\r\n")
+        assert answer.endswith(b"5000")
+    ticking[0].cancel()
+    assert sum(handled) > 5_000
+    assert max(handled) <= 100
 
 
 def test_reason_phrases_are_go_s():

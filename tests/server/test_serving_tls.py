@@ -8,10 +8,12 @@ import ssl
 
 import pytest
 from cryptography import x509
-from cryptography.x509.oid import ExtendedKeyUsageOID
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from aggserver.authentication.x509 import Roots, verify
-from aggserver.certificates.issuing import KeyPair, issue_client, issue_serving, new_ca
+from aggserver.certificates.issuing import KeyPair, issue_client, issue_serving, new_ca, sign_request
 from tests.server.clients import close, http1, tls_context
 from tests.server.running import CA, CLIENT_CA, GET, LOOPS, NOW, PROXY_CA, Running
 from tests.waiting import HANG_SECONDS
@@ -148,6 +150,48 @@ def test_purposes_of_client_certificates(factory, usages, accepted, tmp_path, ca
     warnings = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     text = "a client's certificate was refused in the handshake: unsuitable certificate purpose: its extended key usage must have"
     assert warnings == ([] if accepted else [f"{text} clientAuth"])
+
+
+def as_signed(*usages):
+    """A certificate as the signer of CertificateSigningRequests makes it, and its CA."""
+    authority = new_ca("ca", NOW)
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "alice")])
+    asked = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(key, hashes.SHA256())
+    request = asked.public_bytes(serialization.Encoding.PEM)
+    signed = sign_request(authority, request, usages, NOW, 3600, refused_group="system:masters")
+    return authority.cert_pem, KeyPair(signed, pem_key(key))
+
+
+def with_critical_policies():
+    from tests.authentication.test_x509 import CLIENT_AUTH, IS_CA, POLICIES, Issued
+
+    span = {"start": NOW - 60, "end": NOW + 3600}
+    root = Issued("ca", extensions=[IS_CA], **span)
+    leaf = Issued("alice", root, extensions=[CLIENT_AUTH, POLICIES], **span)
+    return root.pem, KeyPair(leaf.pem, pem_key(leaf.key))
+
+
+CERTIFICATES = {
+    "signed, client auth": lambda: as_signed("client auth"),
+    "signed, key encipherment": lambda: as_signed("client auth", "key encipherment"),
+    "signed, digital signature": lambda: as_signed("client auth", "digital signature"),
+    "signed, both": lambda: as_signed("client auth", "digital signature", "key encipherment"),
+    "critical policies": with_critical_policies,
+}
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("make", CERTIFICATES.values(), ids=CERTIFICATES)
+async def test_certificates_that_go_accepts(make, version, tmp_path):
+    """In the handshake, and in the verification after it."""
+    root, pair = make()
+    async with Running() as running:
+        running.tls.update(client_ca_pem=root)
+        context = tls_context(CA.cert_pem, alpn=["http/1.1"], client=pair, tmp_path=tmp_path)
+        context.maximum_version = version
+        assert b" 200 " in await answer_if_any(running.port, context)
+        assert verify(running.app.peers[0], Roots.from_pem(root), NOW).common_name == "alice"
 
 
 GARBAGE = {

@@ -8,6 +8,7 @@ import logging
 import pytest
 from wsproto.connection import Connection, ConnectionType
 from wsproto.events import CloseConnection, Message, Ping, Pong, TextMessage
+from wsproto.frame_protocol import FrameProtocol
 
 from aggserver.server.serving import Server, bind
 from tests.server.clients import close
@@ -188,6 +189,34 @@ async def test_what_clients_say_is_dropped(said, answered):
         running.writer.write(said)
         await running.exactly(answered)
         assert running.app.received == ["websocket.connect"], "the application has no use for it"
+
+
+@pytest.mark.parametrize("frame", [pytest.param(b"\x89\x80", id="pings"), pytest.param(b"\x82\x80", id="empty messages")])
+async def test_others_get_their_turn_in_a_flood(monkeypatch, frame):
+    """64 KB hold ten thousand frames."""
+    handled = [0]
+    received_frames = FrameProtocol.received_frames
+
+    def counted(self):
+        for found in received_frames(self):
+            handled[-1] += 1
+            yield found
+
+    def turn():
+        handled.append(0)
+        ticking[0] = loop.call_soon(turn)
+
+    monkeypatch.setattr(FrameProtocol, "received_frames", counted)
+    loop = asyncio.get_running_loop()
+    ticking = [loop.call_soon(turn)]
+    async with Running(App()) as running:
+        await running.head()
+        await running.exactly(EVENT)
+        running.writer.write((frame + bytes(4)) * 5_000 + masked(Ping(b"last")))
+        await asyncio.wait_for(running.reader.readuntil(b"last"), HANG_SECONDS)
+    ticking[0].cancel()
+    assert sum(handled) > 5_000
+    assert max(handled) <= 100
 
 
 ENDED = {

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from aggserver.kinds.served import Kinds
+from aggserver.registry.stored import StoredObject
 from aggserver.standalone.pod_runner import PodRunner
 from tests.fakes.asgi import Client
 from tests.fakes.server import LocalServer
@@ -154,3 +155,20 @@ async def test_a_job(client: Client) -> None:
     assert ("Complete", "True") in [(entry["type"], entry["status"]) for entry in done["status"]["conditions"]]
     assert {pod["status"]["phase"] for pod in await pods(client, 3)} == {"Succeeded"}
     assert (await client.get(f"{BATCH}/jobs/hi")).json()["status"].get("active") is None
+
+
+async def test_the_pods_of_others_are_not_read(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(20):
+        await post(client, PODS, "Pod", f"other-{number}", SPEC)
+        await comes(client, f"{PODS}/other-{number}", phase="Running")
+    read: list[str] = []
+    decoded = StoredObject.decoded
+
+    def counted(self: StoredObject) -> Any:
+        read.append(self.key)
+        return decoded(self)
+
+    monkeypatch.setattr(StoredObject, "decoded", counted)
+    await post(client, f"{APPS}/replicasets", "ReplicaSet", "three", {"replicas": 3, **SELECTING})
+    await comes(client, f"{APPS}/replicasets/three", readyReplicas=3)
+    assert not [key for key in read if "/other-" in key]

@@ -15,6 +15,7 @@ from aggserver.registry.informer import ALL, CONTROLLER
 from aggserver.registry.rest import Context
 from aggserver.storage.interface import Unavailable
 from tests.fakes.clock import settled, until
+from tests.fakes.work import longest_turn
 from tests.standalone.roles import World, binding, role
 
 PODS = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
@@ -165,3 +166,39 @@ async def test_what_could_not_be_written_is_tried_again(world: World, monkeypatc
     assert await world.get("ClusterRole", "cluster-admin") is not None
     listed = await world.store("ClusterRole").list(Context(CONTROLLER), ALL)
     assert len(listed.items) == sum(obj["kind"] == "ClusterRole" for obj in bootstrap.objects())
+
+
+async def test_a_role_that_cannot_be_completed_keeps_nobody_out(world: World) -> None:
+    await world.create(role("pods", PODS))
+    await world.create(binding("pods", "ClusterRole", "pods", "jane"))
+    await world.storage.create("/rbac.authorization.k8s.io/clusterroles/view", b"no object")
+    assert (await world.controller.policy()).why(get("pods")) is not None
+    assert await world.get("ClusterRole", "edit") is not None
+
+
+# --- what administrators can make large ---
+
+
+def large_role(size: int) -> dict[str, Any]:
+    return role("large", *({**PODS, "resources": [f"r{number}"]} for number in range(size)))
+
+
+def large_binding(size: int) -> dict[str, Any]:
+    made = binding("large", "ClusterRole", "pods", "jane")
+    return {**made, "subjects": [{**made["subjects"][0], "name": f"user-{number}"} for number in range(size)]}
+
+
+LARGE = {"rules": large_role, "subjects": large_binding}
+# Instructions between two turns of the event loop, of which a microsecond has some twenty.
+MOST = 120_000
+
+
+@pytest.mark.parametrize("name", LARGE)
+async def test_others_run_while_what_is_large_is_learned(name: str, world: World) -> None:
+    policy = await world.controller.policy()
+    objects = [LARGE[name](2000), LARGE[name](4000)]
+    sync = world.controller._sync
+    for obj in objects:
+        for state in (obj, None):
+            turns = await longest_turn(sync(obj["kind"], policy, "large", state))
+            assert turns < MOST, (name, state is None)

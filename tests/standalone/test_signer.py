@@ -82,7 +82,7 @@ def test_what_is_signed() -> None:
     assert certificate.public_key() == key.public_key()
     assert certificate.not_valid_after_utc.timestamp() == NOW + 3600
     usage = certificate.extensions.get_extension_for_class(x509.KeyUsage).value
-    assert (usage.digital_signature, usage.key_encipherment) == (False, True)
+    assert (usage.digital_signature, usage.key_encipherment) == (True, True)  # without the first, OpenSSL refuses it
     purposes = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     assert list(purposes) == [ExtendedKeyUsageOID.CLIENT_AUTH]
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value

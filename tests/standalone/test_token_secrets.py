@@ -19,6 +19,7 @@ from aggserver.registry.rest import Context, DeleteOptions, WriteOptions
 from aggserver.registry.store import Store
 from aggserver.standalone.token_secrets import Missing, TokenSecretsController, account_name, filled, is_orphan, missing
 from tests.fakes.server import ADMIN, LocalServer
+from tests.fakes.work import longest_turn
 
 KEY = jws.signing_key(jws.new_key())
 TYPE, NAME, UID = (
@@ -175,3 +176,19 @@ async def test_others_are_left_alone(world: World) -> None:
     await world.make(world.secrets, secret({NAME: "bob"}))
     await world.seen(world.secrets, "s", is_filled)
     assert "data" not in (await world.secrets.get(CONTEXT, "plain")).decoded()
+
+
+async def test_secrets_are_looked_up_by_their_accounts(world: World) -> None:
+    """After an account has changed, no others' Secrets are gone through."""
+    controller = world.controller
+    for number in range(2000):
+        key, obj = f"default/s{number}", secret({NAME: f"a{number}"})
+        controller._of_secrets.objects[key] = obj
+        controller._learn(key, obj)
+    controller._learn("default/s1", None)
+    controller._learn("default/s3", secret({NAME: "a2"}))
+    assert await longest_turn(controller._look_again("default/a5", None)) < 500
+    assert (controller._named["default/a2"], "default/a1" in controller._named) == (
+        {"default/s2": None, "default/s3": None},
+        False,
+    )

@@ -378,3 +378,12 @@ def test_a_completed_pod() -> None:
     }
     ready = next(entry for entry in status["conditions"] if entry["type"] == "Ready")
     assert (ready["status"], ready["reason"]) == ("False", "PodCompleted")
+
+
+@pytest.mark.parametrize("kind", ["ReplicaSet", "Job"])
+def test_a_plan_has_no_copies_of_a_template(kind: str) -> None:
+    """Hundreds of a large one would fill the memory."""
+    given = owner(kind, replicas=500, parallelism=500, completions=500)
+    plan = workloads.replica_set(given, []) if kind == "ReplicaSet" else workloads.job(given, [], NOW)
+    assert len(plan.create) == 500
+    assert {id(each["spec"]["containers"]) for each in plan.create} == {id(TEMPLATE["spec"]["containers"])}

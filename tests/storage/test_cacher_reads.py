@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from aggserver.storage import cacher
 from aggserver.storage.interface import (
     Compacted,
     FutureRevision,
@@ -50,13 +51,13 @@ async def test_list_with_a_selector_goes_on_after_the_last_one_looked_at(world: 
     for name, value in (("a", "x"), ("b", "y"), ("c", "y"), ("d", "x"), ("e", "y")):
         await world.put(name, value)
     await world.cacher.ready()
-    page = world.cacher.list(PREFIX, limit=1, matches=value_is("x"))
+    page = await world.cacher.select(PREFIX, value_is("x"), limit=1)
     assert [thing.name for thing in page.items] == ["a"]
     assert (page.more, page.next_start, page.remaining) == (True, PREFIX + "a\0", None)
-    page = world.cacher.list(PREFIX, limit=1, start=page.next_start, matches=value_is("x"))
+    page = await world.cacher.select(PREFIX, value_is("x"), limit=1, start=page.next_start)
     assert [thing.name for thing in page.items] == ["d"]
     assert page.more  # more to examine, although nothing more matches, as upstream
-    page = world.cacher.list(PREFIX, limit=1, start=page.next_start, matches=value_is("x"))
+    page = await world.cacher.select(PREFIX, value_is("x"), limit=1, start=page.next_start)
     assert (list(page.items), page.more) == ([], False)
 
 
@@ -125,3 +126,58 @@ async def test_wait_for_a_revision_that_comes(world: World) -> None:
     await world.store.create("/g.io/bars/x", b"")
     await world.cacher.sync()
     await asyncio.gather(*waiting)
+
+
+async def test_a_list_with_a_selector_lets_others_run_and_shows_one_revision(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cacher, "LOOK_MATCHING", 10)
+    for number in range(100):
+        await world.put(f"{number:03}", "x" if number % 2 else "y")
+    revision = await world.cacher.sync()
+    expected = [f"{number:03}" for number in range(1, 100, 2)]
+    examined = 0
+
+    def matches(thing: Thing) -> bool:
+        nonlocal examined
+        examined += 1
+        return thing.value == "x"
+
+    listing = asyncio.create_task(world.cacher.select(PREFIX, matches))
+    slices = []
+    while not listing.done():
+        before = examined
+        await asyncio.sleep(0)
+        slices.append(examined - before)
+        if len(slices) % 3 == 0:  # each changes what was listed and what is yet to be
+            for name in (f"{len(slices):03}", f"{99 - len(slices):03}"):
+                await (world.remove(name) if len(slices) % 2 else world.put(name, "x"))
+    page = listing.result()
+    assert max(slices) <= 10
+    assert (page.revision, [thing.name for thing in page.items]) == (revision, expected)
+    assert world.cacher.revision > revision
+
+
+async def test_lists_with_a_selector_take_turns(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cacher, "LOOK_MATCHING", 10)
+    for number in range(50):
+        await world.put(f"{number:03}")
+    revision = await world.cacher.sync()
+    await world.put("000", "changed")  # so that a list at the revision before merges
+    examined = 0
+
+    def matches(thing: Thing) -> bool:
+        nonlocal examined
+        examined += 1
+        return False
+
+    lists = [world.cacher.select(PREFIX, matches) for _ in range(6)]
+    older = [world.cacher.list_at(revision, PREFIX, matches=matches) for _ in range(6)]
+    listing = asyncio.gather(*lists, *older)
+    most = 0
+    while not listing.done():
+        before = examined
+        await asyncio.sleep(0)
+        most = max(most, examined - before)
+    assert examined == 12 * 50
+    assert most <= 10

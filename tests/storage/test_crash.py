@@ -26,7 +26,7 @@ async def acknowledged(path: Path, round_: int, synchronous: str) -> dict[str, i
     return {key: int(revision) for key, revision in (line.decode().split() for line in lines)}
 
 
-@pytest.mark.parametrize("synchronous", ["full", "normal"])
+@pytest.mark.parametrize("synchronous", ["full", pytest.param("normal", marks=pytest.mark.long)])
 async def test_nothing_acknowledged_is_lost(tmp_path: Path, synchronous: str) -> None:
     path = tmp_path / "store.db"
     newest = 1

@@ -50,3 +50,37 @@ def test_any_writes_leave_what_a_dict_has(loaded: int, removals: float) -> None:
 
 def test_an_empty_map() -> None:
     check(Ordered(), {}, "", "~")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_snapshot_stays_as_it_was_whatever_is_written_meanwhile(seed: int) -> None:
+    chance = random.Random(seed)
+    expected = {f"{number:03}": number for number in range(0, 60, 2)}
+    found = Ordered(list(expected), list(expected.values()))
+    snapshots = []
+    for number in range(400):
+        if number % 20 == 0:
+            start, end = sorted(f"{chance.randrange(125):03}" for _ in range(2))
+            inside = [(key, value) for key, value in sorted(expected.items()) if start <= key < end]
+            snapshots.append((found.snapshot(*found.span(start, end)), inside))
+        key = f"{chance.randrange(120):03}"
+        if key in expected and chance.random() < 0.6:
+            found.remove(key)
+            del expected[key]
+        else:
+            found.put(key, number)
+            expected[key] = number
+    check(found, expected, "", "~")
+    assert [list(snapshot) for snapshot, _ in snapshots] == [inside for _, inside in snapshots]
+
+
+def test_a_part_is_copied_once_after_a_snapshot() -> None:
+    found = Ordered([f"{number:03}" for number in range(8)], list(range(8)))
+    before = found._keys[1]
+    snapshot = found.snapshot(0, 8)
+    found.put("004", -4)
+    copied = found._keys[1]
+    found.put("005", -5)
+    assert copied is not before
+    assert found._keys[1] is copied
+    assert [value for _, value in snapshot] == list(range(8))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import weakref
 
@@ -89,7 +90,7 @@ async def test_the_state_is_that_of_its_revision_whatever_is_written_meanwhile(
         await write()
     select = value_is("x") if matches else None
     revision = await world.cacher.sync()
-    expected = [(thing.name, thing.revision) for thing in world.cacher.list(PREFIX, matches=select).items]
+    expected = [(thing.name, thing.revision) for thing in (await world.cacher.select(PREFIX, select)).items]
     watch = await world.cacher.watch(PREFIX, matches=select, initial=True, initial_end=True)
     initial: list[WatchEvent[Thing]] = []
     while not (initial and initial[-1].initial_events_end):
@@ -111,7 +112,7 @@ async def test_the_state_is_that_of_its_revision_whatever_is_written_meanwhile(
                 del state[event.object.name]
             else:
                 state[event.object.name] = event.revision
-    assert state == {thing.name: thing.revision for thing in world.cacher.list(PREFIX, matches=select).items}
+    assert state == {thing.name: thing.revision for thing in (await world.cacher.select(PREFIX, select)).items}
 
 
 async def test_a_watch_of_one_name_from_the_store(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,3 +160,48 @@ async def test_what_is_pending_beyond_the_window_ends_the_watch(world: World, mo
     again = await world.cacher.watch(PREFIX + "n1/", after=3)
     assert await take(again, 1) == [("MODIFIED", "n1/a", "y", 4)]
     assert await silent(again)
+
+
+@pytest.mark.parametrize("begin", ["objects", "window", "store"])
+async def test_a_selector_is_matched_before_a_part_is_counted(world: World, monkeypatch: pytest.MonkeyPatch, begin: str) -> None:
+    """So few matching objects take few parts, whatever the others' size, and however many watches are behind."""
+    monkeypatch.setattr(past, "LOOK_MATCHING", 200)
+    monkeypatch.setattr(past, "LOOK", 200)
+    if begin == "window":
+        await world.cacher.ready()
+    await fill(world, 600, size=5000)
+    last = await world.put("9999", "wanted")
+    parts: list[int] = []
+    of_past = past.Past.next
+
+    async def counted(self: past.Past[Thing]) -> list[WatchEvent[Thing]] | None:
+        parts.append(1)
+        return await of_past(self)
+
+    monkeypatch.setattr(past.Past, "next", counted)
+    after = None if begin == "objects" else 1
+    watch = await world.cacher.watch(PREFIX, after=after, matches=value_is("wanted"))
+    assert await take(watch, 1) == [("ADDED", "9999", "wanted", last)]
+    assert len(parts) <= (601 * 5000 // past.READ_MATCHING + 8 if begin == "store" else 5)
+
+
+async def test_watches_that_look_for_few_objects_take_turns(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two slices of any of them, the event loop goes on."""
+    monkeypatch.setattr(past, "LOOK_MATCHING", 100)
+    await fill(world, 300, size=10)
+    await world.put("9999", "wanted")
+    iterations, looked = 0, set[int]()
+    examined = []
+
+    def matches(thing: Thing) -> bool:
+        looked.add(iterations)
+        examined.append(iterations)
+        return thing.value == "wanted"
+
+    watches = [await world.cacher.watch(PREFIX, matches=matches) for _ in range(10)]
+    taking = asyncio.gather(*(take(watch, 1) for watch in watches))
+    while not taking.done():
+        iterations += 1
+        await asyncio.sleep(0)
+    assert len(examined) == 3010
+    assert max(map(examined.count, looked)) <= 100

@@ -36,6 +36,13 @@ def pem(content: bytes, kind: str = "CERTIFICATE", headers: str = "") -> bytes:
         pytest.param(pem(SHAPED, "PRIVATE KEY"), NOTHING, id="a key"),
         pytest.param(pem(SHAPED, "PRIVATE KEY") + b"more", NO_BLOCK, id="a key, then text"),
         pytest.param(pem(SHAPED, headers="a: b\n\n"), NOTHING, id="headers"),
+        pytest.param(pem(SHAPED, headers="a: b\n"), NOTHING, id="headers without an empty line after them"),
+        pytest.param(pem(b"", headers="a: b\n"), NOTHING, id="headers, and an empty line"),
+        pytest.param(pem(b"", headers="a: b\n").replace(b"\n\n", b"\n"), NO_BLOCK, id="nothing but headers"),
+        pytest.param(b"x-----END A-----\n" * 3 + pem(SHAPED), "", id="ends without a beginning"),
+        pytest.param(
+            pem(SHAPED, "PRIVATE KEY").replace(b"END PRIVATE", b"END PUBLIC") + pem(SHAPED), "", id="the end of another"
+        ),
         pytest.param(pem(b""), f"{MALFORMED} certificate", id="an empty block"),
         pytest.param(pem(b"xx"), f"{MALFORMED} certificate", id="not DER"),
         pytest.param(pem(b"\x30\x80\x00\x00"), f"{MALFORMED} certificate", id="indefinite length"),
@@ -50,3 +57,20 @@ def pem(content: bytes, kind: str = "CERTIFICATE", headers: str = "") -> bytes:
 )
 def test_problem(bundle: bytes, problem: str) -> None:
     assert ca_bundle.problem(bundle) == problem
+
+
+def test_each_line_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a block with many headers, and of many blocks."""
+    read: list[int] = []
+    line = ca_bundle._line
+
+    def counted(bundle: bytes, at: int) -> tuple[bytes, int]:
+        found = line(bundle, at)
+        read.append(found[1] - at)
+        return found
+
+    monkeypatch.setattr(ca_bundle, "_line", counted)
+    for bundle in (pem(SHAPED, headers="a: b\n" * 1000), pem(SHAPED, headers="a: b\n", kind="a: b") * 1000):
+        read.clear()
+        ca_bundle.problem(bundle)
+        assert sum(read) <= len(bundle)

@@ -44,6 +44,13 @@ BUDGET = 10_000_000
 MATCH_BUDGET = 2_500_000
 
 
+# The characters of an error's text that are kept. It may quote any value, and upstream keeps all of it.
+_LONGEST_ERROR = 10 * 1024
+# Characters and elements of all variables of a policy, which are kept as long as its expressions are evaluated. Upstream has no
+# limit; here more of them count as exceeding the budget.
+_MOST_KEPT = 8 * 1024 * 1024
+
+
 class OutOfPatienceError(Exception):
     """The expressions cost more than their caller wants to wait for, or nobody waits any more. Nothing is known of them."""
 
@@ -151,6 +158,7 @@ class Evaluation:
         self._limit = CALL_LIMIT if inputs.patience is None else min(CALL_LIMIT, inputs.patience)
         self._values = inputs.values(params, has_authorizer=has_authorizer)
         self._spent_on_variables = 0
+        self._kept = 0
         self._variables = variables
         self._values["variables"] = _Variables(self) if variables else {}
 
@@ -166,19 +174,26 @@ class Evaluation:
             value, cost = expression.program(self._values, self._limit)
         except CELError as error:
             self._give_up_if_slow(error)
-            failure, cost = f"expression '{expression.source}' resulted in error: {error}", error.cost
+            failure, cost = f"expression '{expression.source}' resulted in error: {str(error)[:_LONGEST_ERROR]}", error.cost
         except RecursionError:
             # Variables that read one another, hundreds in a row. Upstream's stack grows.
             failure, cost = f"expression '{expression.source}' resulted in error: too many nested variables", CALL_LIMIT
-        if self._patience is not None:
-            self._wait(cost)
+        self._wait(cost)
         if self._spent_on_variables:
             cost += self._spent_on_variables
             self._spent_on_variables = 0
-        if cost > self.left:
-            raise OutOfBudgetError
-        self.left -= cost
+        self._spend(cost)
         return Result(value, failure)
+
+    @property
+    def allowance(self) -> int:
+        """What may still be charged."""
+        return self.left if self._patience is None else min(self.left, self._patience)
+
+    def charge(self, cost: int) -> None:
+        """For work with a value that an expression has made. Raises OutOfBudgetError and OutOfPatienceError."""
+        self._wait(cost)
+        self._spend(cost)
 
     def variable(self, name: str) -> Any:
         """Compute a variable. Raises EvaluationError."""
@@ -191,14 +206,23 @@ class Evaluation:
             self._give_up_if_slow(error)
             self._wait(error.cost)
             self._spent_on_variables += error.cost
-            raise EvaluationError(f"composited variable {quote(name)} fails to evaluate: {error}") from None
+            why = str(error)[:_LONGEST_ERROR]
+            raise EvaluationError(f"composited variable {quote(name)} fails to evaluate: {why}") from None
         self._wait(cost)
         self._spent_on_variables += cost
+        self._kept += len(value) if isinstance(value, str | bytes | list | dict) else 0
+        if self._kept > _MOST_KEPT:
+            raise OutOfBudgetError
         return value
 
     def _give_up_if_slow(self, error: CELError) -> None:
         if self._patience is not None and isinstance(error, CostExceeded):
             raise OutOfPatienceError from None
+
+    def _spend(self, cost: int) -> None:
+        if cost > self.left:
+            raise OutOfBudgetError
+        self.left -= cost
 
     def _wait(self, cost: int) -> None:
         if self._patience is not None:

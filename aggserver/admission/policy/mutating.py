@@ -18,6 +18,7 @@ from aggserver.admission.policy.environment import APPLY_CONFIGURATION, JSON_PAT
 from aggserver.admission.policy.expressions import BUDGET, Compiler, Evaluation, Expression, OutOfBudgetError
 from aggserver.admission.policy.patches import MutationError, apply_configuration, json_patch
 from aggserver.admission.policy.validating import name_of
+from aggserver.cel.extent import extent
 from aggserver.cel.types import list_of
 from aggserver.merge.atom import Atom
 from aggserver.meta import errors
@@ -64,10 +65,13 @@ def _mutation(compiler: Compiler, mutation: Mapping[str, Any]) -> Mutation:
     return Mutation(is_patch, compiler.expression(given.get("expression") or "", (wanted,), makes_patches=True))
 
 
-def mutate(policy: CompiledPolicy, mutation: Mutation, inputs: Inputs, params: JSONObject | None, atom: Atom) -> Any:
+def mutate(
+    policy: CompiledPolicy, mutation: Mutation, inputs: Inputs, params: JSONObject | None, atom: Atom, most_bytes: int
+) -> Any:
     """The changed object, which need not be one any more; the same object if nothing was changed. inputs: with an object.
+    most_bytes: what the expression may make, as JSON, and what the object may become.
 
-    Raises MutationError, and UnansweredError of the inputs.
+    Raises MutationError, and OutOfPatienceError and UnansweredError of the inputs.
     """
     assert inputs.obj is not None
     expression = mutation.expression
@@ -76,11 +80,24 @@ def mutate(policy: CompiledPolicy, mutation: Mutation, inputs: Inputs, params: J
     evaluation = Evaluation(inputs, params, policy.variables, BUDGET)
     try:
         value, error = evaluation.run(expression)
+        if error:
+            raise MutationError(error)
+        # Before it is written out: a list of CEL can have the same list in it many times.
+        _count(value, evaluation, most_bytes, "the mutation")
+        made = json_patch(inputs.obj, value) if mutation.is_patch else apply_configuration(inputs.obj, value, atom)
+        if made is not inputs.obj:
+            _count(made, evaluation, most_bytes, "the object")
     except OutOfBudgetError as why:
         raise MutationError(str(why)) from None
-    if error:
-        raise MutationError(error)
-    return json_patch(inputs.obj, value) if mutation.is_patch else apply_configuration(inputs.obj, value, atom)
+    return made
+
+
+def _count(value: Any, evaluation: Evaluation, most_bytes: int, what: str) -> None:
+    """Charge for each element. Raises MutationError, OutOfBudgetError and OutOfPatienceError."""
+    found = extent(value, most_bytes, evaluation.allowance)
+    if found.bytes > most_bytes:
+        raise MutationError(f"{what} would be larger than {most_bytes} bytes")
+    evaluation.charge(found.elements)
 
 
 # --- reinvocation ---

@@ -288,9 +288,17 @@ class MutatingAdmissionPolicies(_Plugin[mutating.CompiledPolicy]):
     """The plugin of the mutating phase: changes objects as policies say."""
 
     def __init__(
-        self, policies: Kind, bindings: Kind, find_namespace: FindNamespace, find_params: FindParams, authorize: Authorize
+        self,
+        policies: Kind,
+        bindings: Kind,
+        find_namespace: FindNamespace,
+        find_params: FindParams,
+        authorize: Authorize,
+        max_object_bytes: int,
     ) -> None:
+        """max_object_bytes: how large a mutation may make an object."""
         super().__init__(policies, bindings, find_namespace, find_params, authorize, mutating.compile_policy)
+        self._max_object_bytes = max_object_bytes
 
     async def mutate(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> bool:
         if attributes.operation == DELETE or obj is None:
@@ -324,7 +332,7 @@ class MutatingAdmissionPolicies(_Plugin[mutating.CompiledPolicy]):
         if round_.again and invocations.output != obj:
             # Other plugins have changed it in between.
             invocations.changed()
-        work = _Work(request, refusals)
+        work = _Work(request, refusals, self._max_object_bytes)
         for hook, matched in found:
             compiled = await self._compiled(hook)
             for param in matched.params:
@@ -360,6 +368,7 @@ class _Work:
 
     request: _Request
     refusals: mutating.Refusals
+    max_object_bytes: int
     current: dict[str, JSONObject] = field(default_factory=dict)
     last: str = ""
 
@@ -372,7 +381,8 @@ class _Work:
         atom = objects.type_of(matched.target)
         for mutation in compiled.mutations:
             try:
-                made = await self.request.evaluate(partial(_mutate, compiled, mutation, param, atom), inputs)
+                mutate = partial(_mutate, compiled, mutation, param, atom, self.max_object_bytes)
+                made = await self.request.evaluate(mutate, inputs)
                 accepted = _as_object(made)
                 if self.last == _SCALE:
                     raise MutationError(f"request to convert CR to an invalid group/version: {_SCALE}")
@@ -404,9 +414,14 @@ def _holds(compiled: mutating.CompiledPolicy, param: JSONObject | None, inputs: 
 
 
 def _mutate(
-    compiled: mutating.CompiledPolicy, mutation: mutating.Mutation, param: JSONObject | None, atom: Atom, inputs: Inputs
+    compiled: mutating.CompiledPolicy,
+    mutation: mutating.Mutation,
+    param: JSONObject | None,
+    atom: Atom,
+    most_bytes: int,
+    inputs: Inputs,
 ) -> Any:
-    return mutating.mutate(compiled, mutation, inputs, param, atom)
+    return mutating.mutate(compiled, mutation, inputs, param, atom, most_bytes)
 
 
 def _invocation(matched: _Matched, param: JSONObject | None) -> Invocation:

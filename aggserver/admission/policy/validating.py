@@ -115,10 +115,10 @@ def evaluate(policy: CompiledPolicy, inputs: Inputs, params: JSONObject | None) 
     # Audit annotations have a budget of their own. They don't see the authorizer, though it is declared for them.
     audited = Evaluation(inputs, params, policy.variables, BUDGET, has_authorizer=False)
     try:
-        values = [audited.run(expression) for _, expression in policy.annotations]
+        # Each is cut to its size before the next one is made.
+        annotations = [_annotation(key, audited.run(expression), policy) for key, expression in policy.annotations]
     except OutOfBudgetError as error:
         return [_failed(policy, str(error))], []
-    annotations = (_annotation(key, result, policy) for (key, _), result in zip(policy.annotations, values, strict=True))
     return decisions, [each for each in annotations if each is not None]
 
 
@@ -130,12 +130,13 @@ def _decisions(
     policy: CompiledPolicy, inputs: Inputs, params: JSONObject | None, results: Sequence[Result], left: int
 ) -> list[Decision]:
     """The messages are evaluated even if nothing is denied: they count, too, and may exceed what is left of the budget."""
-    messages: list[Result] = []
+    messages: list[str] = []
     failure = ""
     if any(each.message is not None for each in policy.validations):
         evaluation = Evaluation(inputs, params, policy.variables, left, has_authorizer=False)
         try:
-            messages = [_NO_MESSAGE if each.message is None else evaluation.run(each.message) for each in policy.validations]
+            # Only what can be used of each is kept.
+            messages = ["" if each.message is None else _message(evaluation.run(each.message)) for each in policy.validations]
         except OutOfBudgetError as why:
             failure = f"failed messageExpression: {why}"
     decisions: list[Decision] = []
@@ -146,17 +147,14 @@ def _decisions(
         elif value is True:
             decisions.append(_ADMITTED)
         else:
-            message = _message(messages[index].value) if messages else ""
+            message = messages[index] if messages else ""
             decisions.append(Decision(True, message or validation.fallback, validation.reason or _INVALID))
     return decisions
 
 
-_NO_MESSAGE = Result(None)
-
-
-def _message(value: Any) -> str:
+def _message(result: Result) -> str:
     """What a messageExpression has made, or '' if it can't be used."""
-    text = value.strip() if isinstance(value, str) else ""
+    text = result.value.strip() if isinstance(result.value, str) else ""
     return "" if "\n" in text or len(text.encode("utf-8", "surrogatepass")) > _LONGEST_MESSAGE else text
 
 
@@ -164,7 +162,8 @@ def _annotation(key: str, result: Result, policy: CompiledPolicy) -> Annotation 
     if result.error:
         return None if policy.is_ignored else Annotation(key, error=result.error)
     value = result.value.strip() if isinstance(result.value, str) else ""
-    return Annotation(key, value) if value else None
+    # `Verdict.add` cuts it to so many bytes; more characters than that are not even kept.
+    return Annotation(key, value[:_LONGEST_VALUE]) if value else None
 
 
 # --- all policies of a request ---

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 from aggserver.cel import conversions
+from aggserver.cel.extent import extent
+from aggserver.cel.operators import LARGEST_RESULT
 from aggserver.cel.values import CostExceeded, Duration, EvaluationError, Timestamp, TypeValue, Uint, type_name
 from aggserver.meta.golang import format_float, quote
 
@@ -29,7 +31,7 @@ _SPECIAL = ("NaN", "Infinity", "-Infinity")
 def format_string(pattern: str, arguments: list[Any]) -> str:
     """Raises EvaluationError with cel-go's message."""
     written: list[str] = []
-    position = taken = 0
+    position = taken = size = 0
     while True:
         percent = pattern.find("%", position)
         if percent < 0:
@@ -44,10 +46,13 @@ def format_string(pattern: str, arguments: list[Any]) -> str:
         if percent + 1 == len(pattern):
             raise EvaluationError("unexpected end of string")
         verb, precision, position = _clause(pattern, percent + 1)
+        if extent(arguments[taken], LARGEST_RESULT - size).bytes > LARGEST_RESULT - size:
+            raise CostExceeded
         try:
             written.append(verb(arguments[taken], precision))
         except _Unfit as error:
             raise EvaluationError(f"error during formatting: {error}") from None
+        size += len(written[-1])
         taken += 1
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from aggserver.endpoints import negotiation
 from aggserver.endpoints.installer import ResourceScope
@@ -32,6 +32,7 @@ __all__ = [
     "warning_texts",
 ]
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 # Bodies up to this many bytes are decoded on the event loop even by slow decoders: about a millisecond for YAML. The others are
@@ -40,7 +41,8 @@ _SLOW_BYTES = 8 * 1024
 _SLOW = Workers(2, "decoding")
 
 _SUMMARY_BYTES = 30
-# Bodies above this many bytes are pruned and defaulted in a thread: it takes milliseconds, and other requests must not wait.
+# Bodies above this many bytes are decoded, pruned and defaulted in a thread: it takes milliseconds, and other requests must not
+# wait.
 _LONG = 128 * 1024
 # The first line of a strict YAML decoder's error; one line for each complaint follows.
 _YAML_ERRORS = "yaml: unmarshal errors:\n"
@@ -67,14 +69,14 @@ async def read_object(scope: ResourceScope, request: Request, field_validation: 
     _check_group_version(scope, obj, body)
     if scope.typed:
         _check_version(scope, obj)
-    why = object_meta.type_error(obj.get("metadata"), scope.kind if scope.typed else "")
+    why = await _aside(request, body, object_meta.type_error, obj.get("metadata"), scope.kind if scope.typed else "")
     if why:
         raise _unfit(scope, obj, why)
     if obj.get("metadata") is None:
         obj["metadata"] = {}
     try:
         # An object of another kind is not pruned by this schema; the strategy rejects it.
-        unknown = await _conform(request, scope, obj, len(body)) if scope.typed or obj["kind"] == scope.kind else []
+        unknown = await _aside(request, body, scope.conform, obj) if scope.typed or obj["kind"] == scope.kind else []
     except MalformedError as error:
         raise _unfit(scope, obj, str(error)) from None
     if field_validation != "Ignore":
@@ -85,8 +87,11 @@ async def read_object(scope: ResourceScope, request: Request, field_validation: 
     return obj
 
 
-async def _conform(request: Request, scope: ResourceScope, obj: JSONObject, size: int) -> list[str]:
-    return await OBJECTS.run(request.user.name, size, scope.conform, obj) if size > _LONG else scope.conform(obj)
+async def _aside(request: Request, body: bytes, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function that works on the body or what was decoded of it: in a thread if it is long."""
+    if len(body) <= _LONG:
+        return function(*args, **kwargs)
+    return await OBJECTS.run(request.user.name, len(body), function, *args, **kwargs)
 
 
 def report_unknown(
@@ -133,7 +138,7 @@ async def _decode_configuration(request: Request, text: bytes) -> tuple[Any, lis
     if text[:1] == b"{":
         # Client libraries send JSON. The JSON decoder reads it several times as fast as the YAML decoder.
         with suppress(codec.DecodeError):
-            value, nothing_repeated = codec.decode_telling(text)
+            value, nothing_repeated = await _aside(request, text, codec.decode_telling, text)
             if nothing_repeated:
                 return value, []
     return await _slowly(request, codec.decode_yaml_telling, text)
@@ -161,10 +166,10 @@ async def _decode(request: Request, body: bytes, content_type: str) -> tuple[Any
     if not negotiation.is_protobuf(content_type):
         if negotiation.body_is_yaml(content_type):
             return await _slowly(request, codec.decode_yaml_telling, body)
-        value, nothing_repeated = codec.decode_telling(body)
+        value, nothing_repeated = await _aside(request, body, codec.decode_telling, body)
         return value, [] if nothing_repeated else None
     try:
-        return protobuf.decode(body), []
+        return await _aside(request, body, protobuf.decode, body), []
     except protobuf.UnknownKind:
         raise negotiation.unsupported_body() from None
 

@@ -74,5 +74,7 @@ def _table_reply(
     before = table.table_head(scope.table, meta, media.api_version)
     encode = table.row_encoder(include_object(request.query), time.time(), media.api_version)
     return forms.listing_response(
-        media, forms.Listing(before, "rows", objects, {}, lambda obj: encode(obj.row(scope.table))), status
+        media,
+        forms.Listing(before, "rows", objects, {}, lambda obj: encode(obj.row(scope.table)), scope.table.row_bytes),
+        status,
     )

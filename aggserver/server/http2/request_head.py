@@ -43,7 +43,7 @@ def scope_of(block: Iterable[tuple[bytes, bytes]]) -> dict[str, Any] | None:
         headers = [(b"host", authority), *(pair for pair in headers if pair[0] != b"host")]
     path, _, query = target.partition(b"?")
     return {
-        "method": method.decode().upper(),
+        "method": method.decode(),
         "path": unquote(path.decode()),
         "raw_path": path,
         "query_string": query,

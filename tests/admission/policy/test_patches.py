@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from aggserver.admission.policy.expressions import OutOfPatienceError
 from aggserver.admission.policy.mutating import compile_policy, mutate
 from aggserver.admission.policy.patches import MutationError
 from aggserver.cel.library.authz import Check, Decision
@@ -48,6 +49,7 @@ SCHEMA = {
     },
 }
 ATOM = of_resource(structural.compile(SCHEMA))
+MOST = 3 * 1024 * 1024
 
 
 def mutated(expression: str, obj: JSONObject = OBJECT, *, is_patch: bool, old: JSONObject | None = None, **spec: Any) -> Any:
@@ -55,7 +57,7 @@ def mutated(expression: str, obj: JSONObject = OBJECT, *, is_patch: bool, old: J
     policy = compile_policy({"mutations": [{"patchType": kind, key: {"expression": expression}}], **spec})
     before = json_copy(obj)
     answers = {Check(None, "create", group="", resource="endpoints"): Decision(True)}
-    result = mutate(policy, policy.mutations[0], inputs(obj, old, answers=answers), {"data": {"n": 7}}, ATOM)
+    result = mutate(policy, policy.mutations[0], inputs(obj, old, answers=answers), {"data": {"n": 7}}, ATOM, MOST)
     assert obj == before  # nothing is changed in place
     return result
 
@@ -392,4 +394,45 @@ def test_a_test_that_fails_gives_the_same_object() -> None:
             ]
         }
     )
-    assert mutate(policy, policy.mutations[0], inputs(OBJECT), None, ATOM) is OBJECT
+    assert mutate(policy, policy.mutations[0], inputs(OBJECT), None, ATOM, MOST) is OBJECT
+
+
+# --- how much a mutation may make ---
+
+LARGE: JSONObject = {**BARE, "spec": {"masts": [str(number) for number in range(2000)]}}
+TOO_LARGE = {
+    "a list of the square": "[JSONPatch{op: 'add', path: '/spec/any', value: object.spec.masts.map(x, object.spec.masts)}]",
+    "the same list many times": "[JSONPatch{op: 'add', path: '/spec/any', value: [1, 2, 3].map(x, dyn(variables.l4))}]",
+    "many operations": "object.spec.masts.map(x, JSONPatch{op: 'add', path: '/spec/' + x, value: object.spec.masts})",
+}
+VARIABLES = [
+    {"name": "l1", "expression": "object.spec.masts.map(x, object.spec.masts)"},
+    *({"name": f"l{n}", "expression": f"object.spec.masts.map(x, variables.l{n - 1})"} for n in (2, 3, 4)),
+]
+
+
+@pytest.mark.parametrize("name", TOO_LARGE)
+def test_what_would_be_too_large_is_not_made(name: str) -> None:
+    with pytest.raises(MutationError, match=f"^the mutation would be larger than {MOST} bytes$|cost"):
+        mutated(TOO_LARGE[name], LARGE, is_patch=True, variables=VARIABLES)
+
+
+def test_an_object_that_would_be_too_large_is_refused() -> None:
+    source = "[JSONPatch{op: 'copy', from: '/spec/masts', path: '/spec/tags'}]"
+    assert len(mutated(source, LARGE, is_patch=True)["spec"]["tags"]) == 2000
+    policy = compile_policy({"mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": source}}]})
+    with pytest.raises(MutationError, match=r"^the object would be larger than 20000 bytes$"):
+        mutate(policy, policy.mutations[0], inputs(LARGE), None, ATOM, 20_000)
+
+
+def test_writing_out_costs_patience() -> None:
+    """So that what is large is made in a thread."""
+    policy = compile_policy(
+        {"mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": TOO_LARGE["a list of the square"]}}]}
+    )
+    small: JSONObject = {**BARE, "spec": {"masts": [str(number) for number in range(200)]}}
+    given = inputs(small)
+    given.patience = 10_000
+    with pytest.raises(OutOfPatienceError):
+        mutate(policy, policy.mutations[0], given, None, ATOM, MOST)
+    assert len(mutate(policy, policy.mutations[0], inputs(small), None, ATOM, MOST)["spec"]["any"]) == 200

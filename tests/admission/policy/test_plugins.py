@@ -111,7 +111,8 @@ def _plugin(plugin: Any, policies: Iterable[JSONObject], bindings: Iterable[JSON
     given = list(policies)
     bound = [bind(each["metadata"]["name"]) for each in given] if bindings is None else bindings
     cluster = cluster or Cluster()
-    return plugin(Kind(given), Kind(bound), cluster.namespace, cluster.params, cluster.authorize)
+    most = (3 * 1024 * 1024,) if plugin is MutatingAdmissionPolicies else ()
+    return plugin(Kind(given), Kind(bound), cluster.namespace, cluster.params, cluster.authorize, *most)
 
 
 async def told(plugin: Any, of: Attributes | None = None, obj: JSONObject | None = SHIP, old: JSONObject | None = None) -> str:

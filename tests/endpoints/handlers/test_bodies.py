@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from aggserver.authentication.user import PRIVILEGED_GROUP, UserInfo
 from aggserver.endpoints.handlers import body
-from aggserver.meta import json_text, yaml_text
+from aggserver.meta import codec, json_text, yaml_text
 from aggserver.workers import Workers
 from tests.fakes.asgi import Client
 from tests.fakes.definitions import CRONTABS, CRONTABS_PATH, crontab
@@ -93,3 +94,25 @@ async def test_a_large_broken_text(client: Client, calls: list[str]) -> None:
     answer = await client.post(CRONTABS_PATH, as_yaml(LARGE, "a: ["), content_type=YAML)
     assert (answer.status, calls) == (400, ["thread", "yaml"])
     assert "yaml: line 5: did not find expected node content" in answer.message
+
+
+@pytest.mark.parametrize(("size", "on_loop"), [(100_000, True), (200_000, False)])
+@pytest.mark.parametrize("method", ["POST", "PATCH"])
+async def test_large_json_is_decoded_in_a_thread(
+    client: Client, monkeypatch: pytest.MonkeyPatch, size: int, on_loop: bool, method: str
+) -> None:
+    threads: list[int] = []
+    decode = codec.decode_telling
+
+    def noted(text: bytes) -> Any:
+        threads.append(threading.get_ident())
+        return decode(text)
+
+    monkeypatch.setattr(codec, "decode_telling", noted)
+    given = json.dumps(crontab(image="x" * size)).encode()
+    target, kind = (CRONTABS_PATH, "application/json")
+    if method == "PATCH":
+        target, kind = f"{CRONTABS_PATH}/{crontab()['metadata']['name']}?fieldManager=a", "application/apply-patch+yaml"
+    answer = await client.request(method, target, given, content_type=kind)
+    assert answer.status == 201
+    assert [thread == threading.get_ident() for thread in threads] == [on_loop]
