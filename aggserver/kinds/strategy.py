@@ -37,6 +37,7 @@ __all__ = ["ALL_METADATA", "KindStatusStrategy", "KindStrategy", "type_conformer
 
 # Of an update, only what can't change is checked: the object may have been written in the older form of the kind.
 _LENIENT = "events/v1.Event"
+_SIGNING = "certificates/v1.CertificateSigningRequest"
 _JOBS_STAY = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
     "propagationPolicy=Orphan to suppress this warning"
@@ -145,6 +146,10 @@ class KindStrategy(StrategyDefaults):
             from aggserver.kinds import rbac_validation
 
             return Verdict(self._metadata_problems(obj) + rbac_validation.problems(obj))
+        if self.kind.type_name == _SIGNING:
+            from aggserver.kinds import signing_requests
+
+            return Verdict(self._metadata_problems(obj) + signing_requests.problems(obj))
         return Verdict(self._metadata_problems(obj) + validate(obj, lookup(self.kind.type_name)))
 
     def prepare_for_update(self, obj: JSONObject, old: JSONObject, now: str) -> None:
@@ -162,10 +167,20 @@ class KindStrategy(StrategyDefaults):
 
             found = self._metadata_problems(obj) + rbac_validation.problems(obj, old)
             return Verdict(found + rbac_validation.update_problems(obj, old))
+        if self.kind.type_name == _SIGNING:
+            return self._signing_verdict(obj, old)
         problems = changed_immutables(self.kind.type_name, obj, old)
         if self.kind.type_name != _LENIENT:
             problems += validate(obj, lookup(self.kind.type_name))
         return Verdict(problems)
+
+    def _signing_verdict(self, obj: JSONObject, old: JSONObject) -> Verdict:
+        """Of an update of a CertificateSigningRequest."""
+        from aggserver.kinds import signing_requests
+
+        through = self.subresource
+        found = signing_requests.update_problems(obj, old, judges=through == "approval", issues=through == "status")
+        return Verdict(self._metadata_problems(obj) + found)
 
     def warnings(self, obj: JSONObject, old: JSONObject | None) -> Sequence[str]:
         return warnings(obj, old, self.kind.type_name)
@@ -230,7 +245,7 @@ class KindStatusStrategy(KindStrategy):
         return ALL_METADATA if "*" in self.kind.kept_by_status else self.kind.kept_by_status
 
     def validate_update(self, obj: JSONObject, old: JSONObject) -> Verdict:
-        return Verdict([])
+        return self._signing_verdict(obj, old) if self.kind.type_name == _SIGNING else Verdict([])
 
     def warnings(self, obj: JSONObject, old: JSONObject | None) -> Sequence[str]:
         return ()

@@ -13,7 +13,7 @@ import binascii
 import re
 from collections.abc import Iterator
 
-__all__ = ["certificates", "problem"]
+__all__ = ["blocks", "certificates", "problem"]
 
 # A block: from the last BEGIN line before an END line to that. The first line of a block may have nothing but the mark.
 _BLOCK = re.compile(
@@ -29,7 +29,7 @@ def problem(bundle: bytes) -> str:
     if not bundle:
         return ""
     first, end = "", 0
-    for kind, has_headers, content, end in _blocks(bundle):  # noqa: B007 - `end` is used after the loop
+    for kind, has_headers, content, end in blocks(bundle):  # noqa: B007 - `end` is used after the loop
         if kind != b"CERTIFICATE" or has_headers:
             continue
         why = _malformed(content)
@@ -43,13 +43,13 @@ def problem(bundle: bytes) -> str:
 
 def certificates(bundle: bytes) -> Iterator[bytes]:
     """The certificates of a bundle that can be read, as DER."""
-    for kind, has_headers, content, _ in _blocks(bundle):
+    for kind, has_headers, content, _ in blocks(bundle):
         if kind == b"CERTIFICATE" and not has_headers and not _malformed(content):
             yield content
 
 
-def _blocks(bundle: bytes) -> Iterator[tuple[bytes, bool, bytes, int]]:
-    """Kind, whether it has headers, content and end of each block."""
+def blocks(bundle: bytes) -> Iterator[tuple[bytes, bool, bytes, int]]:
+    """Kind, whether it has headers, content and end of each block of PEM that can be read."""
     for found in _BLOCK.finditer(bundle):
         kind, body = found[1], found[2]
         has_headers = False

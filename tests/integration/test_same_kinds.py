@@ -14,12 +14,12 @@ import pytest
 from aggserver.kinds.catalog import KINDS
 from aggserver.scheme.openapi import model_name
 from tests.controlplane.cluster import Cluster
-from tests.integration import cases_kind_rules, cases_kinds
+from tests.integration import cases_kind_rules, cases_kinds, cases_signing_requests
 from tests.integration.comparison import Cases, without_order
 from tests.integration.kinds import NAMESPACE
 from tests.integration.sides import Side, both, played
 
-CASES: Cases = cases_kinds.CASES | cases_kind_rules.CASES
+CASES: Cases = cases_kinds.CASES | cases_kind_rules.CASES | cases_signing_requests.CASES
 
 
 @pytest.fixture(scope="module")

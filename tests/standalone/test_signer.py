@@ -16,11 +16,14 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from aggserver.authentication.x509 import PeerCertificate, Roots, user_from, verify
 from aggserver.certificates.issuing import RequestError, new_ca, sign_request
+from aggserver.kinds.catalog import KINDS
 from aggserver.kinds.served import Kinds
+from aggserver.kinds.subresources import ApprovalStrategy
 from aggserver.registry.rest import Context, WriteOptions
 from aggserver.standalone.signer import CertificateSigner, is_due, seconds_of, usage_error
 from tests.fakes.server import ADMIN, LocalServer
 
+KIND = next(kind for kind in KINDS if kind.name == "CertificateSigningRequest")
 SIGNER = "kubernetes.io/kube-apiserver-client"
 APPROVED = {"type": "Approved", "status": "True", "reason": "r"}
 
@@ -145,7 +148,8 @@ async def status_of(kinds: Kinds, request_pem: bytes, *usages: str) -> Any:
     async def approved(tree: Any) -> Any:
         return {**tree, "status": {"conditions": [{**APPROVED, "message": "m"}]}}
 
-    await kinds.status_store(group, resource).update(context, name, approved, WriteOptions())
+    approval = kinds.store(group, resource).with_strategy(ApprovalStrategy(KIND))
+    await approval.update(context, name, approved, WriteOptions())
     for _ in range(1000):
         status = (await kinds.store(group, resource).get(context, name)).decoded()["status"]
         if "certificate" in status or len(status["conditions"]) > 1:
