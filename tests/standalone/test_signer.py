@@ -21,6 +21,7 @@ from aggserver.kinds.served import Kinds
 from aggserver.kinds.subresources import ApprovalStrategy
 from aggserver.registry.rest import Context, WriteOptions
 from aggserver.standalone.signer import CertificateSigner, is_due, seconds_of, usage_error
+from tests.cases.signing_requests import REQUEST
 from tests.fakes.server import ADMIN, LocalServer
 
 KIND = next(kind for kind in KINDS if kind.name == "CertificateSigningRequest")
@@ -75,8 +76,16 @@ NOW = 1_800_000_000.0
 CA = new_ca("ca", NOW)
 
 
-def signed(request_pem: bytes, *usages: str) -> x509.Certificate:
-    return x509.load_pem_x509_certificate(sign_request(CA, request_pem, usages, NOW, 3600, refused_group="system:masters"))
+def signed(request_pem: bytes, *usages: str, seconds: int = 3600) -> x509.Certificate:
+    return x509.load_pem_x509_certificate(sign_request(CA, request_pem, usages, NOW, seconds, refused_group="system:masters"))
+
+
+@pytest.mark.parametrize(("seconds", "end"), [(600, 600), (28799, 28799), (28800, 28500), (31536000, 31535700)])
+def test_when_it_holds(seconds: int, end: int) -> None:
+    """From five minutes before, and in all not longer than what was asked for, unless that is less than eight hours."""
+    certificate = signed(REQUEST, "client auth", seconds=seconds)
+    assert certificate.not_valid_before_utc.timestamp() == NOW - 300
+    assert certificate.not_valid_after_utc.timestamp() == NOW + end
 
 
 def test_what_is_signed() -> None:
