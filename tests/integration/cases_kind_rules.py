@@ -204,6 +204,35 @@ _SERVICES: Cases = {
     ],
 }
 
+_TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+_PROTOBUF = "application/vnd.kubernetes.protobuf"
+_REVIEW = {
+    "apiVersion": "authorization.k8s.io/v1",
+    "kind": "SelfSubjectAccessReview",
+    "spec": {"nonResourceAttributes": {"path": "/", "verb": "get"}},
+}
+_TOKEN = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": ["a"]}}
+
+
+def _without_body(body: Any) -> Any:
+    return None
+
+
+_ACCEPTED: Cases = {
+    "review-as-table": [ask("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", _REVIEW, accept=_TABLE)],
+    "token-as-table": [
+        on("POST", "core/serviceaccounts", minimal("core/serviceaccounts"), compared=False),
+        on("POST", "core/serviceaccounts", _TOKEN, below="token", accept=_TABLE),
+        on("DELETE", "core/serviceaccounts", compared=False),
+    ],
+    "binding-as-table": [_made(_POD), _bind(accept=_TABLE), on("DELETE", _POD, _KILL, compared=False)],
+    "eviction-as-table": [_made(_POD), _evict(accept=_TABLE), on("DELETE", _POD, _KILL, compared=False)],
+    "core-versions-protobuf": [ask("GET", "/api", accept=_PROTOBUF, pick=_without_body)],
+    "core-resources-protobuf": [ask("GET", "/api/v1", accept=_PROTOBUF, pick=_without_body)],
+    "version-protobuf": [ask("GET", "/version", accept=_PROTOBUF)],
+    "version-any-application": [ask("GET", "/version", accept="application/*")],
+}
+
 _SECRET = "core/secrets"
 _CONFIG = "core/configmaps"
 _FROZEN: Cases = {
