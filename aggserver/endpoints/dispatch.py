@@ -113,7 +113,8 @@ class Dispatcher:
         if path == "/api" or path == "/apis" or path.startswith(("/api/", "/apis/")):
             return await self._discovery(request)
         if path.rstrip("/") == "/version" and not _takes_json(request.header(b"accept")):
-            raise errors.not_acceptable("406: Not Acceptable\n\nAvailable representations: application/json")
+            why = "406: Not Acceptable\n\nAvailable representations: application/json"
+            raise errors.StatusError(406, "NotAcceptable", why, bare_details=True)
         return ASGIResponse(self._non_resource)
 
 

@@ -225,8 +225,16 @@ _ACCEPTED: Cases = {
         on("POST", "core/serviceaccounts", _TOKEN, below="token", accept=_TABLE),
         on("DELETE", "core/serviceaccounts", compared=False),
     ],
-    "binding-as-table": [_made(_POD), _bind(accept=_TABLE), on("DELETE", _POD, _KILL, compared=False)],
-    "eviction-as-table": [_made(_POD), _evict(accept=_TABLE), on("DELETE", _POD, _KILL, compared=False)],
+    "binding-as-table": [
+        _made(_POD),
+        on("POST", _POD, _binding(), below="binding", accept=_TABLE),
+        on("DELETE", _POD, _KILL, compared=False),
+    ],
+    "eviction-as-table": [
+        _made(_POD),
+        on("POST", _POD, _eviction(), below="eviction", accept=_TABLE),
+        on("DELETE", _POD, _KILL, compared=False),
+    ],
     "core-versions-protobuf": [ask("GET", "/api", accept=_PROTOBUF, pick=_without_body)],
     "core-resources-protobuf": [ask("GET", "/api/v1", accept=_PROTOBUF, pick=_without_body)],
     "version-protobuf": [ask("GET", "/version", accept=_PROTOBUF)],
@@ -448,4 +456,4 @@ _AUTOSCALERS: Cases = {
         _gone(_NEW),
     ],
 }
-CASES: Cases = _AUTOSCALERS | _PODS | _SERVICES | _FROZEN | _OTHER
+CASES: Cases = _ACCEPTED | _AUTOSCALERS | _PODS | _SERVICES | _FROZEN | _OTHER
