@@ -16,6 +16,7 @@ from aggserver.kinds.catalog import Kind, type_name
 from aggserver.kinds.creation import Request, prepare_new
 from aggserver.kinds.defaults import set_defaults
 from aggserver.kinds.immutable import changed_immutables
+from aggserver.kinds.secrets import secret_problems
 from aggserver.kinds.warnings import warnings
 from aggserver.merge import fieldset, kinds
 from aggserver.merge.atom import Atom
@@ -37,6 +38,7 @@ __all__ = ["ALL_METADATA", "KindStatusStrategy", "KindStrategy", "type_conformer
 
 # Of an update, only what can't change is checked: the object may have been written in the older form of the kind.
 _LENIENT = "events/v1.Event"
+_TYPED = "core/v1.Secret"
 _SIGNING = "certificates/v1.CertificateSigningRequest"
 _JOBS_STAY = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
@@ -150,7 +152,8 @@ class KindStrategy(StrategyDefaults):
             from aggserver.kinds import signing_requests
 
             return Verdict(self._metadata_problems(obj) + signing_requests.problems(obj))
-        return Verdict(self._metadata_problems(obj) + validate(obj, lookup(self.kind.type_name)))
+        found = self._metadata_problems(obj) + validate(obj, lookup(self.kind.type_name))
+        return Verdict(found + secret_problems(obj) if self.kind.type_name == _TYPED else found)
 
     def prepare_for_update(self, obj: JSONObject, old: JSONObject, now: str) -> None:
         if self.kind.has_status:
@@ -172,7 +175,7 @@ class KindStrategy(StrategyDefaults):
         problems = changed_immutables(self.kind.type_name, obj, old)
         if self.kind.type_name != _LENIENT:
             problems += validate(obj, lookup(self.kind.type_name))
-        return Verdict(problems)
+        return Verdict(problems + secret_problems(obj, old) if self.kind.type_name == _TYPED else problems)
 
     def _signing_verdict(self, obj: JSONObject, old: JSONObject) -> Verdict:
         """Of an update of a CertificateSigningRequest."""

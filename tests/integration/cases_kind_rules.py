@@ -250,6 +250,17 @@ _FROZEN: Cases = {
         _merge(_SECRET, {"data": {"a": None}}),
         _gone(_SECRET),
     ],
+    **{
+        f"secret-of-type-{kind}": [on("POST", _SECRET, minimal(_SECRET, {"annotations": given}, type=f"kubernetes.io/{kind}"))]
+        for kind, given in {
+            "service-account-token": {"kubernetes.io/service-account.name": ""},
+            "tls": {},
+            "basic-auth": {},
+            "ssh-auth": {},
+            "dockercfg": {},
+            "dockerconfigjson": {},
+        }.items()
+    },
     "secret-bad-base64": [on("POST", _SECRET, minimal(_SECRET, data={"a": "%"}))],
     "secret-type": [_made(_SECRET), _merge(_SECRET, {"type": "other"}), _gone(_SECRET)],
     "secret-fields": [

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -62,7 +63,7 @@ def _of_built_in_groups(side: Side) -> list[Any]:
     for each in definitions:
         answers += side.play("kept", [ask("POST", _DEFINITIONS, each, compared=False)])
     for path in paths:
-        eventually(lambda path=path: _is_established(_read(side, path)), "a definition that is established")
+        eventually(partial(_is_established, side, path), "a definition that is established")
         status = _read(side, path)["status"]
         # Whether the group is approved is told by another controller, in its own time.
         told = {each["type"]: (each["status"], each["reason"]) for each in status["conditions"]}
@@ -75,7 +76,7 @@ def _of_built_in_groups(side: Side) -> list[Any]:
     answers += side.play("kept", [ask("POST", f"{_NETWORKING}/v1/namespaces/{NAMESPACE}/foos", foo)])
     answers += side.play("kept", [ask("DELETE", path, compared=False) for path in paths])
     for path in paths:
-        eventually(lambda path=path: _read(side, path)["kind"] == "Status", "a definition that is gone")
+        eventually(partial(_is_gone, side, path), "a definition that is gone")
     return answers + side.play("kept", [ask("GET", policy), ask("DELETE", policy)])
 
 
@@ -98,8 +99,12 @@ def _read(side: Side, path: str) -> Any:
     return json.loads(side.client.request("GET", path, {"accept": "application/json"}).body)
 
 
-def _is_established(definition: Any) -> bool:
-    conditions = (definition.get("status") or {}).get("conditions") or ()
+def _is_gone(side: Side, path: str) -> bool:
+    return bool(_read(side, path)["kind"] == "Status")
+
+
+def _is_established(side: Side, path: str) -> bool:
+    conditions = (_read(side, path).get("status") or {}).get("conditions") or ()
     return any((each["type"], each["status"]) == ("Established", "True") for each in conditions)
 
 
