@@ -147,6 +147,8 @@ PURE = (
     "aggserver.kinds.pod_cells",
     "aggserver.kinds.rbac_validation",
     "aggserver.kinds.resources",
+    "aggserver.kinds.secrets",
+    "aggserver.kinds.signing_requests",
     "aggserver.kinds.addresses",
     "aggserver.kinds.autoscalers",
     "aggserver.kinds.behaviours",

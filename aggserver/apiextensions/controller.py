@@ -2,6 +2,8 @@
 
 It writes the conditions that `conditions.py` computes, serves a definition once its names are accepted, and finalizes a deleted
 one: its objects are deleted, then its finalizer is removed, which removes the definition.
+A definition in a group with built-in kinds gets the same conditions, but is not served, and no objects are its own: in
+kube-apiserver, the routes of such a group come first, and answer 404 for whatever else is asked below it.
 Source: k8s.io/apiextensions-apiserver pkg/controller/{status,establish,finalizer}, v0.36.3.
 """
 
@@ -44,7 +46,10 @@ _WRITE = WriteOptions(field_manager="aggserver", bounded=False)
 
 
 class DefinitionController:
-    """store: that of the definitions. clock: seconds since the epoch. migrations: None to leave stored objects as they are."""
+    """store: that of the definitions. clock: seconds since the epoch. migrations: None to leave stored objects as they are.
+
+    is_built_in: whether a group has built-in kinds.
+    """
 
     def __init__(
         self,
@@ -53,7 +58,10 @@ class DefinitionController:
         clock: Callable[[], float],
         later: CallLater = call_later,
         migrations: StatusMigrations | None = None,
+        *,
+        is_built_in: Callable[[str], bool],
     ) -> None:
+        self._is_built_in = is_built_in
         self._status = store.with_strategy(DefinitionStatusStrategy())
         self._definitions = definitions
         self._clock = clock
@@ -83,7 +91,7 @@ class DefinitionController:
 
     async def _sync(self, name: str, crd: JSONObject | None) -> float | None:
         again = await self._sync_serving(name, crd)
-        if self._migrations is not None:
+        if self._migrations is not None and not (crd is not None and self._is_built_in(crd["spec"]["group"])):
             await self._migrations.sync(name, crd)
         return again
 
@@ -100,7 +108,9 @@ class DefinitionController:
         await self._check_structure(crd)
         if self._status_of(crd) != crd.get("status"):
             crd = await self._write_status(name)
-        if conditions.is_true(crd, "NamesAccepted") or conditions.is_true(crd, "Established"):
+        if self._is_built_in(crd["spec"]["group"]):
+            self._settle(name, f"definitions in the built-in group {crd['spec']['group']} are not served")
+        elif conditions.is_true(crd, "NamesAccepted") or conditions.is_true(crd, "Established"):
             await self._serve(name, crd)
         else:
             self._settle(name, _message(crd, "NamesAccepted"))
@@ -164,6 +174,9 @@ class DefinitionController:
             return None
         if not conditions.is_true(crd, "Established"):
             await self._remove_finalizer(name, "NeverEstablished", "resource was never established")
+            return None
+        if self._is_built_in(crd["spec"]["group"]):
+            await self._remove_finalizer(name, "InstanceDeletionCompleted", "removed all instances")
             return None
         await self._serve(name, crd, terminating=True)
         since = self._deleting_since.setdefault(name, self._clock())

@@ -128,7 +128,9 @@ async def _run(
         engine.installer.install([("token reviews", [token_review_kind(reviews, engine.admission)])])
 
         migrations = _migrations(engine, crds) if options.migrate_storage else None
-        definition_controller = DefinitionController(crds, engine.definitions, time.time, migrations=migrations)
+        definition_controller = DefinitionController(
+            crds, engine.definitions, time.time, migrations=migrations, is_built_in=engine.installer.built_in
+        )
         policy_controller = PolicyStatusController(registrations["validatingadmissionpolicies"], engine.installer)
 
         async def stop_with_parent() -> None:

@@ -29,7 +29,16 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from aggserver.authentication.user import UserInfo
 from aggserver.errors import AggserverError
 
-__all__ = ["CREDENTIAL_ID_KEY", "CertificateError", "PeerCertificate", "Roots", "VerifiedCertificate", "user_from", "verify"]
+__all__ = [
+    "CREDENTIAL_ID_KEY",
+    "CertificateError",
+    "PeerCertificate",
+    "Roots",
+    "VerifiedCertificate",
+    "request_problem",
+    "user_from",
+    "verify",
+]
 
 CREDENTIAL_ID_KEY = "authentication.kubernetes.io/credential-id"
 UID_OID = x509.ObjectIdentifier("1.3.6.1.4.1.57683.2")  # Kubernetes' attribute for a user's UID (KEP-4412)
@@ -38,6 +47,12 @@ UID_OID = x509.ObjectIdentifier("1.3.6.1.4.1.57683.2")  # Kubernetes' attribute 
 # new ones. Beyond this number the oldest result is dropped, and computed again on demand.
 MAX_REMEMBERED = 4
 
+# By the kind of the key.
+_WRONG_SIGNATURES = {
+    "ECPublicKey": "x509: ECDSA verification failure",
+    "RSAPublicKey": "crypto/rsa: verification error",
+    "Ed25519PublicKey": "x509: Ed25519 verification failure",
+}
 PEM_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 
 
@@ -283,6 +298,19 @@ def _parse(der: bytes) -> x509.Certificate:
             return x509.load_der_x509_certificate(der)
         except (ValueError, UnsupportedAlgorithm) as error:
             raise CertificateError(f"x509: malformed certificate: {error}") from error
+
+
+def request_problem(der: bytes) -> str:
+    """Why this is no certificate signing request with a right signature; '' if it is one."""
+    try:
+        request = x509.load_der_x509_csr(der)
+        if request.is_signature_valid:
+            return ""
+        return _WRONG_SIGNATURES.get(type(request.public_key()).__name__, "x509: signature is not valid")
+    except UnsupportedAlgorithm:
+        return "x509: cannot verify signature: algorithm unimplemented"
+    except (ValueError, TypeError) as error:
+        return f"asn1: structure error: {error}"
 
 
 def _is_ca(_: object, __: x509.Certificate, extension: x509.BasicConstraints) -> None:

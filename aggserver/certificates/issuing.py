@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from ipaddress import ip_address
 from typing import TypeAlias
 
@@ -38,6 +38,9 @@ SERVING_DAYS = 365
 
 # Clients' clocks may be behind ours; kubeadm backdates by 5 minutes, cert-manager by an hour.
 BACKDATE_SECONDS = 3600
+# Of what is signed for others, as kube-controller-manager's signer does it; taken off the end of what lives longer than `_SHORT`.
+_SIGNED_BACKDATE_SECONDS = 300
+_SHORT_SECONDS = 8 * 3600
 
 # What a CertificateSigningRequest calls the bits of the key usage that a client's certificate may have.
 _KEY_USAGES = frozenset({"digital signature", "key encipherment"})
@@ -81,7 +84,7 @@ def new_ca(common_name: str, now: float, days: int = CA_DAYS) -> KeyPair:
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
     usage = _key_usage(key_cert_sign=True, crl_sign=True)
     builder = (
-        _builder(subject, subject, key.public_key(), now, now + days * 86400)
+        _builder(subject, subject, key.public_key(), now - BACKDATE_SECONDS, now + days * 86400)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .add_extension(usage, critical=True)
     )
@@ -101,8 +104,9 @@ def issue_serving(ca: KeyPair, dns_names: Sequence[str], ips: Sequence[str], now
 def sign_request(
     ca: KeyPair, request_pem: bytes, usages: Collection[str], now: float, seconds: float, *, refused_group: str
 ) -> bytes:
-    """A client certificate (PEM) for a certificate signing request, with its subject and key, for so many seconds at most.
+    """A client certificate (PEM) for a certificate signing request, with its subject and key.
 
+    seconds: how long it holds, at most. It begins five minutes before `now`, and ends that much earlier unless its life is short.
     usages: as in a CertificateSigningRequest. refused_group: which no subject may be in. Raises RequestError.
     """
     try:
@@ -123,7 +127,9 @@ def sign_request(
     key = request.public_key()
     if not isinstance(key, ec.EllipticCurvePublicKey | rsa.RSAPublicKey):
         raise RequestError("unable to sign a certificate for a key that is neither RSA nor ECDSA")
-    signed = _signed(ca, request.subject, key, extensions, ExtendedKeyUsageOID.CLIENT_AUTH, now, seconds)
+    end = now + seconds - (0 if seconds < _SHORT_SECONDS else _SIGNED_BACKDATE_SECONDS)
+    times = now - _SIGNED_BACKDATE_SECONDS, end
+    signed = _signed(ca, request.subject, key, extensions, ExtendedKeyUsageOID.CLIENT_AUTH, *times)
     return signed.public_bytes(serialization.Encoding.PEM)
 
 
@@ -153,7 +159,7 @@ def _issue(
 ) -> KeyPair:
     key = ec.generate_private_key(ec.SECP256R1())
     more = [(_key_usage(digital_signature=True), True), *extensions]
-    return _pair(_signed(ca, subject, key.public_key(), more, purpose, now, days * 86400), key)
+    return _pair(_signed(ca, subject, key.public_key(), more, purpose, now - BACKDATE_SECONDS, now + days * 86400), key)
 
 
 def _signed(
@@ -162,14 +168,15 @@ def _signed(
     key: PublicKey,
     extensions: Sequence[tuple[x509.ExtensionType, bool]],
     purpose: x509.ObjectIdentifier,
-    now: float,
-    seconds: float,
+    start: float,
+    end: float,
 ) -> x509.Certificate:
+    """It ends with its CA at the latest."""
     authority = x509.load_pem_x509_certificate(ca.cert_pem)
     authority_key = load_key(ca.key_pem)
-    end = min(now + seconds, authority.not_valid_after_utc.timestamp())
+    end = min(end, authority.not_valid_after_utc.timestamp())
     builder = (
-        _builder(subject, authority.subject, key, now, end)
+        _builder(subject, authority.subject, key, start, end)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False)
@@ -179,14 +186,14 @@ def _signed(
     return builder.sign(authority_key, hashes.SHA256())
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, public_key: PublicKey, now: float, end: float) -> x509.CertificateBuilder:
+def _builder(subject: x509.Name, issuer: x509.Name, public_key: PublicKey, start: float, end: float) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
         .public_key(public_key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(_moment(now) - timedelta(seconds=BACKDATE_SECONDS))
+        .not_valid_before(_moment(start))
         .not_valid_after(_moment(end))
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
     )

@@ -112,7 +112,16 @@ class Dispatcher:
             return await self._openapi(request)
         if path == "/api" or path == "/apis" or path.startswith(("/api/", "/apis/")):
             return await self._discovery(request)
+        if path.rstrip("/") == "/version" and not _takes_json(request.header(b"accept")):
+            why = "406: Not Acceptable\n\nAvailable representations: application/json"
+            raise errors.StatusError(406, "NotAcceptable", why, bare_details=True)
         return ASGIResponse(self._non_resource)
+
+
+def _takes_json(accept: str) -> bool:
+    """Whether a route of go-restful that makes JSON fits. It takes no `application/*`, and looks at no parameters."""
+    given = {part.partition(";")[0].strip() for part in (accept or "*/*").split(",")}
+    return not given.isdisjoint({"application/json", "*/*", ""})
 
 
 def _has_route(request: Request) -> bool:

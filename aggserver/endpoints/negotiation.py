@@ -216,6 +216,8 @@ _META_CONVERSIONS = tuple(
 _ALL = (_JSON, _YAML, _PROTOBUF)
 # Custom resources and tables have no protobuf form.
 _OBJECT = Negotiator(_ALL, _META_CONVERSIONS, in_protobuf=("PartialObjectMetadata", "PartialObjectMetadataList"))
+# The same for what can only be created, like reviews: upstream has no columns for it.
+_UNLISTED = Negotiator(_ALL, _META_CONVERSIONS[2:], in_protobuf=("PartialObjectMetadata", "PartialObjectMetadataList"))
 # For responses that can't be converted: Status, and discovery that is not aggregated.
 PLAIN = Negotiator(_ALL, in_protobuf=("",))
 # Matches only if the client asks for aggregated discovery.
@@ -229,9 +231,9 @@ AGGREGATED_DISCOVERY = Negotiator(
 _LISTING_VERBS = frozenset({"list", "deletecollection"})
 
 
-def for_object(request: Request) -> MediaType:
-    """For a response with one object or, depending on the verb, a list. Raises NotAcceptable."""
-    media = _OBJECT.negotiate(request.header(b"accept"))
+def for_object(request: Request, *, tables: bool = True) -> MediaType:
+    """For a response with one object or, depending on the verb, a list. Raises NotAcceptable. tables: whether it has columns."""
+    media = (_OBJECT if tables else _UNLISTED).negotiate(request.header(b"accept"))
     if media.convert == "PartialObjectMetadata" and request.info.verb in _LISTING_VERBS:
         raise errors.not_acceptable(
             "you requested PartialObjectMetadata, but the requested object is a list (*unstructured.UnstructuredList)"

@@ -17,8 +17,6 @@ __all__ = ["ON_CREATE", "ON_DECODE", "ON_STATUS_UPDATE", "ON_UPDATE", "stamp_con
 # (object, old object, now), which changes the object.
 _Change = Callable[[JSONObject, JSONObject, str], None]
 
-_JUDGED = ("Approved", "Denied")
-
 
 def _limit_range(obj: JSONObject, now: str) -> None:
     """One without a name is named by chance."""
@@ -59,11 +57,9 @@ def _signing_request(obj: JSONObject, old: JSONObject, now: str) -> None:
 
 def _signing_status(obj: JSONObject, old: JSONObject, now: str) -> None:
     """Whether the request is approved is not for `/status` to say."""
-    status = obj.setdefault("status", {})
-    judged = [each for each in (old.get("status") or {}).get("conditions") or () if each.get("type") in _JUDGED]
-    others = [each for each in status.get("conditions") or () if each.get("type") not in _JUDGED]
-    if judged or others:
-        status["conditions"] = [*judged, *others]
+    from aggserver.kinds import signing_requests
+
+    signing_requests.keep_judgements(obj, old)
     stamp_conditions(obj, old, now)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from aggserver.kinds.jobs import job_problems
 from aggserver.kinds.pod_updates import pod_images
+from aggserver.kinds.secrets import secret_problems
 from aggserver.meta.field import FieldError, Path, duplicate, invalid
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.names import dns1123_label
@@ -84,6 +85,7 @@ def _config_map(obj: JSONObject) -> Iterator[FieldError]:
 def _secret(obj: JSONObject) -> Iterator[FieldError]:
     for key in obj.get("data") or ():
         yield from _key_problems(Path("data"), key)
+    yield from secret_problems(obj)
 
 
 def _key_problems(path: Path, key: str) -> Iterator[FieldError]:

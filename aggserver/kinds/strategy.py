@@ -41,6 +41,7 @@ __all__ = ["ALL_METADATA", "KindStatusStrategy", "KindStrategy", "type_conformer
 # Of an update, only what can't change is checked: the object may have been written in the older form of the kind.
 _POD = "core/v1.Pod"
 _LENIENT = "events/v1.Event"
+_SIGNING = "certificates/v1.CertificateSigningRequest"
 _JOBS_STAY = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
     "propagationPolicy=Orphan to suppress this warning"
@@ -149,6 +150,10 @@ class KindStrategy(StrategyDefaults):
             from aggserver.kinds import rbac_validation
 
             return Verdict(self._metadata_problems(obj) + rbac_validation.problems(obj))
+        if self.kind.type_name == _SIGNING:
+            from aggserver.kinds import signing_requests
+
+            return Verdict(self._metadata_problems(obj) + signing_requests.problems(obj))
         found = self._metadata_problems(obj) + validate(obj, lookup(self.kind.type_name))
         return Verdict(found + kind_problems(self.kind.type_name, obj))
 
@@ -167,11 +172,21 @@ class KindStrategy(StrategyDefaults):
 
             found = self._metadata_problems(obj) + rbac_validation.problems(obj, old)
             return Verdict(found + rbac_validation.update_problems(obj, old))
+        if self.kind.type_name == _SIGNING:
+            return self._signing_verdict(obj, old)
         changed = changed_immutables(self.kind.type_name, obj, old)
         if self.kind.type_name == _LENIENT:
             return Verdict(changed)
         problems = validate(obj, lookup(self.kind.type_name)) + kind_problems(self.kind.type_name, obj, old)
         return Verdict(problems + changed if self.kind.type_name == _POD else changed + problems)
+
+    def _signing_verdict(self, obj: JSONObject, old: JSONObject) -> Verdict:
+        """Of an update of a CertificateSigningRequest."""
+        from aggserver.kinds import signing_requests
+
+        through = self.subresource
+        found = signing_requests.update_problems(obj, old, judges=through == "approval", issues=through == "status")
+        return Verdict(self._metadata_problems(obj) + found)
 
     def warnings(self, obj: JSONObject, old: JSONObject | None) -> Sequence[str]:
         return warnings(obj, old, self.kind.type_name)
@@ -236,6 +251,8 @@ class KindStatusStrategy(KindStrategy):
         return ALL_METADATA if "*" in self.kind.kept_by_status else self.kind.kept_by_status
 
     def validate_update(self, obj: JSONObject, old: JSONObject) -> Verdict:
+        if self.kind.type_name == _SIGNING:
+            return self._signing_verdict(obj, old)
         problems = _STATUS_PROBLEMS.get(self.kind.type_name)
         return Verdict([] if problems is None else problems(obj, old))
 

@@ -35,6 +35,11 @@ def version_info(version: str) -> dict[str, str]:
     return {
         "major": major,
         "minor": minor,
+        # As a server that emulates no other release, and takes what the one before has stored.
+        "emulationMajor": major,
+        "emulationMinor": minor,
+        "minCompatibilityMajor": major,
+        "minCompatibilityMinor": str(int(minor) - 1),
         "gitVersion": f"v{KUBERNETES_VERSION}+aggserver-{version}",
         "gitCommit": "",
         "gitTreeState": "",

@@ -121,7 +121,7 @@ def encode_event(type_: str, obj: bytes) -> bytes:
 
 
 def _enveloped(obj: dict[str, Any], raw: bytes) -> bytes:
-    type_meta = _write_type_meta({"apiVersion": obj["apiVersion"], "kind": obj["kind"]})
+    type_meta = _write_type_meta({"apiVersion": obj.get("apiVersion", ""), "kind": obj["kind"]})
     return _MAGIC + _field(_WHAT, type_meta) + _field(_RAW, raw)
 
 

@@ -12,7 +12,7 @@ import base64
 import binascii
 from collections.abc import Iterator
 
-__all__ = ["certificates", "problem"]
+__all__ = ["blocks", "certificates", "problem"]
 
 # A block: from the last BEGIN line before an END line to that. The lines have nothing but the marks and the kind.
 _BEGIN, _END, _DASHES = b"-----BEGIN ", b"\n-----END ", b"-----"
@@ -24,7 +24,7 @@ def problem(bundle: bytes) -> str:
     if not bundle:
         return ""
     first, end = "", 0
-    for kind, has_headers, content, end in _blocks(bundle):  # noqa: B007 - `end` is used after the loop
+    for kind, has_headers, content, end in blocks(bundle):  # noqa: B007 - `end` is used after the loop
         if kind != b"CERTIFICATE" or has_headers:
             continue
         why = _malformed(content)
@@ -38,13 +38,13 @@ def problem(bundle: bytes) -> str:
 
 def certificates(bundle: bytes) -> Iterator[bytes]:
     """The certificates of a bundle that can be read, as DER."""
-    for kind, has_headers, content, _ in _blocks(bundle):
+    for kind, has_headers, content, _ in blocks(bundle):
         if kind == b"CERTIFICATE" and not has_headers and not _malformed(content):
             yield content
 
 
-def _blocks(bundle: bytes) -> Iterator[tuple[bytes, bool, bytes, int]]:
-    """Kind, whether it has headers, content and end of each block."""
+def blocks(bundle: bytes) -> Iterator[tuple[bytes, bool, bytes, int]]:
+    """Kind, whether it has headers, content and end of each block of PEM that can be read."""
     at = 0
     while (end := bundle.find(_END, at)) >= 0:
         trailer = end + len(_END)

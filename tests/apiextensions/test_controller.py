@@ -409,3 +409,29 @@ async def test_a_schema_that_is_not_structural_is_published_as_a_bare_object(ser
         ]
     assert found["v1"] is None
     assert "spec" in found["v2"]
+
+
+# --- in a group that the server has of its own ---
+
+
+@pytest.mark.parametrize(("plural", "kind"), [("customresourcedefinitions", "CustomResourceDefinition"), ("foos", "Foo")])
+async def test_a_built_in_group_stays_as_it_is(server: LocalServer, client: Client, plural: str, kind: str) -> None:
+    """Neither takes a definition the place of a built-in kind, nor does its deletion delete the objects of that kind."""
+    await establish(server, client, CRONTABS)
+    group = "apiextensions.k8s.io"
+    before = (await client.get(f"/apis/{group}/v1")).body, (await client.get(f"/apis/{group}")).body
+    crd = definition(plural, kind, version("v1", {}), version("v9", {}), scope="Cluster")
+    crd["metadata"] = {"name": f"{plural}.{group}", "annotations": {"api-approved.kubernetes.io": "unapproved"}}
+    crd["spec"]["group"] = group
+    assert (await client.post(CRDS, crd)).status == 201
+    refused = await server.controller.settled([f"{plural}.{group}"])
+    assert refused == {f"{plural}.{group}": "definitions in the built-in group apiextensions.k8s.io are not served"}
+    made = (await client.get(f"{CRDS}/{plural}.{group}")).json()
+    assert condition(made, "Established") == ("True", "InitialNamesAccepted")
+    assert ((await client.get(f"/apis/{group}/v1")).body, (await client.get(f"/apis/{group}")).body) == before
+    assert (await client.get(f"/apis/{group}/v9/{plural}")).status == 404
+    assert (await client.get(f"/apis/{group}/v1/foos")).status == 404
+    assert (await client.delete(f"{CRDS}/{plural}.{group}")).status == 200
+    await gone(client, f"{CRDS}/{plural}.{group}")
+    assert [each["metadata"]["name"] for each in (await client.get(CRDS)).json()["items"]] == [NAME]
+    assert (await client.get(CRONTABS_PATH)).status == 200

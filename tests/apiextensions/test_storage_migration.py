@@ -68,7 +68,12 @@ class Migrating:
         if not folder:
             migrations = StatusMigrations(self.migrator, ledger)
             controller = DefinitionController(
-                self.server.crds, definitions, self.server.clock, self.server.timers.call_later, migrations
+                self.server.crds,
+                definitions,
+                self.server.clock,
+                self.server.timers.call_later,
+                migrations,
+                is_built_in=self.server.engine.installer.built_in,
             )
             self.server.controller = controller
         self._task: asyncio.Task[None] | None = None

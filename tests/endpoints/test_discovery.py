@@ -207,3 +207,30 @@ def test_etags(header: str, wanted: bool) -> None:
 
 def test_page_not_found() -> None:
     assert page_not_found().headers == [(b"x-content-type-options", b"nosniff")]
+
+
+MEDIA = {
+    "application/json": b"application/json",
+    "application/yaml": b"application/yaml",
+    "application/vnd.kubernetes.protobuf": b"application/vnd.kubernetes.protobuf",
+    "application/vnd.kubernetes.protobuf,application/json": b"application/vnd.kubernetes.protobuf",
+    "text/plain,*/*": b"application/json",
+    AGGREGATED: b"application/json",
+    AGGREGATED.replace("json", "vnd.kubernetes.protobuf"): b"application/vnd.kubernetes.protobuf",
+    AGGREGATED.replace("json", "yaml"): b"application/yaml",
+}
+
+
+@pytest.mark.parametrize("accept", MEDIA)
+@pytest.mark.parametrize("path", KINDS)
+async def test_every_document_in_every_media_type(path: str, accept: str) -> None:
+    discovery = Discovery(FakeCatalog(group("", "v1"), group("a.example.com", "v1", "v1beta1")))
+    if "as=" in accept and path.rstrip("/") not in ("/api", "/apis"):
+        with pytest.raises(StatusError, match="only the following media types are accepted"):
+            await ask(discovery, path, accept=accept)
+        return
+    response = await ask(discovery, path, accept=accept)
+    assert (response.status, response.content_type.partition(b";")[0]) == (200, MEDIA[accept])
+    assert isinstance(response.body, bytes)
+    if MEDIA[accept].endswith(b"protobuf"):
+        assert response.body.startswith(b"k8s\0")

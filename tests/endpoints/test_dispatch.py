@@ -236,3 +236,19 @@ async def test_requests_for_a_deprecated_version_are_told_and_measured(client: C
         'apiserver_requested_deprecated_apis{group="stable.example.com",removed_release="",resource="crontabs",subresource="",'
         'version="v1beta1"} 1.0'
     ]
+
+
+@pytest.mark.parametrize(
+    ("accept", "status"),
+    [
+        ("", 200),
+        ("*/*", 200),
+        ("text/html, application/json;q=0.5", 200),
+        ("application/vnd.kubernetes.protobuf,application/json", 200),
+        ("application/vnd.kubernetes.protobuf", 406),
+        ("application/*", 406),
+        ("application/yaml", 406),
+    ],
+)
+async def test_the_version_is_told_as_json(client: Client, accept: str, status: int) -> None:
+    assert (await client.get("/version", headers={"accept": accept})).status == status

@@ -184,3 +184,13 @@ def test_body_of_another_type() -> None:
         "the body of the request was in an unknown format - accepted media types include: "
         "application/json, application/yaml, application/vnd.kubernetes.protobuf"
     )
+
+
+def test_what_is_only_created_has_no_tables() -> None:
+    asked = request(method="POST", accept=TABLE)
+    with pytest.raises(StatusError, match="only the following media types are accepted: application/json, application/yaml"):
+        negotiation.for_object(asked, tables=False)
+    either = request(method="POST", accept=f"{TABLE},application/json")
+    assert negotiation.for_object(either, tables=False).convert == ""
+    assert negotiation.for_object(request(method="POST", accept=f"application/json;{PARTIAL}"), tables=False).convert
+    assert negotiation.for_object(asked).convert == "Table"

@@ -149,8 +149,10 @@ class LocalServer:
             call_later=self.timers.call_later,
             new_audit_id=lambda: "audit-1",
         )
-        self.controller = DefinitionController(self.crds, self.engine.definitions, self.clock, self.timers.call_later)
         installer = self.engine.installer
+        self.controller = DefinitionController(
+            self.crds, self.engine.definitions, self.clock, self.timers.call_later, is_built_in=installer.built_in
+        )
         self.namespace_controller = NamespaceController(
             self.namespaces, installer, self.storage, self.clock, self.timers.call_later, grace=0.0
         )

@@ -204,6 +204,43 @@ _SERVICES: Cases = {
     ],
 }
 
+_TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+_PROTOBUF = "application/vnd.kubernetes.protobuf"
+_REVIEW = {
+    "apiVersion": "authorization.k8s.io/v1",
+    "kind": "SelfSubjectAccessReview",
+    "spec": {"nonResourceAttributes": {"path": "/", "verb": "get"}},
+}
+_TOKEN = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": ["a"]}}
+
+
+def _without_body(body: Any) -> Any:
+    return None
+
+
+_ACCEPTED: Cases = {
+    "review-as-table": [ask("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", _REVIEW, accept=_TABLE)],
+    "token-as-table": [
+        on("POST", "core/serviceaccounts", minimal("core/serviceaccounts"), compared=False),
+        on("POST", "core/serviceaccounts", _TOKEN, below="token", accept=_TABLE),
+        on("DELETE", "core/serviceaccounts", compared=False),
+    ],
+    "binding-as-table": [
+        _made(_POD),
+        on("POST", _POD, _binding(), below="binding", accept=_TABLE),
+        on("DELETE", _POD, _KILL, compared=False),
+    ],
+    "eviction-as-table": [
+        _made(_POD),
+        on("POST", _POD, _eviction(), below="eviction", accept=_TABLE),
+        on("DELETE", _POD, _KILL, compared=False),
+    ],
+    "core-versions-protobuf": [ask("GET", "/api", accept=_PROTOBUF, pick=_without_body)],
+    "core-resources-protobuf": [ask("GET", "/api/v1", accept=_PROTOBUF, pick=_without_body)],
+    "version-protobuf": [ask("GET", "/version", accept=_PROTOBUF)],
+    "version-any-application": [ask("GET", "/version", accept="application/*")],
+}
+
 _SECRET = "core/secrets"
 _CONFIG = "core/configmaps"
 _FROZEN: Cases = {
@@ -213,6 +250,17 @@ _FROZEN: Cases = {
         _merge(_SECRET, {"data": {"a": None}}),
         _gone(_SECRET),
     ],
+    **{
+        f"secret-of-type-{kind}": [on("POST", _SECRET, minimal(_SECRET, {"annotations": given}, type=f"kubernetes.io/{kind}"))]
+        for kind, given in {
+            "service-account-token": {"kubernetes.io/service-account.name": ""},
+            "tls": {},
+            "basic-auth": {},
+            "ssh-auth": {},
+            "dockercfg": {},
+            "dockerconfigjson": {},
+        }.items()
+    },
     "secret-bad-base64": [on("POST", _SECRET, minimal(_SECRET, data={"a": "%"}))],
     "secret-type": [_made(_SECRET), _merge(_SECRET, {"type": "other"}), _gone(_SECRET)],
     "secret-fields": [
@@ -419,4 +467,4 @@ _AUTOSCALERS: Cases = {
         _gone(_NEW),
     ],
 }
-CASES: Cases = _AUTOSCALERS | _PODS | _SERVICES | _FROZEN | _OTHER
+CASES: Cases = _ACCEPTED | _AUTOSCALERS | _PODS | _SERVICES | _FROZEN | _OTHER

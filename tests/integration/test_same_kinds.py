@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,12 +15,13 @@ import pytest
 from aggserver.kinds.catalog import KINDS
 from aggserver.scheme.openapi import model_name
 from tests.controlplane.cluster import Cluster
-from tests.integration import cases_kind_rules, cases_kind_updates, cases_kinds
-from tests.integration.comparison import Cases, without_order
-from tests.integration.kinds import NAMESPACE
+from tests.integration import cases_kind_rules, cases_kind_updates, cases_kinds, cases_signing_requests
+from tests.integration.comparison import Cases, ask, without_order
+from tests.integration.kinds import NAMESPACE, minimal, on, url
+from tests.integration.server import eventually
 from tests.integration.sides import Side, both, played
 
-CASES: Cases = cases_kinds.CASES | cases_kind_rules.CASES | cases_kind_updates.CASES
+CASES: Cases = cases_kinds.CASES | cases_kind_rules.CASES | cases_kind_updates.CASES | cases_signing_requests.CASES
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +42,70 @@ def test_same_discovery(sides: tuple[Side, Side]) -> None:
     missing = upstream.keys() - ours.keys()
     assert {name.partition("/")[2] for _, name in missing} <= {"attach", "exec", "log", "portforward", "proxy"}
     assert ours == {name: upstream[name] for name in upstream if name not in missing}
+
+
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_NETWORKING = "/apis/networking.k8s.io"
+
+
+def test_built_in_groups_stay_as_they_are(sides: tuple[Side, Side]) -> None:
+    """A definition there is established, but takes nobody's place, and deleting it deletes no objects of a built-in kind."""
+    upstream, ours = (_of_built_in_groups(side) for side in sides)
+    assert ours == upstream
+
+
+def _of_built_in_groups(side: Side) -> list[Any]:
+    policy = url("networking.k8s.io/networkpolicies", "kept")
+    made = minimal("networking.k8s.io/networkpolicies", {"name": "kept"})
+    answers: list[Any] = side.play("kept", [on("POST", "networking.k8s.io/networkpolicies", made, compared=False)])
+    definitions = [_definition(*each) for each in (("networkpolicies", "NetworkPolicy"), ("foos", "Foo"))]
+    paths = [f"{_DEFINITIONS}/{each['metadata']['name']}" for each in definitions]
+    for each in definitions:
+        answers += side.play("kept", [ask("POST", _DEFINITIONS, each, compared=False)])
+    for path in paths:
+        eventually(partial(_is_established, side, path), "a definition that is established")
+        status = _read(side, path)["status"]
+        # Whether the group is approved is told by another controller, in its own time.
+        told = {each["type"]: (each["status"], each["reason"]) for each in status["conditions"]}
+        answers.append([told["NamesAccepted"], told["Established"]])
+    asked = [f"{_NETWORKING}/{path}" for path in ("v1/foos", "v9/foos", "v9/networkpolicies", "v9/namespaces/default/foos/x")]
+    answers += side.play("kept", [ask("GET", path) for path in (*asked, policy)])
+    names = {each["name"] for each in _read(side, f"{_NETWORKING}/v1")["resources"]}
+    answers.append(names & {"foos", "networkpolicies", "networkpolicies/status"})
+    foo = {"apiVersion": "networking.k8s.io/v1", "kind": "Foo", "metadata": {"name": "x"}}
+    answers += side.play("kept", [ask("POST", f"{_NETWORKING}/v1/namespaces/{NAMESPACE}/foos", foo)])
+    answers += side.play("kept", [ask("DELETE", path, compared=False) for path in paths])
+    for path in paths:
+        eventually(partial(_is_gone, side, path), "a definition that is gone")
+    return answers + side.play("kept", [ask("GET", policy), ask("DELETE", policy)])
+
+
+def _definition(plural: str, kind: str) -> dict[str, Any]:
+    schema = {"openAPIV3Schema": {"type": "object"}}
+    versions = [{"name": name, "served": True, "storage": name == "v1", "schema": schema} for name in ("v1", "v9")]
+    names = {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": f"{plural}.networking.k8s.io",
+            "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes/kubernetes/pull/1"},
+        },
+        "spec": {"group": "networking.k8s.io", "scope": "Namespaced", "names": names, "versions": versions},
+    }
+
+
+def _read(side: Side, path: str) -> Any:
+    return json.loads(side.client.request("GET", path, {"accept": "application/json"}).body)
+
+
+def _is_gone(side: Side, path: str) -> bool:
+    return bool(_read(side, path)["kind"] == "Status")
+
+
+def _is_established(side: Side, path: str) -> bool:
+    conditions = (_read(side, path).get("status") or {}).get("conditions") or ()
+    return any((each["type"], each["status"]) == ("Established", "True") for each in conditions)
 
 
 @pytest.mark.parametrize("version", sorted({kind.api_version for kind in KINDS}))

@@ -69,7 +69,8 @@ def test_a_signing_request_says_who_asks() -> None:
         ApprovalStrategy(BY_NAME["CertificateSigningRequest"]), request, status={"conditions": approved, "certificate": "eA=="}
     )
     assert judged["status"] == {"conditions": [{**approved[0], "lastUpdateTime": NOW, "lastTransitionTime": NOW}]}
-    issued = _changed(KindStatusStrategy(BY_NAME["CertificateSigningRequest"]), judged, status={"certificate": "eA=="})
+    status = {**judged["status"], "certificate": "eA=="}
+    issued = _changed(KindStatusStrategy(BY_NAME["CertificateSigningRequest"]), judged, status=status)
     assert issued["status"] == {**judged["status"], "certificate": "eA=="}
 
 

@@ -130,6 +130,13 @@ async def test_version():
     assert (info["major"], info["minor"], info["gitVersion"]) == ("1", "36", "v1.36.3+aggserver-0.1.0")
     assert set(info) >= {"gitCommit", "gitTreeState", "buildDate", "goVersion", "compiler", "platform"}
     assert body.startswith('{\n  "major": "1",\n')
+    emulated = {name: info[name] for name in list(info)[2:6]}
+    assert emulated == {
+        "emulationMajor": "1",
+        "emulationMinor": "36",
+        "minCompatibilityMajor": "1",
+        "minCompatibilityMinor": "35",
+    }
 
 
 async def test_index_and_what_is_not_there():

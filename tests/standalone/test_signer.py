@@ -16,11 +16,15 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from aggserver.authentication.x509 import PeerCertificate, Roots, user_from, verify
 from aggserver.certificates.issuing import RequestError, new_ca, sign_request
+from aggserver.kinds.catalog import KINDS
 from aggserver.kinds.served import Kinds
+from aggserver.kinds.subresources import ApprovalStrategy
 from aggserver.registry.rest import Context, WriteOptions
 from aggserver.standalone.signer import CertificateSigner, is_due, seconds_of, usage_error
+from tests.cases.signing_requests import REQUEST
 from tests.fakes.server import ADMIN, LocalServer
 
+KIND = next(kind for kind in KINDS if kind.name == "CertificateSigningRequest")
 SIGNER = "kubernetes.io/kube-apiserver-client"
 APPROVED = {"type": "Approved", "status": "True", "reason": "r"}
 
@@ -72,8 +76,16 @@ NOW = 1_800_000_000.0
 CA = new_ca("ca", NOW)
 
 
-def signed(request_pem: bytes, *usages: str) -> x509.Certificate:
-    return x509.load_pem_x509_certificate(sign_request(CA, request_pem, usages, NOW, 3600, refused_group="system:masters"))
+def signed(request_pem: bytes, *usages: str, seconds: int = 3600) -> x509.Certificate:
+    return x509.load_pem_x509_certificate(sign_request(CA, request_pem, usages, NOW, seconds, refused_group="system:masters"))
+
+
+@pytest.mark.parametrize(("seconds", "end"), [(600, 600), (28799, 28799), (28800, 28500), (31536000, 31535700)])
+def test_when_it_holds(seconds: int, end: int) -> None:
+    """From five minutes before, and in all not longer than what was asked for, unless that is less than eight hours."""
+    certificate = signed(REQUEST, "client auth", seconds=seconds)
+    assert certificate.not_valid_before_utc.timestamp() == NOW - 300
+    assert certificate.not_valid_after_utc.timestamp() == NOW + end
 
 
 def test_what_is_signed() -> None:
@@ -145,7 +157,8 @@ async def status_of(kinds: Kinds, request_pem: bytes, *usages: str) -> Any:
     async def approved(tree: Any) -> Any:
         return {**tree, "status": {"conditions": [{**APPROVED, "message": "m"}]}}
 
-    await kinds.status_store(group, resource).update(context, name, approved, WriteOptions())
+    approval = kinds.store(group, resource).with_strategy(ApprovalStrategy(KIND))
+    await approval.update(context, name, approved, WriteOptions())
     for _ in range(1000):
         status = (await kinds.store(group, resource).get(context, name)).decoded()["status"]
         if "certificate" in status or len(status["conditions"]) > 1:

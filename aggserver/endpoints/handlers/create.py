@@ -11,9 +11,12 @@ from aggserver.registry.rest import Context, Creater
 
 __all__ = ["create"]
 
+# Of reviews, tokens and bindings, which nobody can read afterwards.
+_CREATE_ONLY = frozenset({"create"})
+
 
 async def create(scope: ResourceScope, resource: Creater, context: Context, request: Request) -> Response:
-    media = negotiation.for_object(request)
+    media = negotiation.for_object(request, tables=scope.verbs != _CREATE_ONLY)
     write = options.write_options("CreateOptions", request.query_all, request.header(b"user-agent"))
     obj = await body.read_object(scope, request, write.field_validation)
     context.body_bytes = len(await request.body())
