@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
 
 __all__ = ["run_command", "until_orphaned"]
 
@@ -33,15 +32,27 @@ async def run_command(command: Sequence[str], variables: Mapping[str, str]) -> i
     Returns its exit status; 128 plus the signal's number if a signal ended it; 127 if there is no such program; 126 if it can't
     be run. If cancelled, ends the command.
     """
+    process: asyncio.subprocess.Process | None = None
+    early: list[signal.Signals] = []
+
+    def received(number: signal.Signals) -> None:
+        if process is None:
+            early.append(number)
+        else:
+            _pass_on(process, number)
+
+    loop = asyncio.get_running_loop()
+    # From before the start of the command, so that none is lost that comes while it starts: it would stop the server.
+    for each in _PASSED_ON:
+        loop.add_signal_handler(each, received, each)
     try:
         process = await asyncio.create_subprocess_exec(*command, env={**os.environ, **variables})
     except FileNotFoundError:
         return _cannot(command[0], "no such command", _NOT_FOUND)
     except OSError as error:
         return _cannot(command[0], error.strerror or str(error), _CANNOT_RUN)
-    loop = asyncio.get_running_loop()
-    for number in _PASSED_ON:
-        loop.add_signal_handler(number, partial(_pass_on, process, number))
+    for each in early:
+        _pass_on(process, each)
     try:
         status = await process.wait()
     except asyncio.CancelledError:
