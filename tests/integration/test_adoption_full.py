@@ -364,6 +364,7 @@ def _release(plane: ControlPlane, family: Family) -> subprocess.CompletedProcess
     return subprocess.run(command, capture_output=True, text=True, timeout=HANG_SECONDS, check=False)
 
 
+@pytest.mark.long
 def test_what_the_host_refuses_and_a_volume_that_is_full(plane: ControlPlane, adopting: Adopting) -> None:
     """With the host's API only."""
     strict, plain, big = (Family(plane, word) for word in ("strict", "plain", "big"))

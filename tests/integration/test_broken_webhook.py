@@ -24,7 +24,7 @@ MERGE_PATCH = "application/merge-patch+json"
 ONLY_METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 
-@pytest.fixture(params=["standalone", "aggregated"])
+@pytest.fixture(params=["standalone", pytest.param("aggregated", marks=pytest.mark.long)])
 def place(request: pytest.FixtureRequest, control_plane: Cluster, namespace: str, tmp_path: Path) -> Iterator[Place]:
     if request.param == "aggregated":
         made: Place = FilePlace(request.getfixturevalue("aggregation"), namespace, tmp_path)

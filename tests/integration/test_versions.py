@@ -27,7 +27,7 @@ def manual(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
         yield made
 
 
-@pytest.fixture(params=[KUBE_APISERVER, STANDALONE, AGGREGATED])
+@pytest.fixture(params=[KUBE_APISERVER, STANDALONE, pytest.param(AGGREGATED, marks=pytest.mark.long)])
 def place(request: pytest.FixtureRequest, control_plane: Cluster, namespace: str, tmp_path: Path) -> Iterator[Place]:
     if request.param == AGGREGATED:
         made: Place = FilePlace(request.getfixturevalue("aggregation"), namespace, tmp_path)
