@@ -38,15 +38,15 @@ class Size:
     unread: tuple[str, ...] = ()
 
 
+# More processes than cores: while one waits, for a disk or for another program, the others go on.
 SIZES = {
     "test": Size(
         "not integration and not long",
-        jobs=1.0,
+        jobs=1.5,
         by="worksteal",
         rest="not run: the tests beside a real kube-apiserver (make integration; then make long has more cases of the same)",
         unread=("tests/integration",),
     ),
-    # Most of the time of these tests is spent by other processes, and much of it in waiting.
     "integration": Size(
         "integration and not long",
         jobs=1.5,
