@@ -36,6 +36,9 @@ def test_kubectl_ends_without_a_complaint(control_plane: Cluster, server: Standa
     with control_plane.running_kubectl(*watching, user=server.kubeconfig) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "namespace/default\n"
+        # That was of the list. Once the change is told, the watch is there.
+        control_plane.kubectl("annotate", "namespace", "default", "example.com/changed=true", user=server.kubeconfig)
+        assert process.stdout.readline() == "namespace/default\n"
         assert server.stop() == 0
         rest, complaints = process.communicate(timeout=HANG_SECONDS)
         assert (process.returncode, rest, complaints) == (0, "", "")
