@@ -56,7 +56,7 @@ SIZES = {
     "long": Size("long", jobs=1.5, by="loadfile", rest="not run: make operators, make kills, make fuzz"),
 }
 
-# Nobody waits for these tests, and each of the other two takes minutes, so they say when they have begun.
+# These take a second, so they come first; mypy runs beside the tests, and is told of after them.
 _CHECKS = (("ruff", "check", "--quiet", "."), ("ruff", "format", "--quiet", "--check", "."))
 _TYPES = ("mypy", "--no-error-summary")
 
