@@ -23,8 +23,8 @@ from aggserver.meta.json_types import JSONObject
 
 __all__ = ["GUARD_LABEL", "ClusterSources", "Readiness"]
 
-# On a webhook configuration by which an aggserver keeps writes away from the host (adoption/guard.py). It concerns requests that
-# kube-apiserver serves itself; here it would refuse every write of the resources that have moved to this server.
+# On a webhook configuration by which an aggserver keeps writes away from the host (adoption/switch/guard.py). It concerns
+# requests that kube-apiserver serves itself; here it would refuse every write of the resources that have moved to this server.
 GUARD_LABEL = "aggserver.io/guard"
 
 # How long a write waits for the first lists.

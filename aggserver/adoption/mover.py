@@ -15,9 +15,9 @@ from dataclasses import replace
 from typing import Any
 
 from aggserver.adoption.families import Family, GroupVersion, Wanted
-from aggserver.adoption.journal import Journal
 from aggserver.adoption.moves import CATCH_UP_SECONDS, Moves, Observe
-from aggserver.adoption.record import Moving, Phase, Record, Refused, Told
+from aggserver.adoption.records.journal import Journal
+from aggserver.adoption.records.record import Moving, Phase, Record, Refused, Told
 from aggserver.adoption.steps import Step, Steps, next_step
 from aggserver.adoption.wants import ChangedError, Wants
 from aggserver.cluster.pacing import Sleep

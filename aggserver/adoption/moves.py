@@ -19,12 +19,12 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from aggserver.adoption.cleaning import Cleaning
-from aggserver.adoption.copying import AHEAD, Copier, Copies, drop, stopped
+from aggserver.adoption.copy.copying import AHEAD, Copier, Copies, drop, stopped
 from aggserver.adoption.families import Family, Wanted
-from aggserver.adoption.giving_back import RAISED_AT_ONCE, objects_prefix, raising
-from aggserver.adoption.journal import Journal
-from aggserver.adoption.record import LED_HERE, Copied, Given, Moving, Phase, Record, Told, silent
+from aggserver.adoption.give_back.to_etcd import RAISED_AT_ONCE, objects_prefix, raising
+from aggserver.adoption.leftovers.cleaning import Cleaning
+from aggserver.adoption.records.journal import Journal
+from aggserver.adoption.records.record import LED_HERE, Copied, Given, Moving, Phase, Record, Told, silent
 from aggserver.adoption.steps import GUARDED, Step, Steps, fits, joined
 from aggserver.adoption.wants import ChangedError, Wants
 from aggserver.cluster.pacing import Sleep

@@ -14,10 +14,10 @@ from aggserver.apiextensions.definition import Definition
 from aggserver.apiextensions.marks import Marks
 from aggserver.apiextensions.serving import DefinitionResource
 from aggserver.endpoints.installer import Installer, Served
+from aggserver.informers.informer import ALL, CONTROLLER
 from aggserver.meta.errors import StatusError
 from aggserver.registry.environment import Environment
 from aggserver.registry.gate import Gate, WriteFence
-from aggserver.registry.informer import ALL, CONTROLLER
 from aggserver.registry.rest import Context, DeleteOptions
 from aggserver.registry.storage_version import Fence, Identity, StorageVersions
 from aggserver.registry.unreadable import STORE_READ_ERROR

@@ -24,9 +24,9 @@ from aggserver.apiextensions.definition import Definition
 from aggserver.apiextensions.manifest import member
 from aggserver.apiextensions.migration import Migration, Migrator
 from aggserver.apiextensions.strategy import DefinitionStatusStrategy
+from aggserver.informers.informer import CONTROLLER
 from aggserver.meta import codec, times
 from aggserver.meta.json_types import JSONMapping, JSONObject
-from aggserver.registry.informer import CONTROLLER
 from aggserver.registry.rest import Context, WriteOptions
 from aggserver.registry.storage_version import Identity, StorageVersions, Superseded
 from aggserver.registry.store import Store

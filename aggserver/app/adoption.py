@@ -16,18 +16,17 @@ from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 
 import aggserver
-from aggserver.adoption.api_services import Target
-from aggserver.adoption.copying import drop
+from aggserver.adoption.copy.copying import drop
+from aggserver.adoption.copy.source import APISource, Bounded, StorageSource, reading_version
 from aggserver.adoption.families import Family, GroupVersion, is_served
-from aggserver.adoption.fence import RecordFence
-from aggserver.adoption.giving_back import GiveBackToStore, Leftovers, objects_prefix
-from aggserver.adoption.giving_back_api import GiveBackThroughAPI
-from aggserver.adoption.guard import Guard
+from aggserver.adoption.give_back.through_api import GiveBackThroughAPI
+from aggserver.adoption.give_back.to_etcd import GiveBackToStore, Leftovers, objects_prefix
 from aggserver.adoption.host import Host
-from aggserver.adoption.journal import Journal
-from aggserver.adoption.leftovers_api import APILeftovers, close
+from aggserver.adoption.leftovers.through_api import APILeftovers, close
 from aggserver.adoption.mover import Mover
-from aggserver.adoption.record import (
+from aggserver.adoption.records.fence import RecordFence
+from aggserver.adoption.records.journal import Journal
+from aggserver.adoption.records.record import (
     LEASE,
     CantCopy,
     CantGiveBack,
@@ -40,10 +39,11 @@ from aggserver.adoption.record import (
     Record,
     Source,
 )
-from aggserver.adoption.source import APISource, Bounded, StorageSource, reading_version
 from aggserver.adoption.status import Status
 from aggserver.adoption.steps import Remains, is_frozen, is_hidden
-from aggserver.adoption.switching import Switcher, end_watches, proxied
+from aggserver.adoption.switch.api_services import Target
+from aggserver.adoption.switch.guard import Guard
+from aggserver.adoption.switch.switching import Switcher, end_watches, proxied
 from aggserver.apiextensions.definition import Definition
 from aggserver.apiextensions.registration import Service
 from aggserver.app.engine import Engine

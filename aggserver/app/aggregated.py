@@ -84,7 +84,7 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
         adoption: Adoption | None = None
         before_authentication: dict[str, Filter] = {}
         if options.adopt is not None:
-            from aggserver.adoption.refusals import refusing
+            from aggserver.adoption.switch.refusals import refusing
             from aggserver.app.adoption import Adoption, installation_id
 
             before_authentication["guard"] = refusing()

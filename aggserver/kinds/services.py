@@ -14,12 +14,12 @@ from contextvars import ContextVar
 from ipaddress import IPv4Network
 from typing import NamedTuple
 
+from aggserver.informers.informer import CONTROLLER
 from aggserver.kinds.addresses import Pool, assign, first_address, node_ports, release
 from aggserver.kinds.catalog import Kind
 from aggserver.kinds.strategy import KindStrategy
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
-from aggserver.registry.informer import CONTROLLER
 from aggserver.registry.resource_storage import ResourceStorage
 from aggserver.registry.rest import NO_ADMISSION, Admission, Context, ListOptions, WriteOptions
 from aggserver.registry.store import Make, Store, Write

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aggserver.adoption.copying import AHEAD
+from aggserver.adoption.copy.copying import AHEAD
 from aggserver.adoption.families import ASKED
-from aggserver.adoption.giving_back import RAISED_AT_ONCE
+from aggserver.adoption.give_back.to_etcd import RAISED_AT_ONCE
 from aggserver.adoption.moves import ENDED_SECONDS, LATE_SECONDS, NEAR
-from aggserver.adoption.record import LATE_WRITE, GiveBack, Phase, Record, Refused
+from aggserver.adoption.records.record import LATE_WRITE, GiveBack, Phase, Record, Refused
 from aggserver.meta import codec
 from tests.adoption.world import CRONTABS, GROUP, SHIRTS, World
 from tests.fakes.clock import settled, until
