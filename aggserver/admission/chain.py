@@ -19,6 +19,7 @@ from aggserver.merge.atom import DEDUCED, Atom
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
+from aggserver.meta.warnings import Warnings
 
 __all__ = [
     "CREATE",
@@ -133,7 +134,7 @@ class Attributes:
     name: str
     dry_run: bool
     options: Mapping[str, Any] = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)
+    warnings: Warnings = field(default_factory=Warnings)
     audit_annotations: dict[str, str] = field(default_factory=dict)
     objects: Objects = _ONE_VERSION
     deadline: float = math.inf

@@ -220,7 +220,7 @@ class DefinitionController:
             return crd
 
         try:
-            written = (await self._status.update(Context(CONTROLLER), name, with_status, _WRITE)).decoded()
+            written = (await self._status.update(Context(CONTROLLER), name, with_status, _WRITE)).object.decoded()
             self._informer.learn(written)
         finally:
             self._writing.pop(name, None)

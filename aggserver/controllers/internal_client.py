@@ -161,7 +161,8 @@ class InternalClient:
         options = WriteOptions(field_manager=_MANAGER, uid=uid, bounded=False, of_metadata=of_metadata)
         admission = self._admission(scope, UPDATE, at.namespace, at.name, {})
         assert isinstance(scope.rest, Updater)
-        return await scope.rest.update(self._context(at.namespace), at.name, transform, options, admission)
+        written = await scope.rest.update(self._context(at.namespace), at.name, transform, options, admission)
+        return written.object
 
     async def delete(self, at: ObjectKey, options: DeleteOptions) -> None:
         scope = self._scope(at.group, at.resource)

@@ -17,6 +17,7 @@ from aggserver.authentication.x509 import PeerCertificate
 from aggserver.authorization.delegating import Authorizer
 from aggserver.endpoints.request_info import RequestInfo
 from aggserver.meta import errors
+from aggserver.meta.warnings import Warnings
 
 __all__ = [
     "JSON",
@@ -101,7 +102,7 @@ class Request:
         self.user: UserInfo = ANONYMOUS
         self.authorizer: Authorizer  # for handlers that need a second permission
         self.last_of_connection = False  # whether the connection is closed after the response
-        self.warnings: list[str] = []
+        self.warnings = Warnings()
         self.allotted = asyncio.Timeout(None)  # until the response has been sent; no limit for a long-running request
         self.begun = False  # whether the head of the response has been sent
         self.answered: list[Callable[[], None]] = []  # called when the response has been sent, or the client has gone

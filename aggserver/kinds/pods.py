@@ -179,7 +179,7 @@ class Evictions:
         if not options.dry_run:
             written = await self._server_pods.update(context, name, marked, WriteOptions())
             if options.resource_version is not None:
-                options = replace(options, resource_version=str(written.revision))
+                options = replace(options, resource_version=str(written.object.revision))
         await self._pods.delete(context, name, options)
 
 

@@ -22,7 +22,7 @@ from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry.resource_storage import ResourceStorage
 from aggserver.registry.rest import NO_ADMISSION, Admission, Context, ListOptions, WriteOptions
-from aggserver.registry.store import Make, Store, Write
+from aggserver.registry.store import Store
 from aggserver.registry.stored import StoredObject
 from aggserver.registry.strategy import Verdict
 from aggserver.registry.views import Views
@@ -95,6 +95,7 @@ class ServiceStore(Store):
         self, resource: ResourceStorage, kind: Kind, views: Views, network: IPv4Network, port: Callable[[], int]
     ) -> None:
         super().__init__(resource, _ServiceStrategy(kind, self._pool, self._remember), views)
+        self._services = resource
         self._network = network
         self._port = port
         self._choices: dict[object, _Choice] = {}  # by the write
@@ -103,21 +104,16 @@ class ServiceStore(Store):
     async def create(
         self, context: Context, obj: JSONObject, options: WriteOptions, admission: Admission = NO_ADMISSION
     ) -> StoredObject:
-        await self._catch_up("")  # which addresses are taken is known from the cache
-        with self._choosing():
-            return await super().create(context, obj, options, admission)
-
-    async def _write(self, write: Write, name: str, make: Make, *, creates: bool = False) -> tuple[StoredObject, bool]:
-        with self._choosing():
-            return await super()._write(write, name, make, creates=creates)
+        await self.catch_up("")  # which addresses are taken is known from the cache
+        return await super().create(context, obj, options, admission)
 
     async def watch(self, context: Context, options: ListOptions) -> Watch:
         await self._begun()
         return await super().watch(context, options)
 
-    async def _catch_up(self, resource_version: str) -> None:
+    async def catch_up(self, resource_version: str) -> None:
         await self._begun()
-        await super()._catch_up(resource_version)
+        await super().catch_up(resource_version)
 
     async def _begun(self) -> None:
         """Before the first request is answered, there is the Service `kubernetes`."""
@@ -137,24 +133,24 @@ class ServiceStore(Store):
     def _pool(self, obj: JSONObject, is_there: bool) -> Pool:
         """As upstream, what another of the same name has is not free for one that is created."""
         metadata = obj["metadata"]
-        own = self._resource.key_of(metadata.get("namespace") or "", metadata["name"])
+        own = self._services.key_of(metadata.get("namespace") or "", metadata["name"])
         ips: set[str] = set()
         ports: set[int] = set()
         for choice in self._choices.values():
             if choice.key != own:
                 ips.update(choice.ips)
                 ports.update(choice.ports)
-        for service in self._cacher.sound(self._resource.prefix):
+        for service in self._services.cacher.sound(self._services.prefix):
             if is_there and service.key == own:
                 continue
-            fields = service.fields(self._resource.read_fields)
+            fields = service.fields(self._services.read_fields)
             ips.update(fields[_IPS].split())
             ports.update(map(int, fields[_PORTS].split()))
-        return Pool(self._network, ips, ports, self._resource.random)
+        return Pool(self._network, ips, ports, self._services.random)
 
     @contextmanager
-    def _choosing(self) -> Iterator[None]:
-        """A write, which may choose addresses."""
+    def during_write(self) -> Iterator[None]:
+        """A write may choose addresses."""
         write = object()
         outer = _current.set(write)
         try:
@@ -172,7 +168,7 @@ class ServiceStore(Store):
 
     def _remember(self, obj: JSONObject) -> None:
         metadata, spec = obj["metadata"], obj["spec"]
-        key = self._resource.key_of(metadata.get("namespace") or "", metadata["name"])
+        key = self._services.key_of(metadata.get("namespace") or "", metadata["name"])
         self._choices[_current.get()] = _Choice(key, tuple(spec.get("clusterIPs") or ()), tuple(node_ports(spec)))
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from aggserver.merge.managed_fields import without_entries
 from aggserver.meta import codec, errors
 from aggserver.meta.json_types import JSONObject
+from aggserver.meta.warnings import Warnings
 
 __all__ = ["check_name", "dedup_owner_references", "drop_system_fields", "keep_times", "place_in_namespace"]
 
@@ -44,7 +45,7 @@ def check_name(obj: JSONObject, name: str) -> None:
         raise errors.bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
 
 
-def dedup_owner_references(metadata: JSONObject, warnings: list[str], *, admitted: bool = False) -> None:
+def dedup_owner_references(metadata: JSONObject, warnings: Warnings, *, admitted: bool = False) -> None:
     """Drop repeated ownerReferences and add upstream's warning. admitted: whether mutating admission has run."""
     references = metadata.get("ownerReferences")
     if not isinstance(references, list) or len(references) < 2:

@@ -12,7 +12,7 @@ import asyncio
 import builtins
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from aggserver.conversion.converter import ComputedConverter
 from aggserver.meta import errors, field, selectors
@@ -32,12 +32,8 @@ from aggserver.storage import keys
 from aggserver.storage.cacher import ListPage
 from aggserver.storage.interface import Compacted, Corrupt, CorruptList
 
-if TYPE_CHECKING:
-    from aggserver.registry.store import Store
+__all__ = ["Reader", "no_sibling"]
 
-__all__ = ["Reader", "Sibling", "no_sibling"]
-
-Sibling = Callable[[str], "Store | None"]
 # The form of objects of any version, in watches of metadata alone.
 _AS_STORED = object()
 
@@ -87,18 +83,23 @@ def _limit(options: ListOptions) -> int:
     return 0 if options.resource_version == "0" else options.limit
 
 
-def no_sibling(api_version: str) -> Store | None:
+def no_sibling(api_version: str) -> None:
     """For resources that have one version."""
-    return None
 
 
 class Reader:
     """Getter, Lister and Watcher of one version of a resource; the base of `Store`.
 
-    sibling: the Store of another version of the resource, by its apiVersion; None if the definition does not have it.
+    sibling: the same of another version of the resource, by its apiVersion; None if the definition does not have it.
     """
 
-    def __init__(self, resource: ResourceStorage, strategy: Strategy, views: Views, sibling: Sibling = no_sibling) -> None:
+    def __init__(
+        self,
+        resource: ResourceStorage,
+        strategy: Strategy,
+        views: Views,
+        sibling: Callable[[str], Self | None] = no_sibling,
+    ) -> None:
         self._resource = resource
         self._sibling = sibling
         self._strategy = strategy
@@ -117,7 +118,7 @@ class Reader:
 
     async def get(self, context: Context, name: str, resource_version: str = "") -> StoredObject:
         self._resource.check_read()
-        await self._catch_up(resource_version)
+        await self.catch_up(resource_version)
         obj = self._views.cached(self._key(context, name))
         if obj is None:
             raise self._not_found(name)
@@ -207,7 +208,7 @@ class Reader:
 
     async def _readable(self, context: Context, prefix: str) -> ListResult:
         """A list of all objects that can be read."""
-        await self._catch_up("")
+        await self.catch_up("")
         await self._corrupt.look_at_all(prefix)
         items = [obj for obj in self._cacher.sound(prefix) if obj.key not in self._cacher.corrupt]
         return ListResult(await self._show(context, items), self._cacher.revision)
@@ -224,7 +225,7 @@ class Reader:
         if wanted > 0 and (match == "Exact" or (options.limit > 0 and not match)):
             with reading():
                 return await self._list_at(context, wanted, prefix, "", limit, matches)
-        await self._catch_up(options.resource_version)
+        await self.catch_up(options.resource_version)
         if name := self._single(prefix, options):
             obj = self._views.cached(prefix + name)
             found = [obj] if obj is not None and (matches is None or matches(obj)) else []
@@ -241,7 +242,7 @@ class Reader:
         if options.resource_version not in ("", "0"):
             raise errors.bad_request("specifying resource version is not allowed when using continue")
         if revision < 0:  # the token of an expired list: the client accepts an inconsistent remainder
-            await self._catch_up("")
+            await self.catch_up("")
             return await self._cacher.select(prefix, matches, start=start, limit=limit, user=context.user.name)
 
         def inconsistent(_: Compacted) -> errors.StatusError:
@@ -278,7 +279,7 @@ class Reader:
             # By default, a watch without a resourceVersion or with 0 begins with the current objects.
             initial = wanted == 0
         if wanted == 0:
-            await self._catch_up(options.resource_version)
+            await self.catch_up(options.resource_version)
         after = wanted or (None if initial else self._cacher.revision)
         try:
             with reading(too_old):
@@ -335,7 +336,7 @@ class Reader:
                 shown[index] = view
         return shown
 
-    def _store_of(self, obj: StoredObject) -> Store | Self:
+    def _store_of(self, obj: StoredObject) -> Self:
         """The store of the version in which an object is stored; this one if the definition does not have that version."""
         return self if self._views.is_own(obj) else self._sibling(stored.api_version(obj)) or self
 
@@ -371,8 +372,11 @@ class Reader:
             raise errors.bad_request(f"Name parameter invalid: {field.quote(name)}: {';'.join(problems)}")
         return self._prefix(context) + name
 
-    async def _catch_up(self, resource_version: str) -> None:
-        """Wait until the cache is as new as a read with this resourceVersion requires."""
+    async def catch_up(self, resource_version: str) -> None:
+        """Wait until the cache is as new as a read with this resourceVersion requires.
+
+        Called before the cache is read, so that a kind that must have done something by then can override it.
+        """
         with reading():
             if resource_version == "":
                 await self._cacher.sync()

@@ -15,6 +15,7 @@ from aggserver.authentication.user import UserInfo
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.selectors import FieldSelector, LabelSelector
+from aggserver.meta.warnings import Warnings
 from aggserver.publish.table import Row, TableConvertor
 from aggserver.storage.changes import WatchEvent
 
@@ -54,17 +55,15 @@ class Context:
     object_bytes: size of the stored object that an update starts from; set before its transform is called.
     name: of the object that the path names, '' for none: a create of a subresource needs it.
     metadata_only: whether the response has nothing but metadata of the objects. Then they need not be in the requested version.
-    created: set by an update that has created the object.
     """
 
     user: UserInfo
     namespace: str = ""
-    warnings: list[str] = field(default_factory=list)
+    warnings: Warnings = field(default_factory=Warnings)
     body_bytes: int = 0
     object_bytes: int = 0
     metadata_only: bool = False
     name: str = ""
-    created: bool = False
 
 
 class Object(Protocol):
@@ -279,7 +278,7 @@ class Updater(Protocol):
         transform: Transform,
         options: WriteOptions,
         admission: Admission = NO_ADMISSION,
-    ) -> Object:
+    ) -> Written:
         """Read, modify and write the object in a loop. A resourceVersion in the result of `transform` is a precondition."""
 
 

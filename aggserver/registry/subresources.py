@@ -20,9 +20,10 @@ from aggserver.meta.json_types import JSONObject
 from aggserver.registry import preparation
 from aggserver.registry.custom_resource import ScalePaths
 from aggserver.registry.nested import NestedError, find_integer, find_string, put
-from aggserver.registry.rest import NO_ADMISSION, Admission, ApplyConfiguration, Context, Transform, WriteOptions, Written
+from aggserver.registry.rest import NO_ADMISSION, Admission, ApplyConfiguration, Context, Object, Transform, WriteOptions, Written
 from aggserver.registry.store import Store
 from aggserver.registry.stored import StoredObject
+from aggserver.registry.write import APPLIED_TO_PART, PART_CHANGED
 from aggserver.scheme.decoding import decode_error
 from aggserver.scheme.types import lookup
 
@@ -67,7 +68,7 @@ class ScaleStore:
         transform: Transform,
         options: WriteOptions,
         admission: Admission = NO_ADMISSION,
-    ) -> StoredObject:
+    ) -> Written:
         async def make(old: JSONObject, copy: JSONObject) -> JSONObject:
             scale = await transform(copy)
             scale["metadata"] = dict(scale["metadata"])
@@ -90,7 +91,7 @@ class ScaleStore:
             configuration.accept(context)
             return scale
 
-        return Written(await self._write(context, name, make, options, admission), created=False)
+        return await self._write(context, name, make, options, admission)
 
     async def _write(
         self,
@@ -99,7 +100,7 @@ class ScaleStore:
         make: Callable[[JSONObject, JSONObject], Awaitable[JSONObject]],
         options: WriteOptions,
         admission: Admission,
-    ) -> StoredObject:
+    ) -> Written:
         """make: (the current Scale, a copy of it to change) -> the new Scale, with its managedFields."""
 
         async def on_parent(parent: JSONObject) -> JSONObject:
@@ -119,8 +120,8 @@ class ScaleStore:
 
         # `_put` may add the object that has the replicas, and this has defaults, too.
         judge = _ScaleAdmission(admission, self._scale)
-        written = await self._store.update(context, name, on_parent, options, judge, defaulted=False)
-        return self._view(written, written.decoded())
+        written = await self._store.update(context, name, on_parent, options, judge, PART_CHANGED)
+        return Written(self._view(written.object, written.object.decoded()), created=False)
 
     def _put(self, parent: JSONObject, scale: JSONObject) -> None:
         replicas = _replicas(scale)
@@ -136,7 +137,7 @@ class ScaleStore:
             # The client's precondition, checked when the parent is written.
             parent["metadata"]["resourceVersion"] = given
 
-    def _view(self, obj: StoredObject, tree: JSONObject) -> StoredObject:
+    def _view(self, obj: Object, tree: JSONObject) -> StoredObject:
         return StoredObject(obj.key, codec.encode_json(self._scale(tree)), obj.revision)
 
     def _scale(self, tree: JSONObject, unset: int = 0) -> JSONObject:
@@ -220,7 +221,7 @@ class StatusStore:
         transform: Transform,
         options: WriteOptions,
         admission: Admission = NO_ADMISSION,
-    ) -> StoredObject:
+    ) -> Written:
         return await self._store.update(context, name, transform, options, admission)
 
     async def apply(
@@ -231,4 +232,4 @@ class StatusStore:
         options: WriteOptions,
         admission: Admission = NO_ADMISSION,
     ) -> Written:
-        return await self._store.apply(context, name, configuration, options, admission, creates=False)
+        return await self._store.apply(context, name, configuration, options, admission, APPLIED_TO_PART)

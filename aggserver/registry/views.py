@@ -56,9 +56,17 @@ class Views:
         self._head = stored.head(info.api_version, info.kind)
         self._remembered = 0  # bytes of _MAX_GROWTH that cached results use
 
-    async def of(self, obj: StoredObject, *, lenient: bool = False) -> StoredObject:
+    @property
+    def api_version(self) -> str:
+        return self._info.api_version
+
+    async def of(self, obj: StoredObject) -> StoredObject:
         """As `of_all`, for one object."""
-        return obj if obj.form is self.form else (await self.of_all([obj], lenient=lenient))[0]
+        return obj if obj.form is self.form else (await self.of_all([obj]))[0]
+
+    async def for_write(self, obj: StoredObject) -> StoredObject:
+        """An object that is changed or deleted: as `of_all`, leniently."""
+        return obj if obj.form is self.form else (await self.of_all([obj], lenient=True))[0]
 
     async def of_all(self, objects: Sequence[StoredObject], *, lenient: bool = False) -> Sequence[StoredObject]:
         """The objects in this version. Those that are stored in another version are converted.
@@ -219,7 +227,7 @@ class Views:
         """
         if is_whole and obj.raw.startswith(self._head):
             obj.form = self.form
-        return await self.of(obj, lenient=True)
+        return await self.for_write(obj)
 
     async def to_stored(self, obj: JSONObject) -> bytes:
         """The bytes to store for an object of this version. Raises StatusError: see `_prune`."""

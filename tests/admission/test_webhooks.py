@@ -646,7 +646,7 @@ async def test_match_conditions_that_fail() -> None:
 async def test_warnings() -> None:
     ANSWERS["warns"] = {"allowed": True, "warnings": ["one", "two"]}
     found = await World(webhook("warns")).validate()
-    assert found.warnings == ["one", "two"]
+    assert list(found.warnings) == ["one", "two"]
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ async def scale(store: Store, name: str, replicas: int) -> JSONObject:
         obj["spec"]["replicas"] = replicas
         return obj
 
-    return (await store.update(SOMEWHERE, name, transform, WRITE)).decoded()
+    return (await store.update(SOMEWHERE, name, transform, WRITE)).object.decoded()
 
 
 async def delete(store: Store, name: str) -> None:

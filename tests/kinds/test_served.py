@@ -198,8 +198,7 @@ async def test_a_put_creates_only_what_may_be_created_so(kinds: Kinds) -> None:
 
     context = _context()
     leases = kinds.store("coordination.k8s.io", "leases")
-    await leases.update(context, "a", wanted, WriteOptions(creates=True))
-    assert context.created
+    assert (await leases.update(context, "a", wanted, WriteOptions(creates=True))).created
     with pytest.raises(StatusError, match="not found"):
         await leases.update(context, "b", wanted, WRITE)
     with pytest.raises(StatusError, match="not found"):

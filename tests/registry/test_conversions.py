@@ -322,11 +322,11 @@ async def test_metadata_is_changed_without_it(world: World, converter: AskedConv
         return obj
 
     written = await v2.update(METADATA_ONLY, "a", labelled, OF_METADATA)
-    assert (written.decoded()["metadata"]["labels"], written.decoded()["apiVersion"]) == ({"color": "blue"}, V1)
+    assert (written.object.decoded()["metadata"]["labels"], written.object.decoded()["apiVersion"]) == ({"color": "blue"}, V1)
     assert (await world.stored("a"))["metadata"]["labels"] == {"color": "blue"}
     assert converter.calls == []
     dry = WriteOptions(dry_run=True, of_metadata=True)
-    assert (await v2.update(METADATA_ONLY, "b", labelled, dry)).decoded()["metadata"]["labels"] == {"color": "blue"}
+    assert (await v2.update(METADATA_ONLY, "b", labelled, dry)).object.decoded()["metadata"]["labels"] == {"color": "blue"}
     assert "labels" not in (await world.stored("b"))["metadata"]
 
 

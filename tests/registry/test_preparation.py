@@ -9,6 +9,7 @@ import pytest
 
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
+from aggserver.meta.warnings import Warnings
 from aggserver.registry import preparation
 
 OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "u1"}
@@ -81,11 +82,11 @@ def test_another_name_is_refused(metadata: JSONObject, text: str) -> None:
 )
 def test_owners_are_there_once(given: Any, left: Any, uids: str | None) -> None:
     for admitted, when in ((False, ""), (True, " after mutating admission happens")):
-        metadata, warnings = {"ownerReferences": copy.deepcopy(given)}, list[str]()
+        metadata, warnings = {"ownerReferences": copy.deepcopy(given)}, Warnings()
         preparation.dedup_owner_references(metadata, warnings, admitted=admitted)
         assert metadata["ownerReferences"] == left
         if uids is None:
-            assert not warnings
+            assert not list(warnings)
         else:
             (warning,) = warnings
             assert warning.startswith(f".metadata.ownerReferences contains duplicate entries{when}; ")

@@ -34,7 +34,7 @@ async def put(scales: ScaleStore, spec: Any, options: WriteOptions = WRITE, **me
     async def transform(current: JSONObject) -> JSONObject:
         return {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "a", **metadata}, "spec": spec}
 
-    return (await scales.update(context(), "a", transform, options)).decoded()
+    return (await scales.update(context(), "a", transform, options)).object.decoded()
 
 
 async def patch(scales: ScaleStore, **spec: Any) -> JSONObject:
@@ -44,7 +44,7 @@ async def patch(scales: ScaleStore, **spec: Any) -> JSONObject:
         current["spec"].update(spec)
         return current
 
-    return (await scales.update(context(), "a", transform, WRITE)).decoded()
+    return (await scales.update(context(), "a", transform, WRITE)).object.decoded()
 
 
 async def test_read(world: World, store: Store, scales: ScaleStore) -> None:
@@ -209,5 +209,5 @@ async def test_status_store(world: World, store: Store) -> None:
         return {**obj, "status": {"ready": True}, "spec": {}}
 
     written = await status.update(context(), "a", transform, WRITE)
-    assert (await status.get(context(), "a")).raw == written.raw
-    assert (written.decoded()["status"], written.decoded()["spec"]) == ({"ready": True}, {"replicas": 1})
+    assert (await status.get(context(), "a")).raw == written.object.raw
+    assert (written.object.decoded()["status"], written.object.decoded()["spec"]) == ({"ready": True}, {"replicas": 1})

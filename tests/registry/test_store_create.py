@@ -256,4 +256,4 @@ async def test_warnings(store: Store, case: str) -> None:
     finalizer, warnings = WARNED[case]
     asked = context()
     await store.create(asked, crontab(finalizers=[finalizer]), WRITE)
-    assert asked.warnings == warnings
+    assert list(asked.warnings) == warnings

@@ -18,6 +18,7 @@ from aggserver.meta.json_types import JSONObject
 from aggserver.registry.custom_resource import CustomResourceStrategy
 from aggserver.registry.rest import ApplyConfiguration, WriteOptions
 from aggserver.registry.store import Store
+from aggserver.registry.write import APPLIED_TO_PART
 from aggserver.schema import structural
 from aggserver.schema.compiled import CompiledSchema
 from aggserver.storage.interface import Guard, TooLarge
@@ -141,7 +142,7 @@ async def test_what_an_apply_to_nothing_can_not_say(store: Store, metadata: JSON
 
 
 async def test_a_subresource_creates_nothing(store: Store) -> None:
-    error = await refused(store.apply(context(), "a", config(), WriteOptions(field_manager="one"), creates=False))
+    error = await refused(store.apply(context(), "a", config(), WriteOptions(field_manager="one"), making=APPLIED_TO_PART))
     assert error.code == 404
 
 
@@ -202,7 +203,7 @@ async def test_admission_may_say_who_owns_what(store: Store) -> None:
     given = entry("hook", spec("replicas"))
     admission = Changing(lambda obj: obj["metadata"].update(managedFields=[given]))
     made = (await store.create(asked, crontab(), WRITE, admission)).decoded()
-    assert (made["metadata"]["managedFields"], asked.warnings) == ([given], [])
+    assert (made["metadata"]["managedFields"], list(asked.warnings)) == ([given], [])
 
 
 async def test_admission_may_take_all_owners_away(store: Store) -> None:

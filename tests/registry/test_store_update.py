@@ -314,9 +314,27 @@ async def test_a_lost_race_runs_the_transform_again(world: World, store: Store) 
         obj["metadata"]["labels"] = {"a": "b"}
         return obj
 
-    written = (await store.update(context(), "a", transform, WRITE)).decoded()
+    written = (await store.update(context(), "a", transform, WRITE)).object.decoded()
     assert tries == [1, 10, 20]
     assert (written["spec"]["replicas"], written["metadata"]["labels"]) == (20, {"a": "b"})
+
+
+async def test_an_attempt_that_lost_the_race_warns_of_nothing(store: Store) -> None:
+    await create(store)
+    asked = context()
+    asked.warnings.append("of the body")
+    tries: list[int] = []
+
+    async def transform(obj: JSONObject) -> JSONObject:
+        tries.append(obj["spec"]["replicas"])
+        asked.warnings.append(f"of {tries[-1]}")
+        if len(tries) < 3:
+            await change(store, "a", spec(replicas=10 * len(tries)))
+        obj["metadata"]["labels"] = {"a": "b"}
+        return obj
+
+    await store.update(asked, "a", transform, WRITE)
+    assert list(asked.warnings) == ["of the body", "of 20"]
 
 
 async def test_a_lost_race_with_a_precondition_is_a_conflict(world: World, store: Store) -> None:
@@ -383,7 +401,7 @@ async def test_the_last_finalizer_removed_by_two(store: Store) -> None:
         return obj
 
     # Both requests succeed.
-    assert "finalizers" not in (await store.update(context(), "a", transform, WRITE)).decoded()["metadata"]
+    assert "finalizers" not in (await store.update(context(), "a", transform, WRITE)).object.decoded()["metadata"]
 
 
 async def test_no_finalizer_of_an_object_that_stays(store: Store) -> None:

@@ -216,7 +216,9 @@ async def change(store: Store, name: str, edit: Callable[[JSONObject], Any], opt
         edit(obj)
         return obj
 
-    return await store.update(context(), name, transform, options)
+    written = (await store.update(context(), name, transform, options)).object
+    assert isinstance(written, StoredObject)
+    return written
 
 
 async def replace(store: Store, obj: JSONObject, options: WriteOptions = WRITE) -> JSONObject:
@@ -225,7 +227,7 @@ async def replace(store: Store, obj: JSONObject, options: WriteOptions = WRITE) 
     async def transform(current: JSONObject) -> JSONObject:
         return copy.deepcopy(obj)
 
-    return (await store.update(context(), obj["metadata"]["name"], transform, options)).decoded()
+    return (await store.update(context(), obj["metadata"]["name"], transform, options)).object.decoded()
 
 
 async def delete(store: Store, name: str = "a", **options: Any) -> Any:

@@ -12,6 +12,7 @@ from aggserver.authentication.account_tokens import AccountTokens
 from aggserver.authentication.service_accounts import Name, read_claims
 from aggserver.kinds.served import Kinds
 from aggserver.meta.errors import StatusError
+from aggserver.meta.warnings import Warnings
 from aggserver.registry.rest import Context, WriteOptions
 from aggserver.standalone import openid
 from aggserver.standalone.token_reviews import TokenReviews
@@ -27,7 +28,7 @@ class Tokens:
     def __init__(self, server: LocalServer, longest: int = 0) -> None:
         kinds = Kinds(server.environment, server.engine.admission)
         self.store = lambda resource: kinds.store("", resource)
-        self.warnings: list[str] = []
+        self.warnings = Warnings()
 
         async def key() -> jws.SigningKey:
             return KEY
@@ -72,10 +73,10 @@ async def test_no_longer_than_allowed(server: LocalServer) -> None:
     tokens = Tokens(server, 7200)
     await tokens.make("serviceaccounts", "bob")
     assert (await tokens.request({"expirationSeconds": 7200}))["spec"]["expirationSeconds"] == 7200
-    assert tokens.warnings == []
+    assert list(tokens.warnings) == []
     made = await tokens.request({"expirationSeconds": 7201})
     assert made["spec"]["expirationSeconds"] == 7200
-    assert tokens.warnings == ["requested expiration of 7201 seconds shortened to 7200 seconds"]
+    assert list(tokens.warnings) == ["requested expiration of 7201 seconds shortened to 7200 seconds"]
 
 
 POD = {"boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": "p"}}

@@ -83,7 +83,7 @@ async def patch(scope: ResourceScope, resource: Updater, context: Context, reque
         return obj
 
     written = await resource.update(context, request.info.name, patched, write, admission)
-    return reply.object_reply(scope, request, media, written)
+    return reply.object_reply(scope, request, media, written.object)
 
 
 async def _apply(

@@ -37,4 +37,4 @@ async def update(scope: ResourceScope, resource: Updater, context: Context, requ
     # Of custom resources, no PUT creates one.
     admission = attributes.allowed_to_create(bound, request) if scope.built_in else bound
     written = await resource.update(context, name, replaced, write, admission)
-    return reply.object_reply(scope, request, media, written, 201 if context.created else 200)
+    return reply.object_reply(scope, request, media, written.object, 201 if written.created else 200)

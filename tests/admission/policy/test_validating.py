@@ -275,7 +275,7 @@ def test_warned() -> None:
     verdict.add(policy(), binding("Warn"), [deny("one"), ADMIT, deny("two")], [])
     verdict.conclude(SHIP)
     start = "Validation failed for ValidatingAdmissionPolicy 'p' with binding 'b': "
-    assert of.warnings == [f"{start}one", f"{start}two"]
+    assert list(of.warnings) == [f"{start}one", f"{start}two"]
 
 
 def test_audited() -> None:
@@ -289,7 +289,7 @@ def test_audited() -> None:
         {"message": "a <b>", "policy": "p", "binding": "b", "expressionIndex": 1, "validationActions": ["Audit", "Warn"]}
     ]
     assert value.startswith('[{"message":"a \\u003cb\\u003e","policy":"p"')
-    assert len(of.warnings) == 1
+    assert len(list(of.warnings)) == 1
 
 
 def test_without_actions_nothing_happens() -> None:
@@ -297,7 +297,7 @@ def test_without_actions_nothing_happens() -> None:
     verdict = Verdict(of)
     verdict.add(policy(), binding(), [deny("one")], [])
     verdict.conclude(SHIP)
-    assert not of.warnings
+    assert not list(of.warnings)
     assert not of.audit_annotations
 
 

@@ -1,0 +1,109 @@
+"""Commit: the end of every write of one version of a resource, from the object to its bytes in the storage, and to the response.
+
+Compare and swap against the storage, the limit of an object's size, and the check that a converter takes what is stored.
+Source: k8s.io/apiserver pkg/storage/etcd3/store.go (GuaranteedUpdate), v0.36.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from aggserver.meta import codec, errors
+from aggserver.registry import stored
+from aggserver.registry.resource_storage import ResourceStorage
+from aggserver.registry.storage_errors import writing
+from aggserver.registry.stored import StoredObject
+from aggserver.registry.views import Views
+from aggserver.registry.write import Attempt
+from aggserver.storage.interface import KeyValue, TooLarge
+
+__all__ = ["Commit"]
+
+
+class Commit:
+    """views: of the version of the writes."""
+
+    def __init__(self, resource: ResourceStorage, views: Views) -> None:
+        self._resource = resource
+        self._views = views
+
+    async def create(self, attempt: Attempt, key: str) -> StoredObject:
+        """Raises KeyExists for the loop."""
+        return await self._store(attempt, key, lambda encoded: self._resource.create(key, encoded))
+
+    async def would_create(self, attempt: Attempt, key: str) -> StoredObject:
+        """The result of a dry run."""
+        return await self._views.as_read(stored.unstored(key, await self._encode(attempt)), is_whole=attempt.is_whole)
+
+    async def update(self, attempt: Attempt) -> StoredObject:
+        """Compare and swap; store nothing if nothing has changed. Raises Conflict for the loop.
+
+        The stored bytes are compared too: any write of an object that is stored in another version, or was stored under another
+        schema, rewrites it. This is how objects are migrated.
+        """
+        assert attempt.current is not None
+        write, current = attempt.write, attempt.current.stored
+        dry_run = write.options.dry_run
+        if await write.aside(codec.same, attempt.obj, attempt.current.tree):
+            if write.keeps_version:
+                return current
+            encoded = await self._encode(attempt)
+            if dry_run or await write.aside(_same_json, encoded, stored.value(current)):
+                return await self._views.for_write(current)
+        elif dry_run:
+            encoded = await self._encode(attempt)
+            would_be = stored.unstored(current.key, encoded, current.revision)
+            return would_be if write.keeps_version else await self._views.as_read(would_be, is_whole=attempt.is_whole)
+        return await self._store(
+            attempt, current.key, lambda encoded: self._resource.update(current.key, encoded, current.revision)
+        )
+
+    async def _store(self, attempt: Attempt, key: str, commit: Callable[[bytes], Awaitable[int]]) -> StoredObject:
+        """Store the object; if that is too large for the storage, try without managedFields. Returns it as a read would."""
+        encoded = await self._encode(attempt)
+        with writing():
+            try:
+                return await self._committed(attempt, key, encoded, commit)
+            except TooLarge:
+                if not attempt.drop_managed_fields():
+                    raise
+                return await self._committed(attempt, key, await self._encode(attempt), commit)
+
+    async def _committed(
+        self, attempt: Attempt, key: str, encoded: bytes, commit: Callable[[bytes], Awaitable[int]]
+    ) -> StoredObject:
+        expected = None if attempt.write.keeps_version else await self._views.expected(key, encoded)
+        revision = await commit(encoded)
+        # The write has happened, so from here on nothing may fail. The watch cache has the event by now. If nobody has written
+        # since, use its object, which remembers its views.
+        cacher = self._resource.cacher
+        obj = None if cacher.corrupt else cacher.get(key)
+        if obj is None or obj.revision != revision:
+            obj = stored.make(KeyValue(key, encoded, 0, revision))
+        if expected is not None:
+            self._views.learn(obj, expected)
+        return await self._views.as_read(obj, is_whole=attempt.is_whole)
+
+    async def _encode(self, attempt: Attempt) -> bytes:
+        """The bytes to store, without managedFields if the object is too large with them. Raises ObjectTooLarge."""
+        encoded = await self._to_stored(attempt)
+        if self._is_too_large(encoded, attempt) and attempt.drop_managed_fields():
+            encoded = await self._to_stored(attempt)
+        if self._is_too_large(encoded, attempt):
+            raise errors.ObjectTooLarge(self._resource.max_object_bytes)
+        return encoded
+
+    async def _to_stored(self, attempt: Attempt) -> bytes:
+        if attempt.write.keeps_version or self._views.api_version == self._resource.api_version:
+            return await attempt.write.aside(self._views.unchanged, attempt.obj)
+        return await self._views.to_stored(attempt.obj)
+
+    def _is_too_large(self, encoded: bytes, attempt: Attempt) -> bool:
+        """Whether to refuse the object for its size. One that was too large before may be written if it does not grow."""
+        if len(encoded) <= self._resource.max_object_bytes or not attempt.write.options.bounded:
+            return False
+        return attempt.current is None or len(encoded) > len(stored.value(attempt.current.stored))
+
+
+def _same_json(left: bytes, right: bytes) -> bool:
+    return codec.same(codec.decode_stored(left), codec.decode_stored(right))

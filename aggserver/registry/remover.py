@@ -1,0 +1,211 @@
+"""Remover: delete and deletecollection of one version of a resource, and the loop that they share with all other writes.
+
+What a deletion does to the object is in `deletion.py`.
+Source: k8s.io/apiserver pkg/registry/generic/registry/store.go (Delete, DeleteCollection), pkg/registry/rest/delete.go, v0.36.3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Self, TypeVar
+
+from aggserver.meta import errors, times
+from aggserver.registry import deletion, stored
+from aggserver.registry.commit import Commit
+from aggserver.registry.reader import Reader, no_sibling
+from aggserver.registry.resource_storage import ResourceStorage
+from aggserver.registry.rest import (
+    NO_ADMISSION,
+    Admission,
+    Context,
+    Deleted,
+    DeleteOptions,
+    ListOptions,
+    ListResult,
+    WriteOptions,
+)
+from aggserver.registry.storage_errors import reading, writing
+from aggserver.registry.stored import StoredObject
+from aggserver.registry.strategy import Strategy
+from aggserver.registry.unreadable import unsafe_delete_refused
+from aggserver.registry.views import Views
+from aggserver.registry.write import CHANGED, Attempt, Current, StoredIn, Write
+from aggserver.storage import keys
+from aggserver.storage.interface import Conflict, KeyExists, NotFound
+
+__all__ = ["Remover"]
+
+# Concurrent deletions of one deletecollection: enough to fill a group commit of the backend.
+_DELETE_WORKERS = 64
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Remover(Reader):
+    """Deleter, CorruptDeleter and CollectionDeleter; the base of `Store`."""
+
+    def __init__(
+        self,
+        resource: ResourceStorage,
+        strategy: Strategy,
+        views: Views,
+        sibling: Callable[[str], Self | None] = no_sibling,
+    ) -> None:
+        super().__init__(resource, strategy, views, sibling)
+        self._commit = Commit(resource, views)
+
+    async def delete(self, context: Context, name: str, options: DeleteOptions, admission: Admission = NO_ADMISSION) -> Deleted:
+        self._resource.check_write()
+        self._warn_of_orphans(context, options)
+        return await self._delete_one(context, name, options, admission)
+
+    def _warn_of_orphans(self, context: Context, options: DeleteOptions) -> None:
+        warning = self._strategy.orphans_warning
+        if warning and not options.propagation and options.orphan_dependents is None:
+            context.warnings.append(warning)
+
+    async def _delete_one(self, context: Context, name: str, options: DeleteOptions, admission: Admission) -> Deleted:
+        async def attempt(current: StoredObject | None) -> Deleted:
+            if current is None:
+                await admission.mutate(None, None)
+                raise self._not_found(name)
+            # In the version in which it is stored, where a converter has to be asked: a deletion must not depend on it, unless
+            # admission has to look at the object.
+            store = self._store_of(current) if self._asks and not admission.looks_at_objects else self
+            deleted = await store._delete(context, current, options, admission)
+            if store is self or deleted.gone:
+                return deleted
+            assert isinstance(deleted.object, StoredObject)
+            return replace(deleted, object=self._views.at_once(deleted.object, lenient=True) or deleted.object)
+
+        return await self._retry(context, name, attempt)
+
+    async def _delete(self, context: Context, current: StoredObject, options: DeleteOptions, admission: Admission) -> Deleted:
+        view = await self._views.for_write(current)
+        old = view.decoded()
+        replaced = Current(current, view, old)
+        deletion.check_preconditions(self._info.group, self._info.kind, old["metadata"], options)
+        # Mutating plugins can't change a deletion, but they may refuse it.
+        await admission.mutate(None, old)
+        await admission.validate(None, old)
+        obj = view.decoded()
+        metadata = obj["metadata"]
+        now = self.now()
+        self._strategy.prepare_for_delete(obj, now)
+        period = self._strategy.grace_period(obj, options.grace_period_seconds)
+        if period is not None and metadata.get("deletionGracePeriodSeconds", 1):
+            return await self._delete_gracefully(Attempt(_marking(context, options), obj, replaced), options, period)
+        before = metadata.get("finalizers") or []
+        finalizers = deletion.finalizers_for(before, options, orphans=self._strategy.orphans_dependents)
+        if finalizers is not before:
+            metadata["finalizers"] = finalizers
+        if not finalizers:
+            metadata.pop("finalizers", None)
+        if finalizers or not self._strategy.may_be_removed(obj):
+            if "deletionTimestamp" not in metadata:
+                deletion.mark_as_deleting(metadata, now)
+            its_own = self._asks and self._views.is_own(current)
+            write = _marking(context, options, StoredIn.ITS_VERSION if its_own else StoredIn.STORAGE_VERSION)
+            attempt = Attempt(write, obj, replaced, is_whole=view.form is self._views.form)
+            return Deleted(await self._commit.update(attempt), gone=False)
+        shown = self._strategy.returns_deleted
+        if options.dry_run:
+            return Deleted(view, gone=True, shown=shown)
+        with writing():
+            revision = await self._resource.delete(current.key, current.revision)
+        return Deleted(stored.at(view, revision), gone=True, shown=shown)
+
+    async def _delete_gracefully(self, attempt: Attempt, options: DeleteOptions, period: int) -> Deleted:
+        """As upstream, the object is marked first, also where it has no time left, and only then removed."""
+        assert attempt.current is not None
+        metadata = attempt.obj["metadata"]
+        if not deletion.begin_gracefully(metadata, options.grace_period_seconds, period, self.now()):
+            return Deleted(attempt.current.stored, gone=False)
+        before = metadata.get("finalizers") or []
+        if (finalizers := deletion.finalizers_for(before, options, orphans=self._strategy.orphans_dependents)) is not before:
+            metadata["finalizers"] = finalizers
+        marked = await self._commit.update(attempt)
+        if finalizers or metadata["deletionGracePeriodSeconds"] or options.dry_run:
+            return Deleted(marked, gone=False)
+        with writing(), suppress(NotFound):  # a concurrent request may have removed it
+            revision = await self._resource.delete(marked.key, marked.revision)
+            marked = stored.at(marked, revision)
+        return Deleted(marked, gone=True, shown=self._strategy.returns_deleted)
+
+    async def delete_collection(
+        self, context: Context, options: DeleteOptions, selection: ListOptions, admission: Admission = NO_ADMISSION
+    ) -> ListResult:
+        self._resource.check_write()
+        self._warn_of_orphans(context, options)
+        # Without a conversion where it can be; but labels may differ between versions, and those of the requested one count.
+        as_stored = context.metadata_only or (self._asks and selection.labels.empty)
+        found = await self._list(replace(context, metadata_only=as_stored), selection, lenient=True)
+        waiting = iter(found.items)
+
+        async def worker() -> None:
+            for obj in waiting:
+                assert isinstance(obj, StoredObject)
+                namespace, name = keys.split(obj.key)[2:]
+                try:
+                    await self._delete_one(replace(context, namespace=namespace), name, options, admission)
+                except errors.StatusError as error:
+                    if error.code != 404:  # already deleted by someone else
+                        raise
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(_DELETE_WORKERS, len(found.items))):
+                    group.create_task(worker())
+        except* errors.StatusError as refusals:
+            # A response has room for one Status, so the first error is reported, as upstream.
+            raise refusals.exceptions[0] from None
+        return found
+
+    async def delete_corrupt(self, context: Context, name: str) -> None:
+        """Remove it at once: its finalizers can't be read."""
+        self._resource.check_write()
+        key = self._key(context, name)
+        await self.catch_up("")
+        while (error := self._corrupt.at(key)) is not None:
+            with writing(), suppress(Conflict, NotFound):
+                await self._resource.delete(key, error.revision)
+                log.warning("removed %s, which could not be read: %s", key, error.why)
+                return
+            await self.catch_up("")
+        raise unsafe_delete_refused(self._info.group, self._info.resource, name)
+
+    # --- what all writes share ---
+
+    def now(self) -> str:
+        """The time now, formatted as in metadata."""
+        return times.format_time(self._resource.clock())
+
+    @property
+    def _asks(self) -> bool:
+        """Whether the converter has to be asked, which may fail, and takes time."""
+        return self._resource.converter.at_once is None
+
+    async def _retry(self, context: Context, name: str, attempt: Callable[[StoredObject | None], Awaitable[T]]) -> T:
+        """Run `attempt` on the current object, and again on the newer object each time another writer was quicker."""
+        key = self._key(context, name)
+        await self.catch_up("")
+        current = self._views.cached(key)
+        while True:
+            try:
+                return await attempt(current)
+            except (Conflict, KeyExists) as lost:
+                with reading():
+                    current = stored.make(lost.current)
+            except NotFound:
+                current = None
+
+
+def _marking(context: Context, options: DeleteOptions, stored_in: StoredIn = StoredIn.STORAGE_VERSION) -> Write:
+    """The write that marks an object as being deleted. It must not fail for lack of space."""
+    return Write(context, WriteOptions(options.dry_run, bounded=False), NO_ADMISSION, CHANGED, stored_in)
