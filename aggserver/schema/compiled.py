@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from aggserver.meta import field
 from aggserver.meta.field import FieldError, Path
@@ -23,13 +23,10 @@ from aggserver.schema import defaulting, internal, list_type, pruning, structura
 from aggserver.schema.defaults import prune_defaults
 from aggserver.schema.object_meta import drop_malformed_resources, prune_object_meta, validate_resources
 from aggserver.schema.ratcheting import Correlation
-from aggserver.schema.rules import UPSTREAM, RuleFindings, RuleOptions, compile_validator
+from aggserver.schema.rules import UPSTREAM, RuleFindings, RuleOptions, RuleValidator, compile_validator
 from aggserver.schema.validation import validate
 from aggserver.schema.validity import Validity
 from aggserver.scheme import object_meta
-
-if TYPE_CHECKING:
-    from aggserver.schema.rule_validation import RuleValidator
 
 __all__ = ["CompiledSchema", "Findings"]
 

@@ -28,7 +28,7 @@ from aggserver.schema.ratcheting import Correlation, MapList
 from aggserver.schema.rules import OBJECT_LIMIT, OutOfPatienceError, RuleFindings, RuleOptions, rules_length
 from aggserver.schema.structural import VALIDATIONS, Structural
 
-__all__ = ["CALL_LIMIT", "RuleValidator", "compile_tree"]
+__all__ = ["CALL_LIMIT", "RuleTree", "compile_tree"]
 
 # The cost limit of one evaluation; `rules.OBJECT_LIMIT` is that of all evaluations for one object.
 CALL_LIMIT = 1_000_000
@@ -45,8 +45,8 @@ _MAX_WARNINGS = 64 * 1024
 _OUT_OF_BUDGET = "running out of cost budget, no further validation rules will be run"
 
 
-class RuleValidator:
-    """Evaluates the rules of one schema. It may be used by several threads."""
+class RuleTree:
+    """`rules.RuleValidator`."""
 
     def __init__(self, root: _Node, options: RuleOptions) -> None:
         self._root = root
@@ -61,13 +61,6 @@ class RuleValidator:
         patience: int | None = None,
         is_given_up: Callable[[], bool] | None = None,
     ) -> RuleFindings:
-        """Evaluate all rules. The values of `obj` must have the types of the schema.
-
-        correlation: for an update, with `old`. patience: a cost limit below the usual ones, which also counts characters to
-        compile, and is exceeded at once by large objects, since they take time at any cost; None for the usual limits.
-        is_given_up: whether nobody waits for the result any more; it is called often, and ends the work with the findings so far.
-        Raises OutOfPatienceError.
-        """
         if patience is not None and (_is_large(obj) or _is_large(old)):
             raise OutOfPatienceError
         budget = self._options.budget
@@ -81,11 +74,6 @@ class RuleValidator:
         return walk.findings
 
     def validate_default(self, value: Any, path: Path, left: int) -> tuple[list[FieldError], int]:
-        """Evaluate the rules for a default at `path` in a schema, both as an unchanged value and as a new one.
-
-        left: the rest of OBJECT_LIMIT, which all defaults of a schema share. Returns the errors and the new rest, which is less
-        than 0 if the limit was exceeded.
-        """
         remains = left
         for old in (value, None):
             walk = _Walk(CALL_LIMIT * self._options.budget, left, None)
@@ -101,10 +89,10 @@ def _is_large(obj: Any) -> bool:
     return len(codec.encode_json(obj)) > _LARGE
 
 
-def compile_tree(structural: Structural, options: RuleOptions, *, is_resource: bool) -> RuleValidator | None:
+def compile_tree(structural: Structural, options: RuleOptions, *, is_resource: bool) -> RuleTree | None:
     """See `rules.compile_validator`, which imports this module only if there are rules."""
     root = _tree(structural, declare(structural, is_resource=is_resource, sees_labels=options.sees_labels), options)
-    return None if root is None else RuleValidator(root, options)
+    return None if root is None else RuleTree(root, options)
 
 
 # --- compiled rules ---

@@ -6,17 +6,24 @@ rules. So they are imported here, and in `apiextensions/schema_rules.py`, when t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from aggserver.meta.field import FieldError
+from aggserver.meta.field import FieldError, Path
+from aggserver.schema.ratcheting import Correlation
 from aggserver.schema.structural import VALIDATIONS, Structural
 
-if TYPE_CHECKING:
-    from aggserver.schema.rule_validation import RuleValidator
-
-__all__ = ["OBJECT_LIMIT", "UPSTREAM", "OutOfPatienceError", "RuleFindings", "RuleOptions", "compile_validator", "rules_length"]
+__all__ = [
+    "OBJECT_LIMIT",
+    "UPSTREAM",
+    "OutOfPatienceError",
+    "RuleFindings",
+    "RuleOptions",
+    "RuleValidator",
+    "compile_validator",
+    "rules_length",
+]
 
 # The cost limit of all evaluations for one object.
 OBJECT_LIMIT = 10_000_000
@@ -45,6 +52,34 @@ class RuleFindings(NamedTuple):
 
 class OutOfPatienceError(Exception):
     """The rules take longer than the caller would wait; there are no findings."""
+
+
+class RuleValidator(Protocol):
+    """Evaluates the rules of one schema. It may be used by several threads."""
+
+    def validate(
+        self,
+        obj: Any,
+        old: Any = None,
+        correlation: Correlation | None = None,
+        *,
+        patience: int | None = None,
+        is_given_up: Callable[[], bool] | None = None,
+    ) -> RuleFindings:
+        """Evaluate all rules. The values of `obj` must have the types of the schema.
+
+        correlation: for an update, with `old`. patience: a cost limit below the usual ones, which also counts characters to
+        compile, and is exceeded at once by large objects, since they take time at any cost; None for the usual limits.
+        is_given_up: whether nobody waits for the result any more; it is called often, and ends the work with the findings so far.
+        Raises OutOfPatienceError.
+        """
+
+    def validate_default(self, value: Any, path: Path, left: int) -> tuple[list[FieldError], int]:
+        """Evaluate the rules for a default at `path` in a schema, both as an unchanged value and as a new one.
+
+        left: the rest of OBJECT_LIMIT, which all defaults of a schema share. Returns the errors and the new rest, which is less
+        than 0 if the limit was exceeded.
+        """
 
 
 def rules_length(schema: Mapping[str, Any]) -> int:
