@@ -8,7 +8,7 @@ selected here, after conversion, by the same rules.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Self
+from typing import Self
 
 from aggserver.registry.storage_errors import reading, too_old
 from aggserver.registry.stored import StoredObject, at
@@ -67,15 +67,17 @@ class Watch:
     def _known(self, event: _Event) -> _Event | None:
         if event.object is None or event.object.form is self._form:
             return event
-        return event.encodings.get(self._form)
+        return None if event.views is None else event.views.get(self._form)
 
     def _event(self, event: _Event, view: StoredObject) -> _Event:
         if view is event.object:  # nothing to change, and its form is known now
             return event
         # Kept with the event, so that it is converted once for all watches of this version.
-        memo: dict[Any, Any] = event.encodings
-        converted = memo[self._form] = WatchEvent(event.type, view, event.revision, view.size)
+        converted = WatchEvent(event.type, view, event.revision, view.size)
         converted.before = event.before
+        if event.views is None:
+            event.views = {}
+        event.views[self._form] = converted
         return converted
 
     def bookmark(self) -> None:

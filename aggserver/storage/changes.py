@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from aggserver.storage.interface import Corrupt
 
@@ -42,14 +42,16 @@ C = TypeVar("C", bound=Cached)
 
 
 class WatchEvent(Generic[T]):
-    """An event of a watch. Shared by all watches that get the same one, so it is never changed, except for `encodings`.
+    """An event of a watch. Shared by all watches that get the same one, so it is never changed, except for what is cached
+    with it: each thing is made once for all watches.
 
-    `object` is None in a bookmark. `encodings` caches the encoded frames by format, so that they are made once for all watches;
-    the sender of events fills it. `size` is approximately the object's bytes in memory.
+    `object` is None in a bookmark. `size` is approximately the object's bytes in memory.
+    frames: the event as it is sent, in its parts, by format; the sender of events fills it. views: the event with its object in
+    another form, by that form; None if there are none, since few resources are read in several versions.
     before: the object that the change has replaced, for watches without a selector here, whose reader selects.
     """
 
-    __slots__ = ("__weakref__", "before", "encodings", "initial_events_end", "object", "revision", "size", "type")
+    __slots__ = ("__weakref__", "before", "frames", "initial_events_end", "object", "revision", "size", "type", "views")
 
     def __init__(self, type: str, object: T | None, revision: int, size: int = 0, initial_events_end: bool = False) -> None:  # noqa: A002
         self.type = type
@@ -58,7 +60,8 @@ class WatchEvent(Generic[T]):
         self.size = size
         self.initial_events_end = initial_events_end
         self.before: T | None = None
-        self.encodings: dict[Hashable, Any] = {}
+        self.frames: dict[Hashable, Sequence[bytes]] = {}
+        self.views: dict[object, WatchEvent[T]] | None = None
 
     def __repr__(self) -> str:
         return f"WatchEvent({self.type}, {self.object!r}, {self.revision})"

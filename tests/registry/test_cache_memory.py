@@ -85,7 +85,7 @@ async def test_a_change_keeps_what_it_replaced_and_nothing_of_its_watches(cacher
         for number in range(COUNT):
             change(cacher, number, 1)
             for event in await anext(watch):
-                event.encodings["json"] = b"x" * SIZE
+                event.frames["json"] = (b"x" * SIZE,)
             del event
     assert changed.held < COUNT * (SIZE + PER_CHANGE)
 

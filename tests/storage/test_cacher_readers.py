@@ -13,8 +13,8 @@ async def test_watches_share_their_events(world: World) -> None:
     await world.put("a", "1")
     batches = [await anext(watch) for watch in watches]
     assert len({id(batch[0]) for batch in batches}) == 1
-    batches[0][0].encodings["json"] = b"{}"
-    assert batches[1][0].encodings == {"json": b"{}"}
+    batches[0][0].frames["json"] = (b"{}",)
+    assert batches[1][0].frames == {"json": (b"{}",)}
 
 
 async def test_all_that_is_pending_comes_at_once(world: World) -> None:

@@ -213,9 +213,9 @@ def _memoised(memo_key: Hashable, form: Callable[[WatchEvent[Any]], bytes], *, i
     in_frame = protobuf.encode_event if is_protobuf else _frame
 
     def encode(event: WatchEvent[Any]) -> Sequence[bytes]:
-        frame: Sequence[bytes] | None = event.encodings.get(memo_key)
+        frame = event.frames.get(memo_key)
         if frame is None:
-            frame = event.encodings[memo_key] = (in_frame(event.type, form(event)),)
+            frame = event.frames[memo_key] = (in_frame(event.type, form(event)),)
         return frame
 
     return encode
