@@ -67,6 +67,8 @@ async def read_object(scope: ResourceScope, request: Request, field_validation: 
     elif not obj.get("kind"):
         raise _unrecognized(scope, without_kind(body.decode("utf-8", "replace")), body)
     _check_group_version(scope, obj, body)
+    # Clients see when the version is checked, as upstream: first of all for what is decoded into a type of that version, else only
+    # once the object was decoded and pruned.
     if scope.typed:
         _check_version(scope, obj)
     why = await _aside(request, body, object_meta.type_error, obj.get("metadata"), scope.kind if scope.typed else "")
@@ -83,7 +85,8 @@ async def read_object(scope: ResourceScope, request: Request, field_validation: 
         if duplicates is None:
             duplicates = await _slowly(request, codec.duplicate_fields, body)
         report_unknown(scope, request, obj, duplicates, unknown, strict=field_validation == "Strict")
-    _check_version(scope, obj)
+    if not scope.typed:
+        _check_version(scope, obj)
     return obj
 
 
