@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from aggserver.admission.followed import group_path
-from aggserver.cluster import Cluster, ClusterError, Unreachable
+from aggserver.cluster import Cluster, ClusterError, Unreachable, find
 from aggserver.cluster.answers import Answers
 from aggserver.meta.resource import ResourceInfo
 from aggserver.meta.versions import parse_group_version
@@ -44,12 +44,8 @@ class ClusterKinds:
 
 async def discovered(cluster: Cluster, api_version: str) -> Mapping[str, Any]:
     """The discovery document of a version; without resources if the cluster does not serve it. Raises as Cluster.request."""
-    try:
-        return await cluster.request("GET", group_path(*parse_group_version(api_version)))
-    except ClusterError as error:
-        if error.code == 404:
-            return {"resources": []}
-        raise
+    document = await find(cluster, group_path(*parse_group_version(api_version)))
+    return {"resources": []} if document is None else document
 
 
 def resources_of_kind(document: Mapping[str, Any], api_version: str, kind: str) -> list[ResourceInfo]:

@@ -7,7 +7,7 @@ Source: k8s.io/apiserver pkg/admission/plugin/namespace/lifecycle/admission.go (
 from __future__ import annotations
 
 from aggserver.admission.sources import Collection
-from aggserver.cluster import Cluster, ClusterError, Unreachable
+from aggserver.cluster import Cluster, ClusterError, Unreachable, find
 from aggserver.meta import errors
 from aggserver.meta.json_types import JSONObject
 
@@ -32,10 +32,8 @@ class ClusterNamespaces:
 
     async def _live(self, name: str) -> JSONObject | None:
         try:
-            return await self._cluster.request("GET", f"/api/v1/namespaces/{name}")
+            return await find(self._cluster, f"/api/v1/namespaces/{name}")
         except ClusterError as error:
-            if error.code == 404:
-                return None
             raise errors.internal_error(f"namespace {name} could not be looked up: {error}") from error
         except Unreachable as error:
             raise errors.service_unavailable(f"namespace {name} could not be looked up: {error}", retry_after=1) from error

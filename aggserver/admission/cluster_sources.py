@@ -15,7 +15,7 @@ from functools import partial
 from aggserver.admission.chain import Attributes
 from aggserver.admission.followed import Followed, group_path
 from aggserver.admission.sources import Collection, Sources
-from aggserver.cluster import Cluster, ClusterError
+from aggserver.cluster import Cluster, find
 from aggserver.cluster.pacing import Sleep
 from aggserver.meta import errors
 from aggserver.meta.errors import qualified
@@ -77,14 +77,9 @@ async def _locate(cluster: Cluster, wanted: Resource) -> str | None:
         return f"{group_path(wanted.group, wanted.versions[0])}/{wanted.resource}"
     for version in wanted.versions:
         path = group_path(wanted.group, version)
-        try:
-            found = await cluster.request("GET", path)
-        except ClusterError as error:
-            if error.code != 404:
-                raise
-        else:
-            if any(resource["name"] == wanted.resource for resource in found["resources"]):
-                return f"{path}/{wanted.resource}"
+        found = await find(cluster, path)
+        if found is not None and any(resource["name"] == wanted.resource for resource in found["resources"]):
+            return f"{path}/{wanted.resource}"
     return None
 
 

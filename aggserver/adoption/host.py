@@ -24,7 +24,7 @@ from aggserver.adoption.switch.switching import DEFINITIONS, PASSING_CATEGORY
 from aggserver.apiextensions.api_service import API_SERVICES
 from aggserver.apiextensions.conversion_annotation import rules_text
 from aggserver.apiextensions.definition import Definition, DefinitionError, parse, with_structure
-from aggserver.cluster import Cluster, ClusterError, Unreachable
+from aggserver.cluster import Cluster, ClusterError, Unreachable, find
 from aggserver.cluster.reflector import Reflector
 from aggserver.errors import AggserverError
 from aggserver.meta import codec
@@ -212,12 +212,7 @@ class Host:
             self._on_change()
 
     async def _get(self, collection: str, name: str) -> JSONObject | None:
-        try:
-            return await self._cluster.request("GET", f"{collection}/{name}")
-        except ClusterError as error:
-            if error.code == 404:
-                return None
-            raise
+        return await find(self._cluster, f"{collection}/{name}")
 
     def _families(self, crds: Mapping[str, JSONObject], services: Mapping[str, JSONObject]) -> list[Family]:
         elsewhere: dict[GroupVersion, str] = {}

@@ -21,8 +21,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from aggserver.adoption.records.record import LED_HERE, NOTE, Moving, Phase, Record
-from aggserver.cluster import Cluster, ClusterError, Unreachable
+from aggserver.cluster import Cluster, ClusterError, Unreachable, find
 from aggserver.cluster.pacing import RECONNECT, Sleep
+from aggserver.cluster.problems import Problems
 from aggserver.meta.json_types import JSONMapping, JSONObject
 from aggserver.meta.times import format_time
 from aggserver.monitoring.adoption import AdoptionMetrics
@@ -243,7 +244,7 @@ class Status:
         self._budgets: OrderedDict[str, tuple[float, float]] = OrderedDict()
         self._changed = asyncio.Event()
         self._changed.set()
-        self._trouble = ""  # what the log said last
+        self._trouble = Problems()  # of which the log tells
 
     def restore(self, records: Iterable[Record]) -> None:
         """All that the journal has, before `run`: nothing else tells of a family that stays as it is.
@@ -321,9 +322,8 @@ class Status:
                 await self._send_events()
             except Unreachable as error:
                 trouble = f"Events can't be written: {error}"
-            if trouble and trouble != self._trouble:
+            if self._trouble.changed(trouble) and trouble:
                 log.warning("%s", trouble)
-            self._trouble = trouble
             if trouble:
                 self._changed.set()
                 await self._sleep(next(pauses))
@@ -385,12 +385,7 @@ class Status:
         self._written = data
 
     async def _found(self) -> JSONObject | None:
-        try:
-            return await self._cluster.request("GET", f"{self._path}/{CONFIG_MAP}")
-        except ClusterError as error:
-            if error.code == 404:
-                return None
-            raise
+        return await find(self._cluster, f"{self._path}/{CONFIG_MAP}")
 
     def _remember(self, data: Mapping[str, str]) -> None:
         """What the host has: the times of changes before a restart."""

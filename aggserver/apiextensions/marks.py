@@ -25,7 +25,8 @@ from dataclasses import dataclass, replace
 
 from aggserver.meta import codec
 from aggserver.storage.cacher import Cacher
-from aggserver.storage.interface import Conflict, KeyExists, KeyValue, NotFound, Storage, StorageError
+from aggserver.storage.compare_and_swap import OVERTAKEN, swap
+from aggserver.storage.interface import KeyValue, Storage, StorageError
 from aggserver.storage.keys import resource_prefix
 
 __all__ = ["Marks"]
@@ -113,11 +114,8 @@ class Marks:
             while True:
                 current = await self._storage.get(key)
                 try:
-                    if current is None:
-                        revision = await self._storage.create(key, value)
-                    else:
-                        revision = await self._storage.update(key, value, current.revision)
-                except (Conflict, KeyExists, NotFound):
+                    revision = await swap(self._storage, key, current, value)
+                except OVERTAKEN:
                     continue  # another server wrote it first
                 if changed:
                     self._written[name] = revision

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from aggserver.apiextensions.api_service import ADOPTED, API_SERVICES, FIRST_VERSION_PRIORITY, Service, api_service, ownership
 from aggserver.cluster import Cluster, ClusterError, Unreachable
 from aggserver.cluster.pacing import Sleep, settling
+from aggserver.cluster.problems import Problems
 from aggserver.cluster.reflector import Reflector
 from aggserver.meta import versions
 from aggserver.meta.json_types import JSONObject
@@ -64,7 +65,7 @@ class Registrar:
         self._wanted: dict[str, JSONObject] | None = None
         self._found: dict[str, JSONObject] | None = None
         self._changed = asyncio.Event()
-        self._reported: dict[str, str] = {}
+        self._problems = Problems()
 
     def want(self, group_versions: Iterable[tuple[str, str]], ca_bundle: bytes) -> None:
         """Replace the desired state: (group, version) pairs, and the CA (PEM) that the aggregator must trust."""
@@ -130,7 +131,7 @@ class Registrar:
                 body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
                 steps.append((name, _Step("DELETE", f"{API_SERVICES}/{name}", body, "removed")))
         # Problems of APIServices that are no longer wanted are gone.
-        for name in self._reported.keys() - wanted.keys() - {name for name, _ in steps} - {""}:
+        for name in self._problems.subjects() - wanted.keys() - {name for name, _ in steps} - {""}:
             self._report(name, "")
         return steps
 
@@ -169,8 +170,5 @@ class Registrar:
 
     def _report(self, name: str, problem: str) -> None:
         """Log a problem once when it is new, not while it persists."""
-        if not problem:
-            self._reported.pop(name, None)
-        elif self._reported.get(name) != problem:
-            self._reported[name] = problem
+        if self._problems.changed(problem, name) and problem:
             logger.warning("%s", problem)

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 
 from aggserver.apiextensions import conditions
 from aggserver.apiextensions.definition import Definition
@@ -30,7 +29,8 @@ from aggserver.meta.json_types import JSONMapping, JSONObject
 from aggserver.registry.rest import Context, WriteOptions
 from aggserver.registry.storage_version import Identity, StorageVersions, Superseded
 from aggserver.registry.store import Store
-from aggserver.storage.interface import Conflict, KeyExists, NotFound, Storage
+from aggserver.storage.compare_and_swap import put
+from aggserver.storage.interface import Storage
 from aggserver.storage.keys import resource_prefix
 
 __all__ = ["FolderLedger", "FolderMigrations", "StatusLedger", "StatusMigrations", "due"]
@@ -193,11 +193,4 @@ class FolderLedger:
 
     async def finish(self, migration: Migration) -> None:
         key, value = _RECORDS + migration.name, codec.encode_json({"version": migration.version})
-        while True:
-            current = await self._storage.get(key)
-            with suppress(Conflict, KeyExists, NotFound):
-                if current is None:
-                    await self._storage.create(key, value)
-                elif current.value != value:
-                    await self._storage.update(key, value, current.revision)
-                return
+        await put(self._storage, key, lambda _: value)

@@ -158,9 +158,4 @@ class ServiceAccounts:
             return None
         if (known := store.known(name.namespace, name.name)) is not None:
             return known
-        try:
-            return await store.get(Context(UserInfo("system:apiserver"), name.namespace), name.name)
-        except errors.StatusError as error:
-            if error.code != 404:
-                raise
-            return None
+        return await store.find(Context(UserInfo("system:apiserver"), name.namespace), name.name)

@@ -25,6 +25,7 @@ from aggserver.authentication.requestheader import RequestHeaderConfig
 from aggserver.authentication.x509 import CertificateError, Roots
 from aggserver.cluster import Cluster, ClusterError, Unreachable
 from aggserver.cluster.pacing import Sleep
+from aggserver.cluster.problems import Problems
 from aggserver.cluster.reflector import Reflector
 
 __all__ = ["ConfigMapSource", "TrustOverrides"]
@@ -87,7 +88,7 @@ class ConfigMapSource:
         self._unreachable = "it has not been read yet"
         self._unusable = ""
         self._unusable_files = ""
-        self._logged = ""
+        self._problems = Problems()
 
     def override(self, overrides: TrustOverrides) -> None:
         """Apply the CA files that flags name, after they were read again, if they are valid together with the ConfigMap."""
@@ -162,14 +163,16 @@ class ConfigMapSource:
             return None
         self._loaded = self._loaded or loads
         self._apply(config)
-        self._unusable = self._logged = ""
+        self._unusable = ""
+        self._problems.changed("")
         # Forget the parsed CAs that are no longer in the ConfigMap.
         self._parsed = {pem: roots for pem, roots in self._parsed.items() if pem.decode() in self._data.values()}
         return config
 
     def _on_error(self, error: ClusterError | Unreachable | None) -> None:
         if error is None:
-            self._unreachable = self._logged = ""
+            self._unreachable = ""
+            self._problems.changed("")
             return
         self._unreachable = str(error)
         if isinstance(error, ClusterError) and error.code == 403:
@@ -178,10 +181,9 @@ class ConfigMapSource:
 
     def _log(self, why: str) -> None:
         """One log line for each new reason, not for each attempt."""
-        if why == self._logged:
-            return
-        self._logged = why
-        logger.warning("authentication: %s %s: %s", "keeping the last valid" if self._loaded else "waiting for", _CONFIG_MAP, why)
+        if self._problems.changed(why):
+            kept = "keeping the last valid" if self._loaded else "waiting for"
+            logger.warning("authentication: %s %s: %s", kept, _CONFIG_MAP, why)
 
     def _combined(self, data: Mapping[str, str]) -> AuthenticationConfig:
         """The configuration from the flags, completed from the ConfigMap. Raises CertificateError or ValueError."""

@@ -11,7 +11,7 @@ import binascii
 from typing import Any
 
 from aggserver.certificates.store import StoreConflictError
-from aggserver.cluster import Cluster, ClusterError
+from aggserver.cluster import Cluster, ClusterError, find
 
 __all__ = ["SecretStore"]
 
@@ -29,12 +29,8 @@ class SecretStore:
         self._secret: dict[str, Any] | None = None
 
     async def load(self) -> dict[str, bytes]:
-        try:
-            self._secret = await self._cluster.request("GET", f"{self._secrets}/{self._name}")
-        except ClusterError as error:
-            if error.code != 404:
-                raise
-            self._secret = None
+        self._secret = await find(self._cluster, f"{self._secrets}/{self._name}")
+        if self._secret is None:
             return {}
         data = self._secret.get("data") or {}
         try:

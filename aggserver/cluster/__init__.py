@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from aggserver.errors import AggserverError
 
-__all__ = ["Cluster", "ClusterError", "Unreachable"]
+__all__ = ["Cluster", "ClusterError", "Unreachable", "find"]
 
 
 class ClusterError(AggserverError):
@@ -67,3 +67,13 @@ class Cluster(Protocol):
         """The events of a watch, as `{"type": ..., "object": ...}`, until the server ends it. Raises as `request` does."""
 
     async def close(self) -> None: ...
+
+
+async def find(cluster: Cluster, path: str) -> dict[str, Any] | None:
+    """What is at a path, None if there is nothing (404). Raises as `Cluster.request` does."""
+    try:
+        return await cluster.request("GET", path)
+    except ClusterError as error:
+        if error.code == 404:
+            return None
+        raise

@@ -14,8 +14,9 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from aggserver.cluster import Cluster, ClusterError, Unreachable
+from aggserver.cluster import Cluster, ClusterError, Unreachable, find
 from aggserver.cluster.pacing import Sleep
+from aggserver.cluster.problems import Problems
 from aggserver.errors import AggserverError
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.times import format_micro_time
@@ -63,7 +64,7 @@ class Lease:
         # The state of the Lease that was seen last, and when.
         self._seen: JSONObject = {}
         self._seen_at = 0.0
-        self._told = ""
+        self._problems = Problems()
 
     async def run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run `work` anew each time the Lease is acquired, and cancel it when the Lease is lost; until cancelled.
@@ -158,12 +159,7 @@ class Lease:
         self._seen, self._seen_at = answer["spec"], self._clock()
 
     async def _read(self) -> JSONObject | None:
-        try:
-            return await self._cluster.request("GET", f"{self._collection}/{self._name}")
-        except ClusterError as error:
-            if error.code == 404:
-                return None
-            raise
+        return await find(self._cluster, f"{self._collection}/{self._name}")
 
     async def _release(self) -> None:
         """So that another server need not wait. It may fail: then the others wait."""
@@ -180,6 +176,5 @@ class Lease:
 
     def _tell(self, problem: str) -> None:
         """Log a problem when it is new, not while it persists."""
-        if problem and problem != self._told:
+        if self._problems.changed(problem) and problem:
             log.info("%s", problem) if "is held by" in problem else log.warning("%s", problem)
-        self._told = problem

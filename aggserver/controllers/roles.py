@@ -205,13 +205,11 @@ class RoleController:
 
         metadata, store = expected["metadata"], self._store(expected["kind"])
         context, name = Context(CONTROLLER, metadata.get("namespace", "")), metadata["name"]
-        try:
-            existing = (await store.get(context, name)).decoded()
-        except StatusError as error:
-            if error.code != 404:
-                raise
+        found = await store.find(context, name)
+        if found is None:
             await _create(store, context, expected)
             return
+        existing = found.decoded()
         if _is_protected(existing):
             return
         # A role may have got thousands of rules, and each is compared with each that is expected.

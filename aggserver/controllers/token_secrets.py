@@ -16,7 +16,6 @@ from aggserver.authentication.jws import SigningKey, sign
 from aggserver.authentication.service_accounts import Ref, issued_in_secret
 from aggserver.informers.informer import CONTROLLER, CallLater, Informer, call_later
 from aggserver.informers.work_queue import in_turns
-from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry.rest import Context, DeleteOptions, WriteOptions
 from aggserver.registry.store import Store
@@ -116,12 +115,8 @@ class TokenSecretsController:
         return None
 
     async def _account(self, context: Context, name: str) -> JSONObject | None:
-        try:
-            return (await self._accounts.get(context, name)).decoded()
-        except StatusError as error:
-            if error.code != 404:
-                raise
-            return None
+        found = await self._accounts.find(context, name)
+        return None if found is None else found.decoded()
 
 
 async def filled(secret: JSONObject, account: Ref, ca: str, key: SigningKey) -> JSONObject:

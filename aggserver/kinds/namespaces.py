@@ -170,14 +170,7 @@ class StoredNamespaces:
         return None if obj is None else obj.decoded()
 
     async def _find(self, name: str) -> StoredObject | None:
-        if (obj := self._store.known("", name)) is not None:
-            return obj
-        try:
-            return await self._store.get(Context(CONTROLLER), name)
-        except StatusError as error:
-            if error.code == 404:
-                return None
-            raise
+        return self._store.known("", name) or await self._store.find(Context(CONTROLLER), name)
 
 
 _FINALIZERS = Path("spec").child("finalizers")

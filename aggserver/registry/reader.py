@@ -125,6 +125,15 @@ class Reader:
         (shown,) = await self._show(context, [obj])
         return shown
 
+    async def find(self, context: Context, name: str) -> StoredObject | None:
+        """As `get`, but None if there is no such object."""
+        try:
+            return await self.get(context, name)
+        except errors.StatusError as error:
+            if error.code == 404:
+                return None
+            raise
+
     def known(self, namespace: str, name: str) -> StoredObject | None:
         """The object as the cache has it, without waiting; None if it has none, or not in this version.
 

@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 from aggserver.meta import codec, errors
 from aggserver.storage.cacher import Cacher
-from aggserver.storage.interface import Conflict, Guard, KeyExists, KeyValue, NotFound, Storage
+from aggserver.storage.compare_and_swap import put
+from aggserver.storage.interface import Guard, KeyValue, Storage
 from aggserver.storage.keys import resource_prefix
 
 __all__ = ["Fence", "Identity", "StorageVersions", "Superseded"]
@@ -70,19 +71,13 @@ class StorageVersions:
         """
         key = _PREFIX + name
         value = codec.encode_json({"generation": identity.generation, "uid": identity.uid, "version": version})
-        while True:
-            current = await self._storage.get(key)
-            try:
-                if current is None:
-                    await self._storage.create(key, value)
-                    return
-                if _make(current).supersedes(version, identity):
-                    raise Superseded(name, version)
-                if current.value != value:
-                    await self._storage.update(key, value, current.revision)
-            except (Conflict, KeyExists, NotFound):
-                continue  # another server wrote it first
-            return
+
+        def unless_superseded(current: KeyValue | None) -> bytes:
+            if current is not None and _make(current).supersedes(version, identity):
+                raise Superseded(name, version)
+            return value
+
+        await put(self._storage, key, unless_superseded)
 
     async def known(self, name: str) -> _Record | None:
         """The record as far as this server has been told."""

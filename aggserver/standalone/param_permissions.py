@@ -16,7 +16,6 @@ from aggserver.authorization import attributes as authorization
 from aggserver.authorization.delegating import Authorizer
 from aggserver.informers.informer import CONTROLLER
 from aggserver.meta import errors, field
-from aggserver.meta.errors import StatusError
 from aggserver.meta.field import Path
 from aggserver.meta.json_types import JSONMapping, JSONObject
 from aggserver.meta.resource import ResourceInfo
@@ -107,12 +106,8 @@ class ParamPermissions:
         return f'user {who} does not have "{what}" permission on the object referenced by paramRef'
 
     async def _policy(self, resource: str, name: str) -> JSONObject | None:
-        try:
-            return (await self._stores[resource].get(Context(CONTROLLER), name)).decoded()
-        except StatusError as error:
-            if error.code == 404:
-                return None
-            raise
+        found = await self._stores[resource].find(Context(CONTROLLER), name)
+        return None if found is None else found.decoded()
 
     async def _resource_of(self, param_kind: JSONMapping) -> tuple[str, str, bool]:
         """Group and resource, `*` for a kind that is not served; whether it is."""

@@ -61,7 +61,7 @@ class WatchEvent(Generic[T]):
         self.initial_events_end = initial_events_end
         self.before: T | None = None
         self.frames: dict[Hashable, Sequence[bytes]] = {}
-        self.views: dict[object, WatchEvent[T]] | None = None
+        self.views: dict[Hashable, WatchEvent[T]] | None = None
 
     def __repr__(self) -> str:
         return f"WatchEvent({self.type}, {self.object!r}, {self.revision})"

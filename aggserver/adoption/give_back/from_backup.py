@@ -27,7 +27,7 @@ from aggserver.adoption.switch.guard import CONFIGURATIONS, exempting, own_name
 from aggserver.adoption.switch.switching import DEFINITIONS
 from aggserver.apiextensions.api_service import ADOPTION, API_SERVICES, MANAGED_BY_LABEL
 from aggserver.apiextensions.conditions import is_true
-from aggserver.cluster import Cluster, ClusterError, Unreachable
+from aggserver.cluster import Cluster, ClusterError, Unreachable, find
 from aggserver.meta import codec
 from aggserver.meta.json_types import JSONMapping, JSONObject
 from aggserver.storage import sqlite_maintenance
@@ -295,9 +295,4 @@ class _Family:
                 return
 
     async def _get(self, path: str) -> JSONObject | None:
-        try:
-            return await self._cluster.request("GET", path)
-        except ClusterError as error:
-            if error.code == 404:
-                return None
-            raise
+        return await find(self._cluster, path)

@@ -37,7 +37,7 @@ from aggserver.adoption.leftovers.version import (
 from aggserver.adoption.records.record import CantGiveBack, Copied, Progress, being_removed, digest
 from aggserver.adoption.switch.switching import ATTEMPTS, DEFINITIONS, LASTING, LOOKS, PATIENCE
 from aggserver.apiextensions.api_service import API_SERVICES
-from aggserver.cluster import Cluster, ClusterError, Unreachable
+from aggserver.cluster import Cluster, ClusterError, Unreachable, find
 from aggserver.cluster.pacing import Sleep
 from aggserver.meta.json_types import JSONMapping, JSONObject
 
@@ -339,10 +339,5 @@ async def _restore_managers(cluster: Cluster, crd: JSONMapping, before: JSONMapp
 
 async def _definition(cluster: Cluster, name: str, uid: str) -> JSONObject | None:
     """The host's definition; None if it is gone, or another one of that name."""
-    try:
-        found = await cluster.request("GET", f"{DEFINITIONS}/{name}")
-    except ClusterError as error:
-        if error.code == 404:
-            return None
-        raise
-    return found if found["metadata"]["uid"] == uid else None
+    found = await find(cluster, f"{DEFINITIONS}/{name}")
+    return found if found is not None and found["metadata"]["uid"] == uid else None

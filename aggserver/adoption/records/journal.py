@@ -17,7 +17,8 @@ from aggserver.adoption.records.record import Record, decode, encode
 from aggserver.meta import codec
 from aggserver.meta.backoff import Backoff
 from aggserver.meta.json_types import JSONMapping, JSONObject
-from aggserver.storage.interface import Conflict, Event, KeyExists, NotFound, Storage, StorageError, Subscription
+from aggserver.storage.compare_and_swap import OVERTAKEN, swap
+from aggserver.storage.interface import Conflict, Event, NotFound, Storage, StorageError, Subscription
 from aggserver.storage.keys import resource_prefix
 
 __all__ = ["RECORDS", "Journal"]
@@ -149,12 +150,10 @@ class Journal:
     async def keep_definition(self, crd: JSONMapping) -> None:
         """Keep the present state of a definition; the same again writes nothing. Raises StorageError."""
         key, value = _DEFINITIONS + crd["metadata"]["name"], codec.encode_json(dict(crd))
-        with contextlib.suppress(Conflict, KeyExists, NotFound):  # another server has the same news
+        with contextlib.suppress(*OVERTAKEN):  # another server has the same news
             current = await self._storage.get(key)
-            if current is None:
-                await self._storage.create(key, value)
-            elif current.value != value:
-                await self._storage.update(key, value, current.revision)
+            if current is None or current.value != value:
+                await swap(self._storage, key, current, value)
 
     async def forget_definition(self, name: str) -> None:
         """Raises StorageError."""

@@ -27,7 +27,7 @@ from typing import Any
 
 from aggserver.admission.cluster_sources import GUARD_LABEL
 from aggserver.apiextensions.api_service import MANAGED_BY, MANAGED_BY_LABEL, Service
-from aggserver.cluster import Cluster, ClusterError, Unreachable
+from aggserver.cluster import Cluster, ClusterError, Unreachable, find
 from aggserver.cluster.pacing import Sleep
 from aggserver.errors import AggserverError
 from aggserver.meta.json_types import JSONObject
@@ -269,12 +269,7 @@ class Guard:
         return generation
 
     async def _found(self) -> JSONObject | None:
-        try:
-            return await self._cluster.request("GET", self._path)
-        except ClusterError as error:
-            if error.code == 404:
-                return None
-            raise
+        return await find(self._cluster, self._path)
 
     def _wanted(self, resources: frozenset[tuple[str, str]], generation: str, exempt: str) -> JSONObject:
         return configuration(resources, generation, self._service, self._ca_bundle(), exempt)

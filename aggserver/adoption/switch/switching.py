@@ -23,8 +23,9 @@ from dataclasses import dataclass
 
 from aggserver.adoption.switch.api_services import Owner, Target, deletion, name_of, owner, to_us
 from aggserver.apiextensions.api_service import API_SERVICES, Service
-from aggserver.cluster import Cluster, ClusterError, Unreachable
+from aggserver.cluster import Cluster, ClusterError, Unreachable, find
 from aggserver.cluster.pacing import REVIEWS, Sleep, settling
+from aggserver.cluster.problems import Problems
 from aggserver.cluster.reflector import Reflector
 from aggserver.endpoints.discovery import ADOPTED_HEADER
 from aggserver.errors import AggserverError
@@ -97,7 +98,7 @@ class Switcher:
         self._sleep = sleep
         self._random = random
         self._kept: set[GroupVersion] = set()
-        self._problems: dict[str, str] = {}
+        self._problems = Problems()
         self._found: Mapping[str, JSONObject] | None = None
         self._changed = asyncio.Event()
         # One change at a time: otherwise `run` could take back what `to_host` has just given.
@@ -237,12 +238,7 @@ class Switcher:
         raise AssertionError("the last attempt returns or raises")
 
     async def _read(self, name: str) -> JSONObject | None:
-        try:
-            return await self._cluster.request("GET", f"{API_SERVICES}/{name}")
-        except ClusterError as error:
-            if error.code == 404:
-                return None
-            raise
+        return await find(self._cluster, f"{API_SERVICES}/{name}")
 
     # --- what was switched is kept ---
 
@@ -291,8 +287,7 @@ class Switcher:
 
     def _tell(self, name: str, problem: str) -> None:
         """Report a problem when it is new and when it is gone, not while it persists."""
-        if self._problems.get(name, "") != problem:
-            self._problems[name] = problem
+        if self._problems.changed(problem, name):
             self._on_problem(name, problem)
 
 

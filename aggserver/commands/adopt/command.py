@@ -24,7 +24,7 @@ from aggserver.adoption.status import CONFIG_MAP, LEFT_OUT
 from aggserver.adoption.switch.guard import guard_name
 from aggserver.adoption.switch.switching import DEFINITIONS
 from aggserver.apiextensions.api_service import API_SERVICES, Service
-from aggserver.cluster import Cluster, ClusterError, Unreachable
+from aggserver.cluster import Cluster, ClusterError, Unreachable, find
 from aggserver.cluster.client import connect
 from aggserver.cluster.configuration import SERVICE_ACCOUNT_FOLDER
 from aggserver.commands.adopt import follow, holder, report
@@ -259,12 +259,7 @@ class Adopt:
 
     async def _entries(self) -> tuple[dict[str, JSONObject], int]:
         path = f"/api/v1/namespaces/{self._namespace}/configmaps/{CONFIG_MAP}"
-        try:
-            data: Mapping[str, str] = (await self._cluster.request("GET", path)).get("data") or {}
-        except ClusterError as error:
-            if error.code != 404:
-                raise
-            return {}, 0
+        data: Mapping[str, str] = (await find(self._cluster, path) or {}).get("data") or {}
         return {name: json.loads(text) for name, text in data.items() if name != LEFT_OUT}, int(data.get(LEFT_OUT, "0"))
 
     # --- release and cleanup ---

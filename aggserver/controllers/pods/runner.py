@@ -179,11 +179,8 @@ class PodRunner:
         metadata, store, found = owner["metadata"], self._client.store(*_BY_KIND[kind]), list[JSONObject]()
         read = 0
         for key in list(self._controlled_by.get((kind, metadata["uid"]), ())):
-            try:
-                item = await store.get(Context(CONTROLLER, metadata["namespace"]), key.rpartition("/")[2])
-            except StatusError as error:
-                if error.code != 404:
-                    raise
+            item = await store.find(Context(CONTROLLER, metadata["namespace"]), key.rpartition("/")[2])
+            if item is None:
                 self._forget(kind, key, metadata["uid"])
                 continue
             obj = item.decoded()

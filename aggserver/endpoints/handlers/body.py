@@ -67,8 +67,8 @@ async def read_object(scope: ResourceScope, request: Request, field_validation: 
     elif not obj.get("kind"):
         raise _unrecognized(scope, without_kind(body.decode("utf-8", "replace")), body)
     _check_group_version(scope, obj, body)
-    # Clients see when the version is checked, as upstream: first of all for what is decoded into a type of that version, else only
-    # once the object was decoded and pruned.
+    # Clients see when the version is checked, as upstream: first, for what is decoded into a type of that version, but for others
+    # only once they were pruned.
     if scope.typed:
         _check_version(scope, obj)
     why = await _aside(request, body, object_meta.type_error, obj.get("metadata"), scope.kind if scope.typed else "")

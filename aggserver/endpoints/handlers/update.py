@@ -23,8 +23,8 @@ async def update(scope: ResourceScope, resource: Updater, context: Context, requ
     obj = await body.read_object(scope, request, write.field_validation)
     context.body_bytes = len(await request.body())
     metadata = obj["metadata"]
-    # Checked here, so that an invalid body is reported even if the object doesn't exist. The write loop checks what it makes, since
-    # that may come from a patch, or from admission.
+    # Checked here, so that an invalid body is reported even if the object doesn't exist. The write loop checks what it has made,
+    # which may be the result of a patch.
     preparation.place_in_namespace(metadata, context.namespace, namespaced=scope.info.namespaced)
     preparation.check_name(obj, name)
     preparation.dedup_owner_references(metadata, context.warnings)
