@@ -23,7 +23,7 @@ from aggserver.informers.informer import CONTROLLER, CallLater, Informer, call_l
 from aggserver.meta import codec, times
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
-from aggserver.registry.rest import Context, WriteOptions
+from aggserver.registry.rest import Context, WriteOptions, WriteRequest
 from aggserver.registry.storage_version import Identity
 from aggserver.registry.store import Store
 from aggserver.registry.unreadable import STORE_READ_ERROR
@@ -210,7 +210,7 @@ class DefinitionController:
                 metadata["finalizers"] = [entry for entry in metadata.get("finalizers") or () if entry != CLEANUP_FINALIZER]
             return crd
 
-        await self._status.update(Context(CONTROLLER), name, terminating, _WRITE)
+        await self._status.update(WriteRequest(Context(CONTROLLER), _WRITE), name, terminating)
 
     async def _write_status(self, name: str) -> JSONObject:
         async def with_status(crd: JSONObject) -> JSONObject:
@@ -220,7 +220,7 @@ class DefinitionController:
             return crd
 
         try:
-            written = (await self._status.update(Context(CONTROLLER), name, with_status, _WRITE)).object.decoded()
+            written = (await self._status.update(WriteRequest(Context(CONTROLLER), _WRITE), name, with_status)).object.decoded()
             self._informer.learn(written)
         finally:
             self._writing.pop(name, None)

@@ -26,7 +26,7 @@ from aggserver.apiextensions.strategy import DefinitionStatusStrategy
 from aggserver.informers.informer import CONTROLLER
 from aggserver.meta import codec, times
 from aggserver.meta.json_types import JSONMapping, JSONObject
-from aggserver.registry.rest import Context, WriteOptions
+from aggserver.registry.rest import Context, WriteOptions, WriteRequest
 from aggserver.registry.storage_version import Identity, StorageVersions, Superseded
 from aggserver.registry.store import Store
 from aggserver.storage.compare_and_swap import put
@@ -103,7 +103,7 @@ class StatusLedger:
                 self._set(crd, "False", "MigrationSucceeded", "The stored versions have been updated")
             return crd
 
-        await self._status.update(Context(CONTROLLER), name, closed, _WRITE)
+        await self._status.update(WriteRequest(Context(CONTROLLER), _WRITE), name, closed)
 
     async def _write(self, migration: Migration, value: str, reason: str, message: str, *, trim: bool = False) -> bool:
         """Set the condition, and with `trim` the stored versions. Returns False if somebody else has finished meanwhile.
@@ -125,7 +125,7 @@ class StatusLedger:
                 crd["status"]["storedVersions"] = [migration.version]
             return crd
 
-        await self._status.update(Context(CONTROLLER), migration.name, changed, _WRITE)
+        await self._status.update(WriteRequest(Context(CONTROLLER), _WRITE), migration.name, changed)
         return is_due
 
     def _set(self, crd: JSONObject, value: str, reason: str, message: str) -> None:

@@ -30,6 +30,7 @@ from aggserver.registry.rest import (
     Transform,
     Updater,
     WriteOptions,
+    WriteRequest,
 )
 from aggserver.registry.store import Store
 from aggserver.storage import keys
@@ -151,7 +152,7 @@ class InternalClient:
         admission = self._admission(scope, CREATE, namespace, "", {})
         assert isinstance(scope.rest, Creater)
         context = self._context(namespace, obj["metadata"]["name"] if subresource else "")
-        return await scope.rest.create(context, obj, WriteOptions(field_manager=_MANAGER), admission)
+        return await scope.rest.create(WriteRequest(context, WriteOptions(field_manager=_MANAGER), admission), obj)
 
     async def update(
         self, at: ObjectKey, transform: Transform, *, uid: str = "", subresource: str = "", of_metadata: bool = True
@@ -161,7 +162,7 @@ class InternalClient:
         options = WriteOptions(field_manager=_MANAGER, uid=uid, bounded=False, of_metadata=of_metadata)
         admission = self._admission(scope, UPDATE, at.namespace, at.name, {})
         assert isinstance(scope.rest, Updater)
-        written = await scope.rest.update(self._context(at.namespace), at.name, transform, options, admission)
+        written = await scope.rest.update(WriteRequest(self._context(at.namespace), options, admission), at.name, transform)
         return written.object
 
     async def delete(self, at: ObjectKey, options: DeleteOptions) -> None:

@@ -21,7 +21,7 @@ from aggserver.meta import codec
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.versions import GroupVersionKind
 from aggserver.publish import builtin
-from aggserver.registry.rest import ApplyConfiguration, Context, WriteOptions
+from aggserver.registry.rest import ApplyConfiguration, Context, WriteOptions, WriteRequest
 from aggserver.registry.store import Store
 from aggserver.registry.subresources import StatusStore
 from aggserver.schema import structural
@@ -63,7 +63,9 @@ class PolicyStatusController:
             "metadata": {"name": name},
             "status": {"observedGeneration": generation, "typeChecking": {"expressionWarnings": found} if found else {}},
         }
-        await self._status.apply(Context(CONTROLLER), name, ApplyConfiguration(codec.encode_json(configuration)), _WRITE)
+        await self._status.apply(
+            WriteRequest(Context(CONTROLLER), _WRITE), name, ApplyConfiguration(codec.encode_json(configuration))
+        )
         return None
 
 

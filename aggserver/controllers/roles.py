@@ -24,7 +24,7 @@ from aggserver.meta import codec, errors
 from aggserver.meta.backoff import Backoff
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONMapping, JSONObject
-from aggserver.registry.rest import ApplyConfiguration, Context, DeleteOptions, WriteOptions
+from aggserver.registry.rest import ApplyConfiguration, Context, DeleteOptions, WriteOptions, WriteRequest
 from aggserver.registry.store import Store
 from aggserver.registry.unreadable import Unreadable
 
@@ -161,7 +161,7 @@ class RoleController:
         for name, rules in changed.items():
             role = {"apiVersion": f"{GROUP}/v1", "kind": "ClusterRole", "metadata": {"name": name}}
             configuration = ApplyConfiguration(codec.encode_json(role | ({"rules": rules} if rules else {})))
-            await self._store("ClusterRole").apply(Context(CONTROLLER), name, configuration, _AGGREGATION)
+            await self._store("ClusterRole").apply(WriteRequest(Context(CONTROLLER), _AGGREGATION), name, configuration)
 
     def _store(self, kind: str) -> Store:
         return self._stores(GROUP, f"{kind.lower()}s")
@@ -226,12 +226,12 @@ class RoleController:
         async def changed(current: JSONObject) -> JSONObject:
             return reconciled(current, expected) or current
 
-        await store.update(context, name, changed, _BOOTSTRAP)
+        await store.update(WriteRequest(context, _BOOTSTRAP), name, changed)
 
 
 async def _create(store: Store, context: Context, obj: JSONObject) -> None:
     try:
-        await store.create(context, obj, _BOOTSTRAP)
+        await store.create(WriteRequest(context, _BOOTSTRAP), obj)
     except StatusError as error:
         if error.reason != "AlreadyExists":  # another server on the same store was quicker
             raise

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from aggserver.informers.informer import CONTROLLER, CallLater, Informer, call_later
 from aggserver.meta import times
 from aggserver.meta.json_types import JSONObject
-from aggserver.registry.rest import Context, WriteOptions
+from aggserver.registry.rest import Context, WriteOptions, WriteRequest
 from aggserver.registry.store import Store
 
 __all__ = ["CertificateSigner", "is_due", "seconds_of", "usage_error"]
@@ -66,7 +66,7 @@ class CertificateSigner:
 
     async def _sync(self, name: str, request: JSONObject | None) -> float | None:
         if request is not None and is_due(request):
-            await self._requests.update(Context(CONTROLLER), name, self._signed, _WRITE)
+            await self._requests.update(WriteRequest(Context(CONTROLLER), _WRITE), name, self._signed)
         return None
 
     async def _signed(self, request: JSONObject) -> JSONObject:

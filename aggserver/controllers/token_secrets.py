@@ -17,7 +17,7 @@ from aggserver.authentication.service_accounts import Ref, issued_in_secret
 from aggserver.informers.informer import CONTROLLER, CallLater, Informer, call_later
 from aggserver.informers.work_queue import in_turns
 from aggserver.meta.json_types import JSONObject
-from aggserver.registry.rest import Context, DeleteOptions, WriteOptions
+from aggserver.registry.rest import Context, DeleteOptions, WriteOptions, WriteRequest
 from aggserver.registry.store import Store
 
 __all__ = ["Missing", "TokenSecretsController", "account_name", "filled", "is_orphan", "missing"]
@@ -111,7 +111,7 @@ class TokenSecretsController:
         if any(missing(secret, ca)):
             of = Ref(account["metadata"]["name"], account["metadata"]["uid"])
             signing = await self._key()
-            await self._secrets.update(context, name, lambda current: filled(current, of, ca, signing), _WRITE)
+            await self._secrets.update(WriteRequest(context, _WRITE), name, lambda current: filled(current, of, ca, signing))
         return None
 
     async def _account(self, context: Context, name: str) -> JSONObject | None:

@@ -20,7 +20,7 @@ from aggserver.meta.json_types import JSONObject
 from aggserver.meta.names import qualified_name
 from aggserver.meta.resource import ResourceInfo
 from aggserver.registry.own_kinds import conformer, own_fields
-from aggserver.registry.rest import Context, WriteOptions
+from aggserver.registry.rest import Context, WriteOptions, WriteRequest
 from aggserver.registry.store import Store
 from aggserver.registry.stored import StoredObject
 from aggserver.registry.strategy import StrategyDefaults, Verdict
@@ -207,7 +207,7 @@ async def _ensure(store: Store, name: str) -> None:
     obj: JSONObject = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     _label(obj)  # as in a request's body, so that the label has an owner
     try:
-        await store.create(Context(CONTROLLER), obj, _WRITE)
+        await store.create(WriteRequest(Context(CONTROLLER), _WRITE), obj)
     except StatusError as error:
         if error.reason != "AlreadyExists":
             raise

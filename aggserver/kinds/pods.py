@@ -19,7 +19,7 @@ from aggserver.meta.errors import Cause, StatusError
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.selectors import LabelSelector, SelectorError
 from aggserver.registry.deletion import check_preconditions
-from aggserver.registry.rest import NO_ADMISSION, Admission, Context, DeleteOptions, WriteOptions
+from aggserver.registry.rest import Context, DeleteOptions, WriteOptions, WriteRequest
 from aggserver.registry.store import Store
 from aggserver.registry.stored import StoredObject
 from aggserver.registry.strategy import Verdict
@@ -74,24 +74,22 @@ class Bindings:
     def __init__(self, store: Store) -> None:
         self._store = _by_server(store)
 
-    async def create(
-        self, context: Context, obj: JSONObject, options: WriteOptions, admission: Admission = NO_ADMISSION
-    ) -> StoredObject:
-        metadata = obj["metadata"]
+    async def create(self, request: WriteRequest, obj: JSONObject) -> StoredObject:
+        context, metadata = request.context, obj["metadata"]
         name = context.name or metadata.get("name", "")
         if name != metadata.get("name", ""):
             raise errors.bad_request("name in URL does not match name in Binding object")
         if why := _target_problem(obj.get("target") or {}):
             raise StatusError(500, "", why)
-        await admission.mutate(obj, None)
-        await admission.validate(obj, None)
+        await request.admission.mutate(obj, None)
+        await request.admission.validate(obj, None)
 
         async def bound(pod: JSONObject) -> JSONObject:
             self._bind(name, pod, obj)
             return pod
 
-        write = replace(options, uid=metadata.get("uid") or "")
-        await self._store.update(context, name, bound, write)
+        write = replace(request.options, uid=metadata.get("uid") or "")
+        await self._store.update(WriteRequest(context, write), name, bound)
         return _success()
 
     def _bind(self, name: str, pod: JSONObject, binding: JSONObject) -> None:
@@ -131,15 +129,14 @@ class Evictions:
         self._server_pods = _by_server(store)
         self._budgets = budgets
 
-    async def create(
-        self, context: Context, obj: JSONObject, options: WriteOptions, admission: Admission = NO_ADMISSION
-    ) -> StoredObject:
+    async def create(self, request: WriteRequest, obj: JSONObject) -> StoredObject:
+        context = request.context
         name = context.name
         if name != obj["metadata"].get("name", ""):
             raise errors.bad_request("name in URL does not match name in Eviction object")
-        given = _options(obj.get("deleteOptions") or {}, options)
-        await admission.mutate(obj, None)
-        await admission.validate(obj, None)
+        given = _options(obj.get("deleteOptions") or {}, request.options)
+        await request.admission.mutate(obj, None)
+        await request.admission.validate(obj, None)
         pod = (await self._pods.get(context, name)).decoded()
         status = pod.get("status") or {}
         is_over = status.get("phase") in _ENDED or "deletionTimestamp" in pod["metadata"]
@@ -167,7 +164,7 @@ class Evictions:
             _decrement(current, pod["metadata"]["name"], writer.now())
             return current
 
-        await writer.update(context, budget["metadata"]["name"], decremented, WriteOptions(dry_run=dry_run))
+        await writer.update(WriteRequest(context, WriteOptions(dry_run=dry_run)), budget["metadata"]["name"], decremented)
 
     async def _evict(self, context: Context, name: str, options: DeleteOptions) -> None:
         async def marked(pod: JSONObject) -> JSONObject:
@@ -177,7 +174,7 @@ class Evictions:
             return pod
 
         if not options.dry_run:
-            written = await self._server_pods.update(context, name, marked, WriteOptions())
+            written = await self._server_pods.update(WriteRequest(context, WriteOptions()), name, marked)
             if options.resource_version is not None:
                 options = replace(options, resource_version=str(written.object.revision))
         await self._pods.delete(context, name, options)

@@ -28,7 +28,7 @@ from aggserver.publish.table import TableConvertor, scale_convertor
 from aggserver.registry.environment import Environment
 from aggserver.registry.own_kinds import conformer
 from aggserver.registry.resource_storage import ResourceStorage
-from aggserver.registry.rest import NO_ADMISSION, Admission, Context, WriteOptions
+from aggserver.registry.rest import WriteRequest
 from aggserver.registry.store import Store
 from aggserver.registry.stored import StoredObject
 from aggserver.registry.subresources import StatusStore
@@ -194,12 +194,10 @@ class _NamedBindings:
     def __init__(self, pods: Callable[[], Store]) -> None:
         self._pods = pods
 
-    async def create(
-        self, context: Context, obj: JSONObject, options: WriteOptions, admission: Admission = NO_ADMISSION
-    ) -> StoredObject:
+    async def create(self, request: WriteRequest, obj: JSONObject) -> StoredObject:
         if not obj["metadata"].get("name"):
             raise errors.bad_request("Name parameter required.")
-        return await self._bindings.create(context, obj, options, admission)
+        return await self._bindings.create(request, obj)
 
     @cached_property
     def _bindings(self) -> Bindings:

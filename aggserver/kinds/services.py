@@ -21,7 +21,7 @@ from aggserver.kinds.strategy import KindStrategy
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry.resource_storage import ResourceStorage
-from aggserver.registry.rest import NO_ADMISSION, Admission, Context, ListOptions, WriteOptions
+from aggserver.registry.rest import Context, ListOptions, WriteOptions, WriteRequest
 from aggserver.registry.store import Store
 from aggserver.registry.stored import StoredObject
 from aggserver.registry.strategy import Verdict
@@ -101,11 +101,9 @@ class ServiceStore(Store):
         self._choices: dict[object, _Choice] = {}  # by the write
         self._beginning: asyncio.Task[None] | None = None
 
-    async def create(
-        self, context: Context, obj: JSONObject, options: WriteOptions, admission: Admission = NO_ADMISSION
-    ) -> StoredObject:
+    async def create(self, request: WriteRequest, obj: JSONObject) -> StoredObject:
         await self.catch_up("")  # which addresses are taken is known from the cache
-        return await super().create(context, obj, options, admission)
+        return await super().create(request, obj)
 
     async def watch(self, context: Context, options: ListOptions) -> Watch:
         await self._begun()
@@ -124,7 +122,7 @@ class ServiceStore(Store):
 
     async def _begin(self) -> None:
         try:
-            await self.create(Context(CONTROLLER, "default"), _kubernetes(self._network, self._port()), _WRITE)
+            await self.create(WriteRequest(Context(CONTROLLER, "default"), _WRITE), _kubernetes(self._network, self._port()))
         except StatusError as error:
             if error.reason not in ("AlreadyExists", "Invalid"):
                 self._beginning = None  # the next request tries again

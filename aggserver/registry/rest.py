@@ -43,6 +43,7 @@ __all__ = [
     "WatchStream",
     "Watcher",
     "WriteOptions",
+    "WriteRequest",
     "Written",
 ]
 
@@ -245,6 +246,15 @@ class _NoAdmission:
 NO_ADMISSION: Admission = _NoAdmission()
 
 
+@dataclass(frozen=True, slots=True)
+class WriteRequest:
+    """What every write comes with, but for deletions: whose it is and where, its options, and what admission says to it."""
+
+    context: Context
+    options: WriteOptions
+    admission: Admission = NO_ADMISSION
+
+
 @runtime_checkable
 class Getter(Protocol):
     async def get(self, context: Context, name: str, resource_version: str = "") -> Object:
@@ -263,43 +273,25 @@ class Watcher(Protocol):
 
 @runtime_checkable
 class Creater(Protocol):
-    async def create(
-        self, context: Context, obj: JSONObject, options: WriteOptions, admission: Admission = NO_ADMISSION
-    ) -> Object:
+    async def create(self, request: WriteRequest, obj: JSONObject) -> Object:
         """The caller must not use `obj` afterwards: it is changed. For a subresource, `context.name` is whose it is."""
 
 
 @runtime_checkable
 class Updater(Protocol):
-    async def update(
-        self,
-        context: Context,
-        name: str,
-        transform: Transform,
-        options: WriteOptions,
-        admission: Admission = NO_ADMISSION,
-    ) -> Written:
+    async def update(self, request: WriteRequest, name: str, transform: Transform) -> Written:
         """Read, modify and write the object in a loop. A resourceVersion in the result of `transform` is a precondition."""
 
 
 @runtime_checkable
 class Applier(Protocol):
-    async def apply(
-        self,
-        context: Context,
-        name: str,
-        configuration: ApplyConfiguration,
-        options: WriteOptions,
-        admission: Admission = NO_ADMISSION,
-    ) -> Written:
+    async def apply(self, request: WriteRequest, name: str, configuration: ApplyConfiguration) -> Written:
         """Server-side apply: create the object if there is none, else merge the configuration into it."""
 
 
 @runtime_checkable
 class Replacer(Protocol):
-    async def replace(
-        self, context: Context, obj: JSONObject, options: WriteOptions, admission: Admission = NO_ADMISSION
-    ) -> Written:
+    async def replace(self, request: WriteRequest, obj: JSONObject) -> Written:
         """Create the object, or replace the one with its name unconditionally."""
 
 

@@ -30,7 +30,7 @@ from aggserver.registry.ownership import Ownership
 from aggserver.registry.reader import no_sibling
 from aggserver.registry.remover import Remover
 from aggserver.registry.resource_storage import ResourceStorage
-from aggserver.registry.rest import NO_ADMISSION, Admission, ApplyConfiguration, Context, Transform, WriteOptions, Written
+from aggserver.registry.rest import ApplyConfiguration, Transform, WriteRequest, Written
 from aggserver.registry.storage_errors import writing
 from aggserver.registry.stored import StoredObject
 from aggserver.registry.strategy import Strategy, Verdict
@@ -75,11 +75,9 @@ class Store(Remover):
 
     # --- creating ---
 
-    async def create(
-        self, context: Context, obj: JSONObject, options: WriteOptions, admission: Admission = NO_ADMISSION
-    ) -> StoredObject:
+    async def create(self, request: WriteRequest, obj: JSONObject) -> StoredObject:
         with self.during_write():
-            return await self._create_named(Write(context, options, admission, CREATED), obj)
+            return await self._create_named(Write.of(request, CREATED), obj)
 
     async def _create_named(self, write: Write, obj: JSONObject) -> StoredObject:
         self._resource.check_write()
@@ -136,20 +134,13 @@ class Store(Remover):
 
     # --- updating: the loop ---
 
-    async def update(
-        self,
-        context: Context,
-        name: str,
-        transform: Transform,
-        options: WriteOptions,
-        admission: Admission = NO_ADMISSION,
-        making: Making = CHANGED,
-    ) -> Written:
+    async def update(self, request: WriteRequest, name: str, transform: Transform, making: Making = CHANGED) -> Written:
+        options = request.options
         if making is CHANGED and options.creates and self._strategy.creates_on_update:
             making = PUT
-        its_own = options.of_metadata and self._asks and not admission.looks_at_objects
+        its_own = options.of_metadata and self._asks and not request.admission.looks_at_objects
         stored_in = StoredIn.ITS_VERSION if its_own else StoredIn.STORAGE_VERSION
-        write = Write(context, options, admission, making, stored_in)
+        write = Write.of(request, making, stored_in)
 
         async def make(store: Store, current: Current | None) -> JSONObject:
             # There is none only where a PUT may create it, and that needs none.
@@ -165,35 +156,27 @@ class Store(Remover):
         return await self._write(write, name, make)
 
     async def apply(
-        self,
-        context: Context,
-        name: str,
-        configuration: ApplyConfiguration,
-        options: WriteOptions,
-        admission: Admission = NO_ADMISSION,
-        making: Making = APPLIED,
+        self, request: WriteRequest, name: str, configuration: ApplyConfiguration, making: Making = APPLIED
     ) -> Written:
         async def make(store: Store, current: Current | None) -> JSONObject:
             obj = await self._ownership.apply(
-                context,
+                request.context,
                 None if current is None else current.view,
                 configuration.encoded,
-                options.field_manager,
+                request.options.field_manager,
                 self.now(),
-                force=options.force,
+                force=request.options.force,
                 default=self._strategy.default,
             )
-            configuration.accept(context)
+            configuration.accept(request.context)
             if current is None and obj["metadata"].get("uid"):
                 raise self._uid_of_nothing(name, obj["metadata"]["uid"])
             return obj
 
-        return await self._write(Write(context, options, admission, making), name, make)
+        return await self._write(Write.of(request, making), name, make)
 
-    async def replace(
-        self, context: Context, obj: JSONObject, options: WriteOptions, admission: Admission = NO_ADMISSION
-    ) -> Written:
-        write = Write(context, options, admission, CREATED)
+    async def replace(self, request: WriteRequest, obj: JSONObject) -> Written:
+        write = Write.of(request, CREATED)
 
         async def make(store: Store, current: Current | None) -> JSONObject:
             kept = {} if current is None else {key: current.tree["metadata"][key] for key in ("resourceVersion", "uid")}

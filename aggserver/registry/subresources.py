@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from aggserver.merge import kinds
 from aggserver.merge.managed_fields import FieldManager, set_entries
@@ -20,7 +21,15 @@ from aggserver.meta.json_types import JSONObject
 from aggserver.registry import preparation
 from aggserver.registry.custom_resource import ScalePaths
 from aggserver.registry.nested import NestedError, find_integer, find_string, put
-from aggserver.registry.rest import NO_ADMISSION, Admission, ApplyConfiguration, Context, Object, Transform, WriteOptions, Written
+from aggserver.registry.rest import (
+    Admission,
+    ApplyConfiguration,
+    Context,
+    Object,
+    Transform,
+    WriteRequest,
+    Written,
+)
 from aggserver.registry.store import Store
 from aggserver.registry.stored import StoredObject
 from aggserver.registry.write import APPLIED_TO_PART, PART_CHANGED
@@ -61,45 +70,26 @@ class ScaleStore:
                 raise errors.internal_error(f'the spec replicas field "{self._paths.spec_replicas}" does not exist')
         return self._view(obj, tree)
 
-    async def update(
-        self,
-        context: Context,
-        name: str,
-        transform: Transform,
-        options: WriteOptions,
-        admission: Admission = NO_ADMISSION,
-    ) -> Written:
+    async def update(self, request: WriteRequest, name: str, transform: Transform) -> Written:
         async def make(old: JSONObject, copy: JSONObject) -> JSONObject:
             scale = await transform(copy)
             scale["metadata"] = dict(scale["metadata"])
-            _FIELDS.update(old, scale, options.field_manager, self._store.now())
+            _FIELDS.update(old, scale, request.options.field_manager, self._store.now())
             return scale
 
-        return await self._write(context, name, make, options, admission)
+        return await self._write(request, name, make)
 
-    async def apply(
-        self,
-        context: Context,
-        name: str,
-        configuration: ApplyConfiguration,
-        options: WriteOptions,
-        admission: Admission = NO_ADMISSION,
-    ) -> Written:
+    async def apply(self, request: WriteRequest, name: str, configuration: ApplyConfiguration) -> Written:
         async def make(old: JSONObject, copy: JSONObject) -> JSONObject:
             config = codec.decode_stored(configuration.encoded)
-            scale = _FIELDS.apply(copy, config, options.field_manager, force=options.force, now=self._store.now())
-            configuration.accept(context)
+            scale = _FIELDS.apply(copy, config, request.options.field_manager, force=request.options.force, now=self._store.now())
+            configuration.accept(request.context)
             return scale
 
-        return await self._write(context, name, make, options, admission)
+        return await self._write(request, name, make)
 
     async def _write(
-        self,
-        context: Context,
-        name: str,
-        make: Callable[[JSONObject, JSONObject], Awaitable[JSONObject]],
-        options: WriteOptions,
-        admission: Admission,
+        self, request: WriteRequest, name: str, make: Callable[[JSONObject, JSONObject], Awaitable[JSONObject]]
     ) -> Written:
         """make: (the current Scale, a copy of it to change) -> the new Scale, with its managedFields."""
 
@@ -110,17 +100,19 @@ class ScaleStore:
             for each in (old, copy):
                 set_entries(each, shown)
             scale = await make(old, copy)
-            preparation.place_in_namespace(scale["metadata"], context.namespace, namespaced=self._store.strategy.info.namespaced)
+            preparation.place_in_namespace(
+                scale["metadata"], request.context.namespace, namespaced=self._store.strategy.info.namespaced
+            )
             preparation.check_name(scale, name)
             _fill(scale)
-            await admission.mutate(scale, old)
+            await request.admission.mutate(scale, old)
             self._put(parent, scale)
             set_entries(parent, self._owners.to_parent(owners, scale["metadata"].get("managedFields")))
             return parent
 
         # `_put` may add the object that has the replicas, and this has defaults, too.
-        judge = _ScaleAdmission(admission, self._scale)
-        written = await self._store.update(context, name, on_parent, options, judge, PART_CHANGED)
+        of_parent = replace(request, admission=_ScaleAdmission(request.admission, self._scale))
+        written = await self._store.update(of_parent, name, on_parent, PART_CHANGED)
         return Written(self._view(written.object, written.object.decoded()), created=False)
 
     def _put(self, parent: JSONObject, scale: JSONObject) -> None:
@@ -214,22 +206,8 @@ class StatusStore:
     async def get(self, context: Context, name: str, resource_version: str = "") -> StoredObject:
         return await self._store.get(context, name, resource_version)
 
-    async def update(
-        self,
-        context: Context,
-        name: str,
-        transform: Transform,
-        options: WriteOptions,
-        admission: Admission = NO_ADMISSION,
-    ) -> Written:
-        return await self._store.update(context, name, transform, options, admission)
+    async def update(self, request: WriteRequest, name: str, transform: Transform) -> Written:
+        return await self._store.update(request, name, transform)
 
-    async def apply(
-        self,
-        context: Context,
-        name: str,
-        configuration: ApplyConfiguration,
-        options: WriteOptions,
-        admission: Admission = NO_ADMISSION,
-    ) -> Written:
-        return await self._store.apply(context, name, configuration, options, admission, APPLIED_TO_PART)
+    async def apply(self, request: WriteRequest, name: str, configuration: ApplyConfiguration) -> Written:
+        return await self._store.apply(request, name, configuration, APPLIED_TO_PART)

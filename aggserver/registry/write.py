@@ -10,10 +10,10 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple, ParamSpec, TypeVar
+from typing import NamedTuple, ParamSpec, Self, TypeVar
 
 from aggserver.meta.json_types import JSONObject
-from aggserver.registry.rest import Admission, Context, WriteOptions
+from aggserver.registry.rest import Context, WriteRequest
 from aggserver.registry.stored import StoredObject
 from aggserver.registry.strategy import Verdict
 from aggserver.workers import OBJECTS, Workers
@@ -80,14 +80,15 @@ class StoredIn(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class Write(WriteRequest):
     """What stays the same in every attempt of one write."""
 
-    context: Context
-    options: WriteOptions
-    admission: Admission
-    making: Making
+    making: Making = CHANGED
     stored_in: StoredIn = StoredIn.STORAGE_VERSION
+
+    @classmethod
+    def of(cls, request: WriteRequest, making: Making, stored_in: StoredIn = StoredIn.STORAGE_VERSION) -> Self:
+        return cls(request.context, request.options, request.admission, making, stored_in)
 
     @property
     def keeps_version(self) -> bool:

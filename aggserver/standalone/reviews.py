@@ -17,7 +17,7 @@ from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
 from aggserver.registry import preparation
 from aggserver.registry.own_kinds import own_fields
-from aggserver.registry.rest import NO_ADMISSION, Admission, Context, WriteOptions
+from aggserver.registry.rest import WriteRequest
 from aggserver.registry.stored import StoredObject
 
 if TYPE_CHECKING:
@@ -43,11 +43,9 @@ class SelfSubjectReviews:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
 
-    async def create(
-        self, context: Context, obj: JSONObject, options: WriteOptions, admission: Admission = NO_ADMISSION
-    ) -> StoredObject:
+    async def create(self, request: WriteRequest, obj: JSONObject) -> StoredObject:
         metadata = {"creationTimestamp": times.format_time(self._clock())}
-        return _answer({**_type_of(obj), "metadata": metadata, "status": {"userInfo": context.user.to_json()}})
+        return _answer({**_type_of(obj), "metadata": metadata, "status": {"userInfo": request.context.user.to_json()}})
 
 
 class AccessReviews:
@@ -63,25 +61,23 @@ class AccessReviews:
         info = ResourceInfo(_GROUP, "v1", f"{kind.lower()}s", kind, "", namespaced=ACCESS_REVIEWS[kind])
         self._fields = own_fields(info, f"authorization/v1.{kind}")
 
-    async def create(
-        self, context: Context, obj: JSONObject, options: WriteOptions, admission: Admission = NO_ADMISSION
-    ) -> StoredObject:
+    async def create(self, request: WriteRequest, obj: JSONObject) -> StoredObject:
         from aggserver.standalone import access_reviews
 
         metadata = obj["metadata"]
-        preparation.place_in_namespace(metadata, context.namespace, namespaced=ACCESS_REVIEWS[self._kind])
+        preparation.place_in_namespace(metadata, request.context.namespace, namespaced=ACCESS_REVIEWS[self._kind])
         owned = {**_type_of(obj), "metadata": metadata, "spec": obj.get("spec") or {}}
-        self._fields.update(None, owned, options.field_manager, times.format_time(self._clock()))
+        self._fields.update(None, owned, request.options.field_manager, times.format_time(self._clock()))
         problems = access_reviews.problems(self._kind, owned)
         if problems:
             raise errors.invalid(_GROUP, self._kind, "", problems)
         spec = owned["spec"]
-        who = context.user if self._kind == "SelfSubjectAccessReview" else access_reviews.user(spec)
+        who = request.context.user if self._kind == "SelfSubjectAccessReview" else access_reviews.user(spec)
         decision = await self._authorizer.authorize(access_reviews.attributes(spec, who))
         status: JSONObject = {"allowed": decision.allowed}
         if decision.reason:
             status["reason"] = decision.reason
-        is_long = context.body_bytes > _LONG
+        is_long = request.context.body_bytes > _LONG
         trouble = (
             await asyncio.to_thread(access_reviews.selector_problems, spec) if is_long else access_reviews.selector_problems(spec)
         )
@@ -96,13 +92,11 @@ class SelfSubjectRulesReviews:
     def __init__(self, resolver: RuleResolver) -> None:
         self._resolver = resolver
 
-    async def create(
-        self, context: Context, obj: JSONObject, options: WriteOptions, admission: Admission = NO_ADMISSION
-    ) -> StoredObject:
+    async def create(self, request: WriteRequest, obj: JSONObject) -> StoredObject:
         namespace = (obj.get("spec") or {}).get("namespace")
         if not namespace:
             raise errors.bad_request("no namespace on request")
-        rules, incomplete, trouble = await self._resolver.rules_for(context.user, namespace)
+        rules, incomplete, trouble = await self._resolver.rules_for(request.context.user, namespace)
         status: JSONObject = {
             "resourceRules": [_resource_rule(rule) for rule in rules if rule.resources],
             "nonResourceRules": [{"verbs": rule.verbs, "nonResourceURLs": rule.paths} for rule in rules if rule.paths],

@@ -18,7 +18,7 @@ from aggserver.informers.informer import CONTROLLER
 from aggserver.meta import errors, versions
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
-from aggserver.registry.rest import Context, Creater, Replacer, WriteOptions
+from aggserver.registry.rest import Context, Creater, Replacer, WriteOptions, WriteRequest
 from aggserver.schema.pruning import MalformedError
 from aggserver.scheme import object_meta
 
@@ -78,9 +78,9 @@ async def _create_or_replace(
     context = Context(CONTROLLER, (metadata.get("namespace") or "default") if scope.info.namespaced else "")
     bound = admission.bind(_attributes(scope, context, metadata.get("name", "")))
     if metadata.get("name"):
-        await replacer.replace(context, obj, _WRITE, bound)
+        await replacer.replace(WriteRequest(context, _WRITE, bound), obj)
     else:
-        await creater.create(context, obj, _WRITE, bound)
+        await creater.create(WriteRequest(context, _WRITE, bound), obj)
 
 
 def _attributes(scope: ResourceScope, context: Context, name: str) -> Attributes:

@@ -16,7 +16,7 @@ from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
 from aggserver.publish.table import TableConvertor
 from aggserver.registry.own_kinds import conformer, own_fields
-from aggserver.registry.rest import NO_ADMISSION, Admission, Context, WriteOptions
+from aggserver.registry.rest import WriteRequest
 from aggserver.registry.stored import StoredObject
 
 if TYPE_CHECKING:
@@ -43,16 +43,14 @@ class TokenReviews:
         self._tokens = tokens
         self._clock = clock
 
-    async def create(
-        self, context: Context, obj: JSONObject, options: WriteOptions, admission: Admission = NO_ADMISSION
-    ) -> StoredObject:
+    async def create(self, request: WriteRequest, obj: JSONObject) -> StoredObject:
         obj["spec"] = obj.get("spec") or {}
-        self._FIELDS.update(None, obj, options.field_manager, times.format_time(self._clock()))
-        await admission.mutate(obj, None)
+        self._FIELDS.update(None, obj, request.options.field_manager, times.format_time(self._clock()))
+        await request.admission.mutate(obj, None)
         spec = obj["spec"]
         if not spec.get("token"):
             raise errors.bad_request("token is required for TokenReview in authentication")
-        await admission.validate(obj, None)
+        await request.admission.validate(obj, None)
         status: JSONObject
         try:
             # Upstream puts it into a header and takes the first word from that.

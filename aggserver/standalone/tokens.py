@@ -19,7 +19,7 @@ from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
 from aggserver.registry.own_kinds import own_fields
 from aggserver.registry.preparation import place_in_namespace
-from aggserver.registry.rest import NO_ADMISSION, Admission, Context, WriteOptions
+from aggserver.registry.rest import Context, WriteRequest
 from aggserver.registry.store import Store
 from aggserver.registry.stored import StoredObject
 
@@ -65,23 +65,21 @@ class TokenRequests:
         self._issuing = issuing
         self._stores = stores
 
-    async def create(
-        self, context: Context, obj: JSONObject, options: WriteOptions, admission: Admission = NO_ADMISSION
-    ) -> StoredObject:
-        metadata = obj["metadata"]
+    async def create(self, request: WriteRequest, obj: JSONObject) -> StoredObject:
+        context, metadata = request.context, obj["metadata"]
         place_in_namespace(metadata, context.namespace, namespaced=True)
         spec = obj["spec"] = obj.get("spec") or {}
         if spec.get("expirationSeconds") is None:
             spec["expirationSeconds"] = _DEFAULT_SECONDS
         now = self._issuing.clock()
-        self._FIELDS.update(None, obj, options.field_manager, times.format_time(now))
-        await admission.mutate(obj, None)
+        self._FIELDS.update(None, obj, request.options.field_manager, times.format_time(now))
+        await request.admission.mutate(obj, None)
         account = await self._account(context, obj)
         obj["metadata"]["creationTimestamp"] = times.format_time(now)
         obj.pop("status", None)
         if problems := _problems(obj["spec"]):
             raise errors.invalid(_GROUP, _REQUEST, "", problems)
-        await admission.validate(obj, None)
+        await request.admission.validate(obj, None)
         bound = await self._bound(context, obj["spec"].get("boundObjectRef"))
         status = await self._token(context, account, bound, obj["spec"], now)
         content = {"metadata": obj["metadata"], "spec": _shown(obj["spec"]), "status": status}

@@ -20,7 +20,7 @@ from aggserver.controllers.signer import CertificateSigner, is_due, seconds_of, 
 from aggserver.kinds.catalog import KINDS
 from aggserver.kinds.served import Kinds
 from aggserver.kinds.subresources import ApprovalStrategy
-from aggserver.registry.rest import Context, WriteOptions
+from aggserver.registry.rest import Context, WriteOptions, WriteRequest
 from tests.cases.signing_requests import REQUEST
 from tests.fakes.server import ADMIN, LocalServer
 
@@ -152,13 +152,13 @@ async def status_of(kinds: Kinds, request_pem: bytes, *usages: str) -> Any:
     context, name = Context(ADMIN), "csr"
     spec = {"request": base64.b64encode(request_pem).decode(), "signerName": SIGNER, "usages": list(usages)}
     obj = {"apiVersion": f"{group}/v1", "kind": "CertificateSigningRequest", "metadata": {"name": name}, "spec": spec}
-    await kinds.store(group, resource).create(context, obj, WriteOptions())
+    await kinds.store(group, resource).create(WriteRequest(context, WriteOptions()), obj)
 
     async def approved(tree: Any) -> Any:
         return {**tree, "status": {"conditions": [{**APPROVED, "message": "m"}]}}
 
     approval = kinds.store(group, resource).with_strategy(ApprovalStrategy(KIND))
-    await approval.update(context, name, approved, WriteOptions())
+    await approval.update(WriteRequest(context, WriteOptions()), name, approved)
     for _ in range(1000):
         status = (await kinds.store(group, resource).get(context, name)).decoded()["status"]
         if "certificate" in status or len(status["conditions"]) > 1:

@@ -16,7 +16,7 @@ from aggserver.authentication.tokens import TokenError
 from aggserver.controllers.token_secrets import Missing, TokenSecretsController, account_name, filled, is_orphan, missing
 from aggserver.informers.informer import ALL
 from aggserver.kinds.served import Kinds
-from aggserver.registry.rest import Context, DeleteOptions, WriteOptions
+from aggserver.registry.rest import Context, DeleteOptions, WriteOptions, WriteRequest
 from aggserver.registry.store import Store
 from tests.fakes.server import ADMIN, LocalServer
 from tests.fakes.work import longest_turn
@@ -88,7 +88,7 @@ class World:
         self.controller = TokenSecretsController(self.secrets, self.accounts, key, lambda: b"CA", later)
 
     async def make(self, store: Store, obj: dict[str, Any]) -> Any:
-        return (await store.create(CONTEXT, obj, WriteOptions())).decoded()
+        return (await store.create(WriteRequest(CONTEXT, WriteOptions()), obj)).decoded()
 
     async def account(self, name: str = "bob") -> Any:
         return await self.make(self.accounts, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}})
@@ -146,7 +146,7 @@ async def test_a_token_that_is_taken_away_comes_again(world: World) -> None:
     async def emptied(tree: Any) -> Any:
         return {**tree, "data": {}}
 
-    await world.secrets.update(CONTEXT, "s", emptied, WriteOptions())
+    await world.secrets.update(WriteRequest(CONTEXT, WriteOptions()), "s", emptied)
     assert is_filled(await world.seen(world.secrets, "s", is_filled))
 
 

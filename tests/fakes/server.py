@@ -33,7 +33,7 @@ from aggserver.meta import errors
 from aggserver.meta.json_types import JSONObject
 from aggserver.options import Options
 from aggserver.registry.environment import Environment
-from aggserver.registry.rest import Context, WriteOptions
+from aggserver.registry.rest import Context, WriteOptions, WriteRequest
 from aggserver.standalone import kinds
 from aggserver.storage.memory import MemoryStorage
 from tests.fakes.asgi import Client
@@ -219,7 +219,7 @@ class LocalServer:
 
     async def namespace(self, name: str) -> None:
         obj: JSONObject = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-        await self.namespaces.create(Context(ADMIN), obj, WriteOptions())
+        await self.namespaces.create(WriteRequest(Context(ADMIN), WriteOptions()), obj)
 
 
 async def gone(client: Client, path: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 from aggserver.informers.informer import Informer
 from aggserver.meta import codec, errors
 from aggserver.meta.json_types import JSONObject
-from aggserver.registry.rest import Context, DeleteOptions, ListOptions
+from aggserver.registry.rest import Context, DeleteOptions, ListOptions, WriteRequest
 from aggserver.registry.store import Store
 from aggserver.registry.views import Views
 from aggserver.registry.watch import Watch
@@ -108,7 +108,7 @@ async def following(store: Store) -> AsyncIterator[Controller]:
 
 
 async def create(store: Store, name: str) -> JSONObject:
-    return (await store.create(SOMEWHERE, crontab(name), WRITE)).decoded()
+    return (await store.create(WriteRequest(SOMEWHERE, WRITE), crontab(name))).decoded()
 
 
 async def scale(store: Store, name: str, replicas: int) -> JSONObject:
@@ -116,7 +116,7 @@ async def scale(store: Store, name: str, replicas: int) -> JSONObject:
         obj["spec"]["replicas"] = replicas
         return obj
 
-    return (await store.update(SOMEWHERE, name, transform, WRITE)).object.decoded()
+    return (await store.update(WriteRequest(SOMEWHERE, WRITE), name, transform)).object.decoded()
 
 
 async def delete(store: Store, name: str) -> None:

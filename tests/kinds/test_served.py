@@ -17,7 +17,7 @@ from aggserver.kinds.served import Kinds, ServedKind
 from aggserver.meta.errors import StatusError
 from aggserver.meta.selectors import FieldSelector, LabelSelector
 from aggserver.registry.environment import Environment
-from aggserver.registry.rest import Context, DeleteOptions, ListOptions, WriteOptions
+from aggserver.registry.rest import Context, DeleteOptions, ListOptions, WriteOptions, WriteRequest
 from aggserver.storage.memory import MemoryStorage
 from tests.fakes.clock import FakeClock
 
@@ -54,7 +54,7 @@ def _context(name: str = "") -> Context:
 async def _create(kinds: Kinds, group: str, resource: str, obj: dict[str, Any]) -> dict[str, Any]:
     store = kinds.store(group, resource)
     store.strategy.conform(obj)
-    return (await store.create(_context(), obj, WRITE)).decoded()
+    return (await store.create(WriteRequest(_context(), WRITE), obj)).decoded()
 
 
 def _service(name: str, **spec: Any) -> dict[str, Any]:
@@ -100,13 +100,13 @@ async def test_what_a_deleted_or_refused_service_had_is_free(storage: MemoryStor
         await services.delete(_context(), f"deleted-{number}", DeleteOptions())
     for number in range(8):
         wanted = _service(f"tried-{number}", clusterIP="10.0.0.5")
-        await services.create(_context(), wanted, WriteOptions(dry_run=True))
+        await services.create(WriteRequest(_context(), WriteOptions(dry_run=True)), wanted)
     await _create(kinds, "", "services", _service("a", **fixed))
 
     async def moved(service: dict[str, Any]) -> dict[str, Any]:
         return {**service, "spec": {**service["spec"], "type": "ClusterIP"}}
 
-    await services.update(_context(), "a", moved, WRITE)
+    await services.update(WriteRequest(_context(), WRITE), "a", moved)
     await services.delete(_context(), "a", DeleteOptions())
     await _create(kinds, "", "services", _service("b", **fixed))
 
@@ -124,11 +124,11 @@ async def test_a_pod_is_bound_once(kinds: Kinds) -> None:
     await _create(kinds, "", "pods", _pod())
     bindings = Bindings(kinds.store("", "pods"))
     binding = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}
-    await bindings.create(_context("p"), binding, WRITE)
+    await bindings.create(WriteRequest(_context("p"), WRITE), binding)
     pod = (await kinds.store("", "pods").get(_context(), "p")).decoded()
     assert pod["spec"]["nodeName"] == "n"
     with pytest.raises(StatusError, match='already assigned to node "n"'):
-        await bindings.create(_context("p"), binding, WRITE)
+        await bindings.create(WriteRequest(_context("p"), WRITE), binding)
 
 
 async def test_a_binding_names_its_pod_where_the_url_does_not(kinds: Kinds) -> None:
@@ -138,12 +138,12 @@ async def test_a_binding_names_its_pod_where_the_url_does_not(kinds: Kinds) -> N
     assert scope.verbs == {"create"}
     bindings: Any = scope.rest
     binding = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}
-    await bindings.create(_context(), binding, WRITE)
+    await bindings.create(WriteRequest(_context(), WRITE), binding)
     assert (await kinds.store("", "pods").get(_context(), "p")).decoded()["spec"]["nodeName"] == "n"
     with pytest.raises(StatusError, match="already assigned"):
-        await bindings.create(_context(), binding, WRITE)
+        await bindings.create(WriteRequest(_context(), WRITE), binding)
     with pytest.raises(StatusError, match=r"Name parameter required\."):
-        await bindings.create(_context(), {"metadata": {}, "target": {"kind": "Node", "name": "n"}}, WRITE)
+        await bindings.create(WriteRequest(_context(), WRITE), {"metadata": {}, "target": {"kind": "Node", "name": "n"}})
 
 
 BUDGETS: dict[str, tuple[dict[str, Any], str]] = {
@@ -169,10 +169,10 @@ async def test_eviction(kinds: Kinds, name: str) -> None:
     evictions = Evictions(kinds.store("", "pods"), lambda: kinds.store("policy", "poddisruptionbudgets"))
     if why:
         with pytest.raises(StatusError) as refusal:
-            await evictions.create(_context("p"), {"metadata": {"name": "p"}}, WRITE)
+            await evictions.create(WriteRequest(_context("p"), WRITE), {"metadata": {"name": "p"}})
         assert why in refusal.value.message + " ".join(cause.message for cause in refusal.value.causes)
         return
-    await evictions.create(_context("p"), {"metadata": {"name": "p"}}, WRITE)
+    await evictions.create(WriteRequest(_context("p"), WRITE), {"metadata": {"name": "p"}})
     with pytest.raises(StatusError, match="not found"):
         await kinds.store("", "pods").get(_context(), "p")
     left = (await kinds.store("policy", "poddisruptionbudgets").get(_context(), "d")).decoded()["status"]
@@ -189,7 +189,7 @@ async def _set_status(kinds: Kinds, group: str, resource: str, name: str, status
         return obj
 
     rest: Any = scope.rest
-    await rest.update(_context(), name, changed, WRITE)
+    await rest.update(WriteRequest(_context(), WRITE), name, changed)
 
 
 async def test_a_put_creates_only_what_may_be_created_so(kinds: Kinds) -> None:
@@ -198,8 +198,8 @@ async def test_a_put_creates_only_what_may_be_created_so(kinds: Kinds) -> None:
 
     context = _context()
     leases = kinds.store("coordination.k8s.io", "leases")
-    assert (await leases.update(context, "a", wanted, WriteOptions(creates=True))).created
+    assert (await leases.update(WriteRequest(context, WriteOptions(creates=True)), "a", wanted)).created
     with pytest.raises(StatusError, match="not found"):
-        await leases.update(context, "b", wanted, WRITE)
+        await leases.update(WriteRequest(context, WRITE), "b", wanted)
     with pytest.raises(StatusError, match="not found"):
-        await kinds.store("", "configmaps").update(context, "a", wanted, WriteOptions(creates=True))
+        await kinds.store("", "configmaps").update(WriteRequest(context, WriteOptions(creates=True)), "a", wanted)

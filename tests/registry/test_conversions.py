@@ -14,7 +14,7 @@ from aggserver.conversion.converter import ConversionError
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry.conversions import Converted, ConvertedObjects, Questions, Target
-from aggserver.registry.rest import DeleteOptions, WriteOptions
+from aggserver.registry.rest import DeleteOptions, WriteOptions, WriteRequest
 from aggserver.registry.store import Store
 from aggserver.registry.stored import StoredObject, converted, encode
 from tests.registry.world import (
@@ -115,7 +115,7 @@ async def test_a_dry_run_is_not_remembered(v2: Store) -> None:
     tried = await change(v2, "a", lambda obj: obj["spec"].update(replicas=2), DRY)
     assert tried.decoded()["spec"] == {"replicas": 2}
     assert (await v2.get(context(), "a")).decoded()["spec"] == {"replicas": 1}
-    tried = await v2.create(context(), crontab("b", "v2"), DRY)
+    tried = await v2.create(WriteRequest(context(), DRY), crontab("b", "v2"))
     assert "resourceVersion" not in tried.decoded()["metadata"]
 
 
@@ -321,12 +321,14 @@ async def test_metadata_is_changed_without_it(world: World, converter: AskedConv
         obj["metadata"]["labels"] = {"color": "blue"}
         return obj
 
-    written = await v2.update(METADATA_ONLY, "a", labelled, OF_METADATA)
+    written = await v2.update(WriteRequest(METADATA_ONLY, OF_METADATA), "a", labelled)
     assert (written.object.decoded()["metadata"]["labels"], written.object.decoded()["apiVersion"]) == ({"color": "blue"}, V1)
     assert (await world.stored("a"))["metadata"]["labels"] == {"color": "blue"}
     assert converter.calls == []
     dry = WriteOptions(dry_run=True, of_metadata=True)
-    assert (await v2.update(METADATA_ONLY, "b", labelled, dry)).object.decoded()["metadata"]["labels"] == {"color": "blue"}
+    assert (await v2.update(WriteRequest(METADATA_ONLY, dry), "b", labelled)).object.decoded()["metadata"]["labels"] == {
+        "color": "blue"
+    }
     assert "labels" not in (await world.stored("b"))["metadata"]
 
 
@@ -371,7 +373,7 @@ async def test_admission_sees_the_requested_version(converter: AskedConverter, s
         return obj
 
     await create(store, metadata={"finalizers": ["x/y"]})
-    await v2.update(METADATA_ONLY, "a", labelled, OF_METADATA, Validating(admit))
+    await v2.update(WriteRequest(METADATA_ONLY, OF_METADATA, Validating(admit)), "a", labelled)
     marked = await v2.delete(context(), "a", DeleteOptions(), Validating(admit))
     assert seen == [[V2, V2], [None, V2]]
     assert marked.object.decoded()["apiVersion"] == V2

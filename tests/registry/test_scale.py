@@ -7,7 +7,7 @@ import pytest
 from aggserver.merge.scale_owners import ScaleOwners
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry.custom_resource import ScalePaths
-from aggserver.registry.rest import WriteOptions
+from aggserver.registry.rest import WriteOptions, WriteRequest
 from aggserver.registry.store import Store
 from aggserver.registry.subresources import ScaleStore, StatusStore
 from tests.registry.world import DRY, GROUP, NOW_TEXT, SCALE, WRITE, Validating, World, change, context, create, refused
@@ -34,7 +34,7 @@ async def put(scales: ScaleStore, spec: Any, options: WriteOptions = WRITE, **me
     async def transform(current: JSONObject) -> JSONObject:
         return {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "a", **metadata}, "spec": spec}
 
-    return (await scales.update(context(), "a", transform, options)).object.decoded()
+    return (await scales.update(WriteRequest(context(), options), "a", transform)).object.decoded()
 
 
 async def patch(scales: ScaleStore, **spec: Any) -> JSONObject:
@@ -44,7 +44,7 @@ async def patch(scales: ScaleStore, **spec: Any) -> JSONObject:
         current["spec"].update(spec)
         return current
 
-    return (await scales.update(context(), "a", transform, WRITE)).object.decoded()
+    return (await scales.update(WriteRequest(context(), WRITE), "a", transform)).object.decoded()
 
 
 async def test_read(world: World, store: Store, scales: ScaleStore) -> None:
@@ -197,7 +197,7 @@ async def test_admission_sees_scales(store: Store, scales: ScaleStore) -> None:
         current["spec"] = {"replicas": 2}
         return current
 
-    await scales.update(context(), "a", transform, WRITE, Validating(admit))
+    await scales.update(WriteRequest(context(), WRITE, Validating(admit)), "a", transform)
     assert seen == [("Scale", {"replicas": 2}, "Scale", {})]
 
 
@@ -208,6 +208,6 @@ async def test_status_store(world: World, store: Store) -> None:
     async def transform(obj: JSONObject) -> JSONObject:
         return {**obj, "status": {"ready": True}, "spec": {}}
 
-    written = await status.update(context(), "a", transform, WRITE)
+    written = await status.update(WriteRequest(context(), WRITE), "a", transform)
     assert (await status.get(context(), "a")).raw == written.object.raw
     assert (written.object.decoded()["status"], written.object.decoded()["spec"]) == ({"ready": True}, {"replicas": 1})

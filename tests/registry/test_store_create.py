@@ -6,6 +6,7 @@ import pytest
 
 from aggserver.meta import errors
 from aggserver.meta.json_types import JSONObject
+from aggserver.registry.rest import WriteRequest
 from aggserver.registry.store import Store
 from tests.registry.world import DRY, GROUP, NOW_TEXT, WRITE, Validating, World, context, create, crontab, delete, refused
 
@@ -54,14 +55,14 @@ async def test_status_is_taken_without_its_subresource(world: World) -> None:
 async def test_what_is_prepared_for_one_try_is_not_there_for_the_next(store: Store) -> None:
     given = crontab("", generateName="a-")
     given["status"] = {"x": 1}
-    await store.create(context(), given, WRITE)
+    await store.create(WriteRequest(context(), WRITE), given)
     assert given["metadata"] == {"generateName": "a-", "namespace": "default"}
     assert given["status"] == {"x": 1}
 
 
 async def test_cluster_scoped_has_no_namespace(world: World) -> None:
     store = world.store(namespaced=False)
-    obj = await store.create(context(""), crontab(namespace="default"), WRITE)
+    obj = await store.create(WriteRequest(context(""), WRITE), crontab(namespace="default"))
     assert "namespace" not in obj.decoded()["metadata"]
     assert obj.key == f"/{GROUP}/clocks/a"
     assert (await store.get(context(""), "a")).raw == obj.raw
@@ -103,7 +104,7 @@ async def test_every_try_is_admitted_under_its_name(world: World, store: Store) 
         assert old is None
         seen.append(obj["metadata"]["name"])
 
-    await store.create(context(), crontab("", generateName="a-"), WRITE, Validating(admit))
+    await store.create(WriteRequest(context(), WRITE, Validating(admit)), crontab("", generateName="a-"))
     assert seen == ["a-bbbbb", "a-ccccc"]
 
 
@@ -125,7 +126,7 @@ async def test_name_taken(store: Store, case: str, dry_run: bool) -> None:
     await create(store, metadata=there)
     if there:
         await delete(store)
-    error = await refused(store.create(context(), crontab(**given), DRY if dry_run else WRITE))
+    error = await refused(store.create(WriteRequest(context(), DRY if dry_run else WRITE), crontab(**given)))
     assert (error.code, error.reason, error.message) == (409, "AlreadyExists", message)
 
 
@@ -170,7 +171,7 @@ async def test_refused(world: World, store: Store, case: str) -> None:
     metadata, code, message = REFUSED[case]
     obj = crontab()
     obj["metadata"].update(metadata)
-    error = await refused(store.create(context(), obj, WRITE))
+    error = await refused(store.create(WriteRequest(context(), WRITE), obj))
     assert (error.code, error.message) == (code, message)
     assert await world.storage.revision() == 1
 
@@ -210,7 +211,7 @@ async def test_admission_has_the_last_word(world: World, store: Store) -> None:
         assert (obj["metadata"]["uid"], obj["metadata"]["generation"]) == ("uid-1", 1)
         raise errors.forbidden(GROUP, "crontabs", "a", "no")
 
-    assert (await refused(store.create(context(), crontab(), WRITE, Validating(admit)))).code == 403
+    assert (await refused(store.create(WriteRequest(context(), WRITE, Validating(admit)), crontab()))).code == 403
     assert await world.storage.revision() == 1
 
 
@@ -218,7 +219,7 @@ async def test_admission_has_the_last_word(world: World, store: Store) -> None:
 
 
 async def test_dry_run(world: World, store: Store) -> None:
-    obj = (await store.create(context(), crontab(), DRY)).decoded()
+    obj = (await store.create(WriteRequest(context(), DRY), crontab())).decoded()
     assert obj["metadata"] == {
         "name": "a",
         "namespace": "default",
@@ -255,5 +256,5 @@ WARNED: dict[str, tuple[str, list[str]]] = {
 async def test_warnings(store: Store, case: str) -> None:
     finalizer, warnings = WARNED[case]
     asked = context()
-    await store.create(asked, crontab(finalizers=[finalizer]), WRITE)
+    await store.create(WriteRequest(asked, WRITE), crontab(finalizers=[finalizer]))
     assert list(asked.warnings) == warnings

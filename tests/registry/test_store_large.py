@@ -12,6 +12,7 @@ from aggserver.meta import codec
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry import store as store_module
 from aggserver.registry.custom_resource import CustomResourceStrategy
+from aggserver.registry.rest import WriteRequest
 from aggserver.registry.store import Store
 from aggserver.registry.strategy import Verdict
 from tests.registry.world import ANYTHING, WRITE, World, context, crontab, refused
@@ -52,7 +53,7 @@ async def write(store: Store, text: str, name: str = "a", **metadata: Any) -> No
     obj["spec"]["anything"] = text
     asked = context()
     asked.body_bytes = len(codec.encode_json(obj))
-    await store.create(asked, obj, WRITE)
+    await store.create(WriteRequest(asked, WRITE), obj)
 
 
 async def label(store: Store) -> None:
@@ -62,7 +63,7 @@ async def label(store: Store) -> None:
         obj["metadata"]["labels"] = {"a": "b"}
         return obj
 
-    await store.update(context(), "a", transform, WRITE)
+    await store.update(WriteRequest(context(), WRITE), "a", transform)
 
 
 @pytest.mark.parametrize("text", ["short", LARGE], ids=["small", "large"])

@@ -16,7 +16,7 @@ from aggserver.meta import codec
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry.custom_resource import CustomResourceStrategy
-from aggserver.registry.rest import ApplyConfiguration, WriteOptions
+from aggserver.registry.rest import ApplyConfiguration, WriteOptions, WriteRequest
 from aggserver.registry.store import Store
 from aggserver.registry.write import APPLIED_TO_PART
 from aggserver.schema import structural
@@ -78,7 +78,7 @@ def config(metadata: JSONObject | None = None, **members: Any) -> ApplyConfigura
 
 
 async def applied(store: Store, given: ApplyConfiguration, manager: str = "one", **options: Any) -> JSONObject:
-    made = await store.apply(context(), "a", given, WriteOptions(field_manager=manager, **options))
+    made = await store.apply(WriteRequest(context(), WriteOptions(field_manager=manager, **options)), "a", given)
     return made.object.decoded()
 
 
@@ -103,18 +103,18 @@ class Changing:
 
 
 async def test_an_apply_creates_and_then_updates(world: World, store: Store) -> None:
-    made = await store.apply(context(), "a", config(replicas=1), WriteOptions(field_manager="one"))
+    made = await store.apply(WriteRequest(context(), WriteOptions(field_manager="one")), "a", config(replicas=1))
     assert made.created
     obj = made.object.decoded()
     assert obj["spec"] == {"replicas": 1, "tone": "plain"}
     assert obj["metadata"]["managedFields"] == [entry("one", spec("replicas"), "Apply")]
-    again = await store.apply(context(), "a", config(replicas=1), WriteOptions(field_manager="one"))
+    again = await store.apply(WriteRequest(context(), WriteOptions(field_manager="one")), "a", config(replicas=1))
     assert (again.created, again.object.raw) == (False, made.object.raw)
     assert (await applied(store, config(color="x")))["spec"] == {"color": "x", "tone": "plain"}
 
 
 async def test_a_dry_run_leaves_nothing(world: World, store: Store) -> None:
-    made = await store.apply(context(), "a", config(replicas=1), dataclasses.replace(DRY, field_manager="one"))
+    made = await store.apply(WriteRequest(context(), dataclasses.replace(DRY, field_manager="one")), "a", config(replicas=1))
     assert made.object.decoded()["metadata"]["managedFields"] == [entry("one", spec("replicas"), "Apply")]
     assert (await refused(store.get(context(), "a"))).code == 404
 
@@ -142,14 +142,18 @@ async def test_what_an_apply_to_nothing_can_not_say(store: Store, metadata: JSON
 
 
 async def test_a_subresource_creates_nothing(store: Store) -> None:
-    error = await refused(store.apply(context(), "a", config(), WriteOptions(field_manager="one"), making=APPLIED_TO_PART))
+    error = await refused(
+        store.apply(WriteRequest(context(), WriteOptions(field_manager="one")), "a", config(), making=APPLIED_TO_PART)
+    )
     assert error.code == 404
 
 
 async def test_replacing_creates_what_is_not_there(store: Store) -> None:
-    first = await store.replace(context(), crontab(), WRITE)
+    first = await store.replace(WriteRequest(context(), WRITE), crontab())
     assert first.created
-    second = await store.replace(context(), crontab() | {"spec": {"replicas": 2}}, WriteOptions(field_manager="other"))
+    second = await store.replace(
+        WriteRequest(context(), WriteOptions(field_manager="other")), crontab() | {"spec": {"replicas": 2}}
+    )
     assert not second.created
     before, after = first.object.decoded(), second.object.decoded()
     assert before["metadata"]["uid"] == after["metadata"]["uid"]
@@ -171,7 +175,7 @@ async def test_an_object_without_owners_has_none_until_somebody_applies(world: W
 async def test_what_admission_changes_is_of_nobody_new(store: Store) -> None:
     """The writer owns what it sent; what admission adds to it is conformed, and owned by none."""
     admission = Changing(lambda obj: obj["spec"].update(color="x", nothing=1))
-    made = (await store.create(context(), crontab(), WRITE, admission)).decoded()
+    made = (await store.create(WriteRequest(context(), WRITE, admission), crontab())).decoded()
     assert made["spec"]["color"] == "x"
     assert "nothing" not in made["spec"]
     (owner,) = made["metadata"]["managedFields"]
@@ -189,7 +193,7 @@ BROKEN: list[Any] = [
 async def test_admission_can_not_make_owners_unreadable(store: Store, given: Any) -> None:
     asked = context()
     admission = Changing(lambda obj: obj["metadata"].update(managedFields=copy.deepcopy(given)))
-    made = (await store.create(asked, crontab(), WRITE, admission)).decoded()
+    made = (await store.create(WriteRequest(asked, WRITE, admission), crontab())).decoded()
     assert [each["manager"] for each in made["metadata"]["managedFields"]] == ["test"]
     (warning,) = asked.warnings
     assert warning.startswith(
@@ -202,13 +206,13 @@ async def test_admission_may_say_who_owns_what(store: Store) -> None:
     asked = context()
     given = entry("hook", spec("replicas"))
     admission = Changing(lambda obj: obj["metadata"].update(managedFields=[given]))
-    made = (await store.create(asked, crontab(), WRITE, admission)).decoded()
+    made = (await store.create(WriteRequest(asked, WRITE, admission), crontab())).decoded()
     assert (made["metadata"]["managedFields"], list(asked.warnings)) == ([given], [])
 
 
 async def test_admission_may_take_all_owners_away(store: Store) -> None:
     admission = Changing(lambda obj: obj["metadata"].pop("managedFields"))
-    made = (await store.create(context(), crontab(), WRITE, admission)).decoded()
+    made = (await store.create(WriteRequest(context(), WRITE, admission), crontab())).decoded()
     assert "managedFields" not in made["metadata"]
 
 
@@ -228,7 +232,7 @@ def room_for(obj: JSONObject) -> JSONObject:
 
 
 async def test_owners_make_room(small: Store) -> None:
-    made = (await small.create(context(), room_for(crontab()), WRITE)).decoded()
+    made = (await small.create(WriteRequest(context(), WRITE), room_for(crontab()))).decoded()
     assert "managedFields" not in made["metadata"]
     await create(small, "b")
     changed = (await change(small, "b", room_for)).decoded()

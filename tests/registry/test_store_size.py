@@ -11,7 +11,7 @@ import pytest
 from aggserver.meta import codec, errors
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry import views
-from aggserver.registry.rest import DeleteOptions, WriteOptions
+from aggserver.registry.rest import DeleteOptions, WriteOptions, WriteRequest
 from aggserver.registry.store import Store
 from aggserver.registry.stored import StoredObject
 from aggserver.storage.interface import TooLarge
@@ -62,10 +62,10 @@ Write = Callable[[World, Store], Awaitable[Any]]
 
 # Writes that would make an object too large.
 GROWING: dict[str, Write] = {
-    "create": lambda world, store: store.create(context(), filled(crontab("b"), LIMIT), WRITE),
-    "create, dry run": lambda world, store: store.create(context(), filled(crontab("b"), LIMIT), DRY),
+    "create": lambda world, store: store.create(WriteRequest(context(), WRITE), filled(crontab("b"), LIMIT)),
+    "create, dry run": lambda world, store: store.create(WriteRequest(context(), DRY), filled(crontab("b"), LIMIT)),
     "create in another version": lambda world, store: world.store("v2").create(
-        context(), filled(crontab("b", "v2"), LIMIT), WRITE
+        WriteRequest(context(), WRITE), filled(crontab("b", "v2"), LIMIT)
     ),
     "update": lambda world, store: change(store, "a", lambda obj: filled(obj, LIMIT)),
     "update, dry run": lambda world, store: change(store, "a", lambda obj: filled(obj, LIMIT), DRY),

@@ -8,7 +8,7 @@ import pytest
 
 from aggserver.meta import errors
 from aggserver.meta.json_types import JSONObject
-from aggserver.registry.rest import WriteOptions
+from aggserver.registry.rest import WriteOptions, WriteRequest
 from aggserver.registry.store import Store
 from tests.registry.world import (
     DRY,
@@ -314,7 +314,7 @@ async def test_a_lost_race_runs_the_transform_again(world: World, store: Store) 
         obj["metadata"]["labels"] = {"a": "b"}
         return obj
 
-    written = (await store.update(context(), "a", transform, WRITE)).object.decoded()
+    written = (await store.update(WriteRequest(context(), WRITE), "a", transform)).object.decoded()
     assert tries == [1, 10, 20]
     assert (written["spec"]["replicas"], written["metadata"]["labels"]) == (20, {"a": "b"})
 
@@ -333,7 +333,7 @@ async def test_an_attempt_that_lost_the_race_warns_of_nothing(store: Store) -> N
         obj["metadata"]["labels"] = {"a": "b"}
         return obj
 
-    await store.update(asked, "a", transform, WRITE)
+    await store.update(WriteRequest(asked, WRITE), "a", transform)
     assert list(asked.warnings) == ["of the body", "of 20"]
 
 
@@ -347,7 +347,7 @@ async def test_a_lost_race_with_a_precondition_is_a_conflict(world: World, store
         obj["spec"]["replicas"] = 3
         return obj
 
-    error = await refused(store.update(context(), "a", transform, WRITE))
+    error = await refused(store.update(WriteRequest(context(), WRITE), "a", transform))
     assert (error.code, error.reason) == (409, "Conflict")
 
 
@@ -359,7 +359,7 @@ async def test_deleted_in_between(store: Store) -> None:
         obj["spec"]["replicas"] = 3
         return obj
 
-    assert (await refused(store.update(context(), "a", transform, WRITE))).code == 404
+    assert (await refused(store.update(WriteRequest(context(), WRITE), "a", transform))).code == 404
 
 
 # --- the end of a deletion ---
@@ -401,7 +401,7 @@ async def test_the_last_finalizer_removed_by_two(store: Store) -> None:
         return obj
 
     # Both requests succeed.
-    assert "finalizers" not in (await store.update(context(), "a", transform, WRITE)).object.decoded()["metadata"]
+    assert "finalizers" not in (await store.update(WriteRequest(context(), WRITE), "a", transform)).object.decoded()["metadata"]
 
 
 async def test_no_finalizer_of_an_object_that_stays(store: Store) -> None:
@@ -450,7 +450,7 @@ async def test_admission_sees_both(store: Store) -> None:
         obj["spec"] = {"replicas": 2}
         return obj
 
-    assert (await refused(store.update(context(), "a", transform, WRITE, Validating(admit)))).code == 403
+    assert (await refused(store.update(WriteRequest(context(), WRITE, Validating(admit)), "a", transform))).code == 403
     ((obj, old),) = seen
     assert old == before
     assert (obj["spec"], obj["metadata"]["generation"]) == ({"replicas": 2}, 2)
@@ -464,7 +464,7 @@ async def test_only_new_finalizers_are_warned_of(store: Store) -> None:
         obj["metadata"]["finalizers"] = ["one", "two"]
         return obj
 
-    await store.update(asked, "a", transform, WRITE)
+    await store.update(WriteRequest(asked, WRITE), "a", transform)
     assert [text.split(": ")[1] for text in asked.warnings] == ['"two"']
 
 

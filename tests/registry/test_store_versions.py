@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aggserver.conversion.converter import NoneConverter
-from aggserver.registry.rest import DeleteOptions
+from aggserver.registry.rest import DeleteOptions, WriteRequest
 from aggserver.registry.store import Store
 from tests.registry.world import (
     DRY,
@@ -54,7 +54,7 @@ async def test_read_in_another_version(store: Store, v2: Store) -> None:
 async def test_created_in_another_version(world: World, store: Store, v2: Store) -> None:
     obj = crontab(version="v2")
     obj["spec"] = {"replicas": 1, "paused": True}
-    written = (await v2.create(context(), obj, WRITE)).decoded()
+    written = (await v2.create(WriteRequest(context(), WRITE), obj)).decoded()
     # The response is the stored object in v2: it has no `paused`, since v1, the stored version, doesn't know it.
     assert (written["apiVersion"], written["spec"]) == (V2, {"replicas": 1})
     assert ((await world.stored("a"))["apiVersion"], (await world.stored("a"))["spec"]) == (V1, {"replicas": 1})
@@ -63,12 +63,12 @@ async def test_created_in_another_version(world: World, store: Store, v2: Store)
 
 async def test_dry_run_in_another_version(world: World, v2: Store) -> None:
     obj = crontab(version="v2")
-    assert (await v2.create(context(), obj, DRY)).decoded()["apiVersion"] == V2
+    assert (await v2.create(WriteRequest(context(), DRY), obj)).decoded()["apiVersion"] == V2
     assert await world.storage.revision() == 1
 
 
 async def test_another_version_in_the_body(v2: Store) -> None:
-    error = await refused(v2.create(context(), crontab(version="v1"), WRITE))
+    error = await refused(v2.create(WriteRequest(context(), WRITE), crontab(version="v1")))
     assert error.message == f'CronTab.{GROUP} "a" is invalid: apiVersion: Invalid value: "{V1}": must be {V2}'
 
 

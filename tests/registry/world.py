@@ -19,7 +19,7 @@ from aggserver.meta.selectors import FieldSelector, LabelSelector
 from aggserver.registry.custom_resource import CustomResourceStrategy, ScalePaths, StatusStrategy, read_fields
 from aggserver.registry.environment import Environment
 from aggserver.registry.resource_storage import ResourceStorage
-from aggserver.registry.rest import Context, DeleteOptions, ListOptions, WriteOptions
+from aggserver.registry.rest import Context, DeleteOptions, ListOptions, WriteOptions, WriteRequest
 from aggserver.registry.store import Store
 from aggserver.registry.stored import StoredObject
 from aggserver.registry.views import Views
@@ -206,7 +206,7 @@ async def create(store: Store, name: str = "a", namespace: str = "default", **ch
     """changes: top-level fields of the object; metadata is merged into the default metadata."""
     obj = crontab(name, store.strategy.info.version, **changes.pop("metadata", {}))
     obj.update(copy.deepcopy(changes))
-    return (await store.create(context(namespace), obj, WRITE)).decoded()
+    return (await store.create(WriteRequest(context(namespace), WRITE), obj)).decoded()
 
 
 async def change(store: Store, name: str, edit: Callable[[JSONObject], Any], options: WriteOptions = WRITE) -> StoredObject:
@@ -216,7 +216,7 @@ async def change(store: Store, name: str, edit: Callable[[JSONObject], Any], opt
         edit(obj)
         return obj
 
-    written = (await store.update(context(), name, transform, options)).object
+    written = (await store.update(WriteRequest(context(), options), name, transform)).object
     assert isinstance(written, StoredObject)
     return written
 
@@ -227,7 +227,7 @@ async def replace(store: Store, obj: JSONObject, options: WriteOptions = WRITE) 
     async def transform(current: JSONObject) -> JSONObject:
         return copy.deepcopy(obj)
 
-    return (await store.update(context(), obj["metadata"]["name"], transform, options)).object.decoded()
+    return (await store.update(WriteRequest(context(), options), obj["metadata"]["name"], transform)).object.decoded()
 
 
 async def delete(store: Store, name: str = "a", **options: Any) -> Any:

@@ -13,7 +13,7 @@ from aggserver.informers.informer import CONTROLLER
 from aggserver.kinds.served import Kinds
 from aggserver.meta.errors import StatusError
 from aggserver.registry.environment import Environment
-from aggserver.registry.rest import Context, DeleteOptions, WriteOptions
+from aggserver.registry.rest import Context, DeleteOptions, WriteOptions, WriteRequest
 from aggserver.registry.store import Store
 from aggserver.storage.memory import MemoryStorage
 from tests.fakes.clock import FakeClock
@@ -72,14 +72,16 @@ class World:
 
     async def create(self, obj: dict[str, Any]) -> None:
         made = {"apiVersion": f"{GROUP}/v1", **obj}
-        await self.store(obj["kind"]).create(Context(CONTROLLER, obj["metadata"].get("namespace", "")), made, WriteOptions())
+        await self.store(obj["kind"]).create(
+            WriteRequest(Context(CONTROLLER, obj["metadata"].get("namespace", "")), WriteOptions()), made
+        )
 
     async def change(self, kind: str, name: str, namespace: str = "", **members: Any) -> None:
         async def changed(obj: dict[str, Any]) -> dict[str, Any]:
             metadata = {**obj["metadata"], **members.get("metadata", {})}
             return {**obj, **members, "metadata": metadata}
 
-        await self.store(kind).update(Context(CONTROLLER, namespace), name, changed, WriteOptions())
+        await self.store(kind).update(WriteRequest(Context(CONTROLLER, namespace), WriteOptions()), name, changed)
 
     async def delete(self, kind: str, name: str, namespace: str = "") -> None:
         await self.store(kind).delete(Context(CONTROLLER, namespace), name, DeleteOptions())

@@ -15,7 +15,7 @@ from aggserver.authorization.delegating import Decision
 from aggserver.informers.informer import CONTROLLER
 from aggserver.meta.errors import StatusError
 from aggserver.meta.resource import ResourceInfo
-from aggserver.registry.rest import Context, WriteOptions
+from aggserver.registry.rest import Context, WriteOptions, WriteRequest
 from aggserver.standalone.param_permissions import ParamPermissions
 from tests.standalone.roles import World
 
@@ -70,13 +70,13 @@ async def check(rights: Rights) -> AsyncIterator[ParamPermissions]:
         }
         store = stores["validatingadmissionpolicies"]
         store.strategy.conform(policy)
-        await store.create(Context(CONTROLLER), policy, WriteOptions())
+        await store.create(WriteRequest(Context(CONTROLLER), WriteOptions()), policy)
     mutation = {"patchType": "JSONPatch", "jsonPatch": {"expression": '[JSONPatch{op: "remove", path: "/x"}]'}}
     spec = {"matchConstraints": {"resourceRules": [rule]}, "mutations": [mutation], "reinvocationPolicy": "Never"}
     mutating = {"apiVersion": f"{GROUP}/v1", "kind": "MutatingAdmissionPolicy", "metadata": {"name": "none"}, "spec": spec}
     store = stores["mutatingadmissionpolicies"]
     store.strategy.conform(mutating)
-    await store.create(Context(CONTROLLER), mutating, WriteOptions())
+    await store.create(WriteRequest(Context(CONTROLLER), WriteOptions()), mutating)
     yield ParamPermissions(rights, find, stores)
     for store in stores.values():
         store.end_watches()

@@ -11,7 +11,7 @@ import pytest
 from aggserver.admission.sources import Collection
 from aggserver.admissionregistration.kinds import registration_stores
 from aggserver.informers.informer import CONTROLLER
-from aggserver.registry.rest import Context, DeleteOptions, WriteOptions
+from aggserver.registry.rest import Context, DeleteOptions, WriteOptions, WriteRequest
 from aggserver.standalone.sources import OwnParams, OwnSources, own_kinds
 from tests.fakes.clock import until
 from tests.fakes.definitions import CRONTABS, CRONTABS_PATH, WIDGETS, crontab
@@ -39,13 +39,13 @@ def naming(api_version: str, kind: str) -> Collection:
 async def test_rules_are_known_from_before_the_start_and_followed(server: LocalServer) -> None:
     stores = registration_stores(server.environment)
     store, context = stores["validatingadmissionpolicybindings"], Context(CONTROLLER)
-    await store.create(context, binding("before"), WriteOptions())
+    await store.create(WriteRequest(context, WriteOptions()), binding("before"))
     sources = OwnSources(stores)
     task = asyncio.create_task(sources.run())
     await sources.known()
     bindings = sources.rules.validating_policy_bindings
     assert bindings.get("", "before")
-    await store.create(context, binding("later"), WriteOptions())
+    await store.create(WriteRequest(context, WriteOptions()), binding("later"))
     await until(lambda: bindings.get("", "later"))
     await store.delete(context, "before", DeleteOptions())
     await until(lambda: len(bindings) == 1)

@@ -13,7 +13,7 @@ from aggserver.authentication.service_accounts import Name, read_claims
 from aggserver.kinds.served import Kinds
 from aggserver.meta.errors import StatusError
 from aggserver.meta.warnings import Warnings
-from aggserver.registry.rest import Context, WriteOptions
+from aggserver.registry.rest import Context, WriteOptions, WriteRequest
 from aggserver.standalone import openid
 from aggserver.standalone.token_reviews import TokenReviews
 from aggserver.standalone.tokens import Issuing, TokenRequests
@@ -46,16 +46,16 @@ class Tokens:
         kinds = {"serviceaccounts": "ServiceAccount", "pods": "Pod", "nodes": "Node"}
         obj = {"apiVersion": "v1", "kind": kinds[resource], "metadata": {"name": name}, **more}
         context = Context(ADMIN, "" if resource == "nodes" else "default")
-        await self.store(resource).create(context, obj, WriteOptions())
+        await self.store(resource).create(WriteRequest(context, WriteOptions()), obj)
 
     async def request(self, spec: Mapping[str, Any]) -> Any:
         context = Context(ADMIN, "default", self.warnings, name="bob")
         body = {"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "metadata": {}, "spec": dict(spec)}
-        return (await self.requests.create(context, body, WriteOptions())).decoded()
+        return (await self.requests.create(WriteRequest(context, WriteOptions()), body)).decoded()
 
     async def review(self, token: str) -> Any:
         body = {"kind": "TokenReview", "apiVersion": "authentication.k8s.io/v1", "metadata": {}, "spec": {"token": token}}
-        return (await self.reviews.create(Context(ADMIN), body, WriteOptions())).decoded()["status"]
+        return (await self.reviews.create(WriteRequest(Context(ADMIN), WriteOptions()), body)).decoded()["status"]
 
 
 async def test_made_and_examined(server: LocalServer) -> None:

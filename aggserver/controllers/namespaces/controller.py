@@ -21,7 +21,7 @@ from aggserver.kinds.namespaces import FINALIZER, NamespaceFinalizeStrategy, Nam
 from aggserver.meta import times
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
-from aggserver.registry.rest import Context, DeleteOptions, WriteOptions
+from aggserver.registry.rest import Context, DeleteOptions, WriteOptions, WriteRequest
 from aggserver.registry.store import Store
 from aggserver.storage.interface import Storage
 
@@ -86,10 +86,10 @@ class NamespaceController:
             return {**current, "spec": {"finalizers": [entry for entry in finalizers(current) if entry != FINALIZER]}}
 
         try:
-            await self._status.update(Context(CONTROLLER), name, with_status, _WRITE)
+            await self._status.update(WriteRequest(Context(CONTROLLER), _WRITE), name, with_status)
             if remaining.objects or remaining.failures:
                 return _RESYNC_SECONDS
-            await self._finalize.update(Context(CONTROLLER), name, without_finalizer, _WRITE)
+            await self._finalize.update(WriteRequest(Context(CONTROLLER), _WRITE), name, without_finalizer)
         except StatusError as error:
             if error.code != 404:  # a client removed it first
                 raise

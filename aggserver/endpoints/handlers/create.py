@@ -7,7 +7,7 @@ from aggserver.endpoints import negotiation
 from aggserver.endpoints.handlers import attributes, body, options, reply
 from aggserver.endpoints.installer import ResourceScope
 from aggserver.endpoints.request import Request, Response
-from aggserver.registry.rest import Context, Creater
+from aggserver.registry.rest import Context, Creater, WriteRequest
 
 __all__ = ["create"]
 
@@ -21,5 +21,5 @@ async def create(scope: ResourceScope, resource: Creater, context: Context, requ
     obj = await body.read_object(scope, request, write.field_validation)
     context.body_bytes = len(await request.body())
     admission = attributes.bound(scope, request, CREATE, options.given(request.query_all), dry_run=write.dry_run)
-    created = await resource.create(context, obj, write, admission)
+    created = await resource.create(WriteRequest(context, write, admission), obj)
     return reply.object_reply(scope, request, media, created, 201)

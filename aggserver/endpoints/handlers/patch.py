@@ -24,7 +24,7 @@ from aggserver.meta import codec, errors, field, golang
 from aggserver.meta.field import Path
 from aggserver.meta.json_types import JSONObject
 from aggserver.publish.operations import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, PATCH_TYPES, STRATEGIC_PATCH
-from aggserver.registry.rest import Admission, Applier, Context, Updater, WriteOptions
+from aggserver.registry.rest import Admission, Applier, Context, Updater, WriteOptions, WriteRequest
 from aggserver.schema.pruning import MalformedError
 from aggserver.scheme import object_meta
 from aggserver.scheme.decoding import type_meta_error, without_kind
@@ -82,7 +82,7 @@ async def patch(scope: ResourceScope, resource: Updater, context: Context, reque
             context.warnings.extend(body.warning_texts(texts))
         return obj
 
-    written = await resource.update(context, request.info.name, patched, write, admission)
+    written = await resource.update(WriteRequest(context, write, admission), request.info.name, patched)
     return reply.object_reply(scope, request, media, written.object)
 
 
@@ -99,7 +99,7 @@ async def _apply(
         raise negotiation.unsupported_media_type(PATCH_TYPES[:-1])
     configuration = await body.read_configuration(request, write.field_validation)
     authorized = attributes.allowed_to_create(admission, request)
-    written = await resource.apply(context, request.info.name, configuration, write, authorized)
+    written = await resource.apply(WriteRequest(context, write, authorized), request.info.name, configuration)
     return reply.object_reply(scope, request, media, written.object, 201 if written.created else 200)
 
 

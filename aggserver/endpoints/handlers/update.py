@@ -11,7 +11,7 @@ from aggserver.endpoints.installer import ResourceScope
 from aggserver.endpoints.request import Request, Response
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry import preparation
-from aggserver.registry.rest import Context, Updater
+from aggserver.registry.rest import Context, Updater, WriteRequest
 
 __all__ = ["update"]
 
@@ -37,5 +37,5 @@ async def update(scope: ResourceScope, resource: Updater, context: Context, requ
     bound = attributes.bound(scope, request, UPDATE, options.given(request.query_all), dry_run=write.dry_run)
     # Of custom resources, no PUT creates one.
     admission = attributes.allowed_to_create(bound, request) if scope.built_in else bound
-    written = await resource.update(context, name, replaced, write, admission)
+    written = await resource.update(WriteRequest(context, write, admission), name, replaced)
     return reply.object_reply(scope, request, media, written.object, 201 if written.created else 200)

@@ -11,7 +11,7 @@ import pytest
 from aggserver.admission.chain import Chain
 from aggserver.merge import patch as patches
 from aggserver.meta import codec
-from aggserver.registry.rest import Context, Updater, WriteOptions
+from aggserver.registry.rest import Context, Updater, WriteOptions, WriteRequest
 from tests.fakes.asgi import Answer, Client
 from tests.fakes.definitions import CRONTABS, CRONTABS_PATH, crontab, definition, version
 from tests.fakes.server import ADMIN, LocalServer
@@ -192,7 +192,7 @@ async def test_a_patch_that_is_overtaken_is_applied_again_and_warns_once(server:
                     return {**current, "spec": {**current["spec"], "image": other}}
 
                 assert isinstance(scope.rest, Updater)
-                await scope.rest.update(Context(ADMIN, "default"), "one", change, WriteOptions())
+                await scope.rest.update(WriteRequest(Context(ADMIN, "default"), WriteOptions()), "one", change)
             return False
 
     server.engine.admission._mutating = Chain([Meddling()])._mutating
