@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 
 from aggserver.meta import codec
 from aggserver.storage.cacher import Cacher
-from aggserver.storage.interface import Conflict, KeyExists, KeyValue, NotFound, Storage, StorageError
+from aggserver.storage.interface import Conflict, Corrupt, KeyExists, KeyValue, NotFound, Storage, StorageError
 from aggserver.storage.keys import resource_prefix
 
 __all__ = ["Marks"]
@@ -50,10 +50,19 @@ class _Mark:
 
 
 class Marks:
-    def __init__(self, storage: Storage, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+    """corrupt, behind: see `Cacher`; what the marks have of either is added."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        *,
+        corrupt: dict[str, Corrupt] | None = None,
+        behind: dict[str, str] | None = None,
+    ) -> None:
         self._storage = storage
         self._sleep = sleep
-        self._cacher: Cacher[_Mark] = Cacher(storage, _PREFIX, make=_make, at=_at)
+        self._cacher: Cacher[_Mark] = Cacher(storage, _PREFIX, make=_make, at=_at, corrupt=corrupt, behind=behind)
         self._written: dict[str, int] = {}  # by this server, since etcd's event arrives later
         self._locks: dict[str, asyncio.Lock] = {}
         self._tasks: set[asyncio.Task[None]] = set()

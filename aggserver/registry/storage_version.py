@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from aggserver.meta import codec, errors
 from aggserver.storage.cacher import Cacher
-from aggserver.storage.interface import Conflict, Guard, KeyExists, KeyValue, NotFound, Storage
+from aggserver.storage.interface import Conflict, Corrupt, Guard, KeyExists, KeyValue, NotFound, Storage
 from aggserver.storage.keys import resource_prefix
 
 __all__ = ["Fence", "Identity", "StorageVersions", "Superseded"]
@@ -57,11 +57,11 @@ class _Record:
 
 
 class StorageVersions:
-    """The records of all definitions in a store."""
+    """The records of all definitions in a store. corrupt, behind: see `Cacher`; what the records have of either is added."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, corrupt: dict[str, Corrupt] | None = None, behind: dict[str, str] | None = None) -> None:
         self._storage = storage
-        self._cacher: Cacher[_Record] = Cacher(storage, _PREFIX, make=_make, at=_at)
+        self._cacher: Cacher[_Record] = Cacher(storage, _PREFIX, make=_make, at=_at, corrupt=corrupt, behind=behind)
 
     async def enforce(self, name: str, version: str, identity: Identity) -> None:
         """From now on, no write in another version gets through that comes from this state of the definition or an older one.
