@@ -210,7 +210,7 @@ async def _authentication(
 
     watcher = FileWatcher(files, read_again)
     source = ConfigMapSource(asked, authenticator.replace, overrides_from(options, watcher.read()))
-    engine.checks.add("authentication", source.healthy, livez=False, warning=source.warning)
+    engine.checks.add("authentication", source.ready, livez=False, warning=source.warning)
     tasks: list[Task] = [("watch of the authentication ConfigMap", source.run)]
     if files:
         tasks.append(("watch of the CA files", lambda: watcher.run(asyncio.sleep)))

@@ -36,8 +36,8 @@ class Environment:
     """clock: seconds since the epoch. monotonic: seconds. random: an integer in [0, argument).
 
     max_object_bytes: limit for an object as it is stored.
-    corrupt: the objects known to be unreadable, by key. behind: why a cache does not follow the store, by prefix. Both are shared by
-    all cachers. converted: what converters made of objects.
+    corrupt: the objects known to be unreadable, by key. behind: why a cache does not follow the store, by prefix. Both are shared
+    by all cachers. converted: what converters made of objects.
     webhooks: calls them. observe_conversion: is told of each call of a conversion webhook.
     """
 
