@@ -486,6 +486,35 @@ async def test_a_late_write_of_the_host_becomes_part_of_the_record() -> None:
     await world.stop()
 
 
+async def test_late_writes_are_followed_for_the_whole_time_after_each_move() -> None:
+    world = World(writes=0)
+    timers: list[asyncio.Event] = []
+
+    async def sleep(seconds: float) -> None:
+        if seconds == LATE_SECONDS:
+            timers.append(asyncio.Event())
+            await timers[-1].wait()
+        await asyncio.sleep(0)
+
+    world.sleep = sleep
+    await moved(world)
+    world.select(selected=False)
+    await world.settle()
+    world.select(selected=True)
+    await world.settle()
+    assert len(timers) == 2
+    timers[0].set()
+    await settled()
+    key = "/stable.example.com/crontabs/default/late"
+    late = {"apiVersion": "stable.example.com/v1", "kind": "K", "metadata": {"name": key}}
+    revision = await world.host.create(key, codec.encode_json(late) + b"\n")
+    await settled()
+    assert (await world.objects(world.own))[key] == late
+    timers[1].set()
+    await until(lambda: world.journal.records[CRONTABS].copied[CRONTABS].host_revision >= revision)
+    await world.stop()
+
+
 async def test_a_late_write_that_can_not_be_copied_is_told() -> None:
     world = World(writes=0)
     following_late_writes(world)
