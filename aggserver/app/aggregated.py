@@ -113,7 +113,11 @@ async def run(options: Options, say: Callable[[str], None], on_server: Callable[
                 authenticator,
                 authorizer,
                 options,
-                before_authorization={"loading": loading(sources.missing, engine.installer.serves if adoption else None)},
+                before_authorization={
+                    "loading": loading(sources.missing, engine.installer.serves, adoption.unreadable)
+                    if adoption
+                    else loading(sources.missing)
+                },
                 before_authentication=before_authentication,
             ),
             [listen(options)],

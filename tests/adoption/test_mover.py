@@ -15,6 +15,7 @@ from aggserver.adoption.record import LATE_WRITE, GiveBack, Phase, Record, Refus
 from aggserver.meta import codec
 from tests.adoption.world import CRONTABS, GROUP, SHIRTS, World
 from tests.fakes.clock import settled, until
+from tests.fakes.damage import flip
 
 
 async def check(world: World, *, adopted: bool) -> None:
@@ -512,6 +513,21 @@ async def test_late_writes_are_followed_for_the_whole_time_after_each_move() -> 
     assert (await world.objects(world.own))[key] == late
     timers[1].set()
     await until(lambda: world.journal.records[CRONTABS].copied[CRONTABS].host_revision >= revision)
+    await world.stop()
+
+
+async def test_nothing_moves_and_the_guard_stays_while_a_record_is_damaged() -> None:
+    world = await moved(World(writes=0))
+    await world.stop()
+    guards = list(world.guards)
+    flip(world.own, f"/aggserver/adoptions/{CRONTABS}")
+    world.points.clear()
+    world.run()
+    began = world.clock.now
+    await until(lambda: world.clock.now > began + 100)
+    world.select(selected=True)
+    await settled()
+    assert (world.points, world.guards) == ([], guards)
     await world.stop()
 
 
