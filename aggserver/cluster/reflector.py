@@ -37,6 +37,10 @@ OnError = Callable[[ClusterError | Unreachable | None], None]
 # have ended, and it may be the one of what this server trusts: so these are short, and a dozen cost 8 requests a minute.
 WATCH_SECONDS = 60
 
+# After failures for so long it lists again, which shows at once that the copy is right. A watch that is resumed shows it only
+# with its first bookmark, a minute later, and the version to resume from is old by then.
+LIST_AGAIN_SECONDS = 60.0
+
 # A shorter watch without an event counts as a failure, because retrying it immediately could become a busy loop.
 SHORT_WATCH_SECONDS = 1.0
 
@@ -74,6 +78,7 @@ class Reflector:
         self._random = random
         self._objects: dict[str, JSONObject] = {}
         self._failing = False
+        self._failing_since = 0.0
         self._unexpected = ""  # the last exception that is none of a request
         # The resourceVersion to watch from; '' if the collection must be listed first.
         self._version = ""
@@ -111,6 +116,10 @@ class Reflector:
             self._version = ""
             if error.code == 410:
                 return  # the resourceVersion has expired, which is no error after a long interruption
+        if not self._failing:
+            self._failing_since = self._clock()
+        elif self._clock() - self._failing_since > LIST_AGAIN_SECONDS:
+            self._version = ""
         self._failing = True
         self._on_error(error)
 

@@ -316,7 +316,8 @@ async def test_a_cluster_out_of_reach_for_long_is_no_state_to_go_on_with() -> No
         assert source.ready() is None, "nothing has failed"
         await cluster.put(PATH, config_map(client="next"))
         await until(lambda: len(applied) == 2)
-        cluster.fail("WATCH", PATH, Unreachable("connection refused"), times=1000)
+        for method in ("GET", "WATCH"):
+            cluster.fail(method, PATH, Unreachable("connection refused"), times=1000)
         await cluster.end_watches()
         await until(source.ready)
         assert clock.now > 4600 + 300
