@@ -9,9 +9,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from aggserver.kinds.claim_updates import claim_problems
 from aggserver.kinds.jobs import job_problems
 from aggserver.kinds.pod_updates import pod_images
 from aggserver.kinds.secrets import secret_problems
+from aggserver.kinds.service_rules import service_problems
 from aggserver.meta.field import FieldError, Path, duplicate, invalid
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.names import dns1123_label
@@ -112,6 +114,8 @@ _RULES: Mapping[str, Callable[[JSONObject], Iterable[FieldError]]] = {
     "batch/v1.CronJob": _cron_job,
     "batch/v1.Job": _job,
     "core/v1.ConfigMap": _config_map,
+    "core/v1.PersistentVolumeClaim": claim_problems,
     "core/v1.Pod": pod_images,
     "core/v1.Secret": _secret,
+    "core/v1.Service": service_problems,
 }

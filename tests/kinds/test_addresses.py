@@ -50,7 +50,8 @@ def test_none_is_left() -> None:
 REFUSED = {
     "taken": ({"clusterIP": "10.0.0.2"}, "failed to allocate IP 10.0.0.2: provided IP is already allocated"),
     "outside": ({"clusterIP": "10.9.0.2"}, "is not in the valid range. The range of valid IPs is 10.0.0.0/29"),
-    "no address": ({"clusterIP": "x"}, "is not in the valid range"),
+    "no address": ({"clusterIP": "x"}, 'spec.clusterIPs[0]: Invalid value: "x": must be a valid IP address'),
+    "address outside": ({"clusterIP": "192.0.2.1"}, "is not in the valid range"),
     "both families": ({"ipFamilyPolicy": "RequireDualStack"}, "this cluster is not configured for dual-stack services"),
     "other family": ({"ipFamilies": ["IPv6"]}, "not configured on this cluster"),
     "taken port": ({"type": "NodePort", "ports": [{"port": 1, "nodePort": 30001}]}, "provided port is already allocated"),
