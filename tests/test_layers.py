@@ -160,6 +160,7 @@ PURE = (
     "aggserver.kinds.kind_rules",
     "aggserver.kinds.pod_updates",
     "aggserver.kinds.service_rules",
+    "aggserver.kinds.tolerations",
     "aggserver.kinds.fields",
     "aggserver.kinds.strategy",
     "aggserver.kinds.versions",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from aggserver.kinds.tolerations import added_toleration_problems
 from aggserver.meta import field
 from aggserver.meta.field import FieldError, Path
 from aggserver.meta.golang import to_json
@@ -110,9 +111,10 @@ def _deadline(seconds: int | None, before: int | None) -> tuple[list[FieldError]
 
 def _tolerations(tolerations: Sequence[JSONObject], before: Sequence[JSONObject]) -> list[FieldError]:
     given = set(map(_toleration, tolerations))
+    path = _SPEC.child("tolerations")
     if all(_toleration(each) in given for each in before):
-        return []
-    return [field.forbidden(_SPEC.child("tolerations"), "existing toleration can not be modified except its tolerationSeconds")]
+        return list(added_toleration_problems(tolerations, path))
+    return [field.forbidden(path, "existing toleration can not be modified except its tolerationSeconds")]
 
 
 def _toleration(toleration: JSONObject) -> tuple[str, ...]:
