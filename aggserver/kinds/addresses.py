@@ -116,7 +116,7 @@ def assign(obj: JSONObject, old: JSONObject | None, pool: Pool) -> list[FieldErr
 def _families(spec: JSONObject, before: JSONMapping) -> list[FieldError]:
     """Set the policy and the families."""
     is_free = spec.get("clusterIP") == _NONE and not spec.get("selector")  # headless, and with endpoints of a user's own
-    policy = spec.setdefault("ipFamilyPolicy", before.get("ipFamilyPolicy") or (_DUAL if is_free else _SINGLE))
+    policy: str = spec.setdefault("ipFamilyPolicy", before.get("ipFamilyPolicy") or (_DUAL if is_free else _SINGLE))
     if problems := list(_mismatches(spec)) or list(_misfits(spec, before, policy)):
         return problems
     families: list[Any] = list(spec.get("ipFamilies") or ())
