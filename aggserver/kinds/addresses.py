@@ -15,7 +15,7 @@ from aggserver.meta import field
 from aggserver.meta.field import FieldError, Path
 from aggserver.meta.json_types import JSONMapping, JSONObject
 
-__all__ = ["NODE_PORTS", "Pool", "assign", "first_address", "node_ports", "release"]
+__all__ = ["NODE_PORTS", "Pool", "assign", "first_address", "is_accessible", "node_ports", "release"]
 
 NODE_PORTS = range(30000, 32768)
 _SPEC = Path("spec")
@@ -68,8 +68,11 @@ def release(obj: JSONObject, old: JSONObject) -> None:
             if spec.get(name) == before.get(name):
                 _drop(spec, name)
         obj["status"] = {**(obj.get("status") or {}), "loadBalancer": {}}
-    is_outside = _has_node_ports(before) and not _has_node_ports(spec)
-    if is_outside and spec.get("externalTrafficPolicy") == before.get("externalTrafficPolicy"):
+    if (
+        is_accessible(before)
+        and not is_accessible(spec)
+        and spec.get("externalTrafficPolicy") == before.get("externalTrafficPolicy")
+    ):
         _drop(spec, "externalTrafficPolicy")
 
 
@@ -99,14 +102,13 @@ def assign(obj: JSONObject, old: JSONObject | None, pool: Pool) -> list[FieldErr
     spec = obj["spec"]
     if spec.get("clusterIP") and not spec.get("clusterIPs"):
         spec["clusterIPs"] = [spec["clusterIP"]]
-    problems = [] if spec.get("type") == "ExternalName" else _families(spec, old["spec"] if old else {})
+    is_done = spec.get("type") == "ExternalName" or (old is not None and _still_prefers_both(spec, old["spec"]))
+    problems = [] if is_done else _families(spec, old["spec"] if old else {})
     if problems:
         return problems
-    if old is not None and _needs_ip(old["spec"]) and _needs_ip(spec):
-        before, now = old["spec"].get("clusterIPs") or [], spec.get("clusterIPs") or []
-        if before and now and before[0] != now[0]:
-            return [field.invalid(_IPS.index(0), now, "may not change once set")]
-    if _needs_ip(spec):
+    # A Service that had an address gets no other one: that it asks for one is refused afterwards.
+    has_one = old is not None and _needs_ip(old["spec"]) and spec.get("clusterIPs")
+    if _needs_ip(spec) and not has_one:
         problems += _address(spec, pool)
     if _has_node_ports(spec):
         problems += _ports(spec, pool, is_new=old is None)
@@ -116,8 +118,13 @@ def assign(obj: JSONObject, old: JSONObject | None, pool: Pool) -> list[FieldErr
 def _families(spec: JSONObject, before: JSONMapping) -> list[FieldError]:
     """Set the policy and the families."""
     is_free = spec.get("clusterIP") == _NONE and not spec.get("selector")  # headless, and with endpoints of a user's own
-    policy: str = spec.setdefault("ipFamilyPolicy", before.get("ipFamilyPolicy") or (_DUAL if is_free else _SINGLE))
-    if problems := list(_mismatches(spec)) or list(_misfits(spec, before, policy)):
+    policy: Any = spec.setdefault("ipFamilyPolicy", before.get("ipFamilyPolicy") or (_DUAL if is_free else _SINGLE))
+    problems = list(_mismatches(spec))
+    if not problems:
+        if policy == _SINGLE:
+            _release_second(spec, before)
+        problems += _misfits(spec, before, policy)
+    if problems:
         return problems
     families: list[Any] = list(spec.get("ipFamilies") or ())
     if is_free:
@@ -133,6 +140,19 @@ def _families(spec: JSONObject, before: JSONMapping) -> list[FieldError]:
             problems.append(field.invalid(_FAMILIES.index(index), family, "not configured on this cluster"))
     spec["ipFamilies"] = families or ["IPv4"]
     return problems
+
+
+def _still_prefers_both(spec: JSONMapping, before: JSONMapping) -> bool:
+    """Then it gets no second family, and loses none, when those of the cluster have changed."""
+    same = all((spec.get(name) or None) == (before.get(name) or None) for name in ("type", "clusterIPs", "ipFamilies"))
+    return same and spec.get("ipFamilyPolicy") == before.get("ipFamilyPolicy") == "PreferDualStack"
+
+
+def _release_second(spec: JSONObject, before: JSONMapping) -> None:
+    """Who asks for one of two says so by the policy alone."""
+    for name in ("clusterIPs", "ipFamilies"):
+        if len(spec.get(name) or ()) > 1 and spec[name] == before.get(name):
+            spec[name] = spec[name][:1]
 
 
 def _misfits(spec: JSONMapping, before: JSONMapping, policy: str) -> Iterator[FieldError]:
@@ -278,6 +298,11 @@ def _needs_ip(spec: JSONMapping) -> bool:
 
 def _has_node_ports(spec: JSONMapping) -> bool:
     return spec.get("type") in ("NodePort", "LoadBalancer")
+
+
+def is_accessible(spec: JSONMapping) -> bool:
+    """From outside of the cluster."""
+    return _has_node_ports(spec) or (spec.get("type") == "ClusterIP" and bool(spec.get("externalIPs")))
 
 
 def _has_health_port(spec: JSONMapping) -> bool:

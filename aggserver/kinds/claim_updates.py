@@ -11,10 +11,12 @@ from aggserver.kinds.pod_updates import semantic
 from aggserver.meta import field, quantity
 from aggserver.meta.field import FieldError, Path
 from aggserver.meta.json_types import JSONMapping, JSONObject
+from aggserver.scheme.types import lookup
 
 __all__ = ["changed_claim", "claim_problems"]
 
 _SPEC = Path("spec")
+_CLAIM_SPEC = lookup("core/v1.PersistentVolumeClaimSpec")
 _CLASS, _ATTRIBUTES = "storageClassName", "volumeAttributesClassName"
 _OLD_CLASS = "volume.beta.kubernetes.io/storage-class"
 _IMMUTABLE = "field is immutable"
@@ -41,7 +43,7 @@ def changed_claim(obj: JSONObject, old: JSONObject) -> Iterator[FieldError]:
             spec[_CLASS] = None
     if (obj.get("status") or {}).get("phase") == "Bound":
         _take_what_may_change(spec, before)
-    if semantic(spec) != semantic(before):
+    if semantic(spec, _CLAIM_SPEC) != semantic(before, _CLAIM_SPEC):
         yield field.forbidden(_SPEC, _FIXED)
     yield from _shrunk(obj, old)
     if obj["spec"].get("volumeMode") != old["spec"].get("volumeMode"):

@@ -15,6 +15,7 @@ from aggserver.kinds.service_rules import changed_service
 from aggserver.meta import codec, field
 from aggserver.meta.field import FieldError, Path
 from aggserver.meta.json_types import JSONObject
+from aggserver.scheme.types import lookup
 
 __all__ = ["changed_immutables"]
 
@@ -102,7 +103,7 @@ def changed_immutables(type_name: str, obj: JSONObject, old: JSONObject) -> list
             where = Path(shown or path)
             problems.append(field.forbidden(where, why[1:]) if why[0] == "!" else field.invalid(where, value, why))
     fixed = _FIXED.get(type_name)
-    if fixed is not None and _fixed_part(obj, fixed[0]) != _fixed_part(old, fixed[0]):
+    if fixed is not None and _fixed_part(type_name, obj, fixed[0]) != _fixed_part(type_name, old, fixed[0]):
         problems.append(field.forbidden(Path("spec"), fixed[1]))
     return problems
 
@@ -116,8 +117,9 @@ def _frozen(type_name: str, obj: JSONObject, old: JSONObject) -> list[FieldError
     return problems + [field.forbidden(Path(name), _WHEN_FROZEN) for name in changed]
 
 
-def _fixed_part(obj: JSONObject, free: tuple[str, ...]) -> Any:
-    return semantic({name: value for name, value in (obj.get("spec") or {}).items() if name not in free})
+def _fixed_part(type_name: str, obj: JSONObject, free: tuple[str, ...]) -> Any:
+    kept = {name: value for name, value in (obj.get("spec") or {}).items() if name not in free}
+    return semantic(kept, lookup(type_name).members["spec"].type)
 
 
 def _at(obj: JSONObject, path: str) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from aggserver.kinds.pod_updates import semantic
+from aggserver.kinds.pod_updates import POD_SPEC, semantic
 from aggserver.meta import codec, field
 from aggserver.meta.field import FieldError, Path
 from aggserver.meta.json_types import JSONMapping, JSONObject
@@ -62,9 +62,9 @@ def _is_at_rest(job: JSONObject) -> bool:
 
 
 def _without_placement(pod: JSONObject) -> Any:
-    free = ("nodeSelector", "tolerations", "schedulingGates")
-    kept = {name: value for name, value in pod.items() if name not in free}
+    kept = {name: value for name, value in pod.items() if name not in ("nodeSelector", "tolerations", "schedulingGates")}
+    # No affinity is as good as one that is about nodes only.
     kept["affinity"] = {name: value for name, value in (pod.get("affinity") or {}).items() if name != "nodeAffinity"}
     for name in ("containers", "initContainers"):
         kept[name] = [{key: value for key, value in each.items() if key != "resources"} for each in pod.get(name) or ()]
-    return semantic(kept)
+    return semantic(kept, POD_SPEC)

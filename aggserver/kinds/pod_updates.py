@@ -13,8 +13,11 @@ from aggserver.meta import field
 from aggserver.meta.field import FieldError, Path
 from aggserver.meta.golang import to_json
 from aggserver.meta.json_types import JSONObject
+from aggserver.scheme.types import Type, lookup
 
-__all__ = ["changed_annotations", "changed_pod", "pod_images", "semantic"]
+__all__ = ["POD_SPEC", "changed_annotations", "changed_pod", "pod_images", "semantic"]
+
+POD_SPEC, _TERM = lookup("core/v1.PodSpec"), lookup("core/v1.NodeSelectorTerm")
 
 _SPEC, _ANNOTATIONS = Path("spec"), Path("metadata").child("annotations")
 _AFFINITY = _SPEC.child("affinity", "nodeAffinity")
@@ -53,7 +56,8 @@ def changed_pod(obj: JSONObject, old: JSONObject) -> list[FieldError]:
     gated = bool(before.get("schedulingGates"))
     if gated:
         problems += _placement(spec, before)
-    fixed = _fixed_part(spec, gated), _fixed_part(before, gated)
+    placed = gated and _node_affinity(spec) != _node_affinity(before)
+    fixed = _fixed_part(spec, gated, placed), _fixed_part(before, gated, placed)
     seconds, grace = before.get("terminationGracePeriodSeconds"), spec.get("terminationGracePeriodSeconds")
     if seconds is not None and seconds < 0 and grace == 1:
         fixed[0]["terminationGracePeriodSeconds"] = seconds
@@ -154,7 +158,8 @@ def _terms(spec: JSONObject) -> Sequence[JSONObject]:
 
 
 def _only_adds(term: JSONObject, before: JSONObject) -> bool:
-    parts = [(semantic(term.get(name)) or [], semantic(before.get(name)) or []) for name in ("matchExpressions", "matchFields")]
+    terms = semantic(term, _TERM), semantic(before, _TERM)
+    parts = [tuple(each.get(name, []) for each in terms) for name in ("matchExpressions", "matchFields")]
     if not any(was for _, was in parts):
         return not any(now for now, _ in parts)
     return all(now[: len(was)] == was for now, was in parts)
@@ -173,23 +178,35 @@ def _go_term(term: JSONObject) -> str:
     return f"{{{','.join(parts)}}}"
 
 
-def _fixed_part(spec: JSONObject, gated: bool) -> dict[str, Any]:
-    """What can't change. gated: whether the Pod was, and can be placed."""
+def _node_affinity(spec: JSONObject) -> Any:
+    return semantic((spec.get("affinity") or {}).get("nodeAffinity"), lookup("core/v1.NodeAffinity"))
+
+
+def _fixed_part(spec: JSONObject, gated: bool, placed: bool) -> dict[str, Any]:
+    """What can't change. gated: whether the Pod was, and can be placed. placed: whether its node affinity changes."""
     free = {"activeDeadlineSeconds", "schedulingGates", "tolerations", *_CONTAINERS, *(("nodeSelector",) if gated else ())}
     kept = {name: value for name, value in spec.items() if name not in free}
     for name in _CONTAINERS:
         kept[name] = [{**each, "image": ""} for each in spec.get(name) or ()]
-    if gated and kept.get("affinity"):
-        kept["affinity"] = {**kept["affinity"], "nodeAffinity": None}
-    result: dict[str, Any] = semantic(kept)
+    if placed and kept.get("affinity") is not None:
+        kept["affinity"] = {name: value for name, value in kept["affinity"].items() if name != "nodeAffinity" and value} or None
+    result: dict[str, Any] = semantic(kept, POD_SPEC)
     return result
 
 
-def semantic(value: Any) -> Any:
-    """The value without members that are null or empty, as equality.Semantic compares."""
+def semantic(value: Any, of: Type) -> Any:
+    """A value of a type without what equality.Semantic does not tell from nothing: empty lists and maps, but no empty struct."""
+    if of.kind == "struct" and isinstance(value, Mapping):
+        found: dict[str, Any] = {}
+        for name, inner in value.items():
+            if inner is None or (member := of.members.get(name)) is None:
+                continue
+            same = semantic(inner, member.type)
+            if member.pointer or same not in ({}, []):
+                found[name] = same
+        return found
+    if of.element is None or value is None:
+        return value
     if isinstance(value, Mapping):
-        members = ((name, semantic(member)) for name, member in value.items())
-        return {name: member for name, member in members if member not in (None, {}, [])}
-    if isinstance(value, list):
-        return list(map(semantic, value))
-    return value
+        return {key: semantic(inner, of.element) for key, inner in value.items()}
+    return [semantic(inner, of.element) for inner in value]

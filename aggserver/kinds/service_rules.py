@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from aggserver.kinds.addresses import is_accessible
 from aggserver.meta import field
 from aggserver.meta.field import FieldError, Path
 from aggserver.meta.json_types import JSONMapping, JSONObject
@@ -96,8 +97,8 @@ def _class(spec: JSONMapping) -> Iterator[FieldError]:
 
 
 def _traffic(spec: JSONMapping) -> Iterator[FieldError]:
-    kind, policy = spec.get("type"), spec.get("externalTrafficPolicy")
-    if policy and kind not in _OUTSIDE and not (kind == "ClusterIP" and spec.get("externalIPs")):
+    policy = spec.get("externalTrafficPolicy")
+    if policy and not is_accessible(spec):
         path = _SPEC.child("externalTrafficPolicy")
         yield field.invalid(path, policy, "may only be set for externally-accessible services")
     if (number := spec.get("healthCheckNodePort")) and not _has_health_port(spec):
@@ -110,8 +111,11 @@ def _has_health_port(spec: JSONMapping) -> bool:
 
 
 def changed_service(obj: JSONObject, old: JSONObject) -> Iterator[FieldError]:
-    """Of what is not about addresses. The class is looked at twice, as upstream."""
+    """The class is looked at twice, as upstream. That a second address can't come or go here, `addresses.py` has told."""
     spec, before = obj["spec"], old["spec"]
+    now, was = spec.get("clusterIPs") or [], before.get("clusterIPs") or []
+    if _EXTERNAL not in (spec.get("type"), before.get("type")) and now and was and now[0] != was[0]:
+        yield field.invalid(_SPEC.child("clusterIPs").index(0), now, "may not change once set")
     if spec.get("type") == before.get("type") == _BALANCER and spec.get("loadBalancerClass") != before.get("loadBalancerClass"):
         yield field.invalid(_CLASS, spec.get("loadBalancerClass"), "may not change once set")
     yield from _class(spec)

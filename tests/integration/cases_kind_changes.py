@@ -12,7 +12,7 @@ from typing import Any
 from tests.integration.comparison import MERGE_PATCH, Ask, Cases
 from tests.integration.kinds import minimal, on
 
-__all__ = ["CASES"]
+__all__ = ["CASES", "NEAR", "seen", "volume_claim", "zone"]
 
 # A Go struct, and an address that was given by chance.
 _VALUE = re.compile(r'Invalid value: ([{\[].*[}\]]|"10\.0\.0\.\d+"): ')
@@ -22,7 +22,7 @@ _CLASS = "storage.k8s.io/storageclasses"
 _SUSPENDED = {"type": "Suspended", "status": "True", "lastTransitionTime": _STARTED}
 
 
-def _seen(body: Any) -> Any:
+def seen(body: Any) -> Any:
     if body.get("kind") != "Status":
         return body["kind"]
     causes = body.get("details", {}).get("causes", ())
@@ -31,21 +31,21 @@ def _seen(body: Any) -> Any:
 
 def _new(which: str, compared: bool = False, **spec: Any) -> Ask:
     base = minimal(which)
-    return on("POST", which, {**base, "spec": {**base["spec"], **spec}}, compared=compared, pick=_seen)
+    return on("POST", which, {**base, "spec": {**base["spec"], **spec}}, compared=compared, pick=seen)
 
 
 def _change(which: str, below: str = "", **members: Any) -> Ask:
-    return on("PATCH", which, members, kind=MERGE_PATCH, below=below, pick=_seen)
+    return on("PATCH", which, members, kind=MERGE_PATCH, below=below, pick=seen)
 
 
 def _spec(which: str, **spec: Any) -> Ask:
-    return on("PATCH", which, {"spec": spec}, kind=MERGE_PATCH, pick=_seen)
+    return on("PATCH", which, {"spec": spec}, kind=MERGE_PATCH, pick=seen)
 
 
 def _put(which: str, **spec: Any) -> Ask:
     """The whole object again, as somebody writes it who knows nothing of defaults."""
     base = minimal(which)
-    return on("PUT", which, {**base, "spec": {**base["spec"], **spec}}, pick=_seen)
+    return on("PUT", which, {**base, "spec": {**base["spec"], **spec}}, pick=seen)
 
 
 def _end(which: str) -> Ask:
@@ -57,12 +57,12 @@ def _of_pods(metadata: Any = None, **spec: Any) -> Ask:
     return _spec(_JOB, template={**({"metadata": metadata} if metadata else {}), **({"spec": spec} if spec else {})})
 
 
-def _zone(*zones: str) -> Any:
+def zone(*zones: str) -> Any:
     term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": list(zones)}]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
 
 
-_NEAR = {
+NEAR = {
     "podAffinity": {
         "requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone", "labelSelector": {"matchLabels": {"a": "b"}}}]
     }
@@ -84,9 +84,9 @@ def _directives() -> list[Ask]:
         _of_pods(tolerations=None),
         _of_pods(schedulingGates=[{"name": "example.com/a"}]),
         _of_pods(schedulingGates=None),
-        _of_pods(affinity=_zone("a")),
-        _of_pods(affinity=_zone("b")),
-        _of_pods(affinity=_NEAR),
+        _of_pods(affinity=zone("a")),
+        _of_pods(affinity=zone("b")),
+        _of_pods(affinity=NEAR),
         _of_pods(affinity=None),
         _of_pods(affinity={}),
         _of_pods({"labels": {"x": "y"}}),
@@ -154,8 +154,8 @@ _JOBS: Cases = {
         _end(_JOB),
     ],
     "change-job-affinity": [
-        _new(_JOB, suspend=True, template=_template(affinity={**_NEAR, **_zone("a")})),
-        _of_pods(affinity=_zone("b")),
+        _new(_JOB, suspend=True, template=_template(affinity={**NEAR, **zone("a")})),
+        _of_pods(affinity=zone("b")),
         _of_pods(affinity={"nodeAffinity": None}),
         _of_pods(affinity={"podAffinity": None}),
         _of_pods(affinity=None),
@@ -192,14 +192,14 @@ _JOBS: Cases = {
 }
 
 
-def _volume_claim(size: str = "1Gi", **metadata: Any) -> Any:
+def volume_claim(size: str = "1Gi", **metadata: Any) -> Any:
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
     return {"metadata": {"name": "v", **metadata}, "spec": spec}
 
 
 _SETS: Cases = {
     "change-set": [
-        _new(_SET, volumeClaimTemplates=[_volume_claim()]),
+        _new(_SET, volumeClaimTemplates=[volume_claim()]),
         _spec(_SET, replicas=3),
         _spec(_SET, minReadySeconds=3),
         _spec(_SET, ordinals={"start": 2}),
@@ -214,11 +214,11 @@ _SETS: Cases = {
         _spec(_SET, podManagementPolicy=None),
         _spec(_SET, selector={"matchExpressions": [{"key": "app", "operator": "Exists"}]}),
         _spec(_SET, volumeClaimTemplates=None),
-        _spec(_SET, volumeClaimTemplates=[_volume_claim(name="w")]),
-        _spec(_SET, volumeClaimTemplates=[_volume_claim()]),
-        _spec(_SET, volumeClaimTemplates=[_volume_claim(labels={"a": "b"})]),
-        _spec(_SET, volumeClaimTemplates=[_volume_claim("1024Mi")]),
-        _spec(_SET, volumeClaimTemplates=[_volume_claim("2Gi")]),
+        _spec(_SET, volumeClaimTemplates=[volume_claim(name="w")]),
+        _spec(_SET, volumeClaimTemplates=[volume_claim()]),
+        _spec(_SET, volumeClaimTemplates=[volume_claim(labels={"a": "b"})]),
+        _spec(_SET, volumeClaimTemplates=[volume_claim("1024Mi")]),
+        _spec(_SET, volumeClaimTemplates=[volume_claim("2Gi")]),
         _spec(_SET, serviceName=None, replicas=1),
         _end(_SET),
     ],

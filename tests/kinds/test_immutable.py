@@ -180,6 +180,7 @@ PODS: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
             'spec.tolerations[1].effect: Unsupported value: "Some": supported values: ',
         ],
     ),
+    "no affinity in place of an empty one": ({**_POD, "affinity": {}}, {"affinity": None}, [_OTHER]),
     "toleration removed": (
         {**_POD, "tolerations": [_TOLERATION]},
         {"tolerations": []},
