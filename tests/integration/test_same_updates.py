@@ -1,4 +1,4 @@
-"""Random changes of Pods, Jobs, StatefulSets, claims and Services: kube-apiserver and aggserver refuse the same in the same words.
+"""Random changes of Pods, Jobs, StatefulSets, claims and Services: kube-apiserver and aggserver refuse the same, with one text.
 
 `cases_kind_changes.py` has the cases by name. The chance is the same in each run; each change is made to what those before have
 made of an object.
