@@ -11,12 +11,11 @@ from aggserver.kinds.pod_updates import semantic
 from aggserver.meta import field, quantity
 from aggserver.meta.field import FieldError, Path
 from aggserver.meta.json_types import JSONMapping, JSONObject
-from aggserver.scheme.types import lookup
 
 __all__ = ["changed_claim", "claim_problems"]
 
 _SPEC = Path("spec")
-_CLAIM_SPEC = lookup("core/v1.PersistentVolumeClaimSpec")
+_CLAIM_SPEC = "core/v1.PersistentVolumeClaimSpec"
 _CLASS, _ATTRIBUTES = "storageClassName", "volumeAttributesClassName"
 _OLD_CLASS = "volume.beta.kubernetes.io/storage-class"
 _IMMUTABLE = "field is immutable"

@@ -15,7 +15,6 @@ from aggserver.kinds.service_rules import changed_service
 from aggserver.meta import codec, field
 from aggserver.meta.field import FieldError, Path
 from aggserver.meta.json_types import JSONObject
-from aggserver.scheme.types import lookup
 
 __all__ = ["changed_immutables"]
 
@@ -119,7 +118,7 @@ def _frozen(type_name: str, obj: JSONObject, old: JSONObject) -> list[FieldError
 
 def _fixed_part(type_name: str, obj: JSONObject, free: tuple[str, ...]) -> Any:
     kept = {name: value for name, value in (obj.get("spec") or {}).items() if name not in free}
-    return semantic(kept, lookup(type_name).members["spec"].type)
+    return semantic(kept, f"{type_name}Spec")
 
 
 def _at(obj: JSONObject, path: str) -> Any:

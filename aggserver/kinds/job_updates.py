@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from aggserver.kinds.pod_updates import POD_SPEC, semantic
+from aggserver.kinds.pod_updates import semantic
 from aggserver.meta import codec, field
 from aggserver.meta.field import FieldError, Path
 from aggserver.meta.json_types import JSONMapping, JSONObject
@@ -67,4 +67,4 @@ def _without_placement(pod: JSONObject) -> Any:
     kept["affinity"] = {name: value for name, value in (pod.get("affinity") or {}).items() if name != "nodeAffinity"}
     for name in ("containers", "initContainers"):
         kept[name] = [{key: value for key, value in each.items() if key != "resources"} for each in pod.get(name) or ()]
-    return semantic(kept, POD_SPEC)
+    return semantic(kept, "core/v1.PodSpec")

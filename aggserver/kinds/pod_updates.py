@@ -15,9 +15,8 @@ from aggserver.meta.golang import to_json
 from aggserver.meta.json_types import JSONObject
 from aggserver.scheme.types import Type, lookup
 
-__all__ = ["POD_SPEC", "changed_annotations", "changed_pod", "pod_images", "semantic"]
+__all__ = ["changed_annotations", "changed_pod", "pod_images", "semantic"]
 
-POD_SPEC, _TERM = lookup("core/v1.PodSpec"), lookup("core/v1.NodeSelectorTerm")
 
 _SPEC, _ANNOTATIONS = Path("spec"), Path("metadata").child("annotations")
 _AFFINITY = _SPEC.child("affinity", "nodeAffinity")
@@ -158,7 +157,7 @@ def _terms(spec: JSONObject) -> Sequence[JSONObject]:
 
 
 def _only_adds(term: JSONObject, before: JSONObject) -> bool:
-    terms = semantic(term, _TERM), semantic(before, _TERM)
+    terms = [semantic(each, "core/v1.NodeSelectorTerm") for each in (term, before)]
     parts = [tuple(each.get(name, []) for each in terms) for name in ("matchExpressions", "matchFields")]
     if not any(was for _, was in parts):
         return not any(now for now, _ in parts)
@@ -179,7 +178,7 @@ def _go_term(term: JSONObject) -> str:
 
 
 def _node_affinity(spec: JSONObject) -> Any:
-    return semantic((spec.get("affinity") or {}).get("nodeAffinity"), lookup("core/v1.NodeAffinity"))
+    return semantic((spec.get("affinity") or {}).get("nodeAffinity"), "core/v1.NodeAffinity")
 
 
 def _fixed_part(spec: JSONObject, gated: bool, placed: bool) -> dict[str, Any]:
@@ -190,23 +189,30 @@ def _fixed_part(spec: JSONObject, gated: bool, placed: bool) -> dict[str, Any]:
         kept[name] = [{**each, "image": ""} for each in spec.get(name) or ()]
     if placed and kept.get("affinity") is not None:
         kept["affinity"] = {name: value for name, value in kept["affinity"].items() if name != "nodeAffinity" and value} or None
-    result: dict[str, Any] = semantic(kept, POD_SPEC)
+    result: dict[str, Any] = semantic(kept, "core/v1.PodSpec")
     return result
 
 
-def semantic(value: Any, of: Type) -> Any:
-    """A value of a type without what equality.Semantic does not tell from nothing: empty lists and maps, but no empty struct."""
+def semantic(value: Any, type_name: str) -> Any:
+    """A value without what equality.Semantic does not tell from nothing: empty lists and maps, but no empty struct.
+
+    type_name: its type, in the tables of `scheme/`. It is looked up here, since reading the tables takes time at a start.
+    """
+    return _semantic(value, lookup(type_name))
+
+
+def _semantic(value: Any, of: Type) -> Any:
     if of.kind == "struct" and isinstance(value, Mapping):
         found: dict[str, Any] = {}
         for name, inner in value.items():
             if inner is None or (member := of.members.get(name)) is None:
                 continue
-            same = semantic(inner, member.type)
+            same = _semantic(inner, member.type)
             if member.pointer or same not in ({}, []):
                 found[name] = same
         return found
     if of.element is None or value is None:
         return value
     if isinstance(value, Mapping):
-        return {key: semantic(inner, of.element) for key, inner in value.items()}
-    return [semantic(inner, of.element) for inner in value]
+        return {key: _semantic(inner, of.element) for key, inner in value.items()}
+    return [_semantic(inner, of.element) for inner in value]
