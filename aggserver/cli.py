@@ -169,14 +169,14 @@ def _storage(options: Options) -> int:
 
 async def _check_etcd(options: Options) -> str:
     from aggserver.app.storage import data_folder, open_storage
-    from aggserver.registry.stored import make_decodable
+    from aggserver.app.stored_values import decode
     from aggserver.storage import etcd_maintenance as maintenance
 
     storage = await open_storage(options)
     try:
         if options.repair:
-            return await maintenance.repair(storage, make_decodable, _progress, data_folder(options.data))
-        return await maintenance.check(storage, make_decodable, _progress)
+            return await maintenance.repair(storage, decode, _progress, data_folder(options.data))
+        return await maintenance.check(storage, decode, _progress)
     finally:
         await storage.close()
 

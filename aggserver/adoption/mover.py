@@ -114,6 +114,9 @@ class Mover:
         pauses = RETRY.pauses()
         while True:
             try:
+                if (damaged := self._journal.unreadable()) is not None:
+                    # Without it the host's guard would be taken off, and what the store has of the family would be nobody's.
+                    raise damaged
                 await self._moves.catch_up()
                 await self._moves.guard()
                 for record in guarding:

@@ -234,7 +234,7 @@ class Moves:
             self._steps.thaw(name)
         if not record.shared:
             self._start(self._end_host_watches(record, passed))
-            self._start(self._end_late(record.family))
+            self._start(self._end_late(record.family, copiers))
 
     async def _pass_host(self, record: Record, ahead: int = 0) -> int:
         """Clients that have revisions of the host must list anew, and never see revisions go back. Returns ours before that.
@@ -302,10 +302,12 @@ class Moves:
 
     # --- late writes ---
 
-    async def _end_late(self, family: str) -> None:
+    async def _end_late(self, family: str, copiers: Mapping[str, Copier]) -> None:
+        """copiers: of the move whose late writes are waited for. The family may have been released, and moved again, since."""
         await self._sleep(LATE_SECONDS)
         async with self.turn:
-            await self._end_following(family)
+            if self._copies.get(family) is copiers:
+                await self._end_following(family)
 
     async def _end_following(self, family: str) -> None:
         """Stop following the host. What came late becomes part of the record."""

@@ -36,8 +36,8 @@ class Definitions:
         self._admission = admission
         self._installer = installer
         self._rule_options = rule_options
-        self._marks = Marks(environment.storage)
-        self.storage_versions = StorageVersions(environment.storage)
+        self._marks = Marks(environment.storage, corrupt=environment.corrupt, behind=environment.behind)
+        self.storage_versions = StorageVersions(environment.storage, environment.corrupt, environment.behind)
         self._resources: dict[str, DefinitionResource] = {}
         # As long as a request to a definition is under way, even one that is not served any more, its gate must be the same.
         self._gates: WeakValueDictionary[str, Gate] = WeakValueDictionary()

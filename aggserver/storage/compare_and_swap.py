@@ -23,12 +23,12 @@ async def swap(storage: Storage, key: str, current: KeyValue | None, value: byte
 async def put(storage: Storage, key: str, choose: Callable[[KeyValue | None], bytes]) -> int:
     """Write what is chosen for a key as it is now, again each time another server was quicker. Returns the key's revision.
 
-    What is there already is not written again. Raises what `choose` raises, and StorageError.
+    What is there undamaged already is not written again. Raises what `choose` raises, and StorageError.
     """
     while True:
         current = await storage.get(key)
         value = choose(current)
-        if current is not None and current.value == value:
+        if current is not None and current.value == value and not current.fault:
             return current.revision
         with suppress(*OVERTAKEN):
             return await swap(storage, key, current, value)

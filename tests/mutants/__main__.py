@@ -1,6 +1,6 @@
 """`python -m tests.mutants PACKAGE`: which of a number of small changes of a package neither its unit tests nor mypy notice.
 
-Each change is made in a copy of the working tree, where the tests of the package's folder run until one fails, and then mypy. A
+Each change is made in a copy of the working tree, where the package's tests and laws run until one fails, and then mypy. A
 survivor is printed as a difference: it wants a case in a table, or less code, or a place in `equivalent.txt` where it makes no
 difference that a test could see. Ends with 1 if more than five in a hundred survive.
 """
@@ -39,7 +39,7 @@ def main() -> int:
     parser.add_argument("--lines", nargs="*", default=(), metavar="FILE:LINE", help="all changes of these lines instead")
     parser.add_argument("--tests", nargs="*", metavar="FOLDER", help="the tests (default: those of the package)")
     options = parser.parse_args()
-    tests = options.tests or [f"tests/{options.package}"]
+    tests = options.tests or _tests(options.package)
     chosen = _of_lines(options.package, options.lines) if options.lines else _drawn(options.package, options.number, options.seed)
     print(f"{len(chosen)} changes of aggserver/{options.package}, seed {options.seed}; tests: {' '.join(tests)}", flush=True)
     equivalent = _equivalent()
@@ -64,6 +64,13 @@ def main() -> int:
                     print(f"{done} of {len(chosen)}: not noticed\n{_difference(mutation)}\n", flush=True)
     print(f"{len(survivors)} of {len(chosen)} changes were not noticed; {equivalents} more make no difference")
     return 1 if len(survivors) > _SURVIVORS * len(chosen) else 0
+
+
+def _tests(package: str) -> list[str]:
+    """The package's folder, and the laws that are about it."""
+    laws = sorted((_ROOT / "tests" / "property").glob("test_*.py"))
+    about = [path for path in laws if f"aggserver.{package}" in path.read_text()]
+    return [f"tests/{package}", *(str(path.relative_to(_ROOT)) for path in about)]
 
 
 def _modules(package: str) -> list[Path]:

@@ -21,17 +21,18 @@ from aggserver.adoption.give_back.through_api import GiveBackThroughAPI
 from aggserver.adoption.give_back.to_etcd import RAISED_AT_ONCE, GiveBackToStore, raising
 from aggserver.adoption.leftovers.through_api import close
 from aggserver.adoption.records.journal import RECORDS
-from aggserver.adoption.records.record import LED_HERE, CantGiveBack, GiveBack, Record, decode
+from aggserver.adoption.records.record import LED_HERE, CantGiveBack, GiveBack, Record
+from aggserver.adoption.records.record import decode as record_of
 from aggserver.adoption.switch.api_services import deletion, name_of
 from aggserver.adoption.switch.guard import CONFIGURATIONS, exempting, own_name
 from aggserver.adoption.switch.switching import DEFINITIONS
 from aggserver.apiextensions.api_service import ADOPTION, API_SERVICES, MANAGED_BY_LABEL
 from aggserver.apiextensions.conditions import is_true
 from aggserver.cluster import Cluster, ClusterError, Unreachable, find
-from aggserver.meta import codec
 from aggserver.meta.json_types import JSONMapping, JSONObject
 from aggserver.storage import sqlite_maintenance
 from aggserver.storage.interface import Storage, StorageError, Unavailable
+from aggserver.storage.records import DamagedRecord, decode
 from aggserver.storage.sqlite import SQLiteStorage
 from aggserver.storage.sqlite_file import FILE_NAME
 
@@ -67,9 +68,9 @@ async def records(own: Storage) -> list[Record]:
     found = []
     for item in (await own.list(RECORDS)).items:
         try:
-            found.append(decode(codec.decode_stored(item.value)))
-        except (KeyError, ValueError, TypeError) as error:
-            raise CantGiveBack(f"the record {item.key} can't be read: {error!r}") from None
+            found.append(decode(item, record_of))
+        except DamagedRecord as error:
+            raise CantGiveBack(str(error)) from None
     return found
 
 

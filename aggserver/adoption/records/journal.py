@@ -13,19 +13,22 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from aggserver.adoption.records.record import Record, decode, encode
+from aggserver.adoption.records.record import Record, encode
+from aggserver.adoption.records.record import decode as record_of
 from aggserver.meta import codec
 from aggserver.meta.backoff import Backoff
 from aggserver.meta.json_types import JSONMapping, JSONObject
 from aggserver.storage.compare_and_swap import OVERTAKEN, swap
-from aggserver.storage.interface import Conflict, Event, NotFound, Storage, StorageError, Subscription
+from aggserver.storage.interface import Conflict, Event, KeyValue, NotFound, Storage, StorageError, Subscription
 from aggserver.storage.keys import resource_prefix
+from aggserver.storage.losses import Defect, as_lost, is_own
+from aggserver.storage.records import ADOPTIONS as RECORDS
+from aggserver.storage.records import DamagedRecord, decode
 
 __all__ = ["RECORDS", "Journal"]
 
 log = logging.getLogger("aggserver.adoption")
 
-RECORDS = resource_prefix("aggserver", "adoptions")
 _DEFINITIONS = resource_prefix("aggserver", "adopted")
 
 _RETRY = Backoff(initial=0.5, longest=30.0)
@@ -41,6 +44,9 @@ class Journal:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._storage = storage
+        # By family, what can't be read; and why the records are not followed now.
+        self._damaged: dict[str, DamagedRecord] = {}
+        self._trouble = ""
         self._on_change = on_change
         self._sleep = sleep
         # By family: the record, None if it is deleted, and the revision of that write.
@@ -72,7 +78,7 @@ class Journal:
         found = await self._storage.get(RECORDS + family)
         if found is None:
             self._learn(family, None, await self._storage.revision())
-        elif self._read(found.key, found.value, found.revision):
+        elif self._read(found):
             self._on_change()
 
     async def ready(self) -> None:
@@ -81,6 +87,14 @@ class Journal:
 
     def is_ready(self) -> bool:
         return self._ready.is_set()
+
+    def unreadable(self) -> DamagedRecord | None:
+        """A record that can't be read, of a family of which nothing else is known here: it may be adopted, or half moved."""
+        return next((error for family, error in self._damaged.items() if self.get(family) is None), None)
+
+    def trouble(self) -> str | None:
+        """For readiness: what of the records is not known."""
+        return "; ".join(filter(None, (self._trouble, *map(str, self._damaged.values())))) or None
 
     async def run(self) -> None:
         """Follow the records, until cancelled."""
@@ -91,23 +105,35 @@ class Journal:
                 self._lost.clear()
                 subscription = await self._storage.watch(RECORDS, await self.read(), self)
                 pauses = _RETRY.pauses()
+                if self._trouble:
+                    log.info("the records of adoptions are followed again")
+                self._trouble = ""
                 await self._lost.wait()
-            except StorageError as error:
-                log.warning("the records of adoptions can't be read: %s", error)
+            except BaseException as error:
+                if is_own(error):
+                    raise
+                self._failed(as_lost(error))
                 await self._sleep(next(pauses))
             finally:
                 if subscription is not None:
                     subscription.close()
 
+    def _failed(self, error: StorageError) -> None:
+        trouble = f"the records of adoptions are not followed: {error}"
+        if trouble != self._trouble:
+            log.warning("%s", trouble, exc_info=error.__cause__ if isinstance(error, Defect) else None)
+        self._trouble = trouble
+
     async def read(self) -> int:
         """Read all records as they are now. Returns the revision of the list. Raises StorageError."""
         page = await self._storage.list(RECORDS)
         for item in page.items:
-            self._read(item.key, item.value, item.revision)
+            self._read(item)
         there = {item.key.removeprefix(RECORDS) for item in page.items}
         for family, (record, revision) in list(self._known.items()):
             if record is not None and family not in there and revision <= page.revision:
                 self._set(family, None, page.revision)
+        self._damaged = {family: error for family, error in self._damaged.items() if family in there}
         self._ready.set()
         self._on_change()
         return page.revision
@@ -142,9 +168,10 @@ class Journal:
         for item in (await self._storage.list(_DEFINITIONS)).items:
             name = item.key.removeprefix(_DEFINITIONS)
             try:
-                found[name] = codec.decode_stored(item.value)
-            except ValueError as error:
-                log.error("the copy of definition %s in the store can't be read: %s", name, error)
+                found[name] = decode(item, dict)
+            except DamagedRecord as error:
+                # The host has the definition, and the copy is made anew once it can be reached.
+                log.error("the copy of a definition is left out: %s", error)
         return found
 
     async def keep_definition(self, crd: JSONMapping) -> None:
@@ -152,7 +179,7 @@ class Journal:
         key, value = _DEFINITIONS + crd["metadata"]["name"], codec.encode_json(dict(crd))
         with contextlib.suppress(*OVERTAKEN):  # another server has the same news
             current = await self._storage.get(key)
-            if current is None or current.value != value:
+            if current is None or current.value != value or current.fault:
                 await swap(self._storage, key, current, value)
 
     async def forget_definition(self, name: str) -> None:
@@ -165,7 +192,7 @@ class Journal:
     # --- what the storage calls: this is a `storage.interface.Sink` ---
 
     def events(self, batch: Sequence[Event], revision: int) -> None:
-        changed = [self._read(event.key, event.value, event.revision) for event in batch]
+        changed = [self._take(event) for event in batch]
         if any(changed):
             self._on_change()
 
@@ -175,17 +202,33 @@ class Journal:
 
     # --- internals ---
 
-    def _read(self, key: str, value: bytes | None, revision: int) -> bool:
+    def _take(self, event: Event) -> bool:
         """Take notice of a write. Returns whether it was news."""
-        family = key.removeprefix(RECORDS)
-        if self._known.get(family, (None, 0))[1] >= revision:
-            return False  # what this server wrote itself is known before etcd tells it
-        try:
-            record = decode(codec.decode_stored(value)) if value is not None else None
-        except (KeyError, ValueError, TypeError) as error:
-            log.error("the record of the adoption of %s can't be read: %r", family, error)
+        if event.value is not None:
+            return self._read(KeyValue(event.key, event.value, event.create_revision, event.revision, event.fault))
+        family = event.key.removeprefix(RECORDS)
+        if not self._is_news(family, event.revision):
             return False
-        self._set(family, record, revision)
+        self._set(family, None, event.revision)
+        return True
+
+    def _is_news(self, family: str, revision: int) -> bool:
+        """What this server wrote itself is known before etcd tells it."""
+        return self._known.get(family, (None, 0))[1] < revision
+
+    def _read(self, item: KeyValue) -> bool:
+        """Take notice of a record. Returns whether it was news; what can't be read is not, so what is known of it holds."""
+        family = item.key.removeprefix(RECORDS)
+        if not self._is_news(family, item.revision):
+            return False
+        try:
+            record = decode(item, record_of)
+        except DamagedRecord as error:
+            if family not in self._damaged:
+                log.error("the record of an adoption is damaged: %s", error)
+            self._damaged[family] = error
+            return False
+        self._set(family, record, item.revision)
         return True
 
     def _learn(self, family: str, record: Record | None, revision: int) -> None:
@@ -198,5 +241,6 @@ class Journal:
         for name in before.uids if before is not None else ():
             self._family_of.pop(name, None)
         self._known[family] = record, revision
+        self._damaged.pop(family, None)
         for name in record.uids if record is not None else ():
             self._family_of[name] = family

@@ -268,7 +268,7 @@ Progress = Callable[[int, int, int], None]
 
 
 def silent(_done: int, _total: int, _size: int) -> None:
-    """Progress that is told when it is over."""
+    """For work whose caller tells of the result alone."""
 
 
 class CantGiveBack(AggserverError):

@@ -28,7 +28,7 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _PASSED = "deployment.kubernetes.io/revision-history"
 _DESIRED, _MAX = "deployment.kubernetes.io/desired-replicas", "deployment.kubernetes.io/max-replicas"
 _NOT_COPIED = frozenset({_LAST_APPLIED, REVISION, _PASSED, _DESIRED, _MAX})  # from a Deployment to its ReplicaSets
-_PASSED_KEPT = 200  # revisions that a ReplicaSet had before; upstream keeps 2000 characters
+_PASSED_CHARACTERS = 2000  # of the revisions that a ReplicaSet had before, as upstream
 _JOB_CONTROLLER = "kubernetes.io/job-controller"
 # Letters and digits of which no words are made, as upstream's hashes.
 _SAFE = "bcdfghjklmnpqrstvwxz2456789"
@@ -130,9 +130,19 @@ def _new_annotations(current: JSONObject, spec: JSONObject, revision: str) -> di
     if before != revision:
         wanted[REVISION] = revision
         if before:  # it is in use again
-            passed = [*filter(None, known.get(_PASSED, "").split(",")), before]
-            wanted[_PASSED] = ",".join(passed[-_PASSED_KEPT:])
+            wanted[_PASSED] = _with_passed(known.get(_PASSED, ""), before)
     return {name: text for name, text in wanted.items() if known.get(name) != text}
+
+
+def _with_passed(passed: str, revision: str) -> str:
+    """The revisions that a ReplicaSet had, and one more: without the oldest, as far as there is no room for them."""
+    if not passed:
+        return revision
+    revisions, characters, first = passed.split(","), len(passed) + len(revision) + 1, 0
+    while characters > _PASSED_CHARACTERS and first < len(revisions):
+        characters -= len(revisions[first]) + 1
+        first += 1
+    return passed if characters > _PASSED_CHARACTERS else ",".join([*revisions[first:], revision])
 
 
 def _replicas(spec: JSONObject) -> dict[str, str]:

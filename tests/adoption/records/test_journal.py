@@ -7,10 +7,14 @@ from contextlib import asynccontextmanager
 import pytest
 
 from aggserver.adoption.records.journal import Journal
-from aggserver.adoption.records.record import Phase, Record
-from aggserver.storage.interface import Conflict, KeyExists, Unavailable
+from aggserver.adoption.records.record import Phase, Record, encode
+from aggserver.meta import codec
+from aggserver.storage.interface import Conflict, KeyExists, Sink, Subscription, Unavailable
 from aggserver.storage.memory import MemoryStorage
 from tests.fakes.clock import FakeClock, until
+from tests.fakes.damage import flip
+
+KEY = "/aggserver/adoptions/a.x.io"
 
 
 def record(family: str, phase: Phase = Phase.WAITING) -> Record:
@@ -97,3 +101,72 @@ async def test_definitions_are_kept() -> None:
     await journal.forget_definition("a.x.io")
     await journal.forget_definition("a.x.io")
     assert await journal.definitions() == {}
+
+
+async def test_a_damaged_copy_of_a_definition_is_left_out_and_made_anew() -> None:
+    journal = Journal(storage := await started())
+    crd = {"metadata": {"name": "a.x.io"}, "spec": {}}
+    await journal.keep_definition(crd)
+    flip(storage, "/aggserver/adopted/a.x.io")
+    assert await journal.definitions() == {}
+    await journal.keep_definition(crd)
+    assert await journal.definitions() == {"a.x.io": crd}
+
+
+@pytest.mark.parametrize("bit", [0, 100, 777])
+async def test_a_damaged_record_is_told_until_it_is_put_right(bit: int, caplog: pytest.LogCaptureFixture) -> None:
+    storage = await started()
+    writer = Journal(storage)
+    await writer.write(record("a.x.io"))
+    await writer.write(record("b.x.io"))
+    flip(storage, KEY, bit)
+    async with following(storage) as (journal, _):
+        assert set(journal.records) == {"b.x.io"}, "the others are known"
+        assert str(journal.unreadable()) == journal.trouble()
+        assert "`aggserver storage check --repair`" in (journal.trouble() or "")
+        assert caplog.text.count(KEY) == 1
+        journal.lost(Unavailable("the connection is lost"))
+        await until(lambda: "followed" not in (journal.trouble() or ""))
+        assert caplog.text.count(KEY) == 1
+        damaged = await storage.get(KEY)
+        assert damaged is not None
+        await storage.update(KEY, codec.encode_json(encode(record("a.x.io"))), damaged.revision)
+        assert set(journal.records) == {"a.x.io", "b.x.io"}
+        assert (journal.unreadable(), journal.trouble()) == (None, None)
+
+
+async def test_what_is_known_of_a_damaged_record_holds() -> None:
+    storage = await started()
+    async with following(storage) as (journal, _):
+        await journal.write(record("a.x.io"))
+        flip(storage, KEY)
+        await journal.read()
+        await journal.look("a.x.io")
+        assert journal.records == {"a.x.io": record("a.x.io")}
+        assert journal.unreadable() is None
+        await journal.write(record("a.x.io", Phase.COPYING))
+        assert (await Journal(storage).read(), journal.trouble()) == (3, None)
+
+
+@pytest.mark.parametrize("fault", [KeyError("a"), asyncio.CancelledError(), Unavailable("no connection")], ids=repr)
+async def test_records_are_followed_again_whatever_fails(fault: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = await started()
+    async with following(storage) as (journal, _):
+        faults, watch = [fault] * 3, storage.watch
+        troubles: list[str | None] = []
+
+        async def failing(prefix: str, after: int, sink: Sink) -> Subscription:
+            troubles.append(journal.trouble())
+            if faults:
+                raise faults.pop()
+            return await watch(prefix, after, sink)
+
+        monkeypatch.setattr(storage, "watch", failing)
+        journal.lost(Unavailable("the connection is lost"))
+        await until(lambda: len(troubles) == 4)
+        assert troubles[0] is None
+        why = str(fault) if isinstance(fault, Unavailable) else repr(fault)
+        assert all(trouble and why in trouble for trouble in troubles[1:])
+        await until(lambda: journal.trouble() is None)
+        await Journal(storage).write(record("a.x.io"))
+        await until(lambda: journal.records)

@@ -167,6 +167,25 @@ def test_back_to_an_older_revision() -> None:
 
 
 @pytest.mark.parametrize(
+    ("passed", "revision", "then"),
+    [
+        pytest.param("", "7", "7", id="the first"),
+        pytest.param("1,3", "7", "1,3,7", id="one more"),
+        pytest.param(",".join(["10"] * 666), "17", ",".join([*["10"] * 666, "17"]), id="2000 characters"),
+        pytest.param(",".join(["10"] * 666), "117", ",".join([*["10"] * 665, "117"]), id="2001"),
+        pytest.param(f"1,{'2' * 1997}", "345", "345", id="a long one"),
+        pytest.param("1", "2" * 2001, "1", id="too long by itself"),
+    ],
+)
+def test_the_revisions_that_a_replica_set_had(passed: str, revision: str, then: str) -> None:
+    back = replica_set("a", 1)
+    back["metadata"]["annotations"] = {REVISION: revision, f"{OF_DEPLOYMENT}revision-history": passed}
+    plan = workloads.deployment(owner("Deployment"), [back, replica_set("b", 10**2100, OTHER)], NOW)
+    annotations = {**back["metadata"]["annotations"], **plan.annotate[-1][1]}
+    assert annotations[f"{OF_DEPLOYMENT}revision-history"] == then
+
+
+@pytest.mark.parametrize(
     ("strategy", "most"),
     [
         ({"type": "Recreate"}, "5"),
