@@ -1,6 +1,6 @@
 """The filters, in the order a request passes them, and `application`, which sends the responses as ASGI messages.
 
-    application      ASGI in and out; panic recovery, audit id, the headers of every response, gzip, metrics
+    application      ASGI in and out; panic recovery, audit id, the headers of every response, gzip, metrics, a line of the log
     request_info     parses the URL
     deadline         limits the time until the client has taken the response
     authentication   sets the user and removes the identity headers
@@ -27,7 +27,7 @@ from typing import Protocol, TypeAlias
 from aggserver.authentication.delegating import Authenticator
 from aggserver.authentication.user import ANONYMOUS
 from aggserver.authorization.delegating import HEALTH_PATHS, Authorizer
-from aggserver.endpoints import access, compression, negotiation, websocket
+from aggserver.endpoints import access, compression, negotiation, request_log, websocket
 from aggserver.endpoints import request_info as info_module
 from aggserver.endpoints.impersonation import impersonate
 from aggserver.endpoints.negotiation import MediaType
@@ -121,8 +121,11 @@ def application(handler: Handler, chained: Mapping[str, Filter], observer: Obser
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        started = asyncio.get_running_loop().time()
+        clock = asyncio.get_running_loop().time
+        started = clock()
         request = Request(scope, receive)
+        if request_log.is_on():
+            send = request_log.logging_sender(request, send, clock, started)
         request.audit_id = request.header(b"audit-id") or new_audit_id()
         try:
             done = await _in_time(request, send, _exchange(handler, observer, turns, request, send))
@@ -130,7 +133,7 @@ def application(handler: Handler, chained: Mapping[str, Filter], observer: Obser
             for tell in request.answered:
                 tell()
         if done is not None:
-            observer.request_done(request, done[0], asyncio.get_running_loop().time() - started, done[1])
+            observer.request_done(request, done[0], clock() - started, done[1])
 
     return websocket.with_websockets(app)
 
@@ -216,6 +219,7 @@ def status_response(request: Request, error: StatusError) -> Response:
         media = negotiation.for_plain(request)
     except StatusError:
         media = MediaType(pretty=True)
+    request.failure = (error.reason, error.message)
     body, content_type = media.encode(error.status())
     headers = [(b"retry-after", b"%d" % error.retry_after)] if error.retry_after else []
     return Response(error.code, body, content_type, headers)
