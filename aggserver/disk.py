@@ -48,7 +48,8 @@ def signature(path: Path) -> Signature | None:
 def replace(path: Path, content: bytes, *, lasting: bool = True) -> None:
     """Write a file, or write it anew: readers see the old content or the new one.
 
-    lasting: after a crash of the machine too, for which this waits. Only its owner can read it (mode 0600). Raises OSError, and leaves nothing behind then.
+    lasting: after a crash of the machine too, for which this waits. Only its owner can read it (mode 0600).
+    Raises OSError, and leaves nothing behind then.
     """
     # mkstemp opens with 0600 whatever the umask is.
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

@@ -104,7 +104,7 @@ def read(arguments: Sequence[str]) -> Given:
 
 
 def _flags(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Name and value of each flag, ("", word) for a stray word. The value of a flag without one is `true`, as of a boolean one."""
+    """Name and value of each flag, ("", word) for a stray word. Without a value it is `true`, as for a boolean flag."""
     words = list(arguments)
     while words:
         word = words.pop(0)
