@@ -21,6 +21,8 @@ from hashlib import sha256
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.utils import CryptographyDeprecationWarning
 from cryptography.x509 import verification
@@ -35,6 +37,7 @@ __all__ = [
     "PeerCertificate",
     "Roots",
     "VerifiedCertificate",
+    "is_signed_rightly",
     "request_problem",
     "user_from",
     "verify",
@@ -300,11 +303,27 @@ def _parse(der: bytes) -> x509.Certificate:
             raise CertificateError(f"x509: malformed certificate: {error}") from error
 
 
+def is_signed_rightly(request: x509.CertificateSigningRequest) -> bool:
+    """Whether the request is signed with the key in it. SHA-1 counts, as in Go, where the library takes it for a wrong signature:
+    with it nobody gains more than to hold the key.
+
+    Raises ValueError, TypeError and UnsupportedAlgorithm.
+    """
+    key = request.public_key()
+    if not isinstance(request.signature_hash_algorithm, hashes.SHA1) or not isinstance(key, rsa.RSAPublicKey):
+        return request.is_signature_valid
+    try:
+        key.verify(request.signature, request.tbs_certrequest_bytes, padding.PKCS1v15(), request.signature_hash_algorithm)
+    except InvalidSignature:
+        return False
+    return True
+
+
 def request_problem(der: bytes) -> str:
     """Why this is no certificate signing request with a right signature; '' if it is one."""
     try:
         request = x509.load_der_x509_csr(der)
-        if request.is_signature_valid:
+        if is_signed_rightly(request):
             return ""
         return _WRONG_SIGNATURES.get(type(request.public_key()).__name__, "x509: signature is not valid")
     except UnsupportedAlgorithm:

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from aggserver.authentication.x509 import UID_OID, CertificateError, PeerCertificate, Roots, user_from, verify
+from aggserver.authentication.x509 import UID_OID, CertificateError, PeerCertificate, Roots, request_problem, user_from, verify
 
 NOW = 1_800_000_000.0
 START, END = NOW - 3600, NOW + 3600
@@ -287,3 +287,14 @@ OVERLAPS = {
 @pytest.mark.parametrize(("these", "others", "overlap"), OVERLAPS.values(), ids=OVERLAPS)
 def test_vouching_for_other_roots(these, others, overlap):
     assert these.vouch_for(others) is overlap
+
+
+def test_a_request_signed_with_sha_1():
+    """Go takes it, whose library refuses SHA-1 for certificates only."""
+    key = rsa.generate_private_key(65537, 2048)
+    request = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([])).sign(key, hashes.SHA256())
+    signature = key.sign(request.tbs_certrequest_bytes, padding.PKCS1v15(), hashes.SHA1())
+    sha_256, sha_1 = bytes.fromhex("2a864886f70d01010b"), bytes.fromhex("2a864886f70d010105")
+    signed = request.public_bytes(serialization.Encoding.DER).replace(request.signature, signature).replace(sha_256, sha_1)
+    assert request_problem(signed) == ""
+    assert request_problem(signed[:-1] + bytes([signed[-1] ^ 1])) == "crypto/rsa: verification error"
