@@ -134,8 +134,8 @@ def run(folder: Path, package: str, assets: Path, left_out: frozenset[str], logs
             "INTEGRATION_KUBE_APISERVER": str(assets / "kube-apiserver"),
             "INTEGRATION_SCRATCH": scratch,
             "AGGSERVER_EXIT_WITH_PARENT": "true",
-            # Tests run the controllers that they are about themselves. Some turn off the plugin StorageObjectInUseProtection, which
-            # can't be turned off here; so what it keeps is let go.
+            # Tests run the controllers that they are about themselves. Some turn off the plugin StorageObjectInUseProtection, but
+            # it is always on here; so what it keeps is let go.
             "AGGSERVER_CONTROLLERS": "pvc-protection,pv-protection",
         }
         try:
