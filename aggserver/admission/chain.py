@@ -141,6 +141,9 @@ class Attributes:
 
     def of(self, operation: str, name: str) -> Attributes:
         """The same of another operation and name. Written out, since each create needs it and `replace` is slow."""
+        namespace = self.namespace
+        if not namespace and self.resource.resource == "namespaces" and not self.resource.group:
+            namespace = name  # of a new one too, as upstream; the path names that of an update
         return Attributes(
             operation,
             self.user,
@@ -148,7 +151,7 @@ class Attributes:
             self.subresource,
             self.kind,
             self.object_version,
-            self.namespace,
+            namespace,
             name,
             self.dry_run,
             self.options,
