@@ -16,9 +16,12 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from aggserver.authentication.user import UserInfo
 from aggserver.merge.atom import DEDUCED, Atom
+from aggserver.merge.kinds import of_type
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
+from aggserver.scheme.decoding import decode_error
+from aggserver.scheme.types import lookup
 
 __all__ = [
     "CREATE",
@@ -75,12 +78,16 @@ class Objects(Protocol):
         Raises ValueError, with the text of Go's decoder, for an object that is not of that type, and StatusError.
         """
 
+    def accept_of_policy(self, obj: JSONObject, api_version: str) -> None:
+        """The same of what a policy has made for a request in a version. Raises ValueError also where upstream can't do it."""
+
 
 class OneVersion:
-    """Objects of a resource with one version. accept: see `Objects.accept`."""
+    """Objects of a resource with one version. accept: see `Objects.accept`. type_name: in the tables of `scheme/`; '' if none."""
 
-    def __init__(self, accept: Callable[[JSONObject], object] = lambda obj: None) -> None:
+    def __init__(self, accept: Callable[[JSONObject], object] = lambda obj: None, type_name: str = "") -> None:
         self._accept = accept
+        self._type_name = type_name
 
     def equivalents(self, subresource: str) -> Sequence[Target]:
         return ()
@@ -91,10 +98,15 @@ class OneVersion:
         raise StatusError(500, "", f"there is no conversion from {obj.get('apiVersion')} to {api_version}")
 
     def type_of(self, target: Target) -> Atom:
-        return DEDUCED
+        return of_type(self._type_name) if self._type_name else DEDUCED
 
     def accept(self, obj: JSONObject) -> None:
+        if self._type_name and (why := decode_error(obj, lookup(self._type_name))):
+            raise ValueError(why)
         self._accept(obj)
+
+    def accept_of_policy(self, obj: JSONObject, api_version: str) -> None:
+        self.accept(obj)
 
 
 _ONE_VERSION = OneVersion()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from aggserver.admission.chain import Chain, Objects
+from aggserver.admission.chain import Chain, Objects, OneVersion
 from aggserver.meta import versions
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
@@ -57,6 +57,11 @@ class ResourceScope:
     built_in: bool = False
     objects: Objects | None = None
     type_name: str = ""
+
+    @property
+    def admitted(self) -> Objects:
+        """The objects, as admission needs them."""
+        return self.objects or OneVersion(self.conform, self.type_name)
 
     @classmethod
     def of(

@@ -48,9 +48,6 @@ _EXCLUDED = frozenset(
     )
 )
 
-# Upstream can't bring a Scale of a custom resource into its version again, and refuses all that a policy changes in one.
-_SCALE = "autoscaling/v1"
-
 # (name) -> the namespace; None if there is none. Raises StatusError.
 FindNamespace = Callable[[str], Awaitable[JSONObject | None]]
 # (apiVersion, kind) -> the objects of a paramKind; None if there is no such kind. Waits a second at most for them to be listed.
@@ -174,7 +171,7 @@ class _Plugin(Generic[C]):
             self._hooks = Hooks(self._policies, self._bindings, compile_=self._compile, before=self._hooks)
             self._generations = generations
         info = attributes.resource
-        found = self._hooks.of(info.group, info.resource)
+        found = self._hooks.of(info, attributes.objects)
         return () if found and (is_exempt(attributes) or (info.group, info.resource) in _EXCLUDED) else found
 
     async def _bound(self, request: _Request) -> Bound[C]:
@@ -188,7 +185,7 @@ class _Plugin(Generic[C]):
             namespace = await request.namespace()
         except StatusError:
             return found  # an error only if something else asks for the namespace
-        return found if namespace is None else hooks.within(info.group, info.resource, namespace)
+        return found if namespace is None else hooks.within(info, attributes.objects, namespace)
 
     def _request(self, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None) -> _Request:
         return _Request(attributes, obj, old, self._find_namespace, self._authorize)
@@ -384,9 +381,7 @@ class _Work:
                 mutate = partial(_mutate, compiled, mutation, param, atom, self.max_object_bytes)
                 made = await self.request.evaluate(mutate, inputs)
                 accepted = _as_object(made)
-                if self.last == _SCALE:
-                    raise MutationError(f"request to convert CR to an invalid group/version: {_SCALE}")
-                objects.accept(accepted)
+                objects.accept_of_policy(accepted, self.request.attributes.object_version)
             except (MutationError, ValueError) as error:
                 self.refusals.failed(matched.policy, matched.binding, str(error))
             else:
