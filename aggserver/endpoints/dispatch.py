@@ -104,7 +104,11 @@ class Dispatcher:
             raise errors.bad_request("name must be provided")
         context = Context(request.user, info.namespace, request.warnings, name=info.name)
         # `rest` has the protocol of every verb of its scope.
-        return await self._verbs[info.verb](scope, scope.rest, context, request)
+        verb = self._verbs[info.verb]
+        if scope.in_use is None:
+            return await verb(scope, scope.rest, context, request)
+        with scope.in_use:
+            return await verb(scope, scope.rest, context, request)
 
     async def _dispatch_non_resource(self, request: Request) -> AnyResponse:
         path = request.path

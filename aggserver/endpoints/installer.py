@@ -8,6 +8,7 @@ change replaces the mapping as a whole, and `generation` counts the changes, for
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -40,6 +41,7 @@ class ResourceScope:
     built_in: whether upstream registers routes for this resource, by method and path. Then a request without a route, HEAD among
         them, gets 405 with upstream's words for it.
     objects: its versions, for admission; None if it has one version and no defaults but those of `conform`.
+    in_use: entered for each request; None for what is served for ever.
     """
 
     info: ResourceInfo
@@ -57,6 +59,7 @@ class ResourceScope:
     built_in: bool = False
     objects: Objects | None = None
     type_name: str = ""
+    in_use: AbstractContextManager[None] | None = None
 
     @property
     def admitted(self) -> Objects:
@@ -80,6 +83,7 @@ class ResourceScope:
         built_in: bool = False,
         objects: Objects | None = None,
         type_name: str = "",
+        in_use: AbstractContextManager[None] | None = None,
     ) -> ResourceScope:
         """A scope whose objects are of the resource's own kind."""
         return cls(
@@ -98,6 +102,7 @@ class ResourceScope:
             built_in=built_in,
             objects=objects,
             type_name=type_name,
+            in_use=in_use,
         )
 
 

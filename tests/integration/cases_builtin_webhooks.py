@@ -105,6 +105,15 @@ def _of_versions() -> dict[str, WebhookCase]:
         "scaler-collection": WebhookCase(
             [judge(allow, **older)], [*_scalers("v2")[:1], _sent("DELETE", _at("v2")), _sent("DELETE", _at("v1"))]
         ),
+        "scaler-collection-dry": WebhookCase(
+            [hook(allow, **older), judge(allow, **older)],
+            [
+                *_scalers("v2")[:1],
+                _sent("DELETE", _at("v2", "?dryRun=All")),
+                _sent("GET", _at("v2", "/$name")),
+                *_scalers("v2")[-1:],
+            ],
+        ),
         "event-core": WebhookCase([hook(allow, **core), judge(allow, **core)], _events(_NEW_EVENTS, _new_event())),
         "event-new": WebhookCase([hook(allow, **new), judge(allow, **new)], _events(_EVENTS, _event())),
         "event-exact": WebhookCase([judge(allow, **core, **exact)], _events(_NEW_EVENTS, _new_event())),
