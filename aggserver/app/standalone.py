@@ -138,6 +138,14 @@ async def _run(
             server.request_stop()
 
         told = asyncio.Event()
+
+        async def remove_ended() -> None:
+            await told.wait()
+            assert built_in is not None
+            from aggserver.standalone.ended_pods import remove_ended_pods
+
+            await remove_ended_pods(storage, built_in.store("", "pods"))
+
         rare = {}
         if built_in is not None:
             rare = rare_controllers(storage, built_in, engine.installer, accounts, credentials)
@@ -150,6 +158,7 @@ async def _run(
             *controllers(options, engine, storage, namespace_store, lambda: credentials.ca_bundle, told, rare),
             *compaction(storage, options),
             *([("migration of stored objects", migrations.run)] if migrations is not None else []),
+            *([("removal of ended Pods", remove_ended)] if built_in is not None else []),
             *([("watch of the parent process", stop_with_parent)] if options.exit_with_parent else []),
             give_back_memory(),
         )

@@ -16,6 +16,7 @@ from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
 from aggserver.meta.versions import parse_group_version
 from aggserver.registry.informer import Informer
+from aggserver.registry.kept_up import kept_up
 from aggserver.registry.store import Store
 
 __all__ = ["OwnParams", "OwnSources", "own_kinds"]
@@ -115,7 +116,8 @@ class _Kind:
         self._params.exists = True
         self._params.namespaced = store.strategy.info.namespaced
         self._informer = _informer(store, self._params)
-        self._task = asyncio.create_task(self._informer.run())
+        name = f"watch of {store.strategy.info.resource}, params of policies,"
+        self._task = asyncio.create_task(kept_up(name, self._informer.run))
 
     async def known(self, wait_seconds: float) -> Params:
         if not self._params.is_known:
