@@ -146,6 +146,14 @@ async def _run(
 
             await remove_ended_pods(storage, built_in.store("", "pods"))
 
+        async def publish_endpoints() -> None:
+            await told.wait()
+            assert built_in is not None
+            from aggserver.standalone.server_endpoints import advertised, publish
+
+            if address := advertised(options.bind_address):
+                await publish(built_in.store, address, server.port)
+
         rare = {}
         if built_in is not None:
             rare = rare_controllers(storage, built_in, engine.installer, accounts, credentials)
@@ -159,6 +167,7 @@ async def _run(
             *compaction(storage, options),
             *([("migration of stored objects", migrations.run)] if migrations is not None else []),
             *([("removal of ended Pods", remove_ended)] if built_in is not None else []),
+            *([("endpoints of the server", publish_endpoints)] if built_in is not None else []),
             *([("watch of the parent process", stop_with_parent)] if options.exit_with_parent else []),
             give_back_memory(),
         )
