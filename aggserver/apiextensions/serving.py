@@ -104,7 +104,7 @@ class DefinitionResource:
         self._fence = fence
         self._cacher: Cacher[StoredObject] | None = replacing._hand_over(definition) if replacing is not None else None
         # Of those that share the cache.
-        self.in_use = replacing.in_use if replacing is not None and self._cacher is not None else InUse()
+        self.in_use: InUse = replacing.in_use if replacing is not None and self._cacher is not None else InUse()
         self._stores: dict[str, Store] = {}
         self._atoms: dict[str, Atom] = {}
         self._schemas: dict[str, CompiledSchema] = dict(replacing._unchanged_schemas(definition)) if replacing is not None else {}

@@ -69,7 +69,7 @@ class Dispatcher:
         if not info.is_resource_request:
             return await self._dispatch_non_resource(request)
         served = self._installer.find(info.group, info.version, info.resource)
-        if request.path.startswith("//"):
+        if request.path.startswith(("//", "/apis//")):  # the core group is not below /apis
             return page_not_found()
         if served is None or not _scope_fits(served, info):
             if served is not None and served.built_in and _lists_across_namespaces(served, info):

@@ -26,6 +26,9 @@ __all__ = ["application", "version_info"]
 # The release whose behaviour is served. kubectl compares it with its own and warns past one minor version of skew.
 KUBERNETES_VERSION = "1.36.3"
 
+# Of Prometheus' text format, as Go's library names it.
+_TEXT_FORMAT = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores"
+
 TEXT_HEADERS = {"Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"}
 
 
@@ -82,7 +85,7 @@ def application(checks: HealthChecks, metrics: Metrics, paths: Callable[[], Iter
         return Response(metrics.exposition(), headers={"Content-Type": CONTENT_TYPE})
 
     async def show_slis(_: Request) -> Response:
-        return Response(checks.exposition(), headers={"Content-Type": CONTENT_TYPE})
+        return Response(checks.exposition(), headers={"Content-Type": _TEXT_FORMAT})
 
     routes = [Route("/version", show_version), Route("/version/", show_version)]
     routes += [Route("/metrics", show_metrics), Route("/metrics/slis", show_slis)]
