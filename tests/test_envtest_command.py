@@ -20,8 +20,8 @@ import pytest
 import yaml
 
 from aggserver.cli import main
-from aggserver.envtest_command import flags, kube_apiserver
-from aggserver.envtest_command.programs import MARK, Origin, texts
+from aggserver.commands.envtest import flags, kube_apiserver
+from aggserver.commands.envtest.programs import MARK, Origin, texts
 from aggserver.options import parse
 from aggserver.options.table import DEV, FLAGS
 from tests.command import run

@@ -8,6 +8,8 @@ Source: k8s.io/apiserver pkg/admission/handler.go (WaitForReady), pkg/admission/
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import partial
@@ -23,8 +25,8 @@ from aggserver.meta.json_types import JSONObject
 
 __all__ = ["GUARD_LABEL", "ClusterSources", "Readiness"]
 
-# On a webhook configuration by which an aggserver keeps writes away from the host (adoption/guard.py). It concerns requests that
-# kube-apiserver serves itself; here it would refuse every write of the resources that have moved to this server.
+# On a webhook configuration by which an aggserver keeps writes away from the host (adoption/switch/guard.py). It concerns
+# requests that kube-apiserver serves itself; here it would refuse every write of the resources that have moved to this server.
 GUARD_LABEL = "aggserver.io/guard"
 
 # How long a write waits for the first lists.
@@ -58,7 +60,7 @@ def _policy(resource: str) -> Resource:
     return _registered(resource, ("v1", "v1beta1", "v1alpha1"))
 
 
-def _follow(cluster: Cluster, resource: Resource, collection: Collection, sleep: Sleep) -> Followed:
+def _follow(cluster: Cluster, resource: Resource, collection: Collection, sleep: Sleep, clock: Callable[[], float]) -> Followed:
     return Followed(
         cluster,
         qualified(resource.resource, resource.group),
@@ -68,6 +70,7 @@ def _follow(cluster: Cluster, resource: Resource, collection: Collection, sleep:
         grant=resource.grant(),
         recheck_seconds=DISCOVERY_SECONDS,
         sleep=sleep,
+        clock=clock,
     )
 
 
@@ -94,7 +97,14 @@ class ClusterSources:
     plugins: names of the enabled ones; what none of them needs is not followed, and needs no right.
     """
 
-    def __init__(self, cluster: Cluster, plugins: AbstractSet[str], *, sleep: Sleep = asyncio.sleep) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        plugins: AbstractSet[str],
+        *,
+        sleep: Sleep = asyncio.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.rules = Sources()
         self.namespaces = Collection()
         self.quotas = Collection()
@@ -111,7 +121,7 @@ class ClusterSources:
             ("ValidatingAdmissionPolicy", _policy("validatingadmissionpolicybindings"), rules.validating_policy_bindings),
         ]
         self._followed = [
-            _follow(cluster, resource, collection, sleep)
+            _follow(cluster, resource, collection, sleep, clock)
             for plugin, resource, collection in followed
             if not plugin or plugin in plugins
         ]
@@ -128,7 +138,9 @@ class ClusterSources:
 
     def healthy(self) -> str | None:
         missing = [text for one in self._followed if not one.known.is_set() and (text := one.trouble())]
-        return f"waiting for {'; '.join(missing)}" if missing else None
+        if missing:
+            return f"waiting for {'; '.join(missing)}"
+        return "; ".join(text for one in self._followed if (text := one.stale())) or None
 
     def warning(self) -> str | None:
         """Of watches that have worked before."""

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from aggserver.adoption.families import Family, Wanted
-from aggserver.adoption.record import SERVED, Copied, GiveBack, Phase, Progress, Record, Source, none_left
+from aggserver.adoption.records.record import SERVED, Copied, GiveBack, Phase, Progress, Record, Source, none_left
 
 __all__ = ["GUARDED", "Remains", "Step", "Steps", "fits", "is_frozen", "is_hidden", "joined", "next_step", "to_clean"]
 

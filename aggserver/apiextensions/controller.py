@@ -19,10 +19,10 @@ from aggserver.apiextensions.definition import DefinitionError, parse, with_stru
 from aggserver.apiextensions.definitions import Definitions
 from aggserver.apiextensions.stored_versions import StatusMigrations
 from aggserver.apiextensions.strategy import CLEANUP_FINALIZER, DefinitionStatusStrategy
+from aggserver.informers.informer import CONTROLLER, CallLater, Informer, call_later
 from aggserver.meta import codec, times
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
-from aggserver.registry.informer import CONTROLLER, CallLater, Informer, call_later
 from aggserver.registry.rest import Context, WriteOptions
 from aggserver.registry.storage_version import Identity
 from aggserver.registry.store import Store

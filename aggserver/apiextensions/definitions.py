@@ -14,10 +14,10 @@ from aggserver.apiextensions.definition import Definition
 from aggserver.apiextensions.marks import Marks
 from aggserver.apiextensions.serving import DefinitionResource
 from aggserver.endpoints.installer import Installer, Served
+from aggserver.informers.informer import ALL, CONTROLLER
 from aggserver.meta.errors import StatusError
 from aggserver.registry.environment import Environment
 from aggserver.registry.gate import Gate, WriteFence
-from aggserver.registry.informer import ALL, CONTROLLER
 from aggserver.registry.rest import Context, DeleteOptions
 from aggserver.registry.storage_version import Fence, Identity, StorageVersions
 from aggserver.registry.unreadable import STORE_READ_ERROR
@@ -36,8 +36,8 @@ class Definitions:
         self._admission = admission
         self._installer = installer
         self._rule_options = rule_options
-        self._marks = Marks(environment.storage)
-        self.storage_versions = StorageVersions(environment.storage)
+        self._marks = Marks(environment.storage, corrupt=environment.corrupt, behind=environment.behind)
+        self.storage_versions = StorageVersions(environment.storage, environment.corrupt, environment.behind)
         self._resources: dict[str, DefinitionResource] = {}
         # As long as a request to a definition is under way, even one that is not served any more, its gate must be the same.
         self._gates: WeakValueDictionary[str, Gate] = WeakValueDictionary()

@@ -130,6 +130,7 @@ class Engine:
         # Not liveness checks, because a restart would repair nothing.
         self.checks.add("storage", environment.storage.trouble, livez=False)
         self.checks.add("stored-objects", environment.unreadable, livez=False)
+        self.checks.add("watch-caches", environment.not_followed, livez=False)
         self.metrics = Metrics()
         self.installer.on_change(lambda: self.metrics.forget(self._served))
         self.admission = admission(self.installer, AdmissionMetrics(self.metrics.registry))

@@ -26,10 +26,10 @@ from aggserver.app.errors import StartError
 from aggserver.app.storage import open_storage
 from aggserver.endpoints.installer import Installer
 from aggserver.errors import AggserverError
+from aggserver.informers.informer import ALL, CONTROLLER
 from aggserver.meta.errors import StatusError
 from aggserver.options import Options
 from aggserver.registry.environment import Environment
-from aggserver.registry.informer import ALL, CONTROLLER
 from aggserver.registry.rest import Context
 from aggserver.registry.storage_version import Identity
 from aggserver.storage.interface import StorageError

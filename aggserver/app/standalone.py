@@ -20,7 +20,6 @@ from typing import Any
 import aggserver
 from aggserver import disk
 from aggserver.admissionregistration.kinds import registration_kinds, registration_stores
-from aggserver.admissionregistration.policy_status import PolicyStatusController
 from aggserver.apiextensions.controller import DefinitionController
 from aggserver.apiextensions.kind import definition_kind
 from aggserver.apiextensions.protection import DefinitionProtection
@@ -40,8 +39,10 @@ from aggserver.app.service_accounts import ServiceAccounts
 from aggserver.app.storage import IN_MEMORY, compaction, data_folder, open_storage
 from aggserver.app.tasks import supervise
 from aggserver.certificates.issuing import Names
+from aggserver.controllers.policy_status import PolicyStatusController
 from aggserver.endpoints import front_page
 from aggserver.endpoints.installer import Served
+from aggserver.kinds import namespaces
 from aggserver.kinds.catalog import GROUPS
 from aggserver.kinds.served import Kinds
 from aggserver.meta.json_types import JSONObject
@@ -50,7 +51,7 @@ from aggserver.registry.store import Store
 from aggserver.schema.rules import RuleOptions
 from aggserver.server.serving import Server
 from aggserver.server.tls import TLSConfig
-from aggserver.standalone import kinds, kubeconfig, manifests, namespaces, openid, seed
+from aggserver.standalone import kinds, kubeconfig, manifests, openid, seed
 from aggserver.standalone.param_permissions import ParamPermissions
 from aggserver.standalone.sources import own_kinds
 from aggserver.standalone.token_reviews import TokenReviews, token_review_kind

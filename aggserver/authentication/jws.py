@@ -1,6 +1,7 @@
 """Signed JSON Web Tokens in their compact form, as kube-apiserver makes and verifies them: RS256, ES256, ES384 and ES512.
 
-The key decides about the algorithm; a token that names another one is not valid. No I/O; keys and signatures are made by chance.
+The key decides about the algorithm; a token that names another one is not valid. No I/O; new keys and ECDSA signatures
+are random.
 Source: RFC 7515, RFC 7517, RFC 7518; k8s.io/kubernetes pkg/serviceaccount/{jwt,openidmetadata}.go, v1.36.3; k8s.io/client-go
 util/keyutil/key.go, v0.36.3; error texts of go-jose.
 """

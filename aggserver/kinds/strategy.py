@@ -38,8 +38,10 @@ from aggserver.scheme.validation import validate
 
 __all__ = ["ALL_METADATA", "KindStatusStrategy", "KindStrategy", "type_conformer"]
 
+_POD, _JOB = "core/v1.Pod", "batch/v1.Job"
+# Kinds whose changed members are told after what is wrong by itself.
+_CHANGES_LAST = frozenset({_POD, _JOB, "apps/v1.StatefulSet", "core/v1.PersistentVolumeClaim"})
 # Of an update, only what can't change is checked: the object may have been written in the older form of the kind.
-_POD = "core/v1.Pod"
 _LENIENT = "events/v1.Event"
 _SIGNING = "certificates/v1.CertificateSigningRequest"
 _JOBS_STAY = (
@@ -178,7 +180,9 @@ class KindStrategy(StrategyDefaults):
         if self.kind.type_name == _LENIENT:
             return Verdict(changed)
         problems = validate(obj, lookup(self.kind.type_name)) + kind_problems(self.kind.type_name, obj, old)
-        return Verdict(problems + changed if self.kind.type_name == _POD else changed + problems)
+        if self.kind.type_name == _JOB:  # whose spec upstream validates twice
+            problems = problems + problems
+        return Verdict(problems + changed if self.kind.type_name in _CHANGES_LAST else changed + problems)
 
     def _signing_verdict(self, obj: JSONObject, old: JSONObject) -> Verdict:
         """Of an update of a CertificateSigningRequest."""
@@ -265,7 +269,7 @@ class KindStatusStrategy(KindStrategy):
 
 
 _STATUS_PROBLEMS: Mapping[str, Callable[[JSONObject, JSONObject], list[FieldError]]] = {
-    "batch/v1.Job": job_status_problems,
+    _JOB: job_status_problems,
     _POD: lambda obj, old: list(changed_annotations(obj, old)),
 }
 

@@ -10,30 +10,31 @@ Source: gopkg.in/evanphx/json-patch.v4 v4.13.0 (patch.go, merge.go); k8s.io/apis
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from aggserver.meta import codec
 from aggserver.meta.golang import json_kind, quote
 from aggserver.meta.json_types import json_copy
+from aggserver.scheme import strict
+from aggserver.scheme.types import Member, Type
 
 __all__ = [
-    "MAX_COMPLAINTS",
     "InvalidPatch",
     "JsonPatchError",
     "Operation",
     "TestFailedError",
     "TooManyOperations",
     "apply_json_patch",
+    "as_written",
+    "complaints",
     "decode",
     "merge_patch",
     "metadata_named",
     "parse_json_patch",
     "parse_merge_patch",
-    "unknown_fields",
 ]
 
 MAX_OPERATIONS = 10_000
@@ -42,10 +43,17 @@ MAX_COPIED_BYTES = 3 * 1024 * 1024
 # Items of lists that the operations of one patch may move to make room or to close a gap: about a second's work. It is what all
 # operations that a patch may have move at the front of a list of 100,000 items; upstream has no limit and takes its time.
 MAX_MOVED_ITEMS = 1_000_000_000
-# The complaints of a strict decoder; it keeps no more.
-MAX_COMPLAINTS = 100
-
-_FIELDS = ("op", "path", "from", "value")
+_STRING = Type("string", "string")
+# Go's type of an operation, by which a strict decoder reads it.
+_OPERATION = Type(
+    "handlers.jsonPatchOp",
+    "struct",
+    members={
+        name: Member(name, name.capitalize(), of, number=0, pointer=False, omitempty=False)
+        for name, of in {"op": _STRING, "from": _STRING, "path": _STRING, "value": strict.ANY}.items()
+    },
+)
+_PATCH = Type(f"[]{_OPERATION.name}", "list", _OPERATION)
 _METADATA = "/metadata/"
 _INDEX = re.compile(r"[+-]?[0-9]{1,18}")
 
@@ -158,15 +166,33 @@ def parse_json_patch(given: Any) -> list[Operation]:
     return [_operation(entry) for entry in given]
 
 
-def unknown_fields(given: Any) -> list[str]:
-    """`unknown field "[0].foo"` for members that no operation has, in what `parse_json_patch` takes: the first hundred."""
-    found = (
-        f"unknown field {quote(f'[{index}].{key}')}"
-        for index, entry in enumerate(given or ())
-        for key in entry or ()
-        if key not in _FIELDS
-    )
-    return list(islice(found, MAX_COMPLAINTS))
+def complaints(body: bytes, given: Any, *, nothing_repeated: bool) -> list[str]:
+    """What a strict decoder says of a JSON patch. given, nothing_repeated: what `decode` has made of it.
+
+    `parse_json_patch` must take it.
+    """
+    if nothing_repeated and all(entry is None or entry.keys() <= _OPERATION.members.keys() for entry in given or ()):
+        return []
+    return strict.complaints(body, _PATCH)
+
+
+def as_written(document: Any, operations: Sequence[Operation]) -> Any:
+    """A patched object with its members in upstream's order: by key in all objects on the way to a change, else as they were."""
+    touched: dict[str, Any] = {}
+    for operation in operations:
+        for pointer in filter(None, (operation.path, operation.from_path)):
+            inner = touched
+            for part in pointer.split("/")[1:-1]:
+                inner = inner.setdefault(_unescape(part), {})
+    return _sorted_along(document, touched)
+
+
+def _sorted_along(value: Any, touched: Mapping[str, Any]) -> Any:
+    if isinstance(value, dict):
+        return {key: _sorted_along(value[key], touched[key]) if key in touched else value[key] for key in sorted(value)}
+    if isinstance(value, list):
+        return [_sorted_along(item, touched[str(at)]) if str(at) in touched else item for at, item in enumerate(value)]
+    return value
 
 
 def _operation(entry: Any) -> Operation:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from aggserver.informers.informer import CONTROLLER
 from aggserver.meta import codec
 from aggserver.meta.errors import StatusError
-from aggserver.registry.informer import CONTROLLER
 from aggserver.registry.rest import Context, DeleteOptions
 from aggserver.registry.store import Store
 from aggserver.storage import keys

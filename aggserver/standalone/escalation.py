@@ -15,13 +15,13 @@ from aggserver.admission.chain import CREATE, DELETE, Attributes
 from aggserver.authentication.user import PRIVILEGED_GROUP
 from aggserver.authorization import attributes as authorization
 from aggserver.authorization.delegating import Authorizer
+from aggserver.controllers.roles import GROUP
+from aggserver.informers.informer import CONTROLLER
 from aggserver.meta import errors
 from aggserver.meta.golang import quote
 from aggserver.meta.json_types import JSONMapping, JSONObject
-from aggserver.registry.informer import CONTROLLER
 from aggserver.registry.rest import Context
 from aggserver.registry.store import Store
-from aggserver.standalone.roles import GROUP
 from aggserver.workers import OBJECTS
 
 if TYPE_CHECKING:

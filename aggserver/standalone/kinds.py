@@ -8,12 +8,12 @@ from aggserver.admission.chain import Chain
 from aggserver.authorization.delegating import Authorizer
 from aggserver.authorization.standalone import RuleResolver
 from aggserver.endpoints.fixed import FixedResource, Subresource
+from aggserver.kinds import namespaces
 from aggserver.meta.resource import ResourceInfo
 from aggserver.publish.table import Column, TableConvertor
 from aggserver.registry.own_kinds import conformer
 from aggserver.registry.store import Store
 from aggserver.registry.subresources import StatusStore
-from aggserver.standalone import namespaces
 from aggserver.standalone.reviews import ACCESS_REVIEWS, AccessReviews, SelfSubjectReviews, SelfSubjectRulesReviews
 
 __all__ = ["namespace_kind", "review_kinds"]

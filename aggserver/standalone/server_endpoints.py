@@ -13,9 +13,9 @@ import ipaddress
 import socket
 from collections.abc import Callable
 
+from aggserver.informers.informer import CONTROLLER
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
-from aggserver.registry.informer import CONTROLLER
 from aggserver.registry.rest import Context, DeleteOptions, WriteOptions
 from aggserver.registry.store import Store
 

@@ -12,10 +12,10 @@ from functools import partial
 
 from aggserver.admission.sources import Collection, Params, Sources, param_kinds
 from aggserver.endpoints.installer import Installer
+from aggserver.informers.informer import Informer
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
 from aggserver.meta.versions import parse_group_version
-from aggserver.registry.informer import Informer
 from aggserver.registry.kept_up import kept_up
 from aggserver.registry.store import Store
 

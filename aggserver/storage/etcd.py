@@ -183,7 +183,7 @@ class EtcdStorage:
         return answer
 
     async def room(self) -> int | None:
-        """How much its quota leaves, etcd does not say."""
+        """None: etcd does not tell how much room its quota leaves."""
         return None
 
     # Writing

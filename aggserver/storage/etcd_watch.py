@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from aggserver.storage.etcd_client import Stream
 from aggserver.storage.etcd_wire import PROGRESS, watch_answer, watch_request
 from aggserver.storage.interface import Compacted, Event, Sink, StorageError, Unavailable
+from aggserver.storage.losses import as_lost, is_own
 
 __all__ = ["EtcdSubscription", "Watch"]
 
@@ -144,17 +145,22 @@ class EtcdSubscription:
         events = await self._watch.next()
         try:
             self._sink.events(events, self._watch.revision)
+        except StorageError:
+            raise  # the sink says itself what has failed
         except Exception as error:
             logger.exception("a subscription failed on an event and is ended")
             raise Unavailable("a subscription failed on an event") from error
 
     async def _run(self) -> None:
+        """Until it fails, of which the sink must learn, whatever it is: it would wait for events for ever."""
         try:
             while True:
                 await self._deliver()
-        except StorageError as error:
+        except BaseException as error:
             self.close()
-            self._sink.lost(error)
+            if is_own(error):
+                raise
+            self._sink.lost(as_lost(error))
 
     def progress(self) -> None:
         self._watch.progress()

@@ -175,7 +175,10 @@ class Page:
 
 
 class Sink(Protocol):
-    """The receiver of a subscription. Both methods are called on the event loop, must not block and must not raise."""
+    """The receiver of a subscription. Both methods are called on the event loop and must not block.
+
+    `events` may raise StorageError: the subscription ends, and `lost` is called with that error. Nothing else must be raised.
+    """
 
     def events(self, batch: Sequence[Event], revision: int) -> None:
         """Writes under the prefix, in order. `revision` is the store's after them, including events of other prefixes.

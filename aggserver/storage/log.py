@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from aggserver.storage.interface import Event, FutureRevision, Guard, Guarded, NotFound, Sink, Unavailable
+from aggserver.storage.interface import Event, FutureRevision, Guard, Guarded, NotFound, Sink, StorageError, Unavailable
 from aggserver.storage.keys import ancestors
 
 __all__ = ["CATCH_UP", "Feed", "Head", "Stale", "Write", "plan"]
@@ -168,6 +168,9 @@ class _Subscription:
             return
         try:
             self._sink.events(events, revision)
+        except StorageError as error:  # the sink says itself what has failed
+            self.close()
+            self._sink.lost(error)
         except Exception:
             logger.exception("a subscription to %s failed on an event and is ended", self.prefix)
             self.close()

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from aggserver.adoption.api_services import Target
 from aggserver.adoption.families import kept
 from aggserver.adoption.host import DEFINITIONS, Host, HostError
-from aggserver.adoption.record import Phase, Record
+from aggserver.adoption.records.record import Phase, Record
+from aggserver.adoption.switch.api_services import Target
 from aggserver.apiextensions.api_service import API_SERVICES, Service
 from aggserver.cluster import ClusterError, Unreachable
 from aggserver.meta.selectors import LabelSelector

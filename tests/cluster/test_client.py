@@ -76,7 +76,7 @@ class Server:
 @asynccontextmanager
 async def serving(tls: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
     server = Server()
-    runner = web.ServerRunner(web.Server(server.handle))
+    runner = web.ServerRunner(web.Server(lambda request: server.handle(request)))
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
     await site.start()
@@ -159,14 +159,38 @@ async def test_a_header_of_the_answer() -> None:
 async def test_watch_puts_lines_together() -> None:
     async with serving() as server, talking(FakeSource(Credentials(server.url, None))) as client:
         server.answers = [(200, [b'{"type":"ADDED","obj', b'ect":{"a":1}}\n{"type":"BOOKMARK","object":{}}\n{"type":"torn'])]
-        events = [event async for event in client.watch("/x", {"watch": "true"})]
+        events = [event async for event in client.watch("/x", {"watch": "true", "timeoutSeconds": "60"})]
         assert events == [{"type": "ADDED", "object": {"a": 1}}, {"type": "BOOKMARK", "object": {}}]
         server.answers = [(200, [b"nonsense\n"])]
         with pytest.raises(ClusterError, match="not a watch event"):
-            [event async for event in client.watch("/x", {})]
+            [event async for event in client.watch("/x", {"timeoutSeconds": "60"})]
         server.answers = [(410, {"kind": "Status", "reason": "Expired", "message": "too old"})]
         with pytest.raises(ClusterError, match="410 Expired"):
-            [event async for event in client.watch("/x", {})]
+            [event async for event in client.watch("/x", {"timeoutSeconds": "60"})]
+
+
+async def test_a_watch_that_hangs_is_given_up() -> None:
+    async def hang(request: web.BaseRequest) -> web.StreamResponse:
+        response = web.StreamResponse()
+        if "begun" in request.raw_path:
+            await response.prepare(request)
+            await response.write(b'{"type":"ADDED","object":{}}\n')
+        await over.wait()
+        return response
+
+    over = asyncio.Event()
+    async with serving() as server:
+        server.handle = hang  # type: ignore[method-assign]
+        credentials = Credentials(server.url, None)
+        client = ClusterClient(FakeSource(credentials), credentials, "test", headers_seconds=0.05, late_seconds=0.05)
+        with pytest.raises(Unreachable, match=r"/silent: the watch has not begun within 0\.05 s"):
+            [event async for event in client.watch("/silent", {"timeoutSeconds": "60"})]
+        watch = client.watch("/begun", {"timeoutSeconds": "0"})
+        assert await anext(watch) == {"type": "ADDED", "object": {}}
+        with pytest.raises(Unreachable, match=r"/begun: no answer within 0\.05 s"):
+            await anext(watch)
+        over.set()
+        await client.close()
 
 
 async def test_401_reads_the_credentials_again_once() -> None:

@@ -24,16 +24,17 @@ from aggserver.authorization.attributes import Attributes
 from aggserver.authorization.delegating import Decision
 from aggserver.authorization.standalone import Rules as UserRules
 from aggserver.authorization.standalone import StandaloneAuthorizer
+from aggserver.controllers.garbage.collector import GarbageCollector
+from aggserver.controllers.namespaces.controller import NamespaceController
 from aggserver.endpoints.installer import Served
 from aggserver.endpoints.request import AnyResponse, Request
+from aggserver.kinds import namespaces
 from aggserver.meta import errors
 from aggserver.meta.json_types import JSONObject
 from aggserver.options import Options
 from aggserver.registry.environment import Environment
 from aggserver.registry.rest import Context, WriteOptions
-from aggserver.standalone import kinds, namespaces
-from aggserver.standalone.garbage_collector import GarbageCollector
-from aggserver.standalone.namespace_controller import NamespaceController
+from aggserver.standalone import kinds
 from aggserver.storage.memory import MemoryStorage
 from tests.fakes.asgi import Client
 from tests.fakes.clock import FakeClock, settled

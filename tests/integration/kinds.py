@@ -30,10 +30,13 @@ MINIMAL: Mapping[str, dict[str, Any]] = {
     "core/events": {"involvedObject": {"kind": "Pod", "name": "p", "namespace": NAMESPACE}, "reason": "R", "type": "Normal"},
     "core/limitranges": {"spec": {"limits": [{"type": "Pod", "max": {"cpu": "1"}}]}},
     "core/nodes": {},
+    # With the finalizers that they are made with: the protection controllers give those back to what was written without them.
     "core/persistentvolumeclaims": {
+        "metadata": {"finalizers": ["kubernetes.io/pvc-protection"]},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
     },
     "core/persistentvolumes": {
+        "metadata": {"finalizers": ["kubernetes.io/pv-protection"]},
         "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}},
     },
     "core/pods": {"spec": {**_POD, "serviceAccountName": "default", "automountServiceAccountToken": False}},

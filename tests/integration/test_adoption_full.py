@@ -26,15 +26,15 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from aggserver.adoption import from_backup
-from aggserver.adoption.api_services import Target, to_us
 from aggserver.adoption.families import FINALIZER
-from aggserver.adoption.from_backup import release_from_backup
-from aggserver.adoption.giving_back import objects_prefix
-from aggserver.adoption.guard import CONFIGURATIONS, configuration
-from aggserver.adoption.journal import Journal
-from aggserver.adoption.record import Copied, Phase, Record, Refused, digest
-from aggserver.adoption.switching import DEFINITIONS
+from aggserver.adoption.give_back import from_backup
+from aggserver.adoption.give_back.from_backup import release_from_backup
+from aggserver.adoption.give_back.to_etcd import objects_prefix
+from aggserver.adoption.records.journal import Journal
+from aggserver.adoption.records.record import Copied, Phase, Record, Refused, digest
+from aggserver.adoption.switch.api_services import Target, to_us
+from aggserver.adoption.switch.guard import CONFIGURATIONS, configuration
+from aggserver.adoption.switch.switching import DEFINITIONS
 from aggserver.apiextensions.api_service import API_SERVICES, Service
 from aggserver.cluster.client import ClusterClient, connect
 from aggserver.meta import codec

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from aggserver.adoption import from_backup
-from aggserver.adoption.api_services import Target, to_us
 from aggserver.adoption.families import FINALIZER
-from aggserver.adoption.from_backup import opened_backup, release_from_backup
-from aggserver.adoption.giving_back import GiveBackToStore, Leftovers, objects_prefix
-from aggserver.adoption.giving_back_api import UID_BEFORE, GiveBackThroughAPI
-from aggserver.adoption.journal import Journal
-from aggserver.adoption.record import CantGiveBack, Copied, Given, Phase, Record, digest
+from aggserver.adoption.give_back import from_backup
+from aggserver.adoption.give_back.from_backup import opened_backup, release_from_backup
+from aggserver.adoption.give_back.through_api import UID_BEFORE, GiveBackThroughAPI
+from aggserver.adoption.give_back.to_etcd import GiveBackToStore, Leftovers, objects_prefix
+from aggserver.adoption.records.journal import Journal
+from aggserver.adoption.records.record import CantGiveBack, Copied, Given, Phase, Record, digest
+from aggserver.adoption.switch.api_services import Target, to_us
 from aggserver.apiextensions.api_service import API_SERVICES, Service
 from aggserver.cluster.client import ClusterClient, connect
 from aggserver.meta import codec

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from aggserver.informers.informer import ALL
 from aggserver.kinds.served import Kinds
 from aggserver.meta import codec
-from aggserver.registry.informer import ALL
 from aggserver.registry.rest import Context, DeleteOptions, WriteOptions
 from aggserver.standalone.ended_pods import remove_ended_pods
 from aggserver.storage import keys

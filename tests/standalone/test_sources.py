@@ -10,7 +10,7 @@ import pytest
 
 from aggserver.admission.sources import Collection
 from aggserver.admissionregistration.kinds import registration_stores
-from aggserver.registry.informer import CONTROLLER, Informer
+from aggserver.informers.informer import CONTROLLER, Informer
 from aggserver.registry.rest import Context, DeleteOptions, WriteOptions
 from aggserver.standalone.sources import OwnParams, OwnSources, own_kinds
 from tests.fakes.clock import until
