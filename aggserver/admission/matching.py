@@ -14,13 +14,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from aggserver.admission.chain import CREATE, UPDATE, Attributes, Objects, Target
+from aggserver.admission.chain import CREATE, UPDATE, Attributes, ResourceObjects, Target
 from aggserver.meta import errors, versions
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
 from aggserver.meta.selectors import LabelSelector, SelectorError
 
-__all__ = ["Criteria", "Index", "NamespaceLabels", "Rule", "Target", "is_exempt", "matches"]
+__all__ = ["Criteria", "Index", "NamespaceLabels", "RuleWithOperations", "Target", "is_exempt", "matches"]
 
 ANY = "*"
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class RuleWithOperations:
     """A RuleWithOperations, or a NamedRuleWithOperations of a policy.
 
     resources: (resource, subresource), where either may be `*`; the subresource is '' for the resource itself. names: of objects;
@@ -46,7 +46,7 @@ class Rule:
     names: frozenset[str] = frozenset()
 
     @classmethod
-    def parse(cls, rule: Mapping[str, Any]) -> Rule:
+    def parse(cls, rule: Mapping[str, Any]) -> RuleWithOperations:
         parts = (resource.partition("/") for resource in rule.get("resources") or ())
         return cls(
             groups=frozenset(rule.get("apiGroups") or ()),
@@ -103,8 +103,8 @@ class Criteria:
     namespaces, objects: the selectors; the error if one can't be parsed, None if there is none, which selects nothing.
     """
 
-    rules: tuple[Rule, ...] | None
-    excluded: tuple[Rule, ...]
+    rules: tuple[RuleWithOperations, ...] | None
+    excluded: tuple[RuleWithOperations, ...]
     equivalent: bool
     namespaces: _Selector
     objects: _Selector
@@ -122,7 +122,9 @@ class Criteria:
         )
 
     @classmethod
-    def _parse(cls, spec: Mapping[str, Any], rules: tuple[Rule, ...] | None, excluded: tuple[Rule, ...]) -> Criteria:
+    def _parse(
+        cls, spec: Mapping[str, Any], rules: tuple[RuleWithOperations, ...] | None, excluded: tuple[RuleWithOperations, ...]
+    ) -> Criteria:
         return cls(
             rules=rules,
             excluded=excluded,
@@ -131,7 +133,7 @@ class Criteria:
             objects=_selector(spec.get("objectSelector")),
         )
 
-    def may_match(self, info: ResourceInfo, objects: Objects) -> bool:
+    def may_match(self, info: ResourceInfo, objects: ResourceObjects) -> bool:
         """Whether a request for the resource can match, in whatever version, with any subresource.
 
         Equivalent versions of a resource have the same name, but not always the same group: Events have two.
@@ -158,7 +160,9 @@ class Criteria:
             return Target.requested(attributes)
         return self._target(self.rules, attributes, equivalents)
 
-    def _target(self, rules: Sequence[Rule], attributes: Attributes, equivalents: Sequence[Target]) -> Target | None:
+    def _target(
+        self, rules: Sequence[RuleWithOperations], attributes: Attributes, equivalents: Sequence[Target]
+    ) -> Target | None:
         requested = Target.requested(attributes)
         if any(rule.matches(attributes, requested) for rule in rules):
             return requested
@@ -189,8 +193,8 @@ class Criteria:
         return selector is not None and selector.matches(labels)
 
 
-def _rules(rules: Iterable[Mapping[str, Any]] | None) -> tuple[Rule, ...]:
-    return tuple(map(Rule.parse, rules or ()))
+def _rules(rules: Iterable[Mapping[str, Any]] | None) -> tuple[RuleWithOperations, ...]:
+    return tuple(map(RuleWithOperations.parse, rules or ()))
 
 
 def _selector(selector: Mapping[str, Any] | None) -> _Selector:
@@ -287,7 +291,7 @@ class Index(Generic[T]):
         self._entries = tuple(entries)
         self._found: dict[tuple[str, str], tuple[tuple[Criteria, T], ...]] = {}
 
-    def of(self, info: ResourceInfo, objects: Objects) -> tuple[tuple[Criteria, T], ...]:
+    def of(self, info: ResourceInfo, objects: ResourceObjects) -> tuple[tuple[Criteria, T], ...]:
         """Those that may match requests for the resource, in the order given. objects: those of the resource."""
         found = self._found.get((info.group, info.resource))
         if found is None:

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from aggserver.admission.chain import Chain, Objects, OneVersion
+from aggserver.admission.chain import Chain, OneVersion, ResourceObjects
 from aggserver.meta import versions
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
@@ -57,12 +57,12 @@ class ResourceScope:
     deprecation: str = ""
     typed: bool = False
     built_in: bool = False
-    objects: Objects | None = None
+    objects: ResourceObjects | None = None
     type_name: str = ""
     in_use: AbstractContextManager[None] | None = None
 
     @property
-    def admitted(self) -> Objects:
+    def admitted(self) -> ResourceObjects:
         """The objects, as admission needs them."""
         return self.objects or OneVersion(self.conform, self.type_name)
 
@@ -81,7 +81,7 @@ class ResourceScope:
         deprecation: str = "",
         typed: bool = False,
         built_in: bool = False,
-        objects: Objects | None = None,
+        objects: ResourceObjects | None = None,
         type_name: str = "",
         in_use: AbstractContextManager[None] | None = None,
     ) -> ResourceScope:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from aggserver.admission.chain import Target
 from aggserver.conversion.converter import ComputedConverter
-from aggserver.kinds.catalog import Kind
+from aggserver.kinds.catalog import BuiltInKind
 from aggserver.merge.atom import Atom
 from aggserver.merge.kinds import of_type
 from aggserver.meta.golang import quote
@@ -29,7 +29,7 @@ class KindObjects:
     conforms: all versions of the kind, each with what prunes and defaults an object of it in place, or raises StatusError.
     """
 
-    def __init__(self, conforms: Mapping[Kind, Callable[[JSONObject], object]], converter: ComputedConverter) -> None:
+    def __init__(self, conforms: Mapping[BuiltInKind, Callable[[JSONObject], object]], converter: ComputedConverter) -> None:
         self._kinds = {kind.api_version: kind for kind in conforms}
         self._conforms = {kind.api_version: conform for kind, conform in conforms.items()}
         self._converter = converter
