@@ -75,7 +75,7 @@ FLAG_CASES: dict[str, tuple[list[str], dict[str, Any]]] = {
 
 @pytest.mark.parametrize(("arguments", "given"), FLAG_CASES.values(), ids=FLAG_CASES)
 def test_flags(arguments: list[str], given: dict[str, Any]) -> None:
-    assert flags.read(arguments) == flags.Given(**NOTHING | given)
+    assert flags.read(arguments) == flags.GivenFlags(**NOTHING | given)
 
 
 def test_the_flags_that_are_passed_on_are_options_of_dev() -> None:

@@ -28,9 +28,9 @@ __all__ = [
     "BoundChain",
     "Chain",
     "Mutating",
-    "Objects",
     "OneVersion",
     "Reinvocation",
+    "ResourceObjects",
     "Selective",
     "Target",
     "Validating",
@@ -57,7 +57,7 @@ class Target(NamedTuple):
         return cls(info.group, info.version, info.resource, attributes.object_version, attributes.kind)
 
 
-class Objects(Protocol):
+class ResourceObjects(Protocol):
     """What plugins need to know of the objects of a resource: its versions, and the rules of each."""
 
     def equivalents(self, subresource: str) -> Sequence[Target]:
@@ -77,7 +77,7 @@ class Objects(Protocol):
 
 
 class OneVersion:
-    """Objects of a resource with one version. accept: see `Objects.accept`."""
+    """Objects of a resource with one version. accept: see `ResourceObjects.accept`."""
 
     def __init__(self, accept: Callable[[JSONObject], object] = lambda obj: None) -> None:
         self._accept = accept
@@ -135,7 +135,7 @@ class Attributes:
     options: Mapping[str, Any] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     audit_annotations: dict[str, str] = field(default_factory=dict)
-    objects: Objects = _ONE_VERSION
+    objects: ResourceObjects = _ONE_VERSION
     deadline: float = math.inf
     reinvocation: Reinvocation = field(default_factory=Reinvocation)
 

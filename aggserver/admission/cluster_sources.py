@@ -36,7 +36,7 @@ DISCOVERY_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
+class FollowedResource:
     """A resource of the cluster. versions: those understood, the preferred one first; if it is only one, it must be served.
 
     selector: of labels; '' for all objects.
@@ -52,15 +52,17 @@ class Resource:
         return f"grant this server's service account {rule} (cluster-access.yaml)"
 
 
-def _registered(resource: str, versions: tuple[str, ...] = ("v1",), selector: str = "") -> Resource:
-    return Resource("admissionregistration.k8s.io", resource, versions, selector)
+def _registered(resource: str, versions: tuple[str, ...] = ("v1",), selector: str = "") -> FollowedResource:
+    return FollowedResource("admissionregistration.k8s.io", resource, versions, selector)
 
 
-def _policy(resource: str) -> Resource:
+def _policy(resource: str) -> FollowedResource:
     return _registered(resource, ("v1", "v1beta1", "v1alpha1"))
 
 
-def _follow(cluster: Cluster, resource: Resource, collection: Collection, sleep: Sleep, clock: Callable[[], float]) -> Followed:
+def _follow(
+    cluster: Cluster, resource: FollowedResource, collection: Collection, sleep: Sleep, clock: Callable[[], float]
+) -> Followed:
     return Followed(
         cluster,
         qualified(resource.resource, resource.group),
@@ -74,7 +76,7 @@ def _follow(cluster: Cluster, resource: Resource, collection: Collection, sleep:
     )
 
 
-async def _locate(cluster: Cluster, wanted: Resource) -> str | None:
+async def _locate(cluster: Cluster, wanted: FollowedResource) -> str | None:
     """The path of the preferred version that the cluster serves."""
     if len(wanted.versions) == 1:
         return f"{group_path(wanted.group, wanted.versions[0])}/{wanted.resource}"
@@ -111,8 +113,8 @@ class ClusterSources:
         rules = self.rules
         validating_webhooks = _registered("validatingwebhookconfigurations", selector=f"{GUARD_LABEL}!=true")
         followed = [
-            ("", Resource("", "namespaces"), self.namespaces),
-            ("ResourceQuota", Resource("", "resourcequotas"), self.quotas),
+            ("", FollowedResource("", "namespaces"), self.namespaces),
+            ("ResourceQuota", FollowedResource("", "resourcequotas"), self.quotas),
             ("MutatingAdmissionWebhook", _registered("mutatingwebhookconfigurations"), rules.mutating_webhooks),
             ("ValidatingAdmissionWebhook", validating_webhooks, rules.validating_webhooks),
             ("MutatingAdmissionPolicy", _policy("mutatingadmissionpolicies"), rules.mutating_policies),

@@ -19,7 +19,7 @@ from aggserver.meta import errors, versions
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.selectors import LabelSelector, SelectorError
 
-__all__ = ["Criteria", "Index", "NamespaceLabels", "Rule", "Target", "is_exempt", "matches"]
+__all__ = ["Criteria", "Index", "NamespaceLabels", "RuleWithOperations", "Target", "is_exempt", "matches"]
 
 ANY = "*"
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class RuleWithOperations:
     """A RuleWithOperations, or a NamedRuleWithOperations of a policy.
 
     resources: (resource, subresource), where either may be `*`; the subresource is '' for the resource itself. names: of objects;
@@ -45,7 +45,7 @@ class Rule:
     names: frozenset[str] = frozenset()
 
     @classmethod
-    def parse(cls, rule: Mapping[str, Any]) -> Rule:
+    def parse(cls, rule: Mapping[str, Any]) -> RuleWithOperations:
         parts = (resource.partition("/") for resource in rule.get("resources") or ())
         return cls(
             groups=frozenset(rule.get("apiGroups") or ()),
@@ -102,8 +102,8 @@ class Criteria:
     namespaces, objects: the selectors; the error if one can't be parsed, None if there is none, which selects nothing.
     """
 
-    rules: tuple[Rule, ...] | None
-    excluded: tuple[Rule, ...]
+    rules: tuple[RuleWithOperations, ...] | None
+    excluded: tuple[RuleWithOperations, ...]
     equivalent: bool
     namespaces: _Selector
     objects: _Selector
@@ -121,7 +121,9 @@ class Criteria:
         )
 
     @classmethod
-    def _parse(cls, spec: Mapping[str, Any], rules: tuple[Rule, ...] | None, excluded: tuple[Rule, ...]) -> Criteria:
+    def _parse(
+        cls, spec: Mapping[str, Any], rules: tuple[RuleWithOperations, ...] | None, excluded: tuple[RuleWithOperations, ...]
+    ) -> Criteria:
         return cls(
             rules=rules,
             excluded=excluded,
@@ -149,7 +151,9 @@ class Criteria:
             return Target.requested(attributes)
         return self._target(self.rules, attributes, equivalents)
 
-    def _target(self, rules: Sequence[Rule], attributes: Attributes, equivalents: Sequence[Target]) -> Target | None:
+    def _target(
+        self, rules: Sequence[RuleWithOperations], attributes: Attributes, equivalents: Sequence[Target]
+    ) -> Target | None:
         requested = Target.requested(attributes)
         if any(rule.matches(attributes, requested) for rule in rules):
             return requested
@@ -180,8 +184,8 @@ class Criteria:
         return selector is not None and selector.matches(labels)
 
 
-def _rules(rules: Iterable[Mapping[str, Any]] | None) -> tuple[Rule, ...]:
-    return tuple(map(Rule.parse, rules or ()))
+def _rules(rules: Iterable[Mapping[str, Any]] | None) -> tuple[RuleWithOperations, ...]:
+    return tuple(map(RuleWithOperations.parse, rules or ()))
 
 
 def _selector(selector: Mapping[str, Any] | None) -> _Selector:

@@ -18,7 +18,7 @@ from aggserver.adoption.families import Family, GroupVersion, Wanted
 from aggserver.adoption.moves import CATCH_UP_SECONDS, Moves, Observe
 from aggserver.adoption.records.journal import Journal
 from aggserver.adoption.records.record import Moving, Phase, Record, Refused, Told
-from aggserver.adoption.steps import Step, Steps, next_step
+from aggserver.adoption.steps import Actions, Step, next_step
 from aggserver.adoption.wants import ChangedError, Wants
 from aggserver.cluster.pacing import Sleep
 from aggserver.errors import AggserverError
@@ -42,7 +42,7 @@ class Mover:
         self,
         storage: Storage,
         journal: Journal,
-        steps: Steps,
+        steps: Actions,
         observe: Observe,
         told: Told,
         *,

@@ -25,7 +25,7 @@ from aggserver.adoption.give_back.to_etcd import RAISED_AT_ONCE, objects_prefix,
 from aggserver.adoption.leftovers.cleaning import Cleaning
 from aggserver.adoption.records.journal import Journal
 from aggserver.adoption.records.record import LED_HERE, Copied, Given, Moving, Phase, Record, Told, silent
-from aggserver.adoption.steps import GUARDED, Step, Steps, fits, joined
+from aggserver.adoption.steps import GUARDED, Actions, Step, fits, joined
 from aggserver.adoption.wants import ChangedError, Wants
 from aggserver.cluster.pacing import Sleep
 from aggserver.errors import AggserverError
@@ -61,7 +61,7 @@ class Moves:
         self,
         storage: Storage,
         journal: Journal,
-        steps: Steps,
+        steps: Actions,
         wants: Wants,
         observe: Observe,
         told: Told,

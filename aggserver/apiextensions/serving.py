@@ -41,7 +41,7 @@ from aggserver.registry.migration import Rewriter
 from aggserver.registry.ownership import NotConverted
 from aggserver.registry.resource_storage import ResourceStorage
 from aggserver.registry.rest import Context
-from aggserver.registry.storage_version import Fence, Identity
+from aggserver.registry.storage_version import Fence, SpecState
 from aggserver.registry.store import Store
 from aggserver.registry.stored import StoredObject
 from aggserver.registry.subresources import ScaleStore, StatusStore
@@ -117,7 +117,7 @@ class DefinitionResource:
         """What rewrites objects in the storage version."""
         return Rewriter(self._storage, self.definition.names.kind)
 
-    def is_now(self, identity: Identity | None) -> None:
+    def is_now(self, identity: SpecState | None) -> None:
         """The definition's state has changed, without a difference in what is served."""
         if self._fence is not None and identity is not None:
             self._fence.identity = identity

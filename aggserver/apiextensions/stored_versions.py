@@ -28,7 +28,7 @@ from aggserver.informers.informer import CONTROLLER
 from aggserver.meta import codec, times
 from aggserver.meta.json_types import JSONMapping, JSONObject
 from aggserver.registry.rest import Context, WriteOptions
-from aggserver.registry.storage_version import Identity, StorageVersions, Superseded
+from aggserver.registry.storage_version import SpecState, StorageVersions, Superseded
 from aggserver.registry.store import Store
 from aggserver.storage import records
 from aggserver.storage.interface import Conflict, KeyExists, KeyValue, NotFound, Storage
@@ -52,7 +52,7 @@ def due(crd: JSONMapping) -> Migration | None:
     leaving = tuple(name for name in stored if name != version)
     if not version or not leaving or "deletionTimestamp" in metadata:
         return None
-    identity = Identity(member(metadata, "uid", ""), member(metadata, "generation", 0))
+    identity = SpecState(member(metadata, "uid", ""), member(metadata, "generation", 0))
     return Migration(member(metadata, "name", ""), version, leaving, identity)
 
 
@@ -176,7 +176,7 @@ class FolderMigrations:
                 self._changes += 1
                 # Not known, but not asked for either: the change was seen.
                 leaving = () if before is None else (before,)
-                self._migrator.want(Migration(name, version, leaving, Identity("", self._changes)))
+                self._migrator.want(Migration(name, version, leaving, SpecState("", self._changes)))
         self._versions = versions
 
 

@@ -41,7 +41,7 @@ from aggserver.adoption.records.record import (
 )
 from aggserver.adoption.status import Status
 from aggserver.adoption.steps import Remains, is_frozen, is_hidden
-from aggserver.adoption.switch.api_services import Target
+from aggserver.adoption.switch.api_services import OurService
 from aggserver.adoption.switch.guard import Guard
 from aggserver.adoption.switch.switching import Switcher, end_watches, proxied
 from aggserver.apiextensions.definition import Definition
@@ -128,7 +128,7 @@ class Adoption:
         self._journal = Journal(storage, self._on_change)
         if options.storage == "etcd":  # other stores have one server only
             engine.definitions.fence_writes(lambda name: RecordFence(self._journal, name, has_own))
-        target = Target(service, installation, b"")
+        target = OurService(service, installation, b"")
         selector = LabelSelector.parse(options.adopt or "")
         self.host = Host(cluster, selector, target, lambda: self._journal.records.values(), self._on_change)
         agent = f"aggserver/{aggserver.__version__}"
@@ -289,7 +289,7 @@ class Adoption:
         status.restore(self._journal.records.values())
         guard = Guard(self._cluster, self._service, self._ca_bundle)
         switcher = Switcher(self._cluster, self._service, self.installation, self.on_problem, self._on_led_away)
-        steps = _Steps(self, self._cluster, self._engine, self._storage, self._host_etcd, guard, switcher)
+        steps = _Actions(self, self._cluster, self._engine, self._storage, self._host_etcd, guard, switcher)
         mover = Mover(self._storage, self._journal, steps, self._observe, status.told)
         self._term = _Term(switcher, status, steps, mover)
         self.trust()
@@ -394,12 +394,12 @@ class Adoption:
 class _Term:
     switcher: Switcher
     status: Status
-    steps: _Steps
+    steps: _Actions
     mover: Mover
 
 
-class _Steps:
-    """`steps.Steps`, by the real parts."""
+class _Actions:
+    """`steps.Actions`, by the real parts."""
 
     def __init__(
         self,

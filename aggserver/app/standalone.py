@@ -38,7 +38,7 @@ from aggserver.app.rare_controllers import rare_controllers
 from aggserver.app.service_accounts import ServiceAccounts
 from aggserver.app.storage import IN_MEMORY, compaction, data_folder, open_storage
 from aggserver.app.tasks import supervise
-from aggserver.certificates.issuing import Names
+from aggserver.certificates.issuing import SubjectNames
 from aggserver.controllers.policy_status import PolicyStatusController
 from aggserver.endpoints import front_page
 from aggserver.endpoints.installer import Served
@@ -241,8 +241,8 @@ async def _storage(options: Options) -> AsyncIterator[Storage]:
         await storage.close()
 
 
-def _names(options: Options) -> Names:
-    return Names.of(*dict.fromkeys((*_LOCAL, _host(options.bind_address))))
+def _names(options: Options) -> SubjectNames:
+    return SubjectNames.of(*dict.fromkeys((*_LOCAL, _host(options.bind_address))))
 
 
 def _host(address: str) -> str:

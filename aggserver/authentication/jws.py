@@ -37,8 +37,8 @@ from aggserver.meta.json_types import JSONObject
 __all__ = [
     "KeyFileError",
     "SignatureError",
+    "SignedToken",
     "SigningKey",
-    "Token",
     "VerifyingKey",
     "new_key",
     "read",
@@ -83,7 +83,7 @@ class VerifyingKey:
         der = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
         return cls(_encoded(hashlib.sha256(der).digest()), _algorithm(key), key)
 
-    def accepts(self, token: Token) -> bool:
+    def accepts(self, token: SignedToken) -> bool:
         if token.algorithm != self.algorithm:
             return False
         try:
@@ -131,7 +131,7 @@ class SigningKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class SignedToken:
     """A token as it was read. Its claims are anybody's until `verified` has returned."""
 
     algorithm: str
@@ -148,7 +148,7 @@ def sign(key: SigningKey, claims: JSONObject) -> str:
     return f"{signed}.{_encoded(key.signature(signed.encode()))}"
 
 
-def read(text: str) -> Token | None:
+def read(text: str) -> SignedToken | None:
     """The token, which is not verified; None if the text is no JSON Web Token with a signature."""
     parts = text.split(".")
     if len(parts) != 3:
@@ -164,10 +164,10 @@ def read(text: str) -> Token | None:
     # `crit` names extensions without which a token must not be understood; there are none here.
     if not isinstance(algorithm, str) or not isinstance(key_id, str) or "crit" in head:
         return None
-    return Token(algorithm, key_id, payload, f"{parts[0]}.{parts[1]}".encode(), signature)
+    return SignedToken(algorithm, key_id, payload, f"{parts[0]}.{parts[1]}".encode(), signature)
 
 
-def verified(token: Token, keys: Iterable[VerifyingKey]) -> VerifyingKey:
+def verified(token: SignedToken, keys: Iterable[VerifyingKey]) -> VerifyingKey:
     """The key that has signed the token. Raises SignatureError."""
     candidates = [key for key in keys if not token.key_id or key.key_id == token.key_id]
     if not candidates:

@@ -21,8 +21,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 __all__ = [
     "BACKDATE_SECONDS",
     "KeyPair",
-    "Names",
-    "RequestError",
+    "SigningRequestError",
+    "SubjectNames",
     "issue_client",
     "issue_serving",
     "load_key",
@@ -46,7 +46,7 @@ _SHORT_SECONDS = 8 * 3600
 _KEY_USAGES = frozenset({"digital signature", "key encipherment"})
 
 
-class RequestError(ValueError):
+class SigningRequestError(ValueError):
     """A certificate signing request that can't be signed."""
 
 
@@ -59,20 +59,20 @@ class KeyPair:
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class SubjectNames:
     """The DNS names and IP addresses that a serving certificate is valid for, in any order."""
 
     dns: tuple[str, ...]
     ips: tuple[str, ...] = ()
 
     @classmethod
-    def for_service(cls, service: str, namespace: str, *extra: str) -> Names:
+    def for_service(cls, service: str, namespace: str, *extra: str) -> SubjectNames:
         """The names by which a cluster reaches a service. extra: further names or addresses."""
         own = (f"{service}.{namespace}.svc", f"{service}.{namespace}.svc.cluster.local", f"{service}.{namespace}", service)
         return cls.of(*own, *extra)
 
     @classmethod
-    def of(cls, *hosts: str) -> Names:
+    def of(cls, *hosts: str) -> SubjectNames:
         """hosts: names or addresses."""
         ips = tuple(host for host in hosts if _is_ip(host))
         return cls(tuple(host for host in hosts if host not in ips), ips)
@@ -107,12 +107,12 @@ def sign_request(
     """A client certificate (PEM) for a certificate signing request, with its subject and key.
 
     seconds: how long it holds, at most. It begins five minutes before `now`, and ends that much earlier unless its life is short.
-    usages: as in a CertificateSigningRequest. refused_group: which no subject may be in. Raises RequestError.
+    usages: as in a CertificateSigningRequest. refused_group: which no subject may be in. Raises SigningRequestError.
     """
     try:
         request = x509.load_pem_x509_csr(request_pem)
         if not request.is_signature_valid:
-            raise RequestError("unable to verify certificate request signature")
+            raise SigningRequestError("unable to verify certificate request signature")
         extensions: list[tuple[x509.ExtensionType, bool]] = []
         if not _KEY_USAGES.isdisjoint(usages):
             # Always with digital signature, with which a client authenticates: Go does not look at the key usage, but OpenSSL,
@@ -121,12 +121,12 @@ def sign_request(
         names = (each for each in request.extensions if isinstance(each.value, x509.SubjectAlternativeName))
         extensions.extend((each.value, each.critical) for each in names)
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise RequestError(f"unable to parse certificate request: {error}") from None
+        raise SigningRequestError(f"unable to parse certificate request: {error}") from None
     if refused_group in requested_groups(request_pem):
-        raise RequestError(f"use of kubernetes.io/kube-apiserver-client signer with {refused_group} group is not allowed")
+        raise SigningRequestError(f"use of kubernetes.io/kube-apiserver-client signer with {refused_group} group is not allowed")
     key = request.public_key()
     if not isinstance(key, ec.EllipticCurvePublicKey | rsa.RSAPublicKey):
-        raise RequestError("unable to sign a certificate for a key that is neither RSA nor ECDSA")
+        raise SigningRequestError("unable to sign a certificate for a key that is neither RSA nor ECDSA")
     end = now + seconds - (0 if seconds < _SHORT_SECONDS else _SIGNED_BACKDATE_SECONDS)
     times = now - _SIGNED_BACKDATE_SECONDS, end
     signed = _signed(ca, request.subject, key, extensions, ExtendedKeyUsageOID.CLIENT_AUTH, *times)
@@ -138,7 +138,7 @@ def requested_groups(request_pem: bytes) -> list[str]:
     try:
         subject = x509.load_pem_x509_csr(request_pem).subject
     except UnsupportedAlgorithm as error:
-        raise RequestError(str(error)) from None
+        raise SigningRequestError(str(error)) from None
     return [str(one.value) for one in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
 
 

@@ -21,7 +21,13 @@ import orjson
 from yarl import URL
 
 from aggserver.cluster import ClusterError, Unreachable
-from aggserver.cluster.configuration import ConfigurationError, Credentials, InClusterSource, KubeconfigSource, Source
+from aggserver.cluster.configuration import (
+    ClientCredentials,
+    ConfigurationError,
+    ConfigurationSource,
+    InClusterSource,
+    KubeconfigSource,
+)
 
 __all__ = ["ClusterClient", "connect"]
 
@@ -49,7 +55,7 @@ KEEPALIVE_PROBES = 3
 
 async def connect(kubeconfig: str, user_agent: str) -> ClusterClient:
     """A client for the kubeconfig's cluster or, if '', the cluster of this pod. Sends nothing yet. Raises ConfigurationError."""
-    source: Source = KubeconfigSource(kubeconfig) if kubeconfig else InClusterSource()
+    source: ConfigurationSource = KubeconfigSource(kubeconfig) if kubeconfig else InClusterSource()
     return ClusterClient(source, await source.load(), user_agent)
 
 
@@ -61,8 +67,8 @@ class ClusterClient:
 
     def __init__(
         self,
-        source: Source,
-        credentials: Credentials,
+        source: ConfigurationSource,
+        credentials: ClientCredentials,
         user_agent: str,
         *,
         headers_seconds: float = HEADERS_SECONDS,
@@ -156,7 +162,7 @@ class ClusterClient:
 
     async def _send(
         self,
-        credentials: Credentials,
+        credentials: ClientCredentials,
         method: str,
         path: str,
         query: Mapping[str, str],
@@ -178,7 +184,7 @@ class ClusterClient:
             proxy=credentials.proxy or None,
         )
 
-    async def _reload(self, stale: Credentials) -> None:
+    async def _reload(self, stale: ClientCredentials) -> None:
         """Load the credentials again, once for all requests that found them stale."""
         async with self._loading:
             if self._credentials is not stale:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from aggserver.admission.chain import CREATE, DELETE, UPDATE, Attributes, BoundChain, OneVersion
 from aggserver.authentication.user import ALL_AUTHENTICATED, UserInfo
-from aggserver.controllers.garbage.owner_graph import Kind, Resource
+from aggserver.controllers.garbage.owner_graph import OwnerKind, OwnerResource
 from aggserver.controllers.stored_pages import pages
 from aggserver.endpoints.installer import Installer, ResourceScope, Served
 from aggserver.informers.work_queue import in_turns
@@ -36,7 +36,7 @@ from aggserver.storage import keys
 from aggserver.storage.interface import Corrupt, KeyValue, Storage
 from aggserver.storage.keys import ObjectKey
 
-__all__ = ["Found", "InternalClient", "service_account"]
+__all__ = ["FoundObject", "InternalClient", "service_account"]
 
 _MANAGER = "aggserver"
 _DECODED = 256 * 1024  # bytes of objects that are read before other tasks run: some milliseconds
@@ -50,7 +50,7 @@ def service_account(name: str) -> UserInfo:
     return UserInfo(f"system:serviceaccount:{namespace}:{name}", groups=groups)
 
 
-class Found(NamedTuple):
+class FoundObject(NamedTuple):
     """The metadata of an object in the store."""
 
     metadata: JSONObject
@@ -63,12 +63,12 @@ class InternalClient:
         self._storage = storage
         self._user = user
         self._generation = -1
-        self._kinds: dict[Kind, Resource] = {}
+        self._kinds: dict[OwnerKind, OwnerResource] = {}
         self._served: dict[tuple[str, str], Served] = {}
 
     # --- what is served ---
 
-    def find(self, kind: Kind) -> Resource | None:
+    def find(self, kind: OwnerKind) -> OwnerResource | None:
         """Where objects of a kind are stored; None if it is not served."""
         self._refresh()
         return self._kinds.get(kind)
@@ -90,8 +90,8 @@ class InternalClient:
             resource = served.resource
             if "get" not in resource.verbs:
                 continue
-            kind = Kind(versions.api_version(served.group, served.version), resource.kind)
-            self._kinds.setdefault(kind, Resource(served.group, resource.name, served.namespaced))
+            kind = OwnerKind(versions.api_version(served.group, served.version), resource.kind)
+            self._kinds.setdefault(kind, OwnerResource(served.group, resource.name, served.namespaced))
             name = served.group, resource.name
             other = self._served.get(name)
             if other is None or versions.sort_key(served.version) < versions.sort_key(other.version):
@@ -105,13 +105,13 @@ class InternalClient:
 
     # --- reading, without a watch cache ---
 
-    async def read(self, key: str) -> Found | None:
+    async def read(self, key: str) -> FoundObject | None:
         """The metadata of the object at a key. Raises StorageError, Corrupt among them."""
         kv = await self._value(key)
         if kv is None:
             return None
         try:
-            return Found(stored.metadata_of(kv.value), kv.revision)
+            return FoundObject(stored.metadata_of(kv.value), kv.revision)
         except ValueError as error:
             raise Corrupt(key, kv.revision, str(error)) from None
 

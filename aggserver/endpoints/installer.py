@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from aggserver.admission.chain import Chain, Objects
+from aggserver.admission.chain import Chain, ResourceObjects
 from aggserver.meta import versions
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
@@ -55,7 +55,7 @@ class ResourceScope:
     deprecation: str = ""
     typed: bool = False
     built_in: bool = False
-    objects: Objects | None = None
+    objects: ResourceObjects | None = None
     type_name: str = ""
 
     @classmethod
@@ -73,7 +73,7 @@ class ResourceScope:
         deprecation: str = "",
         typed: bool = False,
         built_in: bool = False,
-        objects: Objects | None = None,
+        objects: ResourceObjects | None = None,
         type_name: str = "",
     ) -> ResourceScope:
         """A scope whose objects are of the resource's own kind."""

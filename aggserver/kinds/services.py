@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from aggserver.informers.informer import CONTROLLER
 from aggserver.kinds.addresses import Pool, assign, first_address, node_ports, release
-from aggserver.kinds.catalog import Kind
+from aggserver.kinds.catalog import BuiltInKind
 from aggserver.kinds.strategy import KindStrategy
 from aggserver.meta.errors import StatusError
 from aggserver.meta.json_types import JSONObject
@@ -64,7 +64,7 @@ class _ServiceStrategy(KindStrategy):
     As upstream, addresses are given before a Service is validated, which asks for them; they are taken if it is valid.
     """
 
-    def __init__(self, kind: Kind, pool: Callable[[JSONObject, bool], Pool], chosen: Callable[[JSONObject], None]) -> None:
+    def __init__(self, kind: BuiltInKind, pool: Callable[[JSONObject, bool], Pool], chosen: Callable[[JSONObject], None]) -> None:
         super().__init__(kind)
         self._pool = pool
         self._chosen = chosen
@@ -92,7 +92,7 @@ class ServiceStore(Store):
     """network: the range of cluster IPs. port: returns the server's own."""
 
     def __init__(
-        self, resource: ResourceStorage, kind: Kind, views: Views, network: IPv4Network, port: Callable[[], int]
+        self, resource: ResourceStorage, kind: BuiltInKind, views: Views, network: IPv4Network, port: Callable[[], int]
     ) -> None:
         super().__init__(resource, _ServiceStrategy(kind, self._pool, self._remember), views)
         self._network = network

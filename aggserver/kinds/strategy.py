@@ -12,8 +12,8 @@ from functools import cached_property
 
 from aggserver.authentication.user import UserInfo
 from aggserver.kinds.behaviours import ON_CREATE, ON_DECODE, ON_STATUS_UPDATE, ON_UPDATE
-from aggserver.kinds.catalog import Kind, type_name
-from aggserver.kinds.creation import Request, prepare_new
+from aggserver.kinds.catalog import BuiltInKind, type_name
+from aggserver.kinds.creation import CreateRequest, prepare_new
 from aggserver.kinds.defaults import set_defaults
 from aggserver.kinds.immutable import changed_immutables
 from aggserver.kinds.jobs import job_status_problems
@@ -89,7 +89,7 @@ class KindStrategy(StrategyDefaults):
 
     def __init__(
         self,
-        kind: Kind,
+        kind: BuiltInKind,
         *,
         convert: Callable[[JSONObject, str], JSONObject] = no_other_version,
         tracks_fields: bool = True,
@@ -141,7 +141,7 @@ class KindStrategy(StrategyDefaults):
         if kind.has_status and not kind.keeps_status:
             obj.pop("status", None)
             self._conform(obj)
-        prepare_new(obj, kind.type_name, Request(obj["metadata"].get("uid", ""), now, _user(context.user)))
+        prepare_new(obj, kind.type_name, CreateRequest(obj["metadata"].get("uid", ""), now, _user(context.user)))
         change = ON_CREATE.get(kind.type_name)
         if change is not None:
             change(obj, now)
@@ -288,7 +288,7 @@ def _pod_grace(pod: JSONObject, seconds: int | None) -> int:
     return 1 if period < 0 else period
 
 
-def _atom_of(kind: Kind) -> Callable[[str], Atom]:
+def _atom_of(kind: BuiltInKind) -> Callable[[str], Atom]:
     """The type of the objects in each version of a kind."""
 
     def atom(api_version: str) -> Atom:

@@ -24,7 +24,7 @@ from aggserver.scheme.types import Member, Type
 __all__ = [
     "InvalidPatch",
     "JsonPatchError",
-    "Operation",
+    "PatchOperation",
     "TestFailedError",
     "TooManyOperations",
     "apply_json_patch",
@@ -75,7 +75,7 @@ class TestFailedError(JsonPatchError):
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class PatchOperation:
     """One step of a JSON patch. `path` and `from_path` are None where not given, which only some operations mind."""
 
     op: str
@@ -154,7 +154,7 @@ def _without_nulls(value: Any) -> Any:
 # --- JSON patch: reading ---
 
 
-def parse_json_patch(given: Any) -> list[Operation]:
+def parse_json_patch(given: Any) -> list[PatchOperation]:
     """Raises InvalidPatch, TooManyOperations. Whether operations exist and have what they need shows when they are applied."""
     if given is None:
         return []
@@ -176,7 +176,7 @@ def complaints(body: bytes, given: Any, *, nothing_repeated: bool) -> list[str]:
     return strict.complaints(body, _PATCH)
 
 
-def as_written(document: Any, operations: Sequence[Operation]) -> Any:
+def as_written(document: Any, operations: Sequence[PatchOperation]) -> Any:
     """A patched object with its members in upstream's order: by key in all objects on the way to a change, else as they were."""
     touched: dict[str, Any] = {}
     for operation in operations:
@@ -195,16 +195,16 @@ def _sorted_along(value: Any, touched: Mapping[str, Any]) -> Any:
     return value
 
 
-def _operation(entry: Any) -> Operation:
+def _operation(entry: Any) -> PatchOperation:
     if entry is None:
-        return Operation("unknown")
+        return PatchOperation("unknown")
     if not isinstance(entry, dict):
         raise InvalidPatch(f"error decoding patch: {_mismatch(entry, 'Go value of type handlers.jsonPatchOp')}")
     for key in ("op", "path", "from"):
         value = entry.get(key)
         if value is not None and not isinstance(value, str):
             raise InvalidPatch(f"error decoding patch: {_mismatch(value, f'Go struct field jsonPatchOp.{key} of type string')}")
-    return Operation(entry.get("op") or "unknown", entry.get("path"), entry.get("from"), entry.get("value"))
+    return PatchOperation(entry.get("op") or "unknown", entry.get("path"), entry.get("from"), entry.get("value"))
 
 
 def _mismatch(value: Any, wanted: str) -> str:
@@ -214,7 +214,7 @@ def _mismatch(value: Any, wanted: str) -> str:
 # --- JSON patch: applying ---
 
 
-def apply_json_patch(document: Any, operations: Sequence[Operation]) -> Any:
+def apply_json_patch(document: Any, operations: Sequence[PatchOperation]) -> Any:
     """The patched document, which need not be an object any more. All operations apply, or JsonPatchError is raised.
 
     It has what was there, what the patch brings, and MAX_COPIED_BYTES at most; and it can be encoded, however deep it was nested
@@ -350,19 +350,19 @@ def _doing(what: str) -> Iterator[None]:
 _PATH, _FROM, _DESTINATION = "doc is missing path: ", "doc is missing from path: ", "doc is missing destination path: "
 
 
-def _add(document: _Document, operation: Operation) -> None:
+def _add(document: _Document, operation: PatchOperation) -> None:
     container, key = document.parent(operation.path, "add", _PATH, change=True)
     with _doing(f"error in add for path: '{operation.path}'"):
         document.put(container, key, json_copy(operation.value))
 
 
-def _remove(document: _Document, operation: Operation) -> None:
+def _remove(document: _Document, operation: PatchOperation) -> None:
     container, key = document.parent(operation.path, "remove", _PATH, change=True)
     with _doing(f"error in remove for path: '{operation.path}'"):
         document.drop(container, key)
 
 
-def _replace(document: _Document, operation: Operation) -> None:
+def _replace(document: _Document, operation: PatchOperation) -> None:
     if operation.path == "":
         if not isinstance(operation.value, dict | list):
             raise JsonPatchError("replace operation value must be object or array: %!w(<nil>)")
@@ -379,7 +379,7 @@ def _replace(document: _Document, operation: Operation) -> None:
         raise JsonPatchError(f"replace operation does not apply: doc is missing key: {operation.path}: missing value") from None
 
 
-def _move(document: _Document, operation: Operation) -> None:
+def _move(document: _Document, operation: PatchOperation) -> None:
     container, key = document.parent(operation.from_path, "move", _FROM, change=True)
     with _doing(f"error in move for path: '{key}'"):
         value = _get(container, key)
@@ -389,7 +389,7 @@ def _move(document: _Document, operation: Operation) -> None:
         document.put(container, key, value)
 
 
-def _copy(document: _Document, operation: Operation) -> None:
+def _copy(document: _Document, operation: PatchOperation) -> None:
     container, key = document.parent(operation.from_path, "copy", _FROM, change=False)
     with _doing(f"error in copy for from: '{operation.from_path}'"):
         value = _get(container, key)
@@ -405,7 +405,7 @@ def _copy(document: _Document, operation: Operation) -> None:
         document.put(container, key, json_copy(value))
 
 
-def _test(document: _Document, operation: Operation) -> None:
+def _test(document: _Document, operation: PatchOperation) -> None:
     found = document.root
     if operation.path != "":
         container, key = document.parent(operation.path, "test", "is missing path: ", change=False)

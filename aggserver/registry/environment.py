@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from aggserver.conversion.converter import NONE, Converter
-from aggserver.conversion.webhook import Call, Caller, NoCaller, unobserved
+from aggserver.conversion.webhook import Caller, NoCaller, WebhookCall, unobserved
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
 from aggserver.registry import stored
-from aggserver.registry.conversions import ConvertedObjects
+from aggserver.registry.conversions import ConversionCache
 from aggserver.registry.resource_storage import ResourceStorage
 from aggserver.registry.store import Store
 from aggserver.registry.stored import StoredObject
@@ -49,9 +49,9 @@ class Environment:
     max_object_bytes: int = MAX_OBJECT_BYTES
     corrupt: dict[str, Corrupt] = field(default_factory=dict)
     behind: dict[str, str] = field(default_factory=dict)
-    converted: ConvertedObjects = field(default_factory=ConvertedObjects)
+    converted: ConversionCache = field(default_factory=ConversionCache)
     webhooks: Caller = field(default_factory=NoCaller)
-    observe_conversion: Callable[[Call], None] = unobserved
+    observe_conversion: Callable[[WebhookCall], None] = unobserved
     turns: FairTurns = field(default_factory=FairTurns)
 
     def unreadable(self) -> str | None:

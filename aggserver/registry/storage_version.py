@@ -21,16 +21,16 @@ from aggserver.meta import codec, errors
 from aggserver.meta.json_types import JSONObject
 from aggserver.storage import records
 from aggserver.storage.cacher import Cacher
-from aggserver.storage.interface import Conflict, Corrupt, Guard, KeyExists, KeyValue, NotFound, Storage
+from aggserver.storage.interface import Conflict, Corrupt, KeyExists, KeyValue, NotFound, Precondition, Storage
 from aggserver.storage.keys import resource_prefix
 from aggserver.storage.records import DamagedRecord
 
-__all__ = ["PREFIX", "Fence", "Identity", "StorageVersions", "Superseded", "read_record"]
+__all__ = ["PREFIX", "Fence", "SpecState", "StorageVersions", "Superseded", "read_record"]
 
 PREFIX = resource_prefix("aggserver", "storageversions")
 
 
-class Identity(NamedTuple):
+class SpecState(NamedTuple):
     """A state of a definition's spec."""
 
     uid: str
@@ -56,7 +56,7 @@ class _Record:
     generation: int
     version: str
 
-    def supersedes(self, version: str, identity: Identity) -> bool:
+    def supersedes(self, version: str, identity: SpecState) -> bool:
         return self.version != version and self.uid == identity.uid and self.generation > identity.generation
 
 
@@ -67,7 +67,7 @@ class StorageVersions:
         self._storage = storage
         self._cacher: Cacher[_Record] = Cacher(storage, PREFIX, make=read_record, at=_at, corrupt=corrupt, behind=behind)
 
-    async def enforce(self, name: str, version: str, identity: Identity) -> None:
+    async def enforce(self, name: str, version: str, identity: SpecState) -> None:
         """From now on, no write in another version gets through that comes from this state of the definition or an older one.
 
         Raises Superseded if a newer state is in force, DamagedRecord if that can't be known, and other StorageErrors.
@@ -102,33 +102,33 @@ class StorageVersions:
 class Fence:
     """The guard of the writes that one state of a definition makes. A new state of the same content only changes `identity`."""
 
-    def __init__(self, versions: StorageVersions, name: str, version: str, identity: Identity) -> None:
+    def __init__(self, versions: StorageVersions, name: str, version: str, identity: SpecState) -> None:
         self.identity = identity
         self._versions = versions
         self._name = name
         self._version = version
 
-    async def guard(self) -> Guard:
+    async def guard(self) -> Precondition:
         """Raises Superseded, and StatusError (500) if the record is damaged."""
         return await self._of(self._versions.known)
 
-    async def newest(self) -> Guard:
+    async def newest(self) -> Precondition:
         """After a write was refused: the record may have changed without a consequence for this version. Raises as `guard`."""
         return await self._of(self._versions.newest)
 
-    async def _of(self, look: Callable[[str], Awaitable[_Record | None]]) -> Guard:
+    async def _of(self, look: Callable[[str], Awaitable[_Record | None]]) -> Precondition:
         try:
             return self._guard(await look(self._name))
         except DamagedRecord as error:
             # It may say that this version must not be written any more, so nothing is written until it is known again.
             raise errors.internal_error(f"whether {self._name} may be stored as {self._version} is not known: {error}") from error
 
-    def _guard(self, record: _Record | None) -> Guard:
+    def _guard(self, record: _Record | None) -> Precondition:
         if record is None:
-            return Guard(PREFIX + self._name, 0)
+            return Precondition(PREFIX + self._name, 0)
         if record.supersedes(self._version, self.identity):
             raise Superseded(self._name, self._version)
-        return Guard(record.key, record.revision)
+        return Precondition(record.key, record.revision)
 
 
 def read_record(item: KeyValue) -> _Record:

@@ -21,7 +21,7 @@ from aggserver.registry.rest import NO_ADMISSION, Admission, Context, WriteOptio
 from aggserver.registry.stored import StoredObject
 
 if TYPE_CHECKING:
-    from aggserver.authorization.rbac import Rule
+    from aggserver.authorization.rbac import PolicyRule
 
 __all__ = ["ACCESS_REVIEWS", "AccessReviews", "SelfSubjectReviews", "SelfSubjectRulesReviews"]
 
@@ -113,7 +113,7 @@ class SelfSubjectRulesReviews:
         return _answer({**_type_of(obj), "metadata": {}, "spec": {}, "status": status})
 
 
-def _resource_rule(rule: Rule) -> JSONObject:
+def _resource_rule(rule: PolicyRule) -> JSONObject:
     of = {"verbs": rule.verbs, "apiGroups": rule.groups, "resources": rule.resources, "resourceNames": rule.names}
     return {name: values for name, values in of.items() if values}
 

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from functools import partial
 
-from aggserver.admission.sources import Collection, Params, Sources, param_kinds
+from aggserver.admission.sources import Collection, Sources, StoredParams, param_kinds
 from aggserver.endpoints.installer import Installer
 from aggserver.informers.informer import Informer
 from aggserver.meta.json_types import JSONObject
@@ -57,10 +57,10 @@ class OwnParams:
         self._installer = installer
         self._policies = tuple(policies)
         self._wait_seconds = wait_seconds
-        self._followed: dict[tuple[str, str], _Kind] = {}
+        self._followed: dict[tuple[str, str], _FollowedParams] = {}
         installer.on_change(self._sweep)
 
-    async def find(self, api_version: str, kind: str) -> Params | None:
+    async def find(self, api_version: str, kind: str) -> StoredParams | None:
         """None if the kind is not served."""
         store = self._store(api_version, kind)
         if store is None:
@@ -68,7 +68,7 @@ class OwnParams:
         followed = self._followed.get((api_version, kind))
         if followed is None:
             self._sweep()
-            followed = self._followed[api_version, kind] = _Kind(store)
+            followed = self._followed[api_version, kind] = _FollowedParams(store)
         return await followed.known(self._wait_seconds)
 
     def stop(self) -> None:
@@ -106,18 +106,18 @@ async def own_kinds(installer: Installer, api_version: str, kind: str) -> list[R
     return found
 
 
-class _Kind:
+class _FollowedParams:
     """The objects of one store."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._params = Params()
+        self._params = StoredParams()
         self._params.exists = True
         self._params.namespaced = store.strategy.info.namespaced
         self._informer = _informer(store, self._params)
         self._task = asyncio.create_task(self._informer.run())
 
-    async def known(self, wait_seconds: float) -> Params:
+    async def known(self, wait_seconds: float) -> StoredParams:
         if not self._params.is_known:
             try:
                 async with asyncio.timeout(wait_seconds):

@@ -37,7 +37,7 @@ from aggserver.storage.interface import (
 from aggserver.storage.keys import ancestors, end_of, prefix_end
 from aggserver.storage.losses import Defect, as_lost, is_own
 from aggserver.storage.ordered import Ordered
-from aggserver.storage.past import CLOCK_EVERY, LOOK_MATCHING, SLICE_SECONDS, Past, Sources
+from aggserver.storage.past import CLOCK_EVERY, LOOK_MATCHING, SLICE_SECONDS, Past, PastSources
 from aggserver.storage.watcher import CacheWatcher
 
 __all__ = ["CacheWatcher", "Cached", "Cacher", "ListPage", "WatchEvent"]
@@ -609,8 +609,8 @@ class Cacher(Generic[T]):
                 raise
         return watcher
 
-    def _sources(self) -> Sources[T]:
-        return Sources(
+    def _sources(self) -> PastSources[T]:
+        return PastSources(
             self._objects,
             self._window,
             self._storage,

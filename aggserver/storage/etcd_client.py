@@ -24,7 +24,7 @@ import grpc.aio
 from aggserver.storage.interface import StorageError, TooLarge, Unavailable
 from aggserver.storage.losses import is_own
 
-__all__ = ["Client", "OutOfRange", "Stream"]
+__all__ = ["Client", "GRPCStream", "OutOfRange"]
 
 PATIENCE = 5.0  # seconds that a read is retried: a leader election takes one or two
 PAUSE = 0.05  # seconds between attempts
@@ -122,10 +122,10 @@ class Client:
             self._leave(member, error)
             raise
 
-    async def stream(self, method: str) -> Stream:
+    async def stream(self, method: str) -> GRPCStream:
         """Open a bidirectional stream. Raises Unavailable."""
         member = await self._connected()
-        return Stream(member, method, self._leave)
+        return GRPCStream(member, method, self._leave)
 
     async def close(self) -> None:
         for member in self._members:
@@ -153,7 +153,7 @@ class _Member:
         if parts.scheme not in ("http", "https") or not parts.netloc or parts.path.strip("/"):
             raise Unavailable(f"{url!r} is not the URL of an etcd member: it must have the form https://host:2379")
         self.url = url
-        self.streams: set[Stream] = set()
+        self.streams: set[GRPCStream] = set()
         self.channel = (
             grpc.aio.secure_channel(parts.netloc, credentials, _CHANNEL_OPTIONS)
             if parts.scheme == "https"
@@ -185,7 +185,7 @@ class _Member:
             stream.cancel()
 
 
-class Stream:
+class GRPCStream:
     """A bidirectional stream. `receive` raises Unavailable when it has ended for any reason."""
 
     def __init__(self, member: _Member, method: str, leave: Callable[[_Member, object], None]) -> None:

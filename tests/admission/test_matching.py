@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from aggserver.admission.chain import CREATE, DELETE, UPDATE, Attributes
-from aggserver.admission.matching import Criteria, Index, Rule, Target, is_exempt, matches
+from aggserver.admission.matching import Criteria, Index, RuleWithOperations, Target, is_exempt, matches
 from aggserver.authentication.user import UserInfo
 from aggserver.meta import errors
 from aggserver.meta.resource import ResourceInfo
@@ -134,7 +134,7 @@ RULES: dict[str, tuple[dict[str, Any], Sequence[Attributes], Sequence[Attributes
 @pytest.mark.parametrize("case", RULES)
 def test_rule(case: str) -> None:
     written, matching, others = RULES[case]
-    parsed = Rule.parse(written)
+    parsed = RuleWithOperations.parse(written)
     for attributes in matching:
         assert parsed.matches(attributes, Target.requested(attributes)), attributes
         assert parsed.may_match(attributes.resource.group, attributes.resource.resource)

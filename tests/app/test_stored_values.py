@@ -16,7 +16,7 @@ from aggserver.apiextensions.migration import Migration
 from aggserver.apiextensions.stored_versions import FolderLedger
 from aggserver.app.adoption import installation_id
 from aggserver.app.stored_values import decode
-from aggserver.registry.storage_version import Identity, StorageVersions
+from aggserver.registry.storage_version import SpecState, StorageVersions
 from aggserver.storage import etcd_maintenance
 from aggserver.storage.etcd_maintenance import UnreadableError
 from aggserver.storage.interface import Storage
@@ -47,8 +47,8 @@ async def fill(storage: Storage) -> None:
     journal = Journal(storage)
     await journal.write(record)
     await journal.keep_definition({"metadata": {"name": NAME}})
-    await StorageVersions(storage).enforce(NAME, "v1", Identity("u", 1))
-    await FolderLedger(storage).finish(Migration(NAME, "v1", (), Identity("", 1)))
+    await StorageVersions(storage).enforce(NAME, "v1", SpecState("u", 1))
+    await FolderLedger(storage).finish(Migration(NAME, "v1", (), SpecState("", 1)))
     marks = Marks(storage)
     await marks.compare(NAME, lambda: "digest", remember=True)
     await marks.imported(NAME)

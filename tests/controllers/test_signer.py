@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from aggserver.authentication.x509 import PeerCertificate, Roots, user_from, verify
-from aggserver.certificates.issuing import RequestError, new_ca, sign_request
+from aggserver.certificates.issuing import SigningRequestError, new_ca, sign_request
 from aggserver.controllers.signer import CertificateSigner, is_due, seconds_of, usage_error
 from aggserver.kinds.catalog import KINDS
 from aggserver.kinds.served import Kinds
@@ -123,7 +123,7 @@ REFUSED = {
 
 @pytest.mark.parametrize(("given", "why"), REFUSED.values(), ids=REFUSED)
 def test_what_is_not_signed(given: bytes, why: str) -> None:
-    with pytest.raises(RequestError, match=why):
+    with pytest.raises(SigningRequestError, match=why):
         signed(given, "client auth")
 
 

@@ -22,7 +22,7 @@ from aggserver.authentication.delegating import Authenticator, Outcome
 from aggserver.authentication.user import ANONYMOUS, PRIVILEGED_GROUP, UserInfo
 from aggserver.authorization.attributes import Attributes
 from aggserver.authorization.delegating import Decision
-from aggserver.authorization.standalone import Rules as UserRules
+from aggserver.authorization.standalone import ResolvedRules as UserRules
 from aggserver.authorization.standalone import StandaloneAuthorizer
 from aggserver.controllers.garbage.collector import GarbageCollector
 from aggserver.controllers.namespaces.controller import NamespaceController
@@ -92,7 +92,7 @@ class ByPeer:
         return Outcome(peer or ANONYMOUS, headers)
 
 
-class Rules:
+class ResolvedRules:
     """Allows everything to administrators, and what is in `allowed` to others: (user, verb, resource or path)."""
 
     def __init__(self) -> None:
@@ -132,7 +132,7 @@ class LocalServer:
         self.storage = storage or MemoryStorage()
         self.clock = FakeClock(NOW)
         self.timers = Timers()
-        self.rules = Rules()
+        self.rules = ResolvedRules()
         self.environment = Environment(
             storage=self.storage,
             clock=self.clock,

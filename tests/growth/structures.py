@@ -247,7 +247,7 @@ def _patches() -> Iterator[Case]:
     yield _case(
         "JSON patch: the order of what was patched",
         lambda given: patch.as_written(*given),
-        lambda n: ({f"a{at}": {} for at in range(n)}, [patch.Operation("add", f"/a{at}/b") for at in range(n)]),
+        lambda n: ({f"a{at}": {} for at in range(n)}, [patch.PatchOperation("add", f"/a{at}/b") for at in range(n)]),
     )
 
     def merge(given: tuple[Any, Any]) -> object:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from aggserver.kinds.catalog import KINDS, Kind
+from aggserver.kinds.catalog import KINDS, BuiltInKind
 from tests.integration.comparison import Ask, ask
 
 __all__ = ["BY_NAME", "MINIMAL", "NAMESPACE", "minimal", "on", "pod_template", "url"]
 
 NAMESPACE = "same-kinds"
-BY_NAME: Mapping[str, Kind] = {f"{kind.group or 'core'}/{kind.plural}": kind for kind in KINDS if kind.version != "v2"} | {
+BY_NAME: Mapping[str, BuiltInKind] = {f"{kind.group or 'core'}/{kind.plural}": kind for kind in KINDS if kind.version != "v2"} | {
     "autoscaling/horizontalpodautoscalers-v2": next(kind for kind in KINDS if kind.version == "v2")
 }
 

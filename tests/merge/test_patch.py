@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from aggserver.merge import patch
-from aggserver.merge.patch import InvalidPatch, JsonPatchError, Operation, TooManyOperations
+from aggserver.merge.patch import InvalidPatch, JsonPatchError, PatchOperation, TooManyOperations
 
 # RFC 7386, appendix A: target, patch, result. A null target or result is that of the table.
 RFC_7386: list[tuple[Any, Any, Any]] = [
@@ -225,7 +225,7 @@ def test_nothing_is_applied_where_one_operation_fails() -> None:
 
 def test_json_patch_copies_only_what_changes() -> None:
     document = {"a": {"b": 1}, "c": {"d": 2}}
-    operation = Operation("add", "/a/e", value={"f": []})
+    operation = PatchOperation("add", "/a/e", value={"f": []})
     result = patch.apply_json_patch(document, [operation])
     assert result["c"] is document["c"]
     assert result["a"]["e"] is not operation.value

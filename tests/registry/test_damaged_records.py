@@ -9,7 +9,7 @@ import pytest
 from aggserver.apiextensions.definition import parse
 from aggserver.apiextensions.migration import Migration
 from aggserver.apiextensions.stored_versions import FolderLedger
-from aggserver.registry.storage_version import Fence, Identity, StorageVersions
+from aggserver.registry.storage_version import Fence, SpecState, StorageVersions
 from aggserver.storage.interface import KeyValue
 from aggserver.storage.memory import MemoryStorage
 from aggserver.storage.records import DamagedRecord, decode, is_sound
@@ -58,11 +58,11 @@ def test_what_is_sound_without_a_checksum() -> None:
 
 async def test_a_storage_version_that_is_not_known_is_told_with_each_write() -> None:
     storage = await opened()
-    await StorageVersions(storage).enforce(NAME, "v1", Identity("u", 1))
+    await StorageVersions(storage).enforce(NAME, "v1", SpecState("u", 1))
     flip(storage, VERSIONS)
     server = LocalServer(storage)
     await server.start()
-    server.engine.definitions.set(parse(CRONTABS), identity=Identity("u", 1))
+    server.engine.definitions.set(parse(CRONTABS), identity=SpecState("u", 1))
     client = server.client()
     answer = await client.post(CRONTABS_PATH, crontab("a"))
     assert (answer.status, answer.json()["reason"]) == (500, "InternalError")
@@ -83,12 +83,12 @@ async def test_a_storage_version_that_is_not_known_is_told_with_each_write() -> 
 async def test_a_migration_that_can_not_know_is_told() -> None:
     storage = await opened()
     versions = StorageVersions(storage)
-    await versions.enforce(NAME, "v1", Identity("u", 1))
+    await versions.enforce(NAME, "v1", SpecState("u", 1))
     flip(storage, VERSIONS)
     with pytest.raises(DamagedRecord, match="can't be read"):
-        await versions.enforce(NAME, "v1", Identity("u", 1))
+        await versions.enforce(NAME, "v1", SpecState("u", 1))
     with pytest.raises(Exception, match=f"whether {NAME} may be stored as v1 is not known"):
-        await Fence(versions, NAME, "v1", Identity("u", 1)).newest()
+        await Fence(versions, NAME, "v1", SpecState("u", 1)).newest()
 
 
 async def expired(server: LocalServer, revision: str) -> bool:
@@ -130,7 +130,7 @@ async def test_a_damaged_mark_lets_clients_list_once_more_and_is_written_anew(ke
 
 async def test_a_migration_whose_record_is_damaged_is_made_once_more() -> None:
     storage = await opened()
-    ledger, migration = FolderLedger(storage), Migration(NAME, "v1", (), Identity("", 1))
+    ledger, migration = FolderLedger(storage), Migration(NAME, "v1", (), SpecState("", 1))
     assert await ledger.begin(migration)
     await ledger.finish(migration)
     assert not await ledger.begin(migration)

@@ -14,12 +14,12 @@ from aggserver.admission.matching import Criteria
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.selectors import LabelSelector, SelectorError
 
-__all__ = ["Binding", "Bound", "ConfigurationError", "Hook", "Hooks", "Params", "collect_params"]
+__all__ = ["Binding", "Bound", "Hook", "Hooks", "Params", "PolicyError", "collect_params"]
 
 C = TypeVar("C")
 
 
-class ConfigurationError(Exception):
+class PolicyError(Exception):
     """A policy or binding can't be used for a request. The text is upstream's."""
 
 
@@ -181,7 +181,7 @@ def collect_params(
     """The params to evaluate a policy with, one after another; [None] if it is evaluated once without, [] if not at all.
 
     ref: the paramRef of the binding. params: of the kind; None where there is neither kind nor ref. namespace: of the request.
-    Raises ConfigurationError.
+    Raises PolicyError.
     """
     if param_kind is None or ref is None:
         return [None]
@@ -190,12 +190,12 @@ def collect_params(
     if params.namespaced:
         where = ref.get("namespace") or namespace
         if not where:
-            raise ConfigurationError("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources")
+            raise PolicyError("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources")
     elif ref.get("namespace"):
-        raise ConfigurationError("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
+        raise PolicyError("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
     found = _referred(ref, params, where)
     if not found and ref.get("parameterNotFoundAction") == "Deny":
-        raise ConfigurationError("no params found for policy binding with `Deny` parameterNotFoundAction")
+        raise PolicyError("no params found for policy binding with `Deny` parameterNotFoundAction")
     return [_with_kind(each, param_kind) for each in found]
 
 
@@ -203,15 +203,15 @@ def _referred(ref: Mapping[str, Any], params: Params, namespace: str) -> list[JS
     name, selector = ref.get("name"), ref.get("selector")
     if name:
         if selector is not None:
-            raise ConfigurationError("paramRef.name and paramRef.selector are mutually exclusive")
+            raise PolicyError("paramRef.name and paramRef.selector are mutually exclusive")
         only = params.get(namespace, name)
         return [] if only is None else [only]
     if selector is None:
-        raise ConfigurationError("one of name or selector must be provided")
+        raise PolicyError("one of name or selector must be provided")
     try:
         parsed = LabelSelector.from_object(selector)
     except SelectorError as error:
-        raise ConfigurationError(str(error)) from None
+        raise PolicyError(str(error)) from None
     there = params.within(namespace)
     return [there[key] for key in sorted(there) if parsed.matches(there[key]["metadata"].get("labels") or {})]
 

@@ -20,7 +20,7 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any
 
-from aggserver.adoption.records.record import LATE_WRITE, CantCopy, Change, Copied, Moving, Source, SourcePage, Told, digest
+from aggserver.adoption.records.record import LATE_WRITE, CantCopy, Copied, HostChange, Moving, Source, SourcePage, Told, digest
 from aggserver.cluster.pacing import Sleep
 from aggserver.storage.interface import Conflict, KeyExists, NotFound, Storage
 
@@ -43,7 +43,7 @@ KEPT_FREE = 64 << 20
 OVERHEAD = 1.25
 
 # A late write of the host: the change, and whether it was copied.
-Late = Callable[[Change, bool], None]
+Late = Callable[[HostChange, bool], None]
 
 
 def needed(page: SourcePage, copied: int, size: int) -> int:
@@ -205,7 +205,7 @@ class Copier:
         if self._failure is not None:
             raise self._failure
 
-    async def _take(self, change: Change) -> None:
+    async def _take(self, change: HostChange) -> None:
         """Begin to write a change. Changes of one key stay in order, those of others are written at the same time."""
         if change.key:
             await self._go_ahead(change.revision)
@@ -225,7 +225,7 @@ class Copier:
         self._changes += 1
         self._moved.set()
 
-    def _revisions_after(self, change: Change) -> None:
+    def _revisions_after(self, change: HostChange) -> None:
         if change.value is None:
             self._revisions.pop(change.key, None)
         else:
@@ -245,7 +245,7 @@ class Copier:
             await asyncio.sleep(0)
         self._check()
 
-    async def _apply(self, change: Change, was_there: bool) -> None:
+    async def _apply(self, change: HostChange, was_there: bool) -> None:
         """was_there: whether the host had the object before."""
         if self._switched is not None:
             await self._apply_late(change, was_there, self._switched)
@@ -256,7 +256,7 @@ class Copier:
             before = await _replace(self._storage, change.key, change.value)
             self._size += len(change.value) - before
 
-    async def _apply_late(self, change: Change, was_there: bool, switched: int) -> None:
+    async def _apply_late(self, change: HostChange, was_there: bool, switched: int) -> None:
         self._is_deleted = self._is_deleted or not await self._is_kept()
         if self._is_deleted:
             return
@@ -275,7 +275,7 @@ class Copier:
                 copied = False  # a client has just written it here
         self._on_late(change, copied)
 
-    async def _write_late(self, change: Change, expected: int) -> None:
+    async def _write_late(self, change: HostChange, expected: int) -> None:
         if change.value is None:
             if expected:
                 await self._storage.delete(change.key, expected)
@@ -365,7 +365,7 @@ class Copies:
         for family in list(self._tasks):
             await self.end(family)
 
-    def _on_late(self, family: str, change: Change, *, copied: bool) -> None:
+    def _on_late(self, family: str, change: HostChange, *, copied: bool) -> None:
         what = "a write" if change.value is not None else "a deletion"
         if copied:
             log.info("%s: %s of %s came late from the host, and was copied", family, what, change.key)

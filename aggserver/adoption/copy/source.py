@@ -20,7 +20,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Seque
 from contextlib import aclosing
 from typing import Any
 
-from aggserver.adoption.records.record import CantCopy, Change, Mark, Source, SourcePage
+from aggserver.adoption.records.record import CantCopy, HostChange, Mark, Source, SourcePage
 from aggserver.apiextensions.definition import Definition, Version
 from aggserver.cluster import Cluster, ClusterError, Unreachable
 from aggserver.cluster.pacing import RECONNECT, Sleep
@@ -126,7 +126,7 @@ class APISource:
             limit, last = _next_limit(items, limit), items[-1][0] if items else last
             query, first = {"limit": str(limit), "continue": token}, False
 
-    async def changes(self, after: int) -> AsyncGenerator[Change]:
+    async def changes(self, after: int) -> AsyncGenerator[HostChange]:
         pauses = RECONNECT.pauses(self._random)
         while not self._left.is_set():
             started, seen = self._clock(), after
@@ -223,16 +223,16 @@ class APISource:
         revision = int(metadata["resourceVersion"])
         return self._key(metadata), _encoded(obj, self._api_version, self._kind), revision
 
-    def _change(self, event: JSONObject) -> Change:
+    def _change(self, event: JSONObject) -> HostChange:
         kind, obj = event["type"], event["object"]
         if kind == "ERROR":
             raise ClusterError(int(obj.get("code", 500)), obj.get("reason", ""), obj.get("message", "the watch failed"))
         revision = int(obj["metadata"]["resourceVersion"])
         if kind == "BOOKMARK":
-            return Change("", None, revision)
+            return HostChange("", None, revision)
         if kind == "DELETED":
-            return Change(self._key(obj["metadata"]), None, revision)
-        return Change(*self._item(obj))
+            return HostChange(self._key(obj["metadata"]), None, revision)
+        return HostChange(*self._item(obj))
 
 
 class StorageSource:
@@ -265,7 +265,7 @@ class StorageSource:
             limit = _next_limit(items, limit)
             start, revision, first = page.items[-1].key + "\0", page.revision, False
 
-    async def changes(self, after: int) -> AsyncGenerator[Change]:
+    async def changes(self, after: int) -> AsyncGenerator[HostChange]:
         following = self._following = _Following()
         subscription = await self._host.watch(self._prefix, after, following)
         following.ask = subscription.progress
@@ -275,8 +275,8 @@ class StorageSource:
                 batch, revision = await following.take()
                 for event in batch:
                     value = None if event.value is None else self._value(event.key, event.value)
-                    yield Change(event.key, value, event.revision)
-                yield Change("", None, revision)
+                    yield HostChange(event.key, value, event.revision)
+                yield HostChange("", None, revision)
         finally:
             self._following = None
             subscription.close()
@@ -325,7 +325,7 @@ class Bounded:
                 self._check([(key, len(value)) for key, value, _ in page.items])
                 yield page
 
-    async def changes(self, after: int) -> AsyncGenerator[Change]:
+    async def changes(self, after: int) -> AsyncGenerator[HostChange]:
         async with aclosing(self._source.changes(after)) as changes:
             async for change in changes:
                 if not self._is_left:

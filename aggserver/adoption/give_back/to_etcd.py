@@ -43,8 +43,8 @@ __all__ = [
     "RAISED_AT_ONCE",
     "Fault",
     "GiveBackToStore",
+    "HostWrite",
     "Leftovers",
-    "Write",
     "all_of",
     "difference",
     "fault",
@@ -70,7 +70,7 @@ _ENCRYPTED = b"k8s:enc:"
 T = TypeVar("T")
 
 
-class Write(NamedTuple):
+class HostWrite(NamedTuple):
     """A write to the host. value: None deletes. expected: the revision that the key has there, 0 if it must not exist."""
 
     key: str
@@ -91,17 +91,17 @@ def objects_prefix(definition: str) -> str:
     return resource_prefix(group, plural)
 
 
-def difference(ours: KeyValue | None, theirs: KeyValue | None, copied: Copied) -> Write | None:
+def difference(ours: KeyValue | None, theirs: KeyValue | None, copied: Copied) -> HostWrite | None:
     """What makes the host's state of a key ours; None if it is already. One of the two exists."""
     if ours is None:
         assert theirs is not None
-        return Write(theirs.key, None, theirs.revision)
+        return HostWrite(theirs.key, None, theirs.revision)
     if theirs is None:
-        return Write(ours.key, _as_given(ours.value), 0)
+        return HostWrite(ours.key, _as_given(ours.value), 0)
     if ours.revision <= copied.own_revision and theirs.revision <= copied.host_revision:
         return None
     value = _as_given(ours.value)
-    return None if theirs.value == value else Write(ours.key, value, theirs.revision)
+    return None if theirs.value == value else HostWrite(ours.key, value, theirs.revision)
 
 
 def fault(ours: KeyValue | None, theirs: KeyValue | None, copied: Copied) -> Fault | None:
@@ -221,7 +221,7 @@ class GiveBackToStore:
         began = await self._own.revision()
         total = max(await self._own.count(self._prefix), await self._host.count(self._prefix))
         given, seen, pending = Given(), 0, 0
-        writes: list[Write] = []
+        writes: list[HostWrite] = []
         async for ours, theirs in _pairs(self._own, self._host, self._prefix):
             seen += 1
             write = difference(ours, theirs, copied)
@@ -256,8 +256,8 @@ class GiveBackToStore:
             seen += len(events)
         return given, seen
 
-    async def _planned(self, events: Sequence[Event]) -> list[Write]:
-        writes: list[Write] = []
+    async def _planned(self, events: Sequence[Event]) -> list[HostWrite]:
+        writes: list[HostWrite] = []
         for group in _groups(events):
             present = await asyncio.gather(*(self._host.get(event.key) for event in group))
             for event, theirs in zip(group, present, strict=True):
@@ -267,12 +267,12 @@ class GiveBackToStore:
                 if event.value is not None:
                     value = _as_given(event.value)
                     if theirs is None or theirs.value != value:
-                        writes.append(Write(event.key, value, expected))
+                        writes.append(HostWrite(event.key, value, expected))
                 elif theirs is not None:
-                    writes.append(Write(event.key, None, expected))
+                    writes.append(HostWrite(event.key, None, expected))
         return writes
 
-    async def _write(self, writes: Sequence[Write], copied: Copied) -> Given:
+    async def _write(self, writes: Sequence[HostWrite], copied: Copied) -> Given:
         refused: list[Fault] = []
         if writes:
             self._recorded = None
@@ -298,7 +298,7 @@ class GiveBackToStore:
         except StorageError:
             return  # the caller has asked for the same, and decides what follows from it
 
-    async def _write_one(self, write: Write, copied: Copied) -> None:
+    async def _write_one(self, write: HostWrite, copied: Copied) -> None:
         for _ in range(ATTEMPTS):
             try:
                 if write.value is None:
@@ -451,7 +451,7 @@ async def all_of(calls: Iterable[Awaitable[T]]) -> list[T | BaseException]:
     return await asyncio.gather(*calls, return_exceptions=True)
 
 
-def _size(writes: Iterable[Write]) -> int:
+def _size(writes: Iterable[HostWrite]) -> int:
     return sum(len(write.value) for write in writes if write.value is not None)
 
 

@@ -14,7 +14,7 @@ from functools import partial
 from aggserver.adoption.families import Family
 from aggserver.adoption.records.journal import Journal
 from aggserver.adoption.records.record import CantGiveBack, Record, Told, none_left, silent
-from aggserver.adoption.steps import Step, Steps, next_step, to_clean
+from aggserver.adoption.steps import Actions, Step, next_step, to_clean
 from aggserver.adoption.wants import ChangedError, Wants
 
 __all__ = ["Cleaning"]
@@ -26,7 +26,7 @@ class Cleaning:
     def __init__(
         self,
         journal: Journal,
-        steps: Steps,
+        steps: Actions,
         wants: Wants,
         write: Callable[[Record], Awaitable[None]],
         told: Told,

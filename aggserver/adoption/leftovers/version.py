@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from aggserver.admission.matching import ANY, Rule
+from aggserver.admission.matching import ANY, RuleWithOperations
 from aggserver.adoption.records.record import Copied
 from aggserver.meta.json_types import JSONMapping, JSONObject
 
@@ -139,14 +139,14 @@ def acting_webhooks(configurations: Iterable[JSONMapping], crd: JSONMapping, *, 
     found = set()
     for webhook in (each for configuration in configurations for each in configuration.get("webhooks") or ()):
         versions = {VERSION} if webhook.get("matchPolicy") == "Exact" else served
-        rules: Sequence[Rule] = [Rule.parse(rule) for rule in webhook.get("rules") or ()]
+        rules: Sequence[RuleWithOperations] = [RuleWithOperations.parse(rule) for rule in webhook.get("rules") or ()]
         asked = any(_concerns(rule, spec["group"], spec["names"]["plural"], versions, operations) for rule in rules)
         if asked and webhook.get("sideEffects") != "None":
             found.add(str(webhook["name"]))
     return sorted(found)
 
 
-def _concerns(rule: Rule, group: str, plural: str, versions: Collection[str], operations: Collection[str]) -> bool:
+def _concerns(rule: RuleWithOperations, group: str, plural: str, versions: Collection[str], operations: Collection[str]) -> bool:
     objects = any(name in (ANY, plural) and subresource in (ANY, "") for name, subresource in rule.resources)
     versions = {ANY, *versions}
     return (

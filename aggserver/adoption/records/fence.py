@@ -16,7 +16,7 @@ from aggserver.adoption.records.journal import RECORDS, Journal
 from aggserver.adoption.records.record import Phase
 from aggserver.adoption.steps import is_frozen
 from aggserver.meta import errors
-from aggserver.storage.interface import Guard
+from aggserver.storage.interface import Precondition
 
 __all__ = ["RecordFence"]
 
@@ -29,7 +29,7 @@ class RecordFence:
         self._definition = definition
         self._has_own = has_own
 
-    async def guard(self) -> Guard | None:
+    async def guard(self) -> Precondition | None:
         """Raises StatusError (503) while nothing may be written."""
         found = self._journal.holding(self._definition)
         if found is None:
@@ -41,9 +41,9 @@ class RecordFence:
             return None  # whoever serves it writes to the same place
         if is_frozen(record) and not (record.phase is Phase.GIVING_BACK and self._journal.wrote(record.family)):
             raise self._moving()
-        return Guard(RECORDS + record.family, revision)
+        return Precondition(RECORDS + record.family, revision)
 
-    async def newest(self) -> Guard | None:
+    async def newest(self) -> Precondition | None:
         """Raises as `guard`, and StorageError."""
         found = self._journal.holding(self._definition)
         if found is not None:

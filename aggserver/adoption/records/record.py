@@ -23,10 +23,10 @@ __all__ = [
     "NOTE",
     "CantCopy",
     "CantGiveBack",
-    "Change",
     "Copied",
     "GiveBack",
     "Given",
+    "HostChange",
     "Mark",
     "Moving",
     "Phase",
@@ -217,7 +217,7 @@ class SourcePage:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class HostChange:
     """One write of the host's objects after a revision. value: None for a deletion.
 
     key: '' if it tells only that all writes up to this revision have been delivered.
@@ -245,7 +245,7 @@ class Source(Protocol):
     def pages(self) -> AsyncGenerator[SourcePage]:
         """All objects, of one revision. A list that has expired begins anew, see `SourcePage.first`."""
 
-    def changes(self, after: int) -> AsyncGenerator[Change]:
+    def changes(self, after: int) -> AsyncGenerator[HostChange]:
         """The writes after a revision, in order. Ends with an error if the revision has expired, without one after `leave`."""
 
     async def now(self) -> int:

@@ -24,7 +24,7 @@ from aggserver.apiextensions.api_service import (
 )
 from aggserver.meta.json_types import JSONObject
 
-__all__ = ["INSTALLATION", "Owner", "Target", "deletion", "name_of", "owner", "to_us"]
+__all__ = ["INSTALLATION", "OurService", "Owner", "deletion", "name_of", "owner", "to_us"]
 
 # The annotation with the id of the installation that adopted the group-version.
 INSTALLATION = "aggserver.io/installation"
@@ -42,7 +42,7 @@ class Owner(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class OurService:
     """What an APIService of this server names. installation: the id of this installation. ca_bundle: PEM."""
 
     service: Service
@@ -56,7 +56,7 @@ def name_of(group_version: tuple[str, str]) -> str:
     return f"{version}.{group}"
 
 
-def owner(found: Mapping[str, Any], target: Target) -> tuple[Owner, str]:
+def owner(found: Mapping[str, Any], target: OurService) -> tuple[Owner, str]:
     """Whose the APIService is; for OTHER, words to complete the sentence "it is ..."."""
     labels = found["metadata"].get("labels") or {}
     auto_managed = labels.get(AUTO_MANAGED_LABEL)
@@ -78,7 +78,7 @@ def owner(found: Mapping[str, Any], target: Target) -> tuple[Owner, str]:
     return Owner.OURS, ""
 
 
-def to_us(found: Mapping[str, Any] | None, group_version: tuple[str, str], target: Target) -> JSONObject:
+def to_us(found: Mapping[str, Any] | None, group_version: tuple[str, str], target: OurService) -> JSONObject:
     """The APIService that sends the group-version's requests to this server, made of the one found; None: there is none."""
     group, version = group_version
     metadata: Mapping[str, Any] = found["metadata"] if found is not None else {"name": name_of(group_version)}

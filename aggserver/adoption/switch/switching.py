@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from aggserver.adoption.switch.api_services import Owner, Target, deletion, name_of, owner, to_us
+from aggserver.adoption.switch.api_services import OurService, Owner, deletion, name_of, owner, to_us
 from aggserver.apiextensions.api_service import API_SERVICES, Service
 from aggserver.cluster import Cluster, ClusterError, Unreachable
 from aggserver.cluster.pacing import REVIEWS, Sleep, settling
@@ -90,7 +90,7 @@ class Switcher:
         random: Callable[[], float] = randomness.random,
     ) -> None:
         self._cluster = cluster
-        self._target = Target(service, installation, b"")
+        self._target = OurService(service, installation, b"")
         self._on_problem = on_problem
         self._on_led_away = on_led_away
         self._clock = clock
@@ -105,7 +105,7 @@ class Switcher:
 
     def trust(self, ca_bundle: bytes) -> None:
         """Set the CA (PEM) that kube-apiserver must trust: before the first switch, and whenever it changes."""
-        self._target = Target(self._target.service, self._target.installation, ca_bundle)
+        self._target = OurService(self._target.service, self._target.installation, ca_bundle)
         self._changed.set()
 
     async def to_us(self, group_versions: Iterable[GroupVersion]) -> bool:

@@ -28,7 +28,7 @@ from aggserver.cluster import Cluster, ClusterError, Unreachable
 from aggserver.cluster.client import connect
 from aggserver.cluster.configuration import SERVICE_ACCOUNT_FOLDER
 from aggserver.commands.adopt import follow, holder, report
-from aggserver.commands.adopt.plan import Access, Facts, Sample, access_of, access_of_server, chosen, plan
+from aggserver.commands.adopt.plan import Facts, HostAccess, Sample, access_of, access_of_server, chosen, plan
 from aggserver.errors import AggserverError
 from aggserver.meta.json_types import JSONMapping, JSONObject
 from aggserver.meta.selectors import LabelSelector
@@ -198,13 +198,13 @@ class Adopt:
         endpoints = [each for item in found.get("items") or () for each in item.get("endpoints") or ()]
         return any((each.get("conditions") or {}).get("ready") is not False for each in endpoints)
 
-    async def _denied(self, needed: Sequence[Access]) -> tuple[list[Access], list[str]]:
+    async def _denied(self, needed: Sequence[HostAccess]) -> tuple[list[HostAccess], list[str]]:
         """What the server's service account may not do, and a note if the host does not say."""
         user = f"system:serviceaccount:{self._namespace}:{self._options.service_account}"
         groups = ["system:serviceaccounts", f"system:serviceaccounts:{self._namespace}", "system:authenticated"]
         limit = asyncio.Semaphore(AT_ONCE)
 
-        async def ask(access: Access) -> bool:
+        async def ask(access: HostAccess) -> bool:
             attributes = access._asdict()
             body = {
                 "apiVersion": "authorization.k8s.io/v1",
@@ -321,12 +321,12 @@ class Adopt:
         self,
         names: Sequence[str],
         first: Mapping[str, JSONObject],
-        outcome_of: Callable[[JSONMapping | None, JSONMapping | None], follow.Outcome],
+        outcome_of: Callable[[JSONMapping | None, JSONMapping | None], follow.Ending],
     ) -> bool:
         """Say each step of each definition until all are done, and if no server does it. Returns whether all succeeded."""
         ends = self._clock() + self._options.wait_seconds
         seen: dict[str, JSONObject | None] = {name: first[name] for name in names}
-        outcomes: dict[str, follow.Outcome] = {}
+        outcomes: dict[str, follow.Ending] = {}
         server, trouble = _Server(self._cluster, self._namespace, self._clock, self._now), ""
         while True:
             entries, _ = await self._entries()
@@ -338,10 +338,10 @@ class Adopt:
                     self._print({"definition": name, "entry": now}, text, one_line=True)
                 seen[name] = now
                 outcome = outcome_of(first[name], now)
-                if outcome is not follow.Outcome.GOING_ON:
+                if outcome is not follow.Ending.GOING_ON:
                     outcomes[name] = outcome
             if len(outcomes) == len(names):
-                return self._ended([name for name in names if outcomes[name] is follow.Outcome.FAILED])
+                return self._ended([name for name in names if outcomes[name] is follow.Ending.FAILED])
             before, trouble = trouble, await server.look()
             if trouble != before:
                 text = f"waiting: {trouble}" if trouble else "an aggserver moves definitions again"

@@ -11,39 +11,39 @@ from enum import StrEnum
 from aggserver.adoption.records.record import Phase
 from aggserver.meta.json_types import JSONMapping
 
-__all__ = ["Outcome", "cleaned", "discarded", "line", "released"]
+__all__ = ["Ending", "cleaned", "discarded", "line", "released"]
 
 
-class Outcome(StrEnum):
+class Ending(StrEnum):
     GOING_ON = "GoingOn"
     DONE = "Done"
     FAILED = "Failed"
 
 
-def released(first: JSONMapping | None, now: JSONMapping | None) -> Outcome:
+def released(first: JSONMapping | None, now: JSONMapping | None) -> Ending:
     """first: the definition's entry when the release was asked for; None: it had none, and is not adopted."""
     if now is None or now["phase"] == Phase.WAITING.value:
-        return Outcome.DONE
+        return Ending.DONE
     # A release that can't go on leaves the family adopted, and says why.
     if first is not None and now["phase"] == Phase.ADOPTED.value and now.get("reason") and now["since"] != first["since"]:
-        return Outcome.FAILED
-    return Outcome.GOING_ON
+        return Ending.FAILED
+    return Ending.GOING_ON
 
 
-def discarded(first: JSONMapping | None, now: JSONMapping | None) -> Outcome:
+def discarded(first: JSONMapping | None, now: JSONMapping | None) -> Ending:
     """As `released`, of which this is one where the server has adopted the definition after all."""
     entries = [(each["phase"], each.get("reason")) for each in (first, now) if each is not None]
     # It waits for this already, since the cluster has the definition by itself.
-    return Outcome.GOING_ON if len(set(entries)) == 1 and len(entries) == 2 else released(first, now)
+    return Ending.GOING_ON if len(set(entries)) == 1 and len(entries) == 2 else released(first, now)
 
 
-def cleaned(first: JSONMapping | None, now: JSONMapping | None) -> Outcome:
+def cleaned(first: JSONMapping | None, now: JSONMapping | None) -> Ending:
     if now is None:
-        return Outcome.FAILED
+        return Ending.FAILED
     # A removal that can't go on says why. The number of those that are left is kept until all are gone.
     if now.get("reason") and now.get("told") != (first or {}).get("told"):
-        return Outcome.FAILED
-    return Outcome.GOING_ON if (now.get("copied") or {}).get("objects", 0) else Outcome.DONE
+        return Ending.FAILED
+    return Ending.GOING_ON if (now.get("copied") or {}).get("objects", 0) else Ending.DONE
 
 
 def line(definition: str, before: JSONMapping | None, now: JSONMapping | None) -> str:

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from aggserver.adoption.families import Family, families
-from aggserver.adoption.switch.api_services import INSTALLATION, Owner, Target, owner
+from aggserver.adoption.switch.api_services import INSTALLATION, OurService, Owner, owner
 from aggserver.apiextensions.api_service import Service
 from aggserver.apiextensions.definition import DefinitionError, parse
 from aggserver.meta.json_types import JSONMapping, JSONObject
 from aggserver.meta.selectors import LabelSelector
 
-__all__ = ["Access", "Facts", "Sample", "access_of", "access_of_server", "chosen", "elsewhere", "plan"]
+__all__ = ["Facts", "HostAccess", "Sample", "access_of", "access_of_server", "chosen", "elsewhere", "plan"]
 
 NOTES = [
     "clients must not compare resourceVersions from before the move with those from after it: all watches end once with 410 "
@@ -26,7 +26,7 @@ NOTES = [
 ]
 
 
-class Access(NamedTuple):
+class HostAccess(NamedTuple):
     """What a service account must be allowed to do. name: '' for any."""
 
     verb: str
@@ -67,28 +67,28 @@ class Facts:
     webhooks: Sequence[JSONMapping] = ()
     policies: Sequence[JSONMapping] = ()
     samples: Mapping[str, Sample] = field(default_factory=dict)
-    denied: Sequence[Access] = ()
+    denied: Sequence[HostAccess] = ()
     obstacles: Sequence[str] = ()
     notes: Sequence[str] = ()
     has_host_etcd: bool = False
 
 
-def access_of_server(namespace: str, guard_name: str) -> list[Access]:
+def access_of_server(namespace: str, guard_name: str) -> list[HostAccess]:
     """What adoption needs beside the adopted resources. namespace: the service's. guard_name: of the guard's configuration."""
     crds, services = ("apiextensions.k8s.io", "customresourcedefinitions"), ("apiregistration.k8s.io", "apiservices")
     guard = ("admissionregistration.k8s.io", "validatingwebhookconfigurations")
-    needed = [Access(verb, *crds) for verb in ("get", "list", "watch", "patch")]
-    needed += [Access(verb, *crds, "status") for verb in ("get", "update")]
-    needed += [Access(verb, *services) for verb in ("get", "list", "watch", "create", "update", "delete")]
-    needed.append(Access("create", *guard))
-    needed += [Access(verb, *guard, name=guard_name) for verb in ("get", "update", "delete")]
-    needed += [Access(verb, "", "configmaps", "", namespace) for verb in ("get", "create", "update")]
-    needed += [Access(verb, "coordination.k8s.io", "leases", "", namespace) for verb in ("get", "create", "update")]
-    needed += [Access(verb, "", "events", "", "default") for verb in ("get", "create", "patch")]
-    return [*needed, Access("list", "discovery.k8s.io", "endpointslices", "", "default")]
+    needed = [HostAccess(verb, *crds) for verb in ("get", "list", "watch", "patch")]
+    needed += [HostAccess(verb, *crds, "status") for verb in ("get", "update")]
+    needed += [HostAccess(verb, *services) for verb in ("get", "list", "watch", "create", "update", "delete")]
+    needed.append(HostAccess("create", *guard))
+    needed += [HostAccess(verb, *guard, name=guard_name) for verb in ("get", "update", "delete")]
+    needed += [HostAccess(verb, "", "configmaps", "", namespace) for verb in ("get", "create", "update")]
+    needed += [HostAccess(verb, "coordination.k8s.io", "leases", "", namespace) for verb in ("get", "create", "update")]
+    needed += [HostAccess(verb, "", "events", "", "default") for verb in ("get", "create", "patch")]
+    return [*needed, HostAccess("list", "discovery.k8s.io", "endpointslices", "", "default")]
 
 
-def access_of(crd: JSONMapping, *, has_host_etcd: bool) -> list[Access]:
+def access_of(crd: JSONMapping, *, has_host_etcd: bool) -> list[HostAccess]:
     """What adoption and release need of the objects of a definition. has_host_etcd: they are read and written in etcd itself.
 
     Without it a release sends through the API what has changed.
@@ -97,9 +97,9 @@ def access_of(crd: JSONMapping, *, has_host_etcd: bool) -> list[Access]:
         return []
     spec = crd["spec"]
     group, plural = str(spec["group"]), str(spec["names"]["plural"])
-    needed = [Access(verb, group, plural) for verb in ("get", "list", "watch", "create", "update", "patch", "delete")]
+    needed = [HostAccess(verb, group, plural) for verb in ("get", "list", "watch", "create", "update", "patch", "delete")]
     if any("status" in (each.get("subresources") or {}) for each in spec["versions"] if each["served"]):
-        needed.append(Access("update", group, plural, "status"))
+        needed.append(HostAccess("update", group, plural, "status"))
     return needed
 
 
@@ -109,7 +109,7 @@ def elsewhere(api_services: Iterable[JSONMapping], service: Service) -> tuple[di
     for each in api_services:
         # Whatever installation has adopted it: a plan does not know the one that will.
         installation = str((each["metadata"].get("annotations") or {}).get(INSTALLATION, ""))
-        whose, words = owner(each, Target(service, installation, b""))
+        whose, words = owner(each, OurService(service, installation, b""))
         key = (str(each["spec"].get("group") or ""), str(each["spec"]["version"]))
         if whose is Owner.OTHER:
             others[key] = words

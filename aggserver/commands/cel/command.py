@@ -25,7 +25,7 @@ from aggserver.cel.ranges import LARGEST
 from aggserver.cel.types import DYN
 from aggserver.cel.values import CELError, Duration, Timestamp, show
 from aggserver.commands.cel import report as text_report
-from aggserver.commands.cel.places import Place, Value, find, places, values
+from aggserver.commands.cel.places import SchemaPlace, Value, find, places, values
 from aggserver.input_files import InputError, documents, find_definition, group_version
 from aggserver.meta.errors import ObjectTooLarge
 from aggserver.meta.field import FieldError, RawJSON
@@ -150,7 +150,7 @@ def _expression_report(given: _Input) -> JSONObject:
     return _checked_report(given, place, list(values(root, place, given.obj, given.old)))
 
 
-def _checked_report(given: _Input, place: Place | None, found: list[Value]) -> JSONObject:
+def _checked_report(given: _Input, place: SchemaPlace | None, found: list[Value]) -> JSONObject:
     """place: where `self` is in a definition. found: the values there."""
     declarations = None if place is None else Declarations(place.declared)
     try:

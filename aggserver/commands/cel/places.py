@@ -18,14 +18,14 @@ from aggserver.schema.escaping import escape
 from aggserver.schema.ratcheting import MapList
 from aggserver.schema.structural import Structural
 
-__all__ = ["Place", "Value", "find", "places", "values"]
+__all__ = ["SchemaPlace", "Value", "find", "places", "values"]
 
 _PLAIN = re.compile(r'[^.\[\]"]+')
 _STEP = re.compile(rf'\.(?P<plain>{_PLAIN.pattern})|\[\]|\[(?P<quoted>"(?:[^"\\]|\\.)*")\]')
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SchemaPlace:
     """steps: the names of members; None for each item or value. declared: the type that expressions see there.
 
     bound: how often the place can occur in one object, by the limits of the lists and maps around it; None if one has no limit.
@@ -53,20 +53,20 @@ class Value:
     old: Any
 
 
-def places(root: Structural, *, sees_labels: bool = False) -> Iterator[Place]:
+def places(root: Structural, *, sees_labels: bool = False) -> Iterator[SchemaPlace]:
     """All places of a resource that can have rules, from the root downwards."""
     declared = declare(root, is_resource=True, sees_labels=sees_labels)
     if declared is not None:
-        yield from _below(Place((), declared), sees_labels=sees_labels)
+        yield from _below(SchemaPlace((), declared), sees_labels=sees_labels)
 
 
-def _below(place: Place, *, sees_labels: bool) -> Iterator[Place]:
+def _below(place: SchemaPlace, *, sees_labels: bool) -> Iterator[SchemaPlace]:
     yield place
     declared, node = place.declared, place.declared.node
     if declared.element is not None:
         limit = node.schema.get("maxItems" if node.items is not None else "maxProperties")
         bound = None if place.bound is None or limit is None else min(place.bound * max(limit, 0), LARGEST)
-        yield from _below(Place((*place.steps, None), declared.element, bound), sees_labels=sees_labels)
+        yield from _below(SchemaPlace((*place.steps, None), declared.element, bound), sees_labels=sees_labels)
     for name, child in node.properties.items():
         identifier = escape(name)
         # A member that expressions can't name may still have rules of its own.
@@ -76,10 +76,10 @@ def _below(place: Place, *, sees_labels: bool) -> Iterator[Place]:
             else declared.fields.get(identifier)
         )
         if below is not None:
-            yield from _below(Place((*place.steps, name), below, place.bound), sees_labels=sees_labels)
+            yield from _below(SchemaPlace((*place.steps, name), below, place.bound), sees_labels=sees_labels)
 
 
-def find(root: Structural, text: str, *, sees_labels: bool = False) -> Place | None:
+def find(root: Structural, text: str, *, sees_labels: bool = False) -> SchemaPlace | None:
     """The place that a text names; None if no rules can be there. Raises ValueError if the text is malformed."""
     steps = _parse(text)
     return next((place for place in places(root, sees_labels=sees_labels) if place.steps == steps), None)
@@ -103,7 +103,7 @@ def _step_text(step: str | None) -> str:
     return f".{step}" if _PLAIN.fullmatch(step) else f"[{json.dumps(step, ensure_ascii=False)}]"
 
 
-def values(root: Structural, place: Place, obj: Any, old: Any = None) -> Iterator[Value]:
+def values(root: Structural, place: SchemaPlace, obj: Any, old: Any = None) -> Iterator[Value]:
     """The values at a place, without nulls. As in rules, only the items of lists of type map have old values."""
     return _values(place.steps, root, "", obj, old)
 

@@ -15,7 +15,7 @@ from aggserver.apiextensions.definition import Definition, parse
 from aggserver.commands.convert import report
 from aggserver.conversion.converter import NONE, ConversionError, Converter
 from aggserver.conversion.round_trips import round_trips
-from aggserver.conversion.rule_compilation import Plan
+from aggserver.conversion.rule_compilation import ConversionPlan
 from aggserver.errors import AggserverError
 from aggserver.input_files import InputError, documents, find_definition, group_version
 from aggserver.meta import yaml_output
@@ -164,7 +164,7 @@ def _check(given: _Given, rule_options: RuleOptions) -> JSONObject:
     return found | {"conversions": conversions, "tried": tried.tried, "warnings": list(map(str, tried.findings))}
 
 
-def _conversion(plan: Plan, rule_options: RuleOptions) -> JSONObject:
+def _conversion(plan: ConversionPlan, rule_options: RuleOptions) -> JSONObject:
     conversion = plan.conversion
     place = f"{conversion.path}."
     return {

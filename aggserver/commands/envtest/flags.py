@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from aggserver.options import ADMISSION_PLUGINS, AUTHORIZATION_MODES
 
-__all__ = ["KNOWN", "Given", "read"]
+__all__ = ["KNOWN", "GivenFlags", "read"]
 
 # Flags of kube-apiserver that `aggserver dev` has by the same name and with the same meaning.
 SAME = frozenset(
@@ -54,7 +54,7 @@ KNOWN = SAME | _OF_ETCD | {*_LISTS} | _MET | _READ_HERE
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class GivenFlags:
     """The flags of one command line.
 
     options: arguments of `aggserver dev`. etcd_options: more of them, for an etcd that really is one. etcd_servers: URLs, not
@@ -73,7 +73,7 @@ class Given:
         return any(option.startswith(f"--{flag}=") for option in self.options)
 
 
-def read(arguments: Sequence[str]) -> Given:
+def read(arguments: Sequence[str]) -> GivenFlags:
     """Takes every command line: a flag that is not known, or a stray word, is among those without effect."""
     options: list[str] = []
     etcd_options: list[str] = []
@@ -97,7 +97,7 @@ def read(arguments: Sequence[str]) -> Given:
             cert_dir = value
         elif name not in _MET:
             without_effect[f"--{name}" if len(name) > 1 else f"-{name}"] = None
-    return Given(tuple(options), tuple(etcd_options), tuple(etcd_servers), cert_dir, tuple(without_effect))
+    return GivenFlags(tuple(options), tuple(etcd_options), tuple(etcd_servers), cert_dir, tuple(without_effect))
 
 
 def _flags(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -61,7 +61,7 @@ def translate(
     return ["dev", *stored, *options], remark
 
 
-def _certificate(given: flags.Given) -> list[str]:
+def _certificate(given: flags.GivenFlags) -> list[str]:
     """kube-apiserver serves the certificate that it finds in --cert-dir, unless another is named."""
     cert, key = (Path(given.cert_dir, name) for name in (_CERTIFICATE, _KEY))
     if not given.cert_dir or given.names("tls-cert-file") or not (cert.exists() and key.exists()):

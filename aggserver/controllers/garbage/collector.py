@@ -32,14 +32,14 @@ from aggserver.controllers.garbage.owner_graph import (
     ABSENT,
     FOREGROUND,
     ORPHAN,
-    Check,
-    Kind,
+    OwnerCheck,
     OwnerGraph,
+    OwnerKind,
     Reference,
     address,
     references,
 )
-from aggserver.controllers.internal_client import Found, InternalClient, service_account
+from aggserver.controllers.internal_client import FoundObject, InternalClient, service_account
 from aggserver.controllers.stored_pages import pages
 from aggserver.endpoints.installer import Installer
 from aggserver.informers.work_queue import RETRY, CallLater, WorkQueue, call_later, in_turns
@@ -65,8 +65,8 @@ _ORPHANED = 64
 _STEPS = 200
 # Bytes of written objects that wait for the graph. With more, the store is read again, as if the subscription was lost.
 _MOST_WAITING = 32 * 1024 * 1024
-_KINDS = Check("kinds", "")
-_EVENT = Kind("v1", "Event")
+_KINDS = OwnerCheck("kinds", "")
+_EVENT = OwnerKind("v1", "Event")
 _SEARCHED = 500  # namespaces in which an owner is looked for, and Events that are remembered
 _REPORTED = 10  # owners of one object that are looked for in other namespaces
 
@@ -127,7 +127,7 @@ class GarbageCollector:
     async def _load(self) -> None:
         self._complete.clear()
         self._lost.clear()
-        builder, checks, revision = GraphBuilder(OwnerGraph(self._client.find)), list[Check](), 0
+        builder, checks, revision = GraphBuilder(OwnerGraph(self._client.find)), list[OwnerCheck](), 0
         try:
             async for page in pages(self._storage, "/", at_one_revision=True):
                 revision = page.revision
@@ -181,7 +181,7 @@ class GarbageCollector:
 
     # --- what the graph finds worth looking at ---
 
-    async def _check(self, check: Check) -> None:
+    async def _check(self, check: OwnerCheck) -> None:
         await self._complete.wait()
         await self._current.wait()
         if check.what == "object":
@@ -291,7 +291,7 @@ class GarbageCollector:
             await self._update(at, uid, lambda obj: without_finalizer(obj, FOREGROUND))
         async for key in in_turns(blocking, _STEPS):
             if not self._graph.is_deleting_dependents(key):
-                self._queue.add(Check("object", key))
+                self._queue.add(OwnerCheck("object", key))
 
     async def _orphan_dependents(self, at: ObjectKey, metadata: JSONObject) -> None:
         """Remove the object from the owners of its dependents, and then its finalizer."""
@@ -317,7 +317,7 @@ class GarbageCollector:
             return False
         return True
 
-    async def _delete(self, key: str, found: Found, propagation: str) -> None:
+    async def _delete(self, key: str, found: FoundObject, propagation: str) -> None:
         """Delete an object if its owners are still those by which that was decided."""
         at, uid = keys.split(key), str(found.metadata.get("uid") or "")
         options = DeleteOptions(uid=uid, resource_version=str(found.revision), propagation=propagation)

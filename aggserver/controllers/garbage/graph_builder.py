@@ -13,7 +13,7 @@ from collections import deque
 from itertools import islice
 from typing import NamedTuple
 
-from aggserver.controllers.garbage.owner_graph import Check, OwnerGraph, Steps
+from aggserver.controllers.garbage.owner_graph import OwnerCheck, OwnerGraph, Steps
 from aggserver.registry import stored
 from aggserver.storage import keys
 
@@ -64,9 +64,9 @@ class GraphBuilder:
     def is_done(self) -> bool:
         return self._steps is None and not self._waiting
 
-    def advance(self, most: int) -> list[Check]:
+    def advance(self, most: int) -> list[OwnerCheck]:
         """Do so many steps, or the rest if that is less. Returns what they find worth looking at."""
-        found: list[Check] = []
+        found: list[OwnerCheck] = []
         while most > 0 and not self.is_done:
             if self._steps is None:
                 self._steps = self._begin(self._waiting.popleft())

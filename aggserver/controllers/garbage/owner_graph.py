@@ -5,8 +5,8 @@ is that of the references, not that of the store. Owners are known by the keys t
 all their dependents; only dependents whose owner is not what they say are looked at one by one.
 
 An object may name tens of thousands of owners, and an owner may have any number of dependents. So what takes that long is an
-iterator: each item is one step of the work, a `Check` or None, and other tasks may run between two of them. Whoever begins such
-an iterator finishes it before the next. Meanwhile every reference that was there before and stays is known.
+iterator: each item is one step of the work, an `OwnerCheck` or None, and other tasks may run between two of them. Whoever begins
+such an iterator finishes it before the next. Meanwhile every reference that was there before and stays is known.
 
 Pure. Source: k8s.io/kubernetes pkg/controller/garbagecollector/{graph,graph_builder}.go, v1.36.3. Upstream watches all objects,
 and keeps a node for each.
@@ -21,7 +21,18 @@ from typing import Any, Literal, NamedTuple
 from aggserver.meta.json_types import JSONObject
 from aggserver.storage import keys
 
-__all__ = ["ABSENT", "Check", "Find", "Kind", "OwnerGraph", "Reference", "Resource", "Steps", "address", "references"]
+__all__ = [
+    "ABSENT",
+    "Find",
+    "OwnerCheck",
+    "OwnerGraph",
+    "OwnerKind",
+    "OwnerResource",
+    "Reference",
+    "Steps",
+    "address",
+    "references",
+]
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
@@ -30,14 +41,14 @@ ORPHAN = "orphan"
 ABSENT = ""
 
 
-class Kind(NamedTuple):
+class OwnerKind(NamedTuple):
     """What an owner reference says of the owner's type."""
 
     api_version: str
     kind: str
 
 
-class Resource(NamedTuple):
+class OwnerResource(NamedTuple):
     """Where objects of a kind are stored."""
 
     group: str
@@ -46,19 +57,19 @@ class Resource(NamedTuple):
 
 
 # The resource of a kind; None if the kind is not served.
-Find = Callable[[Kind], Resource | None]
+Find = Callable[[OwnerKind], OwnerResource | None]
 
 
 class Reference(NamedTuple):
     """An owner reference. blocks: whether the owner, deleted in the foreground, waits for the dependent."""
 
-    kind: Kind
+    kind: OwnerKind
     name: str
     uid: str
     blocks: bool
 
 
-class Check(NamedTuple):
+class OwnerCheck(NamedTuple):
     """What is worth looking at: an object, the owner at a key, or (without a key) which kinds are served."""
 
     what: Literal["object", "owner", "kinds"]
@@ -66,20 +77,20 @@ class Check(NamedTuple):
 
 
 # The steps of some work, and what they find worth looking at.
-Steps = Iterator[Check | None]
+Steps = Iterator[OwnerCheck | None]
 
 
 def references(metadata: JSONObject) -> Iterator[Reference]:
     """The owner references of an object, as far as they can be understood, each in a step of its own."""
     given = metadata.get("ownerReferences")
-    kinds: dict[Kind, Kind] = {}  # shared, which saves a third of the memory of an object's references
+    kinds: dict[OwnerKind, OwnerKind] = {}  # shared, which saves a third of the memory of an object's references
     for entry in given if isinstance(given, list) else ():
         if isinstance(entry, dict):
             yield _reference(entry, kinds)
 
 
-def _reference(entry: Mapping[str, Any], kinds: dict[Kind, Kind]) -> Reference:
-    kind = Kind(str(entry.get("apiVersion") or ""), str(entry.get("kind") or ""))
+def _reference(entry: Mapping[str, Any], kinds: dict[OwnerKind, OwnerKind]) -> Reference:
+    kind = OwnerKind(str(entry.get("apiVersion") or ""), str(entry.get("kind") or ""))
     return Reference(
         kinds.setdefault(kind, kind),
         str(entry.get("name") or ""),
@@ -88,7 +99,7 @@ def _reference(entry: Mapping[str, Any], kinds: dict[Kind, Kind]) -> Reference:
     )
 
 
-def address(reference: Reference, namespace: str, resource: Resource) -> str | None:
+def address(reference: Reference, namespace: str, resource: OwnerResource) -> str | None:
     """The key of the owner, in the namespace of its dependent; None where a cluster-scoped object names a namespaced owner."""
     if resource.namespaced and not namespace:
         return None
@@ -123,7 +134,7 @@ class _Owner:
 class _Referenced:
     """A kind that references name, and these, with their dependents. resource: None as long as it is not served."""
 
-    resource: Resource | None
+    resource: OwnerResource | None
     references: dict[tuple[str, Reference], None] = field(default_factory=dict)
 
 
@@ -134,7 +145,7 @@ class OwnerGraph:
         self._find = find
         self._nodes: dict[str, _Node] = {}
         self._owners: dict[str, _Owner] = {}
-        self._kinds: dict[Kind, _Referenced] = {}
+        self._kinds: dict[OwnerKind, _Referenced] = {}
         # Numbers of references by the owner's uid, wherever they lead to, and the dependent; of all, and of those that block.
         self._dependents: dict[str, dict[str, int]] = {}
         self._blocking: dict[str, dict[str, int]] = {}
@@ -201,7 +212,7 @@ class OwnerGraph:
             referenced.resource = resource
             for key, reference in moved:
                 yield self._lead_to(key, reference, referenced)
-                yield Check("object", key)
+                yield OwnerCheck("object", key)
 
     def verified(self, key: str, uid: str, since: int) -> bool:
         """What is at an owner's key: the uid, or ABSENT. since: as of `unverified` before that was read.
@@ -220,7 +231,7 @@ class OwnerGraph:
         owner = self._owners.get(key)
         if owner is not None:
             for dependent, uid in list(owner.dependents):
-                yield None if uid == owner.uid != ABSENT else Check("object", dependent)
+                yield None if uid == owner.uid != ABSENT else OwnerCheck("object", dependent)
 
     # --- questions ---
 
@@ -239,7 +250,7 @@ class OwnerGraph:
         owner = self._owners.get(key)
         return owner is not None and owner.was_there
 
-    def resource_of(self, kind: Kind) -> Resource | None:
+    def resource_of(self, kind: OwnerKind) -> OwnerResource | None:
         """The resource of a kind, also of one that was served when a reference that is still there named it."""
         return self._find(kind) or (self._kinds[kind].resource if kind in self._kinds else None)
 
@@ -267,7 +278,7 @@ class OwnerGraph:
             yield None if reference in owners else self._unlink(key, reference)
         node.owners = owners
 
-    def _link(self, key: str, reference: Reference) -> Check | None:
+    def _link(self, key: str, reference: Reference) -> OwnerCheck | None:
         _count(self._dependents, reference.uid, key, 1)
         if reference.blocks:
             _count(self._blocking, reference.uid, key, 1)
@@ -277,11 +288,11 @@ class OwnerGraph:
         referenced.references[key, reference] = None
         return self._lead_to(key, reference, referenced)
 
-    def _lead_to(self, key: str, reference: Reference, referenced: _Referenced) -> Check | None:
+    def _lead_to(self, key: str, reference: Reference, referenced: _Referenced) -> OwnerCheck | None:
         leads_to = _leads_to(key, reference, referenced.resource)
         if leads_to is None:
             # A kind that is not served, or a namespaced owner of a cluster-scoped object.
-            return Check("object", key)
+            return OwnerCheck("object", key)
         owner = self._owners.get(leads_to)
         if owner is None:
             self._events += 1
@@ -289,10 +300,10 @@ class OwnerGraph:
         named = key, reference.uid
         owner.dependents[named] = owner.dependents.get(named, 0) + 1
         if owner.uid is None:
-            return Check("owner", leads_to)
-        return Check("object", key) if owner.uid != reference.uid or self.is_deleting_dependents(leads_to) else None
+            return OwnerCheck("owner", leads_to)
+        return OwnerCheck("object", key) if owner.uid != reference.uid or self.is_deleting_dependents(leads_to) else None
 
-    def _unlink(self, key: str, reference: Reference) -> Check | None:
+    def _unlink(self, key: str, reference: Reference) -> OwnerCheck | None:
         _count(self._dependents, reference.uid, key, -1)
         if reference.blocks:
             _count(self._blocking, reference.uid, key, -1)
@@ -302,10 +313,10 @@ class OwnerGraph:
         if not referenced.references:
             del self._kinds[reference.kind]
         if reference.uid in self._waiting and reference.uid not in self._blocking:
-            return Check("object", self._waiting[reference.uid])
+            return OwnerCheck("object", self._waiting[reference.uid])
         return None
 
-    def _lead_away(self, key: str, reference: Reference, resource: Resource | None) -> None:
+    def _lead_away(self, key: str, reference: Reference, resource: OwnerResource | None) -> None:
         leads_to = _leads_to(key, reference, resource)
         owner = None if leads_to is None else self._owners.get(leads_to)
         if leads_to is None or owner is None:
@@ -324,12 +335,12 @@ class OwnerGraph:
         if phase == FOREGROUND:
             self._waiting[node.uid] = key
             for dependent in self.dependents(node.uid):
-                yield Check("object", dependent)
+                yield OwnerCheck("object", dependent)
         if phase:
-            yield Check("object", key)
+            yield OwnerCheck("object", key)
 
 
-def _leads_to(key: str, reference: Reference, resource: Resource | None) -> str | None:
+def _leads_to(key: str, reference: Reference, resource: OwnerResource | None) -> str | None:
     return None if resource is None else address(reference, keys.split(key).namespace, resource)
 
 

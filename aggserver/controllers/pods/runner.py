@@ -16,7 +16,7 @@ from typing import NamedTuple
 from aggserver.controllers.internal_client import InternalClient
 from aggserver.controllers.pods import running as running_pods
 from aggserver.controllers.pods import workloads
-from aggserver.controllers.pods.workloads import Plan, controller_of
+from aggserver.controllers.pods.workloads import WorkloadPlan, controller_of
 from aggserver.endpoints.installer import Installer
 from aggserver.informers.informer import ALL, CONTROLLER, Informer
 from aggserver.informers.work_queue import CallLater, call_later, in_turns
@@ -158,7 +158,7 @@ class PodRunner:
         await self._carry_out(at, owner, await self._plan(kind, owner))
         return None
 
-    async def _plan(self, kind: str, owner: JSONObject) -> Plan:
+    async def _plan(self, kind: str, owner: JSONObject) -> WorkloadPlan:
         now = self._now()
         if kind == "Deployment":
             return workloads.deployment(owner, await self._controlled("ReplicaSet", owner), now)
@@ -202,7 +202,7 @@ class PodRunner:
         result = await self._client.store(*_CLAIMS).list(Context(CONTROLLER, owner["metadata"]["namespace"]), ALL)
         return {keys.split(item.key).name async for item in in_turns(result.items, _MANY)}
 
-    async def _carry_out(self, at: ObjectKey, owner: JSONObject, plan: Plan) -> None:
+    async def _carry_out(self, at: ObjectKey, owner: JSONObject, plan: WorkloadPlan) -> None:
         async for obj in in_turns(plan.create, 1):
             # A copy that belongs to the store; `copy.deepcopy` would take a second for a large template.
             made = await self._client.create(*_BY_KIND[obj["kind"]], codec.decode_stored(codec.encode_json(obj)))

@@ -18,7 +18,17 @@ from typing import Any
 from aggserver.meta import codec
 from aggserver.meta.json_types import JSONObject
 
-__all__ = ["HASH_LABEL", "REVISION", "Plan", "controller_of", "daemon_set", "deployment", "job", "replica_set", "stateful_set"]
+__all__ = [
+    "HASH_LABEL",
+    "REVISION",
+    "WorkloadPlan",
+    "controller_of",
+    "daemon_set",
+    "deployment",
+    "job",
+    "replica_set",
+    "stateful_set",
+]
 
 HASH_LABEL = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"
@@ -39,7 +49,7 @@ _FAILURES = 6
 
 
 @dataclass(slots=True)
-class Plan:
+class WorkloadPlan:
     """create: Pods, ReplicaSets and PersistentVolumeClaims, by their kinds. They share parts with each other and with the planned
     object, since hundreds of copies of a large template would fill the memory. delete: objects. scale: ReplicaSets, and to how
     many.
@@ -64,12 +74,12 @@ def controller_of(obj: JSONObject) -> JSONObject | None:
 # --- ReplicaSets ---
 
 
-def replica_set(owner: JSONObject, pods: Sequence[JSONObject]) -> Plan:
+def replica_set(owner: JSONObject, pods: Sequence[JSONObject]) -> WorkloadPlan:
     """pods: those that it controls."""
     spec = owner["spec"]
     active = [pod for pod in pods if _is_active(pod)]
     wanted = spec.get("replicas", 1)
-    plan = Plan(
+    plan = WorkloadPlan(
         create=[_pod(owner, spec["template"]) for _ in range(min(wanted - len(active), _BURST))],
         delete=_newest_first(active)[: max(len(active) - wanted, 0)],
     )
@@ -87,9 +97,9 @@ def replica_set(owner: JSONObject, pods: Sequence[JSONObject]) -> Plan:
 # --- Deployments ---
 
 
-def deployment(owner: JSONObject, sets: Sequence[JSONObject], now: str) -> Plan:
+def deployment(owner: JSONObject, sets: Sequence[JSONObject], now: str) -> WorkloadPlan:
     """sets: the ReplicaSets that it controls. now: as in metadata."""
-    spec, plan = owner["spec"], Plan()
+    spec, plan = owner["spec"], WorkloadPlan()
     wanted = spec.get("replicas", 1)
     sets = sorted((each for each in sets if "deletionTimestamp" not in each["metadata"]), key=_revision)
     current = next((each for each in sets if _template(each) == _plain(spec["template"])), None)
@@ -222,12 +232,12 @@ def _deployment_status(owner: JSONObject, current: JSONObject | None, others: Se
 # --- StatefulSets ---
 
 
-def stateful_set(owner: JSONObject, pods: Sequence[JSONObject], claims: Iterable[str]) -> Plan:
+def stateful_set(owner: JSONObject, pods: Sequence[JSONObject], claims: Iterable[str]) -> WorkloadPlan:
     """pods: those that it controls. claims: the names of the PersistentVolumeClaims in its namespace.
 
     As with the policy OrderedReady, a Pod is made when the one before it is ready, and deleted when those after it are gone.
     """
-    spec, name, plan = owner["spec"], owner["metadata"]["name"], Plan()
+    spec, name, plan = owner["spec"], owner["metadata"]["name"], WorkloadPlan()
     wanted, start = spec.get("replicas", 1), (spec.get("ordinals") or {}).get("start", 0)
     in_parallel = spec.get("podManagementPolicy") == "Parallel"
     revision = f"{name}-{_hash(spec['template'])}"
@@ -307,9 +317,9 @@ def _claims(owner: JSONObject, pod: str) -> list[JSONObject]:
 # --- DaemonSets ---
 
 
-def daemon_set(owner: JSONObject, pods: Sequence[JSONObject], node: str) -> Plan:
+def daemon_set(owner: JSONObject, pods: Sequence[JSONObject], node: str) -> WorkloadPlan:
     """node: the only one."""
-    spec, plan = owner["spec"], Plan()
+    spec, plan = owner["spec"], WorkloadPlan()
     revision = _hash(spec["template"])
     active = [pod for pod in pods if _is_active(pod)]
     if not active:
@@ -339,9 +349,9 @@ def daemon_set(owner: JSONObject, pods: Sequence[JSONObject], node: str) -> Plan
 # --- Jobs ---
 
 
-def job(owner: JSONObject, pods: Sequence[JSONObject], now: str) -> Plan:
+def job(owner: JSONObject, pods: Sequence[JSONObject], now: str) -> WorkloadPlan:
     """now: as in metadata."""
-    spec, status, plan = owner["spec"], owner.get("status") or {}, Plan()
+    spec, status, plan = owner["spec"], owner.get("status") or {}, WorkloadPlan()
     if (spec.get("managedBy") or _JOB_CONTROLLER) != _JOB_CONTROLLER:
         return plan
     conditions = status.get("conditions") or ()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aggserver.admission.policy.hooks import ConfigurationError, Hooks, collect_params
+from aggserver.admission.policy.hooks import Hooks, PolicyError, collect_params
 from aggserver.meta.json_types import JSONObject
 
 SELECTORS = {"namespaceSelector": {}, "objectSelector": {}}
@@ -184,7 +184,7 @@ COLLECTED: dict[str, tuple[JSONObject, Objects, str, list[str] | str]] = {
 @pytest.mark.parametrize(("ref", "params", "namespace", "wanted"), COLLECTED.values(), ids=COLLECTED)
 def test_params(ref: JSONObject, params: Objects, namespace: str, wanted: list[str] | str) -> None:
     if isinstance(wanted, str):
-        with pytest.raises(ConfigurationError) as caught:
+        with pytest.raises(PolicyError) as caught:
             collect_params(KIND, ref, params, namespace)
         assert str(caught.value) == wanted
         return

@@ -7,7 +7,7 @@ import pytest
 
 from aggserver.adoption.copy.copying import AHEAD, KEPT_FREE, Copier, drop, needed
 from aggserver.adoption.copy.source import StorageSource
-from aggserver.adoption.records.record import CantCopy, Change, Copied, Mark, Moving, SourcePage, digest
+from aggserver.adoption.records.record import CantCopy, Copied, HostChange, Mark, Moving, SourcePage, digest
 from aggserver.storage.interface import Unavailable
 from aggserver.storage.memory import MemoryStorage
 from tests.adoption.hosts import PREFIX
@@ -17,9 +17,9 @@ from tests.fakes.clock import FakeClock, settled
 class ListSource:
     """A source of given pages and changes."""
 
-    def __init__(self, pages: list[SourcePage], changes: list[Change] | None = None, mark: Mark | None = None) -> None:
+    def __init__(self, pages: list[SourcePage], changes: list[HostChange] | None = None, mark: Mark | None = None) -> None:
         self._pages = pages
-        self.coming: asyncio.Queue[Change | None] = asyncio.Queue()
+        self.coming: asyncio.Queue[HostChange | None] = asyncio.Queue()
         for change in changes or ():
             self.coming.put_nowait(change)
         self._mark = mark or Mark(0, seen=True)
@@ -29,7 +29,7 @@ class ListSource:
         for page in self._pages:
             yield page
 
-    async def changes(self, after: int) -> AsyncGenerator[Change]:
+    async def changes(self, after: int) -> AsyncGenerator[HostChange]:
         del after
         while (change := await self.coming.get()) is not None:
             yield change
@@ -138,7 +138,7 @@ async def test_copies_are_newer_here_than_in_the_host() -> None:
     move = Move(source, own)
     await move.copier.copy()
     following = asyncio.create_task(move.copier.follow())
-    for change in (Change(PREFIX + "b", b"more", 5000), Change(PREFIX + "c", b"three", 5001)):
+    for change in (HostChange(PREFIX + "b", b"more", 5000), HostChange(PREFIX + "c", b"three", 5001)):
         source.coming.put_nowait(change)
     await settled()
     revisions = {item.key.removeprefix(PREFIX): item.revision for item in (await own.list(PREFIX)).items}
@@ -192,9 +192,9 @@ async def test_an_end_of_following_ends_whoever_waits_for_it() -> None:
     waiting = asyncio.create_task(move.copier.caught_up())
     await settled()
     await own.close()
-    source.coming.put_nowait(Change(PREFIX + "a", b"x", 6))
+    source.coming.put_nowait(HostChange(PREFIX + "a", b"x", 6))
     await settled()
-    source.coming.put_nowait(Change("", None, 7))
+    source.coming.put_nowait(HostChange("", None, 7))
     with pytest.raises(Unavailable):
         await waiting
     with pytest.raises(Unavailable):
@@ -210,7 +210,7 @@ async def test_near_waits_while_changes_arrive() -> None:
     await settled()
     waiting = asyncio.create_task(move.copier.near())
     for revision in (6, 7, 9):
-        source.coming.put_nowait(Change(f"{PREFIX}{revision}", b"x", revision))
+        source.coming.put_nowait(HostChange(f"{PREFIX}{revision}", b"x", revision))
     await waiting
     assert move.clock.slept, "it has looked again"
     quiet = Move(ListSource([page(5, first=True)], mark=Mark(9, seen=False)), await started())
@@ -223,16 +223,18 @@ async def test_near_waits_while_changes_arrive() -> None:
 @pytest.mark.parametrize(
     ("ours", "change", "copied", "after"),
     [
-        pytest.param("", Change(PREFIX + "a", b"late", 20), True, {"a": b"late", "b": b"b"}, id="an update"),
-        pytest.param("", Change(PREFIX + "a", None, 20), True, {"b": b"b"}, id="a deletion"),
-        pytest.param("", Change(PREFIX + "new", b"late", 20), True, {"a": b"a", "b": b"b", "new": b"late"}, id="a creation"),
-        pytest.param("update", Change(PREFIX + "a", b"late", 20), False, {"a": b"ours", "b": b"b"}, id="written here since"),
-        pytest.param("update", Change(PREFIX + "a", None, 20), False, {"a": b"ours", "b": b"b"}, id="a deletion, written here"),
-        pytest.param("delete", Change(PREFIX + "a", b"late", 20), False, {"b": b"b"}, id="deleted here since"),
-        pytest.param("delete", Change(PREFIX + "a", None, 20), True, {"b": b"b"}, id="deleted in both places"),
+        pytest.param("", HostChange(PREFIX + "a", b"late", 20), True, {"a": b"late", "b": b"b"}, id="an update"),
+        pytest.param("", HostChange(PREFIX + "a", None, 20), True, {"b": b"b"}, id="a deletion"),
+        pytest.param("", HostChange(PREFIX + "new", b"late", 20), True, {"a": b"a", "b": b"b", "new": b"late"}, id="a creation"),
+        pytest.param("update", HostChange(PREFIX + "a", b"late", 20), False, {"a": b"ours", "b": b"b"}, id="written here since"),
+        pytest.param(
+            "update", HostChange(PREFIX + "a", None, 20), False, {"a": b"ours", "b": b"b"}, id="a deletion, written here"
+        ),
+        pytest.param("delete", HostChange(PREFIX + "a", b"late", 20), False, {"b": b"b"}, id="deleted here since"),
+        pytest.param("delete", HostChange(PREFIX + "a", None, 20), True, {"b": b"b"}, id="deleted in both places"),
     ],
 )
-async def test_late_writes(ours: str, change: Change, copied: bool, after: dict[str, bytes]) -> None:
+async def test_late_writes(ours: str, change: HostChange, copied: bool, after: dict[str, bytes]) -> None:
     own = await started()
     source = ListSource([page(9, first=True, a=(b"a", 5), b=(b"b", 6))])
     move = Move(source, own)
@@ -264,7 +266,7 @@ async def test_a_second_late_write_of_an_object_is_copied_too() -> None:
     await move.copier.copy()
     move.copier.switched(await move.copier.copied(9))
     for revision, value in ((20, b"late"), (21, b"later")):
-        source.coming.put_nowait(Change(PREFIX + "a", value, revision))
+        source.coming.put_nowait(HostChange(PREFIX + "a", value, revision))
     source.coming.put_nowait(None)
     await move.copier.follow()
     assert move.late == [("a", True), ("a", True)]
@@ -286,7 +288,7 @@ async def test_what_the_host_deletes_with_the_definition_is_no_late_write() -> N
     await move.copier.copy()
     move.copier.switched(await move.copier.copied(9))
     move.kept = False
-    for change in (Change(PREFIX + "a", None, 20), Change(PREFIX + "b", b"deletionTimestamp", 21), None):
+    for change in (HostChange(PREFIX + "a", None, 20), HostChange(PREFIX + "b", b"deletionTimestamp", 21), None):
         source.coming.put_nowait(change)
     await move.copier.follow()
     assert (move.late, await content(own)) == ([], {"a": b"a", "b": b"b"})

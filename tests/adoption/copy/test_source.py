@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aggserver.adoption.copy.source import CAUGHT_UP, APISource, Bounded, StorageSource, reading_version
-from aggserver.adoption.records.record import CantCopy, Change, Mark, Source, SourcePage
+from aggserver.adoption.records.record import CantCopy, HostChange, Mark, Source, SourcePage
 from aggserver.cluster import ClusterError, Unreachable
 from aggserver.storage.memory import MemoryStorage
 from tests.adoption.hosts import PATH, PREFIX, crontab, decoded, definition
@@ -24,7 +24,7 @@ class Follower:
     """What a source's changes have delivered, and how they ended."""
 
     def __init__(self, source: Source, after: int) -> None:
-        self.changes: list[Change] = []
+        self.changes: list[HostChange] = []
         self.ended: Any = "no"
         self._task = asyncio.create_task(self._run(source, after))
 
@@ -231,7 +231,7 @@ async def test_etcd_is_read_by_pages_and_followed() -> None:
     await settled()
     assert mark == Mark(63, seen=False)
     assert (PREFIX + "d", 62) in [(change.key, change.revision) for change in follower.changes]
-    assert follower.changes[-1] == Change("", None, 63), "writes elsewhere show that nothing is on its way"
+    assert follower.changes[-1] == HostChange("", None, 63), "writes elsewhere show that nothing is on its way"
     await follower.stop()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from aggserver.adoption.give_back import to_etcd as giving_back
-from aggserver.adoption.give_back.to_etcd import Fault, GiveBackToStore, Leftovers, Write, difference, fault, objects_prefix
+from aggserver.adoption.give_back.to_etcd import Fault, GiveBackToStore, HostWrite, Leftovers, difference, fault, objects_prefix
 from aggserver.adoption.records.record import CantGiveBack, Copied, Given, digest, none_left
 from aggserver.storage.interface import KeyValue, TooLarge, Unavailable
 from aggserver.storage.memory import MemoryStorage
@@ -31,16 +31,16 @@ def theirs(value: bytes = b'{"a":1}\n', revision: int = 90) -> KeyValue:
     return KeyValue(KEY, value, revision, revision)
 
 
-DIFFERENCES: dict[str, tuple[KeyValue | None, KeyValue | None, Write | None]] = {
+DIFFERENCES: dict[str, tuple[KeyValue | None, KeyValue | None, HostWrite | None]] = {
     "neither changed": (ours(), theirs(), None),
     "neither changed, and their bytes differ": (ours(b'{"b":1}'), theirs(), None),
-    "changed here": (ours(b'{"a":2}', 60), theirs(), Write(KEY, b'{"a":2}', 90)),
-    "written here without a change": (ours(revision=60), theirs(), Write(KEY, b'{"a":1}', 90)),
+    "changed here": (ours(b'{"a":2}', 60), theirs(), HostWrite(KEY, b'{"a":2}', 90)),
+    "written here without a change": (ours(revision=60), theirs(), HostWrite(KEY, b'{"a":1}', 90)),
     "given back already": (ours(b'{"a":2}', 60), theirs(b'{"a":2}', 120), None),
-    "given back, and changed again": (ours(b'{"a":3}', 61), theirs(b'{"a":2}', 120), Write(KEY, b'{"a":3}', 120)),
-    "created here": (ours(revision=60), None, Write(KEY, b'{"a":1}', 0)),
-    "deleted here": (None, theirs(), Write(KEY, None, 90)),
-    "with the newline of a kube-apiserver": (ours(b'{"a":2}\n', 60), None, Write(KEY, b'{"a":2}', 0)),
+    "given back, and changed again": (ours(b'{"a":3}', 61), theirs(b'{"a":2}', 120), HostWrite(KEY, b'{"a":3}', 120)),
+    "created here": (ours(revision=60), None, HostWrite(KEY, b'{"a":1}', 0)),
+    "deleted here": (None, theirs(), HostWrite(KEY, None, 90)),
+    "with the newline of a kube-apiserver": (ours(b'{"a":2}\n', 60), None, HostWrite(KEY, b'{"a":2}', 0)),
 }
 
 
@@ -51,7 +51,7 @@ def test_difference(name: str) -> None:
 
 
 def test_after_a_cleanup_every_object_here_is_a_difference() -> None:
-    assert difference(ours(), None, none_left(100)) == Write(KEY, b'{"a":1}', 0)
+    assert difference(ours(), None, none_left(100)) == HostWrite(KEY, b'{"a":1}', 0)
 
 
 MARKED = b'{"metadata":{"annotations":{"aggserver.io/leftover":"90"}}}\n'

@@ -12,7 +12,7 @@ from aggserver.adoption.records.fence import RecordFence
 from aggserver.adoption.records.journal import RECORDS, Journal
 from aggserver.adoption.records.record import Phase, Record
 from aggserver.meta.errors import StatusError
-from aggserver.storage.interface import Guard, Guarded
+from aggserver.storage.interface import Precondition, PreconditionFailed
 from aggserver.storage.memory import MemoryStorage
 
 NAME = "crontabs.stable.example.com"
@@ -55,7 +55,7 @@ def fence(journal: Journal, *, has_own: bool = False) -> RecordFence:
     return RecordFence(journal, NAME, lambda name: has_own)
 
 
-async def is_refused(call: Awaitable[Guard | None]) -> bool:
+async def is_refused(call: Awaitable[Precondition | None]) -> bool:
     try:
         await call
     except StatusError as error:
@@ -99,9 +99,9 @@ async def test_a_server_that_was_not_told_writes_nothing(
     await first.write(replace(RECORD, phase=Phase.GIVING_BACK))
     assert await late.guard() == guard, "it does not know"
     for write in (storage.create(KEY + "-2", b"1", guard), storage.update(KEY, b"2", created, guard)):
-        with pytest.raises(Guarded):
+        with pytest.raises(PreconditionFailed):
             await write
-    with pytest.raises(Guarded):
+    with pytest.raises(PreconditionFailed):
         await storage.delete(KEY, created, guard)
     assert await is_refused(late.newest())
     assert await is_refused(late.guard()), "it has looked"
@@ -123,7 +123,7 @@ async def test_what_has_gone_back_is_not_written(storage: MemoryStorage, start: 
     guard = await fence(second).guard()
     await first.remove(RECORD.family)
     assert await is_refused(fence(first).guard())
-    with pytest.raises(Guarded):
+    with pytest.raises(PreconditionFailed):
         await storage.create(KEY, b"1", guard)
     assert await is_refused(fence(second).newest())
     assert await fence(first, has_own=True).guard() is None, "it is served from a folder"
@@ -135,7 +135,7 @@ async def test_a_definition_that_leaves_its_record(
     first = await start(Journal(storage))
     other = "others.stable.example.com"
     await first.write(replace(RECORD, uids={NAME: "uid", other: "uid"}))
-    assert await fence(first).guard() == Guard(RECORDS + RECORD.family, await storage.revision())
+    assert await fence(first).guard() == Precondition(RECORDS + RECORD.family, await storage.revision())
     await first.write(replace(RECORD, uids={other: "uid"}))
     assert await is_refused(fence(first).guard())
     assert first.holding(other) is not None

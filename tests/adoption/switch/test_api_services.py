@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from aggserver.adoption.switch.api_services import Owner, Target, owner, to_us
+from aggserver.adoption.switch.api_services import OurService, Owner, owner, to_us
 from aggserver.apiextensions.api_service import Service, api_service
 
 GROUP_VERSION = ("a.io", "v1")
-TARGET = Target(Service("agg", "aggserver", 8443), "one", b"ca")
+TARGET = OurService(Service("agg", "aggserver", 8443), "one", b"ca")
 AUTO = "kube-aggregator.kubernetes.io/automanaged"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aggserver.adoption.switch.api_services import Target, to_us
+from aggserver.adoption.switch.api_services import OurService, to_us
 from aggserver.adoption.switch.switching import (
     DEFINITIONS,
     PASSING_CATEGORY,
@@ -312,7 +312,7 @@ async def test_proxied_when_all_do(installation: str) -> None:
 )
 async def test_proxied_says_who_does_not(served: str | ClusterError, wanted: str, said: str) -> None:
     cluster = kube_apiserver(served)
-    found = to_us(local(), PAIR, Target(SERVICE, "one", b"ca"))
+    found = to_us(local(), PAIR, OurService(SERVICE, "one", b"ca"))
     condition = {"type": "Available", "status": "False", "message": "no such host"}
     await cluster.put(API_SERVICES, {**found, "status": {"conditions": [condition]}})
     clock = FakeClock()

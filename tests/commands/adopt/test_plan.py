@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aggserver.apiextensions.api_service import Service
-from aggserver.commands.adopt.plan import Access, Facts, Sample, access_of, chosen, plan
+from aggserver.commands.adopt.plan import Facts, HostAccess, Sample, access_of, chosen, plan
 from aggserver.commands.adopt.report import plan_text
 from aggserver.meta.selectors import LabelSelector
 
@@ -75,9 +75,13 @@ OBSTACLES = {
     ),
     "large": (replace(BARE, samples={NAME: Sample(1, 1, 2 * MIB, 2 * MIB, 0.1)}), "", "--max-object-bytes is 1048576"),
     "unreadable": (replace(BARE, samples={NAME: Sample(0, 0, 0, 0, 0.0, "403")}), "", "can't be read: 403"),
-    "no permission": (replace(BARE, denied=[Access("list", "stable.example.com", "crontabs")]), "", "to list crontabs.stable"),
+    "no permission": (
+        replace(BARE, denied=[HostAccess("list", "stable.example.com", "crontabs")]),
+        "",
+        "to list crontabs.stable",
+    ),
     "no general permission": (
-        replace(BARE, denied=[Access("get", "", "configmaps", "", "ns")]),
+        replace(BARE, denied=[HostAccess("get", "", "configmaps", "", "ns")]),
         "",
         "configmaps in namespace ns",
     ),

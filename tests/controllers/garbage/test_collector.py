@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from aggserver.controllers.garbage.collector import GarbageCollector
-from aggserver.conversion.webhook import Call
+from aggserver.conversion.webhook import WebhookCall
 from aggserver.kinds.served import Kinds
 from aggserver.storage.interface import Unavailable
 from tests.fakes.asgi import Client
@@ -246,7 +246,7 @@ async def test_cascading_delete_on_crd_conversion_failure(server: LocalServer, c
     broken["spec"]["conversion"] = {"strategy": "Webhook", "webhook": webhook}
     broken["spec"]["versions"][0]["storage"] = False
     broken["spec"]["versions"][1]["storage"] = True
-    calls: list[Call] = []
+    calls: list[WebhookCall] = []
     server.serve(broken)
     await delete(client, "parent", "Foreground")
     await settled(server)

@@ -13,11 +13,11 @@ from aggserver.controllers.garbage.decisions import Delete, Detach, Keep, Standi
 from aggserver.controllers.garbage.graph_builder import GraphBuilder
 from aggserver.controllers.garbage.owner_graph import (
     ABSENT,
-    Check,
-    Kind,
+    OwnerCheck,
     OwnerGraph,
+    OwnerKind,
+    OwnerResource,
     Reference,
-    Resource,
     Steps,
     address,
     references,
@@ -27,11 +27,11 @@ from tests.fakes.work import instructions
 
 SOLID, DANGLING, WAITING = Standing.SOLID, Standing.DANGLING, Standing.WAITING
 UNKNOWN, MISPLACED = Standing.UNKNOWN, Standing.MISPLACED
-TOY, BOX = Kind("a/v1", "Toy"), Kind("a/v1", "Box")
-TOYS, BOXES = Resource("a", "toys", True), Resource("a", "boxes", False)
+TOY, BOX = OwnerKind("a/v1", "Toy"), OwnerKind("a/v1", "Box")
+TOYS, BOXES = OwnerResource("a", "toys", True), OwnerResource("a", "boxes", False)
 
 
-def reference(uid: str, kind: Kind = TOY, *, blocks: bool = False) -> dict[str, Any]:
+def reference(uid: str, kind: OwnerKind = TOY, *, blocks: bool = False) -> dict[str, Any]:
     found = {"apiVersion": kind.api_version, "kind": kind.kind, "name": uid, "uid": uid}
     return {**found, "blockOwnerDeletion": True} if blocks else found
 
@@ -96,7 +96,7 @@ ADDRESSES = {
     "a cluster-scoped owner": (BOXES, "team", "/a/boxes/1"),
     "both cluster-scoped": (BOXES, "", "/a/boxes/1"),
     "a namespaced owner of a cluster-scoped object": (TOYS, "", None),
-    "of the core group": (Resource("", "pods", True), "team", "/core/pods/team/1"),
+    "of the core group": (OwnerResource("", "pods", True), "team", "/core/pods/team/1"),
 }
 
 
@@ -125,19 +125,19 @@ def test_edits() -> None:
 ONE, TWO, THREE = "/a/toys/team/1", "/a/toys/team/2", "/a/toys/team/3"
 
 
-def graph(kinds: dict[Kind, Resource] | None = None) -> OwnerGraph:
+def graph(kinds: dict[OwnerKind, OwnerResource] | None = None) -> OwnerGraph:
     return OwnerGraph((kinds if kinds is not None else {TOY: TOYS, BOX: BOXES}).get)
 
 
-def objects(*names: str) -> list[Check]:
-    return [Check("object", name) for name in names]
+def objects(*names: str) -> list[OwnerCheck]:
+    return [OwnerCheck("object", name) for name in names]
 
 
-def found(steps: Steps) -> list[Check]:
+def found(steps: Steps) -> list[OwnerCheck]:
     return [check for check in steps if check is not None]
 
 
-def verified(known: OwnerGraph, key: str, uid: str, since: int | None = None) -> list[Check]:
+def verified(known: OwnerGraph, key: str, uid: str, since: int | None = None) -> list[OwnerCheck]:
     """What is worth looking at once it is known what is at an owner's key."""
     since = known.unverified(key) if since is None else since
     return found(known.misfits(key)) if known.verified(key, uid, since or 0) else []
@@ -145,7 +145,7 @@ def verified(known: OwnerGraph, key: str, uid: str, since: int | None = None) ->
 
 def test_an_owner_is_verified_once() -> None:
     known = graph()
-    assert found(known.changed(TWO, metadata("2", reference("1")))) == [Check("owner", ONE)]
+    assert found(known.changed(TWO, metadata("2", reference("1")))) == [OwnerCheck("owner", ONE)]
     since = known.unverified(ONE)
     assert since is not None
     assert verified(known, ONE, "1", since) == []
@@ -189,12 +189,12 @@ def test_what_waits_for_dependents() -> None:
 
 
 def test_kinds_that_come_later() -> None:
-    kinds: dict[Kind, Resource] = {}
+    kinds: dict[OwnerKind, OwnerResource] = {}
     known = graph(kinds)
     assert found(known.changed(TWO, metadata("2", reference("1")))) == objects(TWO)
     assert found(known.kinds_changed()) == []
     kinds[TOY] = TOYS
-    assert found(known.kinds_changed()) == [Check("owner", ONE), *objects(TWO)]
+    assert found(known.kinds_changed()) == [OwnerCheck("owner", ONE), *objects(TWO)]
     assert found(known.kinds_changed()) == []
     # A kind that is not served any more stays what it was, for the objects that were deleted with it.
     del kinds[TOY]
@@ -202,7 +202,7 @@ def test_kinds_that_come_later() -> None:
     assert known.resource_of(TOY) == TOYS
     assert found(known.deleted(ONE)) == objects(TWO)
     kinds[TOY] = BOXES
-    assert found(known.kinds_changed()) == [Check("owner", "/a/boxes/1"), *objects(TWO)]
+    assert found(known.kinds_changed()) == [OwnerCheck("owner", "/a/boxes/1"), *objects(TWO)]
     assert found(known.deleted(ONE)) == []
 
 
@@ -215,14 +215,14 @@ def test_nothing_is_kept_of_what_is_gone() -> None:
     found(known.changed(TWO, metadata("2")))
     found(known.deleted(ONE))
     assert known.objects() == []
-    assert (known.dependents("1"), known.resource_of(Kind("b/v1", "Other")), known.is_absent(ONE)) == ([], None, False)
+    assert (known.dependents("1"), known.resource_of(OwnerKind("b/v1", "Other")), known.is_absent(ONE)) == ([], None, False)
     assert not any((known._owners, known._kinds, known._dependents, known._blocking, known._waiting))
 
 
 def test_an_object_that_was_made_again() -> None:
     known = graph()
     found(known.changed(TWO, metadata("2", reference("1"))))
-    assert found(known.changed(TWO, metadata("new", reference("1")))) == [Check("owner", ONE)]
+    assert found(known.changed(TWO, metadata("new", reference("1")))) == [OwnerCheck("owner", ONE)]
     assert found(known.changed(TWO, metadata("newer"))) == []
     assert known.objects() == []
 
@@ -310,13 +310,13 @@ def worked(name: str, size: int) -> list[int]:
     work: list[int] = []
     for key, value in LARGE[name](size):
         builder.written(key, value)
-        checks: list[Check] = []
+        checks: list[OwnerCheck] = []
         while not builder.is_done:
             work.append(instructions(lambda: checks.extend(builder.advance(1))))  # noqa: B023
         for check in checks:
             since = builder.graph.unverified(check.key) if check.what == "owner" else None
             if since is not None:
-                steps: list[Check | None] = [None]
+                steps: list[OwnerCheck | None] = [None]
                 work.append(instructions(lambda: builder.graph.verified(check.key, ABSENT, since)))  # noqa: B023
                 misfits = builder.graph.misfits(check.key)
                 while steps:

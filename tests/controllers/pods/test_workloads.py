@@ -9,7 +9,7 @@ import pytest
 
 from aggserver.controllers.pods import running as running_pods
 from aggserver.controllers.pods import workloads
-from aggserver.controllers.pods.workloads import HASH_LABEL, REVISION, Plan
+from aggserver.controllers.pods.workloads import HASH_LABEL, REVISION, WorkloadPlan
 
 NOW, EARLIER = "2026-01-02T03:04:05Z", "2026-01-02T03:00:00Z"
 TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
@@ -38,11 +38,11 @@ def names(objects: list[dict[str, Any]]) -> list[str]:
     return [each["metadata"].get("name") or each["metadata"]["generateName"] for each in objects]
 
 
-def steps(plan: Plan) -> tuple[list[str], list[str], list[tuple[str, int]]]:
+def steps(plan: WorkloadPlan) -> tuple[list[str], list[str], list[tuple[str, int]]]:
     return names(plan.create), names(plan.delete), [(each["metadata"]["name"], replicas) for each, replicas in plan.scale]
 
 
-def counts(plan: Plan) -> dict[str, Any]:
+def counts(plan: WorkloadPlan) -> dict[str, Any]:
     return {name: value for name, value in plan.status.items() if isinstance(value, int) and name != "observedGeneration"}
 
 
@@ -88,7 +88,7 @@ def test_a_pod_of_a_template() -> None:
 
 
 MANY = 2**31 - 1
-GREEDY: dict[str, Callable[[], Plan]] = {
+GREEDY: dict[str, Callable[[], WorkloadPlan]] = {
     "ReplicaSet": lambda: workloads.replica_set(owner("ReplicaSet", replicas=MANY), []),
     "StatefulSet": lambda: workloads.stateful_set(owner("StatefulSet", replicas=MANY, podManagementPolicy="Parallel"), [], []),
     "Job": lambda: workloads.job(owner("Job", parallelism=MANY, completions=MANY), [], NOW),
@@ -348,7 +348,7 @@ def test_a_job_that_is_suspended_with_all_that_it_needs_is_not_complete() -> Non
 def test_a_job_that_is_over_stays_so() -> None:
     job = owner("Job")
     job["status"] = {"conditions": [{"type": "Complete", "status": "True"}]}
-    assert workloads.job(job, [], NOW) == Plan()
+    assert workloads.job(job, [], NOW) == WorkloadPlan()
 
 
 # --- Pods ---
