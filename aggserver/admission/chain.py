@@ -83,7 +83,10 @@ class ResourceObjects(Protocol):
 
 
 class OneVersion:
-    """Objects of a resource with one version. accept: see `ResourceObjects.accept`. type_name: in the tables of `scheme/`; '' if none."""
+    """Objects of a resource with one version.
+
+    accept: see `ResourceObjects.accept`. type_name: in the tables of `scheme/`; '' if none.
+    """
 
     def __init__(self, accept: Callable[[JSONObject], object] = lambda obj: None, type_name: str = "") -> None:
         self._accept = accept
