@@ -143,14 +143,14 @@ async def _run(
         async def remove_ended() -> None:
             await told.wait()
             assert built_in is not None
-            from aggserver.standalone.ended_pods import remove_ended_pods
+            from aggserver.controllers.pods.ended import remove_ended_pods
 
             await remove_ended_pods(storage, built_in.store("", "pods"))
 
         async def publish_endpoints() -> None:
             await told.wait()
             assert built_in is not None
-            from aggserver.standalone.server_endpoints import advertised, publish
+            from aggserver.controllers.server_endpoints import advertised, publish
 
             if address := advertised(options.bind_address):
                 await publish(built_in.store, address, server.port)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from aggserver.registry.kept_up import kept_up
+from aggserver.informers.kept_up import kept_up
 
 __all__ = ["Task", "supervise"]
 

@@ -13,10 +13,10 @@ from functools import partial
 from aggserver.admission.sources import Collection, Sources, StoredParams, param_kinds
 from aggserver.endpoints.installer import Installer
 from aggserver.informers.informer import Informer
+from aggserver.informers.kept_up import kept_up
 from aggserver.meta.json_types import JSONObject
 from aggserver.meta.resource import ResourceInfo
 from aggserver.meta.versions import parse_group_version
-from aggserver.registry.kept_up import kept_up
 from aggserver.registry.store import Store
 
 __all__ = ["OwnParams", "OwnSources", "own_kinds"]

@@ -101,7 +101,7 @@ async def test_params_are_followed_again_after_an_error(server: LocalServer, mon
         await run(informer)
 
     monkeypatch.setattr(Informer, "run", failing)
-    monkeypatch.setattr("aggserver.registry.kept_up.kept_up.__kwdefaults__", {"sleep": at_once, "clock": lambda: 0.0})
+    monkeypatch.setattr("aggserver.informers.kept_up.kept_up.__kwdefaults__", {"sleep": at_once, "clock": lambda: 0.0})
     server.serve(CRONTABS)
     await server.client().post(CRONTABS_PATH, crontab("one"))
     params = OwnParams(server.engine.installer, [naming(V1, "CronTab")])

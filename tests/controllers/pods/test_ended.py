@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from aggserver.controllers.pods.ended import remove_ended_pods
 from aggserver.informers.informer import ALL
 from aggserver.kinds.served import Kinds
 from aggserver.meta import codec
 from aggserver.registry.rest import Context, DeleteOptions, WriteOptions
-from aggserver.standalone.ended_pods import remove_ended_pods
 from aggserver.storage import keys
 from tests.fakes.server import ADMIN, LocalServer
 
@@ -29,7 +29,7 @@ PODS: dict[str, tuple[dict[str, Any], bool]] = {
 
 @pytest.mark.parametrize("page", [1, 500])
 async def test_what_stays(server: LocalServer, page: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aggserver.standalone.ended_pods._PAGE", page)
+    monkeypatch.setattr("aggserver.controllers.pods.ended._PAGE", page)
     for name, (metadata, _) in PODS.items():
         spec = {"containers": [{"name": "c", "image": "i"}]}
         whole = {"name": name, "namespace": "default", "uid": f"uid-of-{name}", **metadata}

@@ -7,10 +7,10 @@ import socket
 
 import pytest
 
+from aggserver.controllers.server_endpoints import advertised, publish
 from aggserver.kinds.served import Kinds
 from aggserver.meta.json_types import JSONObject
 from aggserver.registry.rest import Context
-from aggserver.standalone.server_endpoints import advertised, publish
 from tests.fakes.server import ADMIN, LocalServer
 
 CONTEXT = Context(ADMIN, "default")

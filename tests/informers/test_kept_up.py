@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aggserver.registry.kept_up import kept_up
+from aggserver.informers.kept_up import kept_up
 
 
 async def test_pauses_begin_anew_after_a_good_time() -> None:
